@@ -106,7 +106,10 @@ fn a_benchmark_stops() {
 #[ignore = "slow: interrupts long runs"]
 fn every_other_command_stops() {
     let lines = [
-        ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --device cpu -o x.csv", 600),
+        (
+            "walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --control none --device cpu -o x.csv",
+            600,
+        ),
         ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --lazy --device cpu,cpu -o x.csv", 600),
         ("tridiagonal random:20000000 --device cpu -o x.npy --report r.json", 300),
         ("tune --device cpu --report r.json", 800),

@@ -292,7 +292,7 @@ const READERS: [&str; 4] = [
     "bench tridiagonal random:300 --device cpu --repeat 1 --max-lanes 1 --measure host --memory-limit 64MiB",
 ];
 
-const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 2 --repeat 1 --memory-limit 64MiB";
+const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 4 --repeat 1 --memory-limit 64MiB";
 
 #[test]
 #[ignore = "slow: measures"]

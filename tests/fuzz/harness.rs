@@ -404,8 +404,12 @@ fn cuda(bytes: &[u8]) {
     let Ok(Some(module)) = parsed else { return };
     let Some(entry) = module.entry_points.first() else { return };
     // Kernels live as long as the program.
-    let kernel =
-        Kernel { name: entry.name.clone().leak(), wgsl: text.to_owned().leak(), cuda_groups: 0, ..*all()[0] };
+    let kernel = Kernel {
+        name: entry.name.clone().leak(),
+        wgsl: text.to_owned().leak(),
+        least_cuda_groups: 0,
+        ..*all()[0]
+    };
     for precision in [Precision::F32, Precision::F64] {
         match kolmo::kernel::cuda::translate(&kernel, precision) {
             Ok(written) => {

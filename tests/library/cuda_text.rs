@@ -26,7 +26,7 @@ const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::F64, Precision::Q
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
 fn kernel(name: &'static str, wgsl: String) -> Kernel {
-    Kernel { name, wgsl: wgsl.leak(), cuda_groups: 0, ..*all()[0] }
+    Kernel { name, wgsl: wgsl.leak(), least_cuda_groups: 0, ..*all()[0] }
 }
 
 fn translated(wgsl: &str) -> Result<CudaKernel, Unsupported> {
@@ -136,9 +136,10 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
             let read_only: Vec<bool> = interface.bindings.iter().map(|(_, written, _)| !written).collect();
             assert_eq!(cuda.bindings, read_only, "bindings of {}", kernel.name);
             assert_eq!(cuda.params, interface.params.len(), "parameters of {}", kernel.name);
-            let groups = match kernel.cuda_groups {
-                0 => String::new(),
-                groups => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),
+            let groups = match (kernel.least_cuda_groups, precision) {
+                (0, _) => String::new(),
+                (_, Precision::Q64) => ", __CUDA_ARCH__ < 800 ? 4 : 5".to_owned(),
+                (groups, _) => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),
             };
             let bounds = format!("__launch_bounds__({}{groups})", kernel.group());
             let head = format!("extern \"C\" __global__ void {bounds}\n{}(const Params_t", kernel.name);

@@ -133,7 +133,7 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     let info = validate(&module).map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
     let (module, info) =
         with_constants(kernel, &module, &info).map_err(|e| refuse(None, format!("naga: {e}")))?;
-    write(kernel, &module, &info).map_err(|refusal| {
+    write(kernel, kernel.cuda_groups(precision), &module, &info).map_err(|refusal| {
         let line = refusal.span.is_defined().then(|| refusal.span.location(&text).line_number);
         refuse(line, refusal.construct)
     })
@@ -159,7 +159,7 @@ fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::vali
         .map_err(Box::new)
 }
 
-fn write(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> {
+fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> {
     let mut layouter = Layouter::default();
     layouter.update(module.to_ctx()).map_err(|e| Refusal::new(format!("a type without a layout ({e})")))?;
     let unit = Unit { module, info, layouter };
@@ -202,7 +202,7 @@ fn write(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Written<CudaKer
     let arguments: Vec<_> = arguments.chain(bindings.iter().map(|b| b.0)).collect();
     text += &Body::of_function(&unit, &entry.function, info.get_entry_point(0)).entry(
         &entry.name,
-        kernel.cuda_groups,
+        groups,
         &arguments,
     )?;
     text += "}  // namespace wgsl\n";
