@@ -56,6 +56,7 @@ impl Kernel {
 
     /// [`Self::least_cuda_groups`] in a precision. Fixed point needs 48 registers: with the 40 that six groups leave, an H200 takes 340
     /// microseconds for a step in HYB that it does in 285 with five.
+    #[cfg(feature = "cuda")]
     pub(crate) fn cuda_groups(&self, precision: Precision) -> u32 {
         let most = if precision == Precision::Q64 { 5 } else { u32::MAX };
         self.least_cuda_groups.min(most)
