@@ -2,7 +2,7 @@
 //! nonsymmetric linear systems", SIAM Journal on Scientific and Statistical Computing 13, 1992, doi:10.1137/0913035) on a lane.
 //!
 //! The matrix lies there in HYB, and scalars never leave the lane: an iteration is some launches that nobody waits for, and the host
-//! looks at them every [`LOOK`] iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
+//! looks at them every sixteen iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
 //! once. It is none that anybody may trust: who asks for it multiplies by the matrix once more, on the host.
 
 use super::krylov_kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
