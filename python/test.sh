@@ -1,6 +1,9 @@
 #!/bin/sh
 # Builds the wheel, installs it in a fresh virtual environment, and runs its tests: sh python/test.sh [arguments of pytest]
 #
+# With --quick before them: without an environment or a wheel, the tests that are not slow, by the interpreter at hand, which has
+# NumPy, SciPy, matplotlib, pytest and tqdm.
+#
 # KOLMO names the command whose answers are to be the same; without it target/debug/kolmo is built. KOLMO_MODULE names a module
 # that is built already, which the wheel is then made of.
 set -eu
@@ -8,6 +11,13 @@ cd "$(dirname "$0")/.."
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
+if [ "${1:-}" = --quick ]; then
+    shift
+    cp -r python/python/kolmo "$place/"
+    cp "$KOLMO_MODULE" "$place/kolmo/_kolmo.abi3.so"
+    PYTHONPATH=$place python3 -m pytest -q -p no:cacheprovider -m 'not slow' python "$@"
+    exit
+fi
 python3 -m venv "$place/env"
 python=$place/env/bin/python
 pip() { "$python" -m pip --quiet --disable-pip-version-check "$@"; }
@@ -28,4 +38,4 @@ if [ -z "${KOLMO:-}" ]; then
 fi
 KOLMO=$(realpath "$KOLMO")
 export KOLMO
-"$python" -m pytest -q python "$@"
+"$python" -m pytest -q -n auto python "$@"

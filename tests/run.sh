@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the tests: sh tests/run.sh [--all] [arguments of `cargo test`]
 #
-# Without --all: what needs nothing but a Vulkan adapter, in minutes. With it, everything: the tests that are marked slow, ranks
-# under mpirun, the texts for CUDA, the rules of SPIR-V, a browser's compiler, the Python package. What is needed and missing is
-# installed where that can be done, and is required then, so that nothing is passed over in silence; what is left out all the same
-# is named and counted at the end.
+# Without --all: what needs nothing but a Vulkan adapter, in minutes, and the quick tests of the Python package where Python has
+# NumPy, SciPy, matplotlib, pytest and tqdm. With it, everything: the tests that are marked slow, ranks under mpirun, the texts for
+# CUDA, the rules of SPIR-V, a browser's compiler, the whole Python package. What is needed and missing is installed where that can
+# be done, and is required then, so that nothing is passed over in silence; what is left out all the same is named and counted at
+# the end.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,6 +38,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 required=''
 features=''
 packages=''
+python=''
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
     # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
@@ -62,6 +64,10 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         has mpirun || missing="$missing openmpi-bin"
         has mpicc || missing="$missing libopenmpi-dev"
         has_libclang || missing="$missing libclang-dev"
+    elif [ $# -eq 0 ] && python3 -c 'import matplotlib, numpy, pytest, scipy, tqdm' 2>/dev/null; then
+        python=yes
+        packages=--workspace
+        export PYO3_BUILD_EXTENSION_MODULE=1
     fi
     if [ -n "$missing" ]; then
         remedy="install them (packages of Debian; on Fedora and Arch the driver is in mesa-vulkan-drivers and vulkan-swrast), or run \
@@ -106,6 +112,10 @@ export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"
 status=0
 cargo test --no-fail-fast $packages ${features:+--features "$features"} "$@" || status=$?
+if [ -n "$python" ]; then
+    built=${CARGO_TARGET_DIR:-target}/debug
+    KOLMO=$(realpath "$built/kolmo") KOLMO_MODULE=$built/deps/lib_kolmo.so sh python/test.sh --quick || status=$?
+fi
 printf '\nleft out:\n'
 sort -u "$KOLMO_SKIPPED" | awk -F '\t' '
     !($1 in why) { why[$1] = $3 }
@@ -115,5 +125,6 @@ sort -u "$KOLMO_SKIPPED" | awk -F '\t' '
         for (what in number) printf "  for lack of %s (%s): %d%s\n", what, why[what], number[what], tests[what]
         printf "%d tests for lack of what they need\n", total
     }'
+[ -n "$all$python" ] || echo 'the Python package, for lack of NumPy, SciPy, matplotlib, pytest or tqdm, or since only some tests were asked for'
 [ -n "$all" ] || echo 'the slow tests: sh tests/run.sh --all runs them, too'
 exit "$status"

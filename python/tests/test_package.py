@@ -31,6 +31,7 @@ def test_examples_of_docstrings_print_what_they_say(name):
     assert tried > 0 and failed == 0
 
 
+@pytest.mark.slow
 def test_stubs_and_types_are_those_of_the_package():
     source = str(ROOT / "python/python/kolmo")
     for line in (["mypy.stubtest", "kolmo._kolmo"], ["mypy", "--strict", "--ignore-missing-imports", source]):

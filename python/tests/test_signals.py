@@ -42,6 +42,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT to oneself is POSIX's")
 @pytest.mark.parametrize(
     ("n", "after", "prepare", "work"),

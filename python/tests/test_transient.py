@@ -301,6 +301,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_matrix_that_another_thread_changes_meanwhile_harms_nobody():
     """The answer is anybody's guess, and the process goes on: that is all that is promised."""
     code = """
@@ -349,7 +350,10 @@ def peak(*line):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a peak in kilobytes is Linux's")
-@pytest.mark.parametrize(("form", "states"), [("csr", 300_000), ("csc", 300_000), ("csc", 5_000_000)])
+@pytest.mark.parametrize(
+    ("form", "states"),
+    [("csr", 300_000), ("csc", 300_000), pytest.param("csc", 5_000_000, marks=pytest.mark.slow)],
+)
 def test_no_copy_is_made_on_the_way_in(command, tmp_path, form, states):
     """Beyond what either holds for a small chain, at most 1.05 times what the solver itself takes for it from a file."""
     rng = np.random.default_rng(0)

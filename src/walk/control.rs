@@ -228,6 +228,9 @@ impl Control {
         };
         let mut next = HostArray::large(0);
         let from = Instant::now();
+        if !auto && krylov.gains(most, split.matrix().nnz()) {
+            control.sweeps_on_lane((split, certificate, krylov), f, asked, most, go_on)?;
+        }
         // What walks have to find out is how much r differs from place to place: half the width of an interval, were
         // all that a walk collects independent, each weight at most the norm's share of the one before.
         let mut spread = f64::INFINITY;
@@ -308,18 +311,54 @@ impl Control {
             let told = &mut |used| go_on(before + used);
             let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, told)?;
             self.products += used + 1;
-            // r + L z − z, whatever BiCGSTAB takes its residual to be.
-            split.sweep(&self.r, &z, &mut next);
-            next.par_iter_mut().zip(&z).for_each(|(r, z)| *r -= z);
-            let (norm, of_z) = (certificate.scaled_norm(&next), certificate.scaled_norm(&z));
-            if norm.is_nan() || norm > 0.5 * self.norm {
+            if !self.gains_by(&z, 0.5, (split, certificate), asked, &mut next) {
                 break;
             }
-            self.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, &z));
-            std::mem::swap(&mut self.r, &mut next);
-            self.parts += 1;
-            self.norms += self.norm + of_z;
-            self.norm = norm;
+        }
+        Ok(())
+    }
+
+    /// Adds z to h if no more than this share of the norm of r is left, whatever a lane takes it to be. `next` is overwritten.
+    fn gains_by(
+        &mut self,
+        z: &[f64],
+        share: f64,
+        (split, certificate): (&Split<'_>, &Certificate),
+        asked: &Asked<'_>,
+        next: &mut HostArray<f64>,
+    ) -> bool {
+        // r + L z − z.
+        split.sweep(&self.r, z, next);
+        next.par_iter_mut().zip(z).for_each(|(r, z)| *r -= z);
+        let (norm, of_z) = (certificate.scaled_norm(next), certificate.scaled_norm(z));
+        if norm.is_nan() || norm > share * self.norm {
+            return false;
+        }
+        self.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, z));
+        std::mem::swap(&mut self.r, next);
+        self.parts += 1;
+        self.norms += self.norm + of_z;
+        self.norm = norm;
+        true
+    }
+
+    /// As many sweeps, on the lane; none where they make the norm of r no smaller.
+    fn sweeps_on_lane(
+        &mut self,
+        (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
+        f: &[f64],
+        asked: &Asked<'_>,
+        sweeps: u32,
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
+        self.r = HostArray::large(f.len());
+        self.r.copy_from_slice(f);
+        let jacobi = krylov.of(split, certificate.vector.as_deref())?;
+        let (z, done) = jacobi.sweeps(f, sweeps as usize, go_on)?;
+        let before = self.norm;
+        if self.gains_by(&z, 1.0, (split, certificate), asked, &mut HostArray::large(f.len())) {
+            self.sweeps = done as u32;
+            self.rate = (self.norm / before).powf(1.0 / done as f64);
         }
         Ok(())
     }
@@ -404,6 +443,42 @@ mod tests {
             .sweeps,
             MOST_AUTO
         );
+    }
+
+    #[test]
+    fn many_sweeps_are_those_of_a_lane_that_is_no_processor() {
+        // A grid, whose rows sum to 0.99.
+        let (edge, sweeps) = (200, 150);
+        let n = edge * edge;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
+            row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2475)));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
+        let f: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+        let asked = Asked { components: &[0, 7, 12_345], functionals: &[], goal: Goal::EXACT };
+        let of = |lane: &Lane| {
+            let mut krylov = Krylov::new(lane);
+            assert_eq!(krylov.gains(sweeps, matrix.nnz()), !lane.device().host);
+            let wanted = ControlVariate::Sweeps(sweeps);
+            Control::new(&split, &certificate, &f, &asked, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
+        };
+        let mut lanes = crate::walk::krylov::lanes();
+        let host = of(&lanes.remove(0));
+        for lane in lanes {
+            let there = of(&lane);
+            assert_eq!((there.sweeps, there.parts, there.products), (sweeps, 1, 0));
+            assert!((there.rate - certificate.norm).abs() < 0.1, "{}", there.rate);
+            // Sums of at most 5000, of 150 sweeps of five numbers.
+            let rounding = 5000.0 * 150.0 * 5.0 * f64::EPSILON;
+            let apart = there.r.iter().zip(&host.r[..]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < rounding, "{apart:e}");
+            for m in [0, 7, 12_345] {
+                assert!((there.h(m) - host.h(m)).abs() < rounding, "{m}: {} {}", there.h(m), host.h(m));
+            }
+        }
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! The matrix lies there in HYB, and scalars never leave the lane: an iteration is some launches that nobody waits for, and the host
 //! looks at them every sixteen iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
 //! once. It is none that anybody may trust: who asks for it multiplies by the matrix once more, on the host.
+//!
+//! Sweeps of Jacobi's method run there, too, where so many are asked for that they are worth the way of the matrix.
 
 use super::krylov_kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
 use super::krylov_kernels::{
-    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE,
-    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole,
+    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE, JACOBI_UPDATE,
+    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole, jacobi_update,
 };
 use super::splitting::Split;
 use crate::kernel::Precision;
@@ -26,6 +28,9 @@ const LOOK: usize = 16;
 
 /// Stored entries from which on a device gains more than it takes to prepare its kernels, tens of milliseconds.
 const MANY: u64 = 1 << 17;
+
+/// Sweeps from which a matrix is worth its way to a device: it takes as long as some tens of sweeps on the host.
+const MANY_SWEEPS: u32 = 100;
 
 /// Entries of a chunk, at most: the host has no more of the matrix than that beside the lane.
 const CHUNK: u64 = 1 << 24;
@@ -50,6 +55,7 @@ pub(super) struct Bicgstab {
     lane: Lane,
     n: usize,
     iteration: Vec<Launch>,
+    sweep: Vec<Launch>,
     x: Buffer<f64>,
     /// What begins as b: residual, direction, shadow residual.
     rights: [Buffer<f64>; 3],
@@ -176,8 +182,18 @@ impl Bicgstab {
         let params = bicgstab_direction::Params { rows, ..Default::default() };
         let args = bicgstab_direction::Args { scalars: all_scalars, r, q: q_arg, d };
         iteration.push(lane.bind(&BICGSTAB_DIRECTION, f64, n, params, args)?);
+        let mut sweep = Vec::new();
+        product(&mut sweep, r, r, q_arg)?;
+        let args = jacobi_update::Args { q: q_arg, x: x_arg, r };
+        sweep.push(lane.bind(
+            &JACOBI_UPDATE,
+            f64,
+            n,
+            jacobi_update::Params { rows, ..Default::default() },
+            args,
+        )?);
         let others = (chunks, [q, t, weights_there], sums);
-        Ok(Self { lane: lane.clone(), n, iteration, x, rights, scalars, others })
+        Ok(Self { lane: lane.clone(), n, iteration, sweep, x, rights, scalars, others })
     }
 
     /// x, roughly, and the number of products: until the residual's norm is `enough`, `most` products are done, or `go_on` ends
@@ -192,37 +208,68 @@ impl Bicgstab {
         most: usize,
         go_on: GoOn<'_>,
     ) -> Result<(Vec<f64>, usize)> {
-        let lane = &self.lane;
-        self.rights.iter().try_for_each(|right| lane.upload(b, right, 0))?;
-        lane.clear(&self.x)?;
         let mut scalars = [0.0; SCALARS];
         // In one order, whatever the number of threads.
         let squares = b.par_chunks(ROWS).map(|b| b.iter().map(|b| b * b).sum::<f64>());
         scalars[RHO] = squares.collect::<Vec<f64>>().into_iter().sum();
         (scalars[ENOUGH], scalars[ACTIVE]) = (enough, 1.0);
-        lane.upload(&scalars, &self.scalars, 0)?;
-        let program = Program { cycle: vec![self.iteration.iter().collect()] };
+        self.begin(b, &scalars)?;
         let mut used = 0;
         while used + 2 <= most && scalars[ACTIVE] != 0.0 && go_on(used)? {
             let count = LOOK.min((most - used) / 2);
-            let mut ended = false;
-            let mut watch = |done: u64| {
-                ended = !go_on(used + 2 * done as usize)?;
-                if ended { Err(Error::Interrupted) } else { Ok(()) }
-            };
-            let ran = lane.run(&program, used as u64 / 2, count as u64, &mut watch);
-            if !ended {
-                ran?;
-            }
-            lane.download(&self.scalars, 0, &mut scalars)?;
+            let watch = &mut |done| go_on(used + 2 * done);
+            let done = self.repeat(&self.iteration, used / 2, count, watch)?;
+            self.lane.download(&self.scalars, 0, &mut scalars)?;
             used = 2 * scalars[ITERATIONS] as usize;
-            if ended {
+            if done < count {
                 break;
             }
         }
+        Ok((self.found()?, used))
+    }
+
+    /// Σ_{k<K} M^k b of K sweeps of Jacobi's method, and K: `count`, or fewer if `go_on`, which gets their number, ends them.
+    ///
+    /// # Errors
+    /// Those of the lane and of `go_on`.
+    pub(super) fn sweeps(&self, b: &[f64], count: usize, go_on: GoOn<'_>) -> Result<(Vec<f64>, usize)> {
+        let mut scalars = [0.0; SCALARS];
+        scalars[ACTIVE] = 1.0;
+        self.begin(b, &scalars)?;
+        let done = self.repeat(&self.sweep, 0, count, go_on)?;
+        Ok((self.found()?, done))
+    }
+
+    /// Residuals are b, and x is 0.
+    fn begin(&self, b: &[f64], scalars: &[f64; SCALARS]) -> Result<()> {
+        self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
+        self.lane.clear(&self.x)?;
+        self.lane.upload(scalars, &self.scalars, 0)
+    }
+
+    /// Launches, `count` times, or fewer if `go_on`, which gets their number, ends them; about how many were done.
+    fn repeat(&self, launches: &[Launch], first: usize, count: usize, go_on: GoOn<'_>) -> Result<usize> {
+        let program = Program { cycle: vec![launches.iter().collect()] };
+        let mut ended = None;
+        let mut watch = |done: u64| {
+            let done = done as usize;
+            if go_on(done)? {
+                return Ok(());
+            }
+            ended = Some(done);
+            Err(Error::Interrupted)
+        };
+        let ran = self.lane.run(&program, first as u64, count as u64, &mut watch);
+        match ended {
+            Some(done) => Ok(done),
+            None => ran.map(|()| count),
+        }
+    }
+
+    fn found(&self) -> Result<Vec<f64>> {
         let mut x = vec![0.0; self.n];
-        lane.download(&self.x, 0, &mut x)?;
-        Ok((x, used))
+        self.lane.download(&self.x, 0, &mut x)?;
+        Ok(x)
     }
 }
 
@@ -239,6 +286,12 @@ impl<'a> Krylov<'a> {
         Self { lane, made: None }
     }
 
+    /// True if so many sweeps of a matrix of so many entries take longer on the host than on the lane.
+    pub(super) fn gains(&self, sweeps: u32, entries: usize) -> bool {
+        let device = self.lane.device();
+        !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
+    }
+
     /// Makes it, when it is first asked for; norms are those of certificates with this vector.
     pub(super) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
         let made = match self.made.take() {
@@ -251,6 +304,21 @@ impl<'a> Krylov<'a> {
         };
         Ok(self.made.insert(made))
     }
+}
+
+/// The CPU's, and a device's if there is one.
+#[cfg(test)]
+pub(super) fn lanes() -> Vec<Lane> {
+    use crate::lane::{DeviceSpec, OpenOptions};
+    let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
+    let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
+    if cfg!(feature = "wgpu") {
+        match open(DeviceSpec::Wgpu(0)) {
+            Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
+            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
+        }
+    }
+    lanes
 }
 
 #[cfg(test)]
@@ -267,18 +335,6 @@ mod tests {
             row.sort_unstable_by_key(|&(j, _)| j);
             row.dedup_by_key(|&mut (j, _)| j);
         }
-    }
-
-    fn lanes() -> Vec<Lane> {
-        let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
-        let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
-        if cfg!(feature = "wgpu") {
-            match open(DeviceSpec::Wgpu(0)) {
-                Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
-                Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
-            }
-        }
-        lanes
     }
 
     /// Of some hundred rows, which one thread computes, and of many; as one chunk and as several.
@@ -306,6 +362,8 @@ mod tests {
                     let made = Bicgstab::on(&lane, n, &layout, &row, weights, most).expect("it fits");
                     // A launch a chunk and product, and six others.
                     assert_eq!(made.iteration.len() > 8, most == 1000);
+                    let (sums, done) = made.sweeps(&b, 9, &mut |_| Ok(true)).expect("it runs");
+                    assert_eq!(done, 9);
                     // What is kept serves several right-hand sides.
                     made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
                     let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
@@ -323,7 +381,7 @@ mod tests {
                     if lane.device().software {
                         continue;
                     }
-                    all.push((used, x.into_iter().map(f64::to_bits).collect::<Vec<u64>>()));
+                    all.push((used, x.into_iter().chain(sums).map(f64::to_bits).collect::<Vec<u64>>()));
                 }
             }
             assert!(

@@ -1,4 +1,4 @@
-//! The kernels of BiCGSTAB and their CPU twins.
+//! The kernels of BiCGSTAB and of Jacobi sweeps, and their CPU twins.
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
@@ -24,15 +24,23 @@ kernel! {
     pub(super) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
         scalars: &[T], r: &[T], q: &[T], d: &mut [T],
     );
+    /// What a Jacobi sweep has found, and what it leaves.
+    pub(super) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
     /// The next scalar.
     pub(super) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
 }
 
-/// The kernels of BiCGSTAB.
-pub(crate) static ALL: [&Kernel; 5] =
-    [&BICGSTAB_PRODUCT, &BICGSTAB_HALF, &BICGSTAB_WHOLE, &BICGSTAB_DIRECTION, &BICGSTAB_SCALARS];
+/// All of them.
+pub(crate) static ALL: [&Kernel; 6] = [
+    &BICGSTAB_PRODUCT,
+    &BICGSTAB_HALF,
+    &BICGSTAB_WHOLE,
+    &BICGSTAB_DIRECTION,
+    &BICGSTAB_SCALARS,
+    &JACOBI_UPDATE,
+];
 
 // Places of scalars, as `shaders/lib/bicgstab.wgsl` has them.
 pub(super) const RHO: usize = 0;
@@ -233,6 +241,21 @@ fn bicgstab_whole<T: Real>(call: &Call<'_>, p: bicgstab_whole::Params, b: bicgst
         pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
     } else {
         some(0, x, r, sums);
+    }
+}
+
+fn jacobi_update<T: Real>(call: &Call<'_>, p: jacobi_update::Params, b: jacobi_update::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let some = |((q, x), r): ((&[T], &mut [T]), &mut [T])| {
+        for ((&q, x), r) in q.iter().zip(x).zip(r) {
+            (*x, *r) = (x.plus(*r), r.plus(minus(q)));
+        }
+    };
+    let (q, x, r) = (&b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
+    if call.parallel() {
+        q.par_chunks(ROWS).zip(x.par_chunks_mut(ROWS)).zip(r.par_chunks_mut(ROWS)).for_each(some);
+    } else {
+        some(((q, x), r));
     }
 }
 
