@@ -30,7 +30,7 @@ pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
     for format in MatrixFormat::STORED {
         super::interrupt::check()?;
         let options = Options { format, ..Options::default() };
-        let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, repeat.max(10), copy)?;
+        let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
         // The second has no accumulator, as most steps.
         let Some(record) = records.last() else { continue };
         formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
