@@ -299,6 +299,23 @@ impl CsrMatrix {
         self.columns
     }
 
+    /// A number that depends on all of the matrix, read by all threads: what one read of it takes is measured so.
+    #[doc(hidden)]
+    pub fn read_through(&self) -> u64 {
+        const PIECE: usize = 1 << 15;
+        let halves = |words: &[u32]| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
+        let starts = |words: &[usize]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word as u64));
+        let values = |words: &[f64]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(word.to_bits()));
+        let values = self.value().par_chunks(PIECE).map(values);
+        let columns = self.column().par_chunks(PIECE).map(|piece| u64::from(halves(piece)));
+        let starts = self.starts().par_chunks(PIECE).map(starts);
+        let add = u64::wrapping_add;
+        values
+            .reduce(|| 0, add)
+            .wrapping_add(columns.reduce(|| 0, add))
+            .wrapping_add(starts.reduce(|| 0, add))
+    }
+
     /// Number of entries, explicit zeros included.
     pub fn nnz(&self) -> usize {
         self.column.len()

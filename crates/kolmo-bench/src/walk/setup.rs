@@ -2,13 +2,11 @@
 
 use std::time::Instant;
 
-use rayon::prelude::*;
 use serde_json::json;
 
 use super::record;
 use crate::{Record, Spread};
 use kolmo::models::System;
-use kolmo::sparse::CsrMatrix;
 use kolmo::walk::certificate::certify;
 use kolmo::walk::control::{Asked, Control, Goal};
 use kolmo::walk::krylov::Krylov;
@@ -16,23 +14,6 @@ use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
 use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
 use kolmo::{Machine, Result};
-
-/// Elements that a thread reads at a time.
-const PIECE: usize = 1 << 15;
-
-/// Reads all of a matrix, on all threads, and gives a number that depends on all of it.
-fn read(matrix: &CsrMatrix) -> u64 {
-    let sum = |words: &[u64]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-    let halves = |words: &[u32]| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
-    let values = matrix.value().par_chunks(PIECE).map(|piece| sum(bytemuck::cast_slice(piece)));
-    let columns = matrix.column().par_chunks(PIECE).map(|piece| u64::from(halves(piece)));
-    let starts = matrix
-        .starts()
-        .par_chunks(PIECE)
-        .map(|piece| piece.iter().fold(0u64, |sum, start| sum.wrapping_add(*start as u64)));
-    let add = u64::wrapping_add;
-    values.reduce(|| 0, add).wrapping_add(columns.reduce(|| 0, add)).wrapping_add(starts.reduce(|| 0, add))
-}
 
 /// Measures splitting, certificate, sweeps, order and table as `kolmo walk` takes them by default but for the number of
 /// sweeps, on the host threads of the first lane, each time next to a read of the matrix.
@@ -65,7 +46,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
     };
     let mut both = || {
         let at = Instant::now();
-        std::hint::black_box(read(matrix));
+        std::hint::black_box(matrix.read_through());
         let read = at.elapsed().as_secs_f64();
         once().map(|setup| (read, setup))
     };
