@@ -255,7 +255,7 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
 #[test]
 fn rewards_until_one_condition_share_their_sweeps() {
     let place = Place::new();
-    let walk = "ctmc\nmodule walk\n  x : [0..5000] init 3000;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
+    let walk = "ctmc\nmodule walk\n  x : [0..5000] init 300;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
     let rewards: String = (1..=4).map(|k| format!("rewards \"r{k}\" true : {k}; endrewards\n")).collect();
     place.put("walk.sm", walk.to_owned() + &rewards);
     let mut asked: Vec<String> = (1..=4).map(|k| format!("R{{\"r{k}\"}}=? [ F x=0 ]")).collect();
@@ -267,7 +267,7 @@ fn rewards_until_one_condition_share_their_sweeps() {
 
     // From x in the mean time x to 0, less 2^(x − 5000) and so on.
     for ((value, bound), rate) in found.iter().zip([1.0, 2.0, 1.0, 3.0, 4.0]) {
-        let (value, wanted) = (number(value), 3000.0 * rate);
+        let (value, wanted) = (number(value), 300.0 * rate);
         let error = (value - wanted).abs();
         assert!(
             error <= bound + 4.0 * f64::EPSILON * wanted && *bound <= 1.01e-9 * 5000.0 * rate,
@@ -327,9 +327,9 @@ fn answers_from_every_state_have_their_closed_forms() {
         ("queue.sm", "4", "filter(avg, P=? [ G<=0 q>1 ])", 0.6),
         ("queue.sm", "4", "filter(min, q, q>1)", 2.0),
         // Iterated: from below and above.
-        ("queue.sm", "600", "filter(max, T=? [ F q=0 ])", 599.0),
-        ("queue.sm", "600", "filter(min, P=? [ q>0 U q=600 ], q>=600)", 1.0),
-        ("queue.sm", "600", "filter(max, P=? [ q>0 U q=600 ], q<600)", 0.5),
+        ("queue.sm", "300", "filter(max, T=? [ F q=0 ])", 299.0),
+        ("queue.sm", "300", "filter(min, P=? [ q>0 U q=300 ], q>=300)", 1.0),
+        ("queue.sm", "300", "filter(max, P=? [ q>0 U q=300 ], q<300)", 0.5),
     ];
     for (model, n, property, wanted) in cases {
         let constants = format!("N={n}");

@@ -108,10 +108,7 @@ on_usual_lanes!(
     rewards_are_those_of_a_sweep,
     every_format_and_split_gives_the_same_bits,
 );
-on_lanes!(
-    three_cpu_lanes_f64,
-    "cpu,cpu,cpu",
-    F64,
+instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
     it_meets_closed_forms_with_few_products,
     rewards_are_those_of_a_sweep,
     every_format_and_split_gives_the_same_bits
@@ -254,6 +251,7 @@ fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
 }
 
 #[test]
+#[ignore = "slow: two sweeps of 60,000 products"]
 fn auto_loses_nothing_where_it_is_given_up() {
     let [_, (ring, t)] = far();
     let times = [t, 1.0];
@@ -269,6 +267,7 @@ fn auto_loses_nothing_where_it_is_given_up() {
 }
 
 #[test]
+#[ignore = "slow: two sweeps of 60,000 products"]
 fn what_is_kept_in_checkpoints_or_exchanged_seldom_is_swept() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t]);

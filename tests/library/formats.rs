@@ -90,21 +90,29 @@ fn suite(spec: &str, precision: Precision, checked: bool) {
 }
 
 macro_rules! on {
-    ($($name:ident: $spec:literal, $precision:ident, $checked:literal;)*) => {
-        $(#[test] fn $name() { suite($spec, $precision, $checked); })*
+    ($($(#[$when:meta])? $name:ident: $spec:literal, $precision:ident, $checked:literal;)*) => {
+        $(#[test]
+        $(#[$when])?
+        fn $name() {
+            suite($spec, $precision, $checked);
+        })*
     };
 }
 
 on! {
     formats_on_cpu_f64: "cpu", F64, false;
+    #[ignore = "slow: one instance of many"]
     formats_on_cpu_f32: "cpu", F32, false;
     formats_on_two_cpu_lanes: "cpu,cpu", F64, false;
 }
 #[cfg(feature = "wgpu")]
 on! {
     formats_on_wgpu_f64: "wgpu:0", F64, false;
+    #[ignore = "slow: one instance of many"]
     formats_on_wgpu_f32: "wgpu:0", F32, false;
+    #[ignore = "slow: one instance of many"]
     formats_on_wgpu_checked: "wgpu:0", F64, true;
+    #[ignore = "slow: one instance of many"]
     formats_on_two_wgpu_lanes: "wgpu:0,wgpu:0", F64, false;
 }
 #[cfg(feature = "cuda")]
@@ -156,6 +164,7 @@ fn halo_depths_on_cpu_lanes() {
 
 #[cfg(feature = "wgpu")]
 #[test]
+#[ignore = "slow: as on CPU lanes"]
 fn halo_depths_on_wgpu_lanes() {
     depths_agree("wgpu:0,wgpu:0", &["birth-death:5000,1,2"], &[3]);
     depths_agree("wgpu:0,wgpu:0,wgpu:0", &["wlan:9,3"], &[2]);

@@ -325,10 +325,17 @@ mod suite {
     }
 }
 
-/// The suite on one device: each property is a test of its own. `checked`: what reads and writes at all ends of buffers.
+/// The suite on one device. `checked`: what reads and writes at all ends of buffers.
 macro_rules! on {
-    ($name:ident, $spec:literal) => {
-        on!(@tests $name, $spec, false,
+    (checked $($instance:tt)*) => {
+        instance!($($instance)*:
+            mtgp32_gives_the_published_words,
+            point_sets_are_the_same_on_every_lane,
+            buffers_hold_what_the_host_computes,
+        );
+    };
+    ($($instance:tt)*) => {
+        instance!($($instance)*:
             sobol_gives_the_published_points,
             sobol_reaches_the_last_point,
             sobol_points_are_a_net,
@@ -342,25 +349,12 @@ macro_rules! on {
             buffers_hold_what_the_host_computes,
         );
     };
-    (checked $name:ident, $spec:literal) => {
-        on!(@tests $name, $spec, true,
-            mtgp32_gives_the_published_words,
-            point_sets_are_the_same_on_every_lane,
-            buffers_hold_what_the_host_computes,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $checked:literal, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test] fn $test() { suite::$test($spec, $checked); })*
-        }
-    };
 }
 
-on!(cpu, "cpu");
+on!(cpu("cpu", false));
 #[cfg(feature = "wgpu")]
-on!(wgpu, "wgpu:0");
+on!(wgpu("wgpu:0", false));
 #[cfg(feature = "wgpu")]
-on!(checked wgpu_checked, "wgpu:0");
+on!(checked wgpu_checked("wgpu:0", true));
 #[cfg(feature = "cuda")]
-on!(cuda, "cuda:0");
+on!(cuda("cuda:0", false));

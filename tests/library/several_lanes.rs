@@ -62,6 +62,7 @@ fn cpu_lanes_give_the_bits_of_one() {
 
 #[cfg(feature = "wgpu")]
 #[test]
+#[ignore = "slow: as on CPU lanes"]
 fn wgpu_lanes_give_the_bits_of_one() {
     bits_of_one_lane("wgpu:0,wgpu:0", "wgpu:0", F64, &[None, Some(1), Some(3)]);
     bits_of_one_lane("wgpu:0,wgpu:0,wgpu:0", "wgpu:0", F32, &[Some(2)]);

@@ -134,32 +134,41 @@ pub(crate) fn ragged(n: u32) -> Csr {
     chain(n as usize, &list)
 }
 
-/// A module of a suite's tests on some lanes.
-macro_rules! on_lanes {
-    ($name:ident, $spec:literal, $precision:ident, $($test:ident),* $(,)?) => {
+/// A module of a suite's tests, each called with the same arguments. `slow`: only `--include-ignored` runs them, as other
+/// instances of the suite show nearly the same.
+macro_rules! instance {
+    (slow $name:ident$arguments:tt: $($test:ident),* $(,)?) => {
+        instance!(@[ignore = "slow: one instance of many"] $name$arguments: $($test),*);
+    };
+    ($name:ident$arguments:tt: $($test:ident),* $(,)?) => {
+        instance!(@[cfg(all())] $name$arguments: $($test),*);
+    };
+    (@$when:tt $name:ident$arguments:tt: $($test:ident),*) => {
         mod $name {
             use super::suite;
-            use kolmo::kernel::Precision::$precision;
+            #[allow(unused_imports, reason = "not every suite is asked for a precision")]
+            use kolmo::kernel::Precision::*;
             $(#[test]
+            #$when
             fn $test() {
-                suite::$test($spec, $precision);
+                suite::$test$arguments;
             })*
         }
     };
 }
 
-/// Modules of a suite's tests on one lane of each kind, in both precisions.
+/// Instances of a suite on one lane of each kind, in both precisions.
 macro_rules! on_usual_lanes {
     ($($test:ident),* $(,)?) => {
-        on_lanes!(cpu_f64, "cpu", F64, $($test),*);
-        on_lanes!(cpu_f32, "cpu", F32, $($test),*);
+        instance!(cpu_f64("cpu", F64): $($test),*);
+        instance!(slow cpu_f32("cpu", F32): $($test),*);
         #[cfg(feature = "wgpu")]
-        on_lanes!(wgpu_f64, "wgpu:0", F64, $($test),*);
+        instance!(wgpu_f64("wgpu:0", F64): $($test),*);
         #[cfg(feature = "wgpu")]
-        on_lanes!(wgpu_f32, "wgpu:0", F32, $($test),*);
+        instance!(slow wgpu_f32("wgpu:0", F32): $($test),*);
         #[cfg(feature = "cuda")]
-        on_lanes!(cuda_f64, "cuda:0", F64, $($test),*);
+        instance!(cuda_f64("cuda:0", F64): $($test),*);
         #[cfg(feature = "cuda")]
-        on_lanes!(cuda_f32, "cuda:0", F32, $($test),*);
+        instance!(cuda_f32("cuda:0", F32): $($test),*);
     };
 }

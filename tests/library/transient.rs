@@ -2,7 +2,7 @@
 
 use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
 use kolmo::Machine;
-use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::kernel::Precision::{self, F64};
 use kolmo::transient::{
     Chain, Exchange, Initial, Method, Options, Order, Partitioning, Problem, Reward, Status, Transitions,
     solve,
@@ -194,11 +194,24 @@ mod suite {
     }
 }
 
-/// The suite on one lane: each property is a test of its own. `several`: what depends on there being several lanes;
-/// `unchecked`: what depends on bounds checks being left out.
+/// The suite on one lane. `several`: what depends on there being several lanes; `unchecked`: what depends on bounds checks
+/// being left out.
 macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident, $checked:literal) => {
-        on!(@tests $name, $spec, $precision, $checked,
+    (several $($instance:tt)*) => {
+        instance!($($instance)*:
+            parts_with_halos_give_the_bits_of_one_part,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+        );
+    };
+    (unchecked $($instance:tt)*) => {
+        instance!($($instance)*:
+            every_width_gives_the_same_answer_within_its_bound,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+            rewards_have_the_closed_form,
+        );
+    };
+    ($($instance:tt)*) => {
+        instance!($($instance)*:
             two_states_have_the_closed_form,
             small_chains_agree_with_the_dense_exponential,
             every_width_gives_the_same_answer_within_its_bound,
@@ -208,51 +221,32 @@ macro_rules! on {
             the_subdivided_method_agrees_with_the_sweep,
         );
     };
-    (several $name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision, false,
-            parts_with_halos_give_the_bits_of_one_part,
-            larger_chains_agree_with_the_cpu_within_both_bounds,
-        );
-    };
-    (unchecked $name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision, false,
-            every_width_gives_the_same_answer_within_its_bound,
-            larger_chains_agree_with_the_cpu_within_both_bounds,
-            rewards_have_the_closed_form,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $checked:literal, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test] fn $test() { suite::$test($spec, $precision, $checked); })*
-        }
-    };
 }
 
-on!(cpu_f64, "cpu", F64, false);
-on!(cpu_f32, "cpu", F32, false);
-on!(several three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
-on!(several two_cpu_lanes_f32, "cpu,cpu", F32);
+on!(cpu_f64("cpu", F64, false));
+on!(slow cpu_f32("cpu", F32, false));
+on!(several three_cpu_lanes_f64("cpu,cpu,cpu", F64, false));
+on!(several slow two_cpu_lanes_f32("cpu,cpu", F32, false));
 #[cfg(feature = "wgpu")]
-on!(wgpu_f64_checked, "wgpu:0", F64, true);
+on!(wgpu_f64_checked("wgpu:0", F64, true));
 #[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32, false);
+on!(slow wgpu_f32("wgpu:0", F32, false));
 #[cfg(feature = "wgpu")]
-on!(unchecked wgpu_f64, "wgpu:0", F64);
+on!(unchecked slow wgpu_f64("wgpu:0", F64, false));
 #[cfg(feature = "wgpu")]
-on!(several two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64);
+on!(several slow two_wgpu_lanes_f64("wgpu:0,wgpu:0", F64, false));
 #[cfg(feature = "wgpu")]
-on!(several wgpu_and_cpu_f64, "wgpu:0,cpu", F64);
+on!(several wgpu_and_cpu_f64("wgpu:0,cpu", F64, false));
 #[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64, false);
+on!(cuda_f64("cuda:0", F64, false));
 #[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32, false);
+on!(cuda_f32("cuda:0", F32, false));
 #[cfg(feature = "cuda")]
-on!(several two_cuda_streams_f64, "cuda:0,cuda:0", F64);
+on!(several two_cuda_streams_f64("cuda:0,cuda:0", F64, false));
 #[cfg(feature = "cuda")]
-on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64);
+on!(several two_cuda_devices_f64("cuda:0,cuda:1", F64, false));
 #[cfg(feature = "cuda")]
-on!(several cuda_and_cpu_f64, "cuda:0,cpu", F64);
+on!(several cuda_and_cpu_f64("cuda:0,cpu", F64, false));
 
 fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")

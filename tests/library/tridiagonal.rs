@@ -349,10 +349,19 @@ fn hard(n: usize) -> Vec<(&'static str, System)> {
     .collect()
 }
 
-/// The suite on one lane: each property is a test of its own. `several`: what depends on there being several lanes.
+/// The suite on one lane. `several`: what depends on there being several lanes.
 macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident, $checked:literal) => {
-        on!(@tests $name, $spec, $precision, $checked,
+    (several $($instance:tt)*) => {
+        instance!($($instance)*:
+            every_size_around_blocks_and_tiles,
+            every_size_in_blocks,
+            many_systems_do_not_touch_each_other,
+            rings_are_closed,
+            a_plan_is_used_again,
+        );
+    };
+    ($($instance:tt)*) => {
+        instance!($($instance)*:
             every_size_around_blocks_and_tiles,
             every_size_in_blocks,
             many_systems_do_not_touch_each_other,
@@ -363,43 +372,25 @@ macro_rules! on {
             a_plan_is_used_again,
         );
     };
-    (several $name:ident, $spec:literal, $precision:ident, $checked:literal) => {
-        on!(@tests $name, $spec, $precision, $checked,
-            every_size_around_blocks_and_tiles,
-            every_size_in_blocks,
-            many_systems_do_not_touch_each_other,
-            rings_are_closed,
-            a_plan_is_used_again,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $checked:literal, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test]
-            fn $test() {
-                suite::$test($spec, $precision, $checked);
-            })*
-        }
-    };
 }
 
-on!(cpu_f64, "cpu", F64, false);
-on!(cpu_f32, "cpu", F32, false);
-on!(several three_cpu_lanes_f64, "cpu,cpu,cpu", F64, false);
+on!(cpu_f64("cpu", F64, false));
+on!(slow cpu_f32("cpu", F32, false));
+on!(several three_cpu_lanes_f64("cpu,cpu,cpu", F64, false));
 #[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64, false);
+on!(wgpu_f64("wgpu:0", F64, false));
 #[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32, false);
+on!(slow wgpu_f32("wgpu:0", F32, false));
 #[cfg(feature = "wgpu")]
-on!(several wgpu_and_cpu_f64_checked, "wgpu:0,cpu", F64, true);
+on!(several wgpu_and_cpu_f64_checked("wgpu:0,cpu", F64, true));
 #[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64, false);
+on!(cuda_f64("cuda:0", F64, false));
 #[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32, false);
+on!(cuda_f32("cuda:0", F32, false));
 #[cfg(feature = "cuda")]
-on!(several three_cuda_streams_f64, "cuda:0,cuda:0,cuda:0", F64, false);
+on!(several three_cuda_streams_f64("cuda:0,cuda:0,cuda:0", F64, false));
 #[cfg(feature = "cuda")]
-on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
+on!(several two_cuda_devices_f64("cuda:0,cuda:1", F64, false));
 
 fn cpu() -> Machine {
     cpu_in(F64)

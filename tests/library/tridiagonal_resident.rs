@@ -99,11 +99,11 @@ mod suite {
     }
 }
 
-on_lanes!(cpu_f64, "cpu", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cpu_f64("cpu", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
 #[cfg(feature = "wgpu")]
-on_lanes!(wgpu_f64, "wgpu:0", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
 #[cfg(feature = "cuda")]
-on_lanes!(cuda_f64, "cuda:0", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cuda_f64("cuda:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
 
 /// With addresses: on the CPU, and on CUDA devices.
 fn transposed_matrices(spec: &str) {

@@ -140,58 +140,51 @@ fn size(case: &Case) -> f64 {
     case.x.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
 
-/// The suite on one device: name of the module, device, precision. `single`: what depends on the precision, beside
-/// another instance in double; `several`: what depends on there being several lanes.
+/// The suite on one device. `single`: what depends on the precision, beside another instance in double; `several`: what
+/// depends on there being several lanes.
 macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision,
-            intervals_hold_the_solution: false,
-            every_lane_walks_the_same_walks: true,
-            bicgstab_is_the_same_on_every_lane: false,
-            right_hand_sides_share_walks: false,
-            points_may_come_out_of_a_buffer: false,
-            grids_walk_the_same_walks: true,
-            lazy_walks_hold_the_solution: true,
-            functionals_lie_in_their_intervals: true,
+    (single $($instance:tt)*) => {
+        instance!($($instance)*:
+            intervals_hold_the_solution,
+            every_lane_walks_the_same_walks,
+            bicgstab_is_the_same_on_every_lane,
+            lazy_walks_hold_the_solution,
+            functionals_lie_in_their_intervals,
         );
     };
-    (single $name:ident, $spec:literal) => {
-        on!(@tests $name, $spec, F32,
-            intervals_hold_the_solution: false,
-            every_lane_walks_the_same_walks: true,
-            bicgstab_is_the_same_on_every_lane: false,
-            lazy_walks_hold_the_solution: true,
-            functionals_lie_in_their_intervals: false,
+    (several $($instance:tt)*) => {
+        instance!($($instance)*: the_number_of_lanes_changes_no_bit);
+    };
+    ($($instance:tt)*) => {
+        instance!($($instance)*:
+            intervals_hold_the_solution,
+            every_lane_walks_the_same_walks,
+            bicgstab_is_the_same_on_every_lane,
+            right_hand_sides_share_walks,
+            points_may_come_out_of_a_buffer,
+            grids_walk_the_same_walks,
+            lazy_walks_hold_the_solution,
+            functionals_lie_in_their_intervals,
         );
-    };
-    (several $name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision, the_number_of_lanes_changes_no_bit: false,);
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident: $checked:literal,)*) => {
-        mod $name {
-            use super::*;
-            // CUDA lanes do not check indices.
-            $(#[test] fn $test() { suite::$test($spec, $precision, $checked && !$spec.starts_with("cuda")); })*
-        }
     };
 }
 
-on!(cpu_f64, "cpu", F64);
-on!(single cpu_f32, "cpu");
-on!(several two_cpus_f64, "cpu,cpu", F64);
-on!(several three_cpus_f32, "cpu,cpu,cpu", F32);
+on!(cpu_f64("cpu", F64));
+on!(single slow cpu_f32("cpu", F32));
+on!(several two_cpus_f64("cpu,cpu", F64));
+on!(several slow three_cpus_f32("cpu,cpu,cpu", F32));
 #[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
+on!(wgpu_f64("wgpu:0", F64));
 #[cfg(feature = "wgpu")]
-on!(single wgpu_f32, "wgpu:0");
+on!(single slow wgpu_f32("wgpu:0", F32));
 #[cfg(feature = "wgpu")]
-on!(several two_wgpus_f64, "wgpu:0,wgpu:0", F64);
+on!(several slow two_wgpus_f64("wgpu:0,wgpu:0", F64));
 #[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
+on!(cuda_f64("cuda:0", F64));
 #[cfg(feature = "cuda")]
-on!(single cuda_f32, "cuda:0");
+on!(single cuda_f32("cuda:0", F32));
 #[cfg(feature = "cuda")]
-on!(several two_cudas_f64, "cuda:0,cuda:0", F64);
+on!(several two_cudas_f64("cuda:0,cuda:0", F64));
 
 /// How many of some seeded runs hold the component, or a functional: with the whole half-width, with its statistical part
 /// alone.
@@ -257,16 +250,19 @@ fn intervals_cover_what_they_say() {
 }
 
 #[test]
+#[ignore = "slow: hundreds of seeds"]
 fn intervals_behind_sweeps_cover_what_they_say() {
     intervals_cover(ControlVariate::Jacobi, false);
 }
 
 #[test]
+#[ignore = "slow: hundreds of seeds"]
 fn intervals_behind_bicgstab_cover_what_they_say() {
     intervals_cover(ControlVariate::Krylov, false);
 }
 
 #[test]
+#[ignore = "slow: hundreds of seeds"]
 fn intervals_of_functionals_cover_what_they_say() {
     intervals_cover(ControlVariate::Sweeps(0), true);
 }
@@ -285,6 +281,7 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
 
 /// Philox: the error falls as N^(−1/2). Owen-scrambled Sobol in value order: faster, and it is smaller.
 #[test]
+#[ignore = "slow: hundreds of seeds"]
 fn errors_fall_as_they_should() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");

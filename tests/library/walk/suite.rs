@@ -2,9 +2,14 @@
 
 use super::*;
 
+/// Whether a lane's kernels can check indices.
+fn checked(spec: &str) -> bool {
+    !spec.starts_with("cuda")
+}
+
 /// 99.99 % intervals of four components of six systems: one miss in four hundred test runs.
-pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, false) else { return };
     for case in cases() {
         for control in [ControlVariate::Sweeps(0), ControlVariate::Auto] {
             let options = Options {
@@ -28,8 +33,8 @@ pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision, chec
     }
 }
 
-pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     for case in cases() {
         for (sequence, scramble) in [
             (Sequence::Sobol, Scramble::Owen),
@@ -55,8 +60,8 @@ pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, 
 }
 
 /// A system that BiCGSTAB is needed for, large enough to lie on a device; what it leaves needs no walk.
-pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, false) else { return };
     let built = system("poisson2d:190,0.95", 3).expect("a built-in").expect("its parameters are sound");
     let rhs = [built.rhs.clone(), built.rhs.iter().rev().copied().collect()];
     let problem = Problem { matrix: &built.matrix, rhs: &rhs, components: &[18050, 7], functionals: &[] };
@@ -80,8 +85,8 @@ pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precisio
 }
 
 /// Six right-hand sides are a batch of four and one of two.
-pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, false) else { return };
     let case = built_in("poisson2d:7,1");
     let n = case.rhs.len();
     let side = |k: usize| (0..n).map(|i| ((i * (k + 3)) % 11) as f64 - 4.0).collect::<Vec<f64>>();
@@ -100,8 +105,8 @@ pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, che
     }
 }
 
-pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, false) else { return };
     let case = built_in("poisson2d:14,0.9");
     for sequence in [Sequence::Halton, Sequence::Faure, Sequence::Mtgp32, Sequence::Sobol, Sequence::Philox] {
         let options = Options {
@@ -131,8 +136,8 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, 
 }
 
 /// The same walks as in blocks, added in another order.
-pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     let case = built_in("poisson2d:7,1");
     for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
         let options = Options {
@@ -156,8 +161,8 @@ pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checke
     }
 }
 
-pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     for case in [
         built_in("random-dominant:400,6,0.8,positive"),
         built_in("random-dominant:200,40,0.8,signed"),
@@ -201,9 +206,9 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, che
     }
 }
 
-pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precision, checked: bool) {
+pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precision) {
     let one = spec.split(',').next().expect("a device");
-    let (Some(machine), Some(single)) = (machine(spec, precision, checked), machine(one, precision, checked))
+    let (Some(machine), Some(single)) = (machine(spec, precision, false), machine(one, precision, false))
     else {
         return;
     };
@@ -222,8 +227,8 @@ pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precisio
 
 /// 99.99 % intervals of a mean, of a sum with signs and of one whose numbers are large, beside a component, which does not
 /// change by it; and of h = 0, whose product is 0.
-pub(crate) fn functionals_lie_in_their_intervals(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
+pub(crate) fn functionals_lie_in_their_intervals(spec: &str, precision: Precision) {
+    let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     for case in cases() {
         let n = case.x.len();
         let signed = |i: usize| if i.is_multiple_of(3) { 0.0 } else { (i % 7) as f64 - 2.5 };
