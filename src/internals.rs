@@ -1,6 +1,7 @@
 //! What measurements of this crate reach of its inside. No part of the public API: it changes without notice.
 
 pub use crate::lane::window::Window;
+pub use crate::largest::{larger_first, largest};
 pub use crate::number::{Size, count, out_of_range};
 pub use crate::parallel::{alone, interruptible};
 pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
@@ -15,5 +16,5 @@ pub use crate::transient::rewards::kept;
 pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
 pub use crate::transient::timeline::{Moment, PHASES, Timeline};
-pub use crate::transient::transitions::add_rates;
+pub use crate::transient::transitions::add_states;
 pub use crate::tridiagonal::range::convert;

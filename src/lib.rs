@@ -96,6 +96,7 @@
 //! optimum number of CUDA streams for the GPU implementation of the tridiagonal partition method", MMCP 2024,
 //! doi:10.48550/arXiv.2501.05938. `kolmo bench compare --html FILE` draws their figures anew.
 
+mod array;
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
 mod devices;
@@ -105,6 +106,7 @@ pub mod internals;
 pub mod io;
 pub mod kernel;
 pub mod lane;
+mod largest;
 mod machine;
 pub mod models;
 mod number;

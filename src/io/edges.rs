@@ -162,7 +162,7 @@ fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write<W: Write + ?Sized>(writer: &mut W, graph: &Graph, matrix: bool) -> io::Result<()> {
+pub fn write(writer: &mut dyn Write, graph: &Graph, matrix: bool) -> io::Result<()> {
     let (nodes, links) = (graph.nodes(), graph.links());
     if matrix {
         writeln!(writer, "%%MatrixMarket matrix coordinate pattern general\n{nodes} {nodes} {links}")?;

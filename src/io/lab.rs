@@ -1,10 +1,12 @@
 //! Labels of states: PRISM's `.lab` and the form that Storm and MRMC read.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::io::write::{push_integer, write_lines};
 use crate::transient::chain::Labels;
 use crate::{Error, Result};
 
@@ -43,6 +45,32 @@ pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
         set.dedup();
     }
     Ok(labels)
+}
+
+/// Writes labels in PRISM's form.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
+    let names = labels.sets.iter().enumerate().map(|(k, (name, _))| format!("{k}=\"{name}\""));
+    writeln!(writer, "{}", names.collect::<Vec<_>>().join(" "))?;
+    let states =
+        labels.sets.iter().filter_map(|(_, set)| set.last()).max().map_or(0, |last| *last as usize + 1);
+    write_lines(writer, states, &|state, text| {
+        let of_state =
+            |(_, (_, set)): &(usize, &(String, Vec<u32>))| set.binary_search(&(state as u32)).is_ok();
+        let mut here = labels.sets.iter().enumerate().filter(of_state).peekable();
+        if here.peek().is_none() {
+            return;
+        }
+        push_integer(text, state as u64);
+        text.push(b':');
+        for (k, _) in here {
+            text.push(b' ');
+            push_integer(text, k as u64);
+        }
+        text.push(b'\n');
+    })
 }
 
 /// The word of a line `#WORD`, which MRMC's own files write with a blank.

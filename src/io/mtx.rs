@@ -178,7 +178,7 @@ pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -> io::Result<()> {
+pub fn write_chain(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     let n = chain.states();
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
     writeln!(writer, "% Entry (i, j) is the rate from state i to state j.")?;
@@ -190,7 +190,7 @@ pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_matrix<W: Write + ?Sized>(writer: &mut W, matrix: &CsrMatrix) -> io::Result<()> {
+pub fn write_matrix(writer: &mut dyn Write, matrix: &CsrMatrix) -> io::Result<()> {
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
     writeln!(writer, "{} {} {}", matrix.rows(), matrix.columns(), matrix.nnz())?;
     write_in_blocks(writer, matrix.rows(), |rows, text| {

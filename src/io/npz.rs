@@ -490,11 +490,16 @@ pub enum Values<'a> {
     Text(Vec<String>),
 }
 
+/// Where an archive goes: its writer returns to what it has written.
+pub trait WriteSeek: Write + Seek {}
+
+impl<T: Write + Seek> WriteSeek for T {}
+
 /// Writes arrays as `numpy.load` reads them: name, shape and elements.
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, Vec<u64>, Values<'_>)]) -> io::Result<()> {
+pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Values<'_>)]) -> io::Result<()> {
     let mut archive = ZipWriter::new(FirstError::new(writer));
     for (name, shape, values) in arrays {
         match values {
@@ -530,7 +535,7 @@ pub fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, Vec<u64>, Value
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::Result<()> {
+pub fn write_chain(writer: &mut dyn WriteSeek, chain: &dyn Transitions) -> io::Result<()> {
     write_csr(writer, chain.states(), &|i, row| chain.outgoing(i, row))
 }
 
@@ -538,7 +543,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_matrix<W: Write + Seek>(writer: W, matrix: &CsrMatrix) -> io::Result<()> {
+pub fn write_matrix(writer: &mut dyn WriteSeek, matrix: &CsrMatrix) -> io::Result<()> {
     assert_eq!(matrix.rows(), matrix.columns(), "square matrices are written");
     write_csr(writer, matrix.rows(), &|i, row| {
         let (columns, values) = matrix.row(i);
@@ -548,20 +553,20 @@ pub fn write_matrix<W: Write + Seek>(writer: W, matrix: &CsrMatrix) -> io::Resul
 
 /// Passes an error of writing on once and takes everything after it for written: an archive that is given up writes its
 /// end when it is dropped, and would say on stderr that it could not.
-struct FirstError<W> {
-    inner: W,
+struct FirstError<'a> {
+    inner: &'a mut dyn WriteSeek,
     failed: bool,
     /// Where the next byte goes, or would go.
     at: u64,
 }
 
-impl<W> FirstError<W> {
-    fn new(inner: W) -> Self {
+impl<'a> FirstError<'a> {
+    fn new(inner: &'a mut dyn WriteSeek) -> Self {
         Self { inner, failed: false, at: 0 }
     }
 }
 
-impl<W: Write> Write for FirstError<W> {
+impl Write for FirstError<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = if self.failed { Ok(bytes.len()) } else { self.inner.write(bytes) };
         // What was interrupted is tried again.
@@ -577,7 +582,7 @@ impl<W: Write> Write for FirstError<W> {
     }
 }
 
-impl<W: Seek> Seek for FirstError<W> {
+impl Seek for FirstError<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let place = match (self.failed, to) {
             (false, to) => self.inner.seek(to),
@@ -593,7 +598,7 @@ impl<W: Seek> Seek for FirstError<W> {
 /// Appends the entries of a row.
 type RowOf<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
 
-fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Result<()> {
+fn write_csr(writer: &mut dyn WriteSeek, n: usize, row_of: RowOf<'_>) -> io::Result<()> {
     let mut indptr = vec![0i64; n + 1];
     indptr[1..].par_iter_mut().enumerate().for_each_init(Vec::new, |row, (state, len)| {
         row.clear();
@@ -635,8 +640,8 @@ fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Res
     archive.finish()?.flush()
 }
 
-fn start<W: Write + Seek>(
-    archive: &mut ZipWriter<FirstError<W>>,
+fn start(
+    archive: &mut ZipWriter<FirstError<'_>>,
     name: &str,
     descr: &str,
     shape: &[u64],
@@ -651,7 +656,7 @@ fn start<W: Write + Seek>(
 }
 
 fn write_rows(
-    writer: &mut impl Write,
+    writer: &mut dyn Write,
     n: usize,
     row_of: RowOf<'_>,
     push: impl Fn(&mut Vec<u8>, &(u32, f64)) + Sync,

@@ -1,9 +1,11 @@
 //! State rewards: PRISM's `.srew`, Storm's `.state.rew`, MRMC's `.rew`.
 
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::io::write::{push_integer, push_number, write_lines};
 use crate::transient::chain::Reward;
 use crate::{Error, Result};
 
@@ -19,6 +21,26 @@ use crate::{Error, Result};
 /// not finite and lines of another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
     parse(&text::read(path)?, path, numbers)
+}
+
+/// Writes what states earn in PRISM's form, all structures in one file.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
+    for Reward { name, values } in rewards {
+        let earning = values.iter().filter(|value| **value != 0.0).count();
+        writeln!(writer, "# Reward structure \"{name}\"\n# State rewards\n{} {earning}", values.len())?;
+        write_lines(writer, values.len(), &|state, text| {
+            if values[state] != 0.0 {
+                push_integer(text, state as u64);
+                text.push(b' ');
+                push_number(text, values[state]);
+                text.push(b'\n');
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// As [`read`], from bytes; `path` is for the messages.

@@ -1,8 +1,10 @@
 //! States: PRISM's `.sta`, variables and their values.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::io::text::{self, Lines, Scanner, error, quote};
+use crate::io::write::{push_integer, write_lines};
 use crate::transient::names::StateNames;
 use crate::{Error, Result};
 
@@ -16,6 +18,20 @@ use crate::{Error, Result};
 /// in another order; [`Error::File`] for other states than the chain's.
 pub fn read(path: &Path, states: usize) -> Result<StateNames> {
     parse(&text::read(path)?, path, states)
+}
+
+/// Writes the variables and their values in every state.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
+    writeln!(writer, "({})", names.variables().join(","))?;
+    write_lines(writer, names.states(), &|state, text| {
+        push_integer(text, state as u64);
+        text.push(b':');
+        text.extend_from_slice(names.tuple(state).as_bytes());
+        text.push(b'\n');
+    })
 }
 
 /// As [`read`], from bytes; `path` is for the messages.

@@ -2,7 +2,7 @@
 //! also pentadiagonal ones, and block tridiagonal ones with lower, diagonal and upper in an `.npz`.
 
 use std::fs::File;
-use std::io::{BufReader, Seek, Write};
+use std::io::{BufReader, Write};
 use std::path::Path;
 
 pub use self::rows::{RowsFile, read_right_hand_sides, read_rows};
@@ -576,11 +576,17 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
     out.commit()
 }
 
+/// The unknowns of several right-hand sides, row by row.
+pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
+    let rows = x.first().map_or(0, Vec::len);
+    (0..rows).flat_map(|row| x.iter().map(move |x| x[row])).collect()
+}
+
 /// Writes a pentadiagonal or block tridiagonal system as `.npz`.
 ///
 /// # Errors
 /// Those of the output.
-pub fn write_banded<W: Write + Seek>(out: &mut W, system: &BandedSystem) -> std::io::Result<()> {
+pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std::io::Result<()> {
     let (n, front) = (system.n() as u64, (system.batch() > 1).then_some(system.batch() as u64));
     let shape = |own: &[u64]| front.into_iter().chain(own.iter().copied()).collect::<Vec<u64>>();
     let of_matrix = match system.form() {
@@ -598,7 +604,7 @@ pub fn write_banded<W: Write + Seek>(out: &mut W, system: &BandedSystem) -> std:
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_system<W: Write + Seek>(out: &mut W, format: &str, system: &System) -> std::io::Result<()> {
+pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System) -> std::io::Result<()> {
     let n = system.n;
     match format {
         "npz" => {

@@ -70,7 +70,7 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
 }
 
 /// Appends `value` in decimal.
-pub(crate) fn push_integer(text: &mut Vec<u8>, mut value: u64) {
+pub fn push_integer(text: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {
@@ -85,8 +85,8 @@ pub(crate) fn push_integer(text: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Writes what `fill` appends for the ranges of 0..`items`, in order; ranges are filled in parallel.
-pub(crate) fn write_in_blocks<W: Write + ?Sized>(
-    writer: &mut W,
+pub(crate) fn write_in_blocks(
+    writer: &mut dyn Write,
     items: usize,
     fill: impl Fn(Range<usize>, &mut Vec<u8>) + Sync,
 ) -> io::Result<()> {
@@ -121,8 +121,8 @@ pub fn push_field(text: &mut Vec<u8>, value: &str) {
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_prism<W: Write + ?Sized>(
-    writer: &mut W,
+pub fn write_prism(
+    writer: &mut dyn Write,
     times: &[f64],
     columns: &[&[f64]],
     names: Option<&StateNames>,
@@ -158,8 +158,8 @@ pub fn write_prism<W: Write + ?Sized>(
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_csv<W: Write + ?Sized>(
-    writer: &mut W,
+pub fn write_csv(
+    writer: &mut dyn Write,
     times: &[f64],
     columns: &[&[f64]],
     names: Option<&StateNames>,
@@ -198,13 +198,25 @@ pub fn write_csv<W: Write + ?Sized>(
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_text<W: Write + ?Sized>(writer: &mut W, values: &[f64]) -> io::Result<()> {
+pub fn write_text(writer: &mut dyn Write, values: &[f64]) -> io::Result<()> {
     write_in_blocks(writer, values.len(), |range, text| {
         for &value in &values[range] {
             push_number(text, value);
             text.push(b'\n');
         }
     })
+}
+
+/// Writes what `line` appends for each of 0..`items`, in order, on all cores.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_lines(
+    writer: &mut dyn Write,
+    items: usize,
+    line: &(dyn Fn(usize, &mut Vec<u8>) + Sync),
+) -> io::Result<()> {
+    write_in_blocks(writer, items, |range, text| range.for_each(|item| line(item, text)))
 }
 
 /// Number of transitions of a chain, counted by asking for every row.
@@ -224,8 +236,8 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
 }
 
 /// Writes each transition as `i j rate`, states counted from `first`, in ascending order.
-pub(crate) fn write_transitions<W: Write + ?Sized>(
-    writer: &mut W,
+pub(crate) fn write_transitions(
+    writer: &mut dyn Write,
     chain: &dyn Transitions,
     first: u64,
 ) -> io::Result<()> {
@@ -251,7 +263,7 @@ pub(crate) fn write_transitions<W: Write + ?Sized>(
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_tra<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -> io::Result<()> {
+pub fn write_tra(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     writeln!(writer, "{} {}", chain.states(), count_transitions(chain))?;
     write_transitions(writer, chain, 0)
 }

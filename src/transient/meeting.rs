@@ -16,6 +16,7 @@ use super::classes::Known;
 use super::problem::Observer;
 use super::transitions::Transitions;
 use crate::Result;
+use crate::array::array;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -133,7 +134,7 @@ impl Stochastic {
 
     /// The largest of what states have that are not met, 0 at least.
     fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
-        let both = |a: [f64; K], b: [f64; K]| std::array::from_fn(|k| a[k].max(b[k]));
+        let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());
             states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
@@ -313,13 +314,13 @@ pub(super) fn earned_until<const K: usize>(
         }
         let rounded: [f64; K] = chain.largest(met, |state| {
             let magnitude = chain.falls(state, &values).1;
-            std::array::from_fn(|k| rounding * (magnitude[k] + earned[state][k].abs()))
+            array(|k| rounding * (magnitude[k] + earned[state][k].abs()))
         });
         let lacking: [f64; K] = chain.largest(met, |state| {
             let falls = chain.falls(state, &values).0;
-            std::array::from_fn(|k| number_or_infinity((earned[state][k] - falls[k]).abs()))
+            array(|k| number_or_infinity((earned[state][k] - falls[k]).abs()))
         });
-        let defects: [f64; K] = std::array::from_fn(|k| rounded[k] + lacking[k]);
+        let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
         // Below its rounding, and that of the values themselves, nothing is to be gained.
         let largest = chain.largest(met, |state| values[state].map(f64::abs));
         let goal = |k: usize| enough[k].max(2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
@@ -353,15 +354,13 @@ pub(super) fn earned_until<const K: usize>(
         };
         let blocks: Vec<[[f64; 2]; K]> =
             (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
-        let factors: [f64; K] = std::array::from_fn(|k| {
+        let factors: [f64; K] = array(|k| {
             let all = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[k][0], all[1] + sums[k][1]]);
             all[0] / all[1]
         });
         let behind: [f64; K] = chain.largest(met, |state| {
             let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
-            std::array::from_fn(|k| {
-                number_or_infinity((earned[state][k] - falls[k] - factors[k] * rise[k]).abs())
-            })
+            array(|k| number_or_infinity((earned[state][k] - falls[k] - factors[k] * rise[k]).abs()))
         });
         for k in (0..K).filter(|&k| behind[k] < 0.5 * defects[k]) {
             values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::cell::RefCell;
 
 use super::step::{Rows, each, step_pattern};
+use crate::array::array;
 use crate::kernel::Number;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
@@ -43,9 +44,9 @@ impl Ids<'_> {
         match self {
             Self::Bytes(ids) => {
                 let ids = &ids[row..][..TILE];
-                std::array::from_fn(|i| u16::from(ids[i]))
+                array(|i| u16::from(ids[i]))
             }
-            Self::Words(ids) => std::array::from_fn(|i| ids[row..][..TILE][i]),
+            Self::Words(ids) => array(|i| ids[row..][..TILE][i]),
         }
     }
 }
@@ -125,7 +126,7 @@ impl<T: Number> Tiles<T> {
             for (out, &(_, offset)) in self.offsets[region..].iter_mut().zip(&all) {
                 *out = offset;
             }
-            tile.ends = Some(std::array::from_fn(|sum| all.partition_point(|&(s, _)| s <= sum)));
+            tile.ends = Some(array(|sum| all.partition_point(|&(s, _)| s <= sum)));
             let offsets = || all.iter().map(|&(_, offset)| offset);
             tile.reach = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
         }
@@ -194,7 +195,7 @@ impl<T: Number> Patterned<'_, T> {
             }
         }
         if self.exit_apart {
-            let exit: [T; TILE] = std::array::from_fn(|r| self.rows.exit[row..][..TILE][r]);
+            let exit: [T; TILE] = array(|r| self.rows.exit[row..][..TILE][r]);
             self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);
         } else {
             self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);

@@ -12,6 +12,7 @@
 //! wait for each of them.
 
 use super::pattern::step_pattern;
+use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
 use crate::kernel::{Kernel, Number, kernel};
@@ -198,20 +199,20 @@ impl<T: Number> Rows<'_, T> {
         sums: &[T::Sum],
         exit: impl Fn(usize) -> T,
     ) {
-        let own: [T; N] = array(&self.own[row..]);
-        let (sums, exit): ([T::Sum; N], [T; N]) = (array(sums), std::array::from_fn(exit));
-        let mut y: [T; N] = std::array::from_fn(|i| match fused(LEVEL) {
+        let own: [T; N] = first(&self.own[row..]);
+        let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), array(exit));
+        let mut y: [T; N] = array(|i| match fused(LEVEL) {
             true => T::stepped::<true>(sums[i], exit[i], own[i], self.inverse_alpha),
             false => T::stepped::<false>(sums[i], exit[i], own[i], self.inverse_alpha),
         });
         if self.recurrence {
-            let before: [T; N] = array(&self.y[row..]);
-            y = std::array::from_fn(|i| T::recurred(y[i], before[i]));
+            let before: [T; N] = first(&self.y[row..]);
+            y = array(|i| T::recurred(y[i], before[i]));
         }
         self.y[row..][..N].copy_from_slice(&y);
         if let Some((acc, weight, next)) = &mut self.acc {
             let acc = &mut acc[row..][..N];
-            let mut sum: [T; N] = array(acc);
+            let mut sum: [T; N] = first(acc);
             for (sum, own) in sum.iter_mut().zip(own) {
                 *sum = weighted::<T, LEVEL>(*weight, own, *sum);
             }
@@ -230,9 +231,8 @@ const GROUP: usize = 16;
 
 /// The first `N` numbers.
 #[inline(always)]
-fn array<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
-    let numbers = &numbers[..N];
-    std::array::from_fn(|i| numbers[i])
+fn first<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
+    *numbers.first_chunk().expect("a group has as many rows")
 }
 
 /// The rows from `first` on, a multiple of a slice, of a chunk in slices.

@@ -90,13 +90,19 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Goes on with the sum of [`exit_rate`]: its value and what it lost, which together are the result.
-pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
+pub(super) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {
         let next = *sum + rate;
         *lost += if *sum >= rate { (*sum - next) + rate } else { (rate - next) + *sum };
         *sum = next;
     }
+}
+
+/// Adds the values of those of `states` that lie in `rows`, of which `values` are, as [`add_rates`] does.
+pub fn add_states(sum_and_lost: &mut [f64; 2], states: &[u32], rows: &Range<usize>, values: &[f64]) {
+    let here = states.iter().map(|&state| state as usize).filter(|state| rows.contains(state));
+    add_rates(sum_and_lost, here.map(|state| values[state - rows.start]));
 }
 
 /// Transitions as a file lists them: rates R, in the file's order. Self-loops and zero rates may be present;

@@ -4,6 +4,7 @@ use super::arithmetic::{Number, fma};
 use super::place::Place;
 pub use super::place::{TILE, UNIT};
 use super::reduced_block::ReducedBlock;
+use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, stream, streamed, transpose};
 use crate::kernel::{Precision, kernel};
@@ -197,7 +198,7 @@ impl<T: Number, const W: usize> Elimination<T, W> {
     fn unit(&self, j: usize) -> ([T; 6], u32) {
         let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
-        (std::array::from_fn(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
+        (array(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
     }
 }
 
@@ -207,10 +208,7 @@ pub(super) type Turned<T> = [[T; LANES]; TURN];
 #[inline(always)]
 pub(super) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
     let own = &source[at..][..(LANES - 1) * stride + TURN];
-    transpose::<LEVEL, T>(
-        std::array::from_fn(|j| own[j * stride..].first_chunk().expect("runs have as many rows")),
-        out,
-    );
+    transpose::<LEVEL, T>(array(|j| own[j * stride..].first_chunk().expect("runs have as many rows")), out);
 }
 
 /// A strip up to its units.
@@ -352,7 +350,7 @@ impl<T: Number> Body for Down<'_, T> {
             }
             for j in 0..LANES {
                 let run = x[j * UNIT + at..].first_chunk_mut().expect("a strip has all rows of a unit");
-                let own: [T; TURN] = std::array::from_fn(|k| turned[k][j]);
+                let own: [T; TURN] = array(|k| turned[k][j]);
                 if self.past {
                     stream::<LEVEL, T>(run, &own);
                 } else {

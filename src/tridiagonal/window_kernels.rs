@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::arithmetic::{Number, fma};
 use super::kernels::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
+use crate::array::array;
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, prefetch_line, stream, streamed};
@@ -137,7 +138,7 @@ impl<T: Number> Strip<'_, T> {
     fn keep<const LEVEL: u8>(&mut self, at: usize, turned: &Turned<T>) {
         for (j, _) in self.flags.iter().enumerate() {
             let from = j * self.tiling.tile + at - self.tiling.overlap();
-            let own: [T; TURN] = std::array::from_fn(|k| turned[k][j]);
+            let own: [T; TURN] = array(|k| turned[k][j]);
             match self.x.get_mut(from..).and_then(<[T]>::first_chunk_mut) {
                 Some(run) if self.past => stream::<LEVEL, T>(run, &own),
                 Some(run) => *run = own,
@@ -151,7 +152,7 @@ impl<T: Number> Strip<'_, T> {
     fn down<const LEVEL: u8>(&mut self) -> [u32; LANES] {
         let Tiling { n, first, at, tile, .. } = self.tiling;
         let from = first + at + self.first * tile + n * (WINDOW_ROWS / n + 1) - self.tiling.overlap();
-        let mut places: [usize; LANES] = std::array::from_fn(|j| (from + j * tile) % n);
+        let mut places: [usize; LANES] = array(|j| (from + j * tile) % n);
         let (mut e, mut h, small) = ([T::ZERO; LANES], [T::ZERO; LANES], self.small);
         let (mut dominance, mut pivots) = ([T::of(1.0); LANES], [T::ZERO; LANES]);
         let mut rows: [Turned<T>; 4] = [[[T::ZERO; LANES]; TURN]; 4];
@@ -174,7 +175,7 @@ impl<T: Number> Strip<'_, T> {
                 }
             }
         }
-        std::array::from_fn(|j| u32::from(pivots[j] != T::ZERO || dominance[j] < T::ZERO))
+        array(|j| u32::from(pivots[j] != T::ZERO || dominance[j] < T::ZERO))
     }
 
     /// Upwards: the unknowns of tiles.

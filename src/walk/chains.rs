@@ -8,6 +8,7 @@ use super::launcher::{BlockKernel, Launcher, Part, Progress, RealBuffer, Round, 
 use super::record_layout::UNIT;
 use super::sequence::{PointSource, Points, Scramble, Sequence, Stream};
 use super::table::Table;
+use crate::array::array;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Precision, Real};
@@ -318,7 +319,7 @@ fn spreads<const C: usize>(
         cut: f64::from(cut),
         theta: &mut theta,
     });
-    std::array::from_fn(|column| {
+    array(|column| {
         let all = theta[..LOOKED_AT].iter().map(|theta| theta[column]);
         all.clone().fold(f64::NEG_INFINITY, f64::max) - all.fold(f64::INFINITY, f64::min)
     })

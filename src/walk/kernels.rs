@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::record_layout::{HEAD, UNIT};
 use super::sequence::{Points, Stream};
+use crate::array::array;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
@@ -108,7 +109,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
         let mut made = [0u32; BLOCK * DIMENSIONS];
         let mut record = [self.row; BLOCK];
         let mut weight = [T::of(1.0); BLOCK];
-        let mut live: [u16; BLOCK] = std::array::from_fn(|i| i as u16);
+        let mut live: [u16; BLOCK] = array(|i| i as u16);
         let mut walking = self.walks;
         let mut first = 0;
         while first < self.length && walking > 0 {
@@ -151,7 +152,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
 
 /// The sums of two walks, column by column.
 pub(super) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
-    std::array::from_fn(|c| a[c].plus(b[c]))
+    array(|c| a[c].plus(b[c]))
 }
 
 /// The numbers of a launch's blocks.

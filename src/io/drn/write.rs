@@ -10,7 +10,7 @@ use crate::transient::transitions::exit_rate;
 ///
 /// # Errors
 /// Those of `writer`; and of the kind `InvalidInput` for names that the format has no room for.
-pub fn write<W: Write + ?Sized>(writer: &mut W, chain: &Chain) -> io::Result<()> {
+pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
     if let Some(reward) = chain.rewards.iter().find(|reward| blank(&reward.name)) {

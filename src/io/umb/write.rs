@@ -18,7 +18,7 @@ use crate::transient::transitions::exit_rate;
 ///
 /// # Panics
 /// If labels or rewards are of more states than the chain has.
-pub fn write<W: Write>(writer: &mut W, chain: &Chain) -> io::Result<()> {
+pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let transitions = &*chain.transitions;
     let n = transitions.states();
     let initial: Vec<u32> = match &chain.initial {

@@ -343,7 +343,7 @@ mod x86 {
                     let (last, most) = ($set(x.len() as i32 - 1), $set(values.len() as i32 - 1));
                     let (b, x) = (entries.as_ptr(), x.as_ptr());
                     let (o, v) = (offsets.as_ptr(), values.as_ptr());
-                    let numbers: [i32; $lanes] = std::array::from_fn(|i| i as i32);
+                    let numbers: [i32; $lanes] = crate::array::array(|i| i as i32);
                     // SAFETY: `$lanes` numbers.
                     let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
                     // SAFETY: as in `plain`, and indices into the tables are at most their length − 1.

@@ -11,6 +11,8 @@
 
 use std::sync::OnceLock;
 
+use crate::array::each;
+
 /// Rows in a slice of ELL entries.
 pub const SLICE: usize = 64;
 
@@ -116,7 +118,7 @@ pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], c
         };
         // SAFETY: a body runs at a level that the processor has; every row and every column has 64 bytes.
         unsafe {
-            let row: [__m512d; 8] = rows.map(|row| _mm512_loadu_pd(row.as_ptr().cast()));
+            let row: [__m512d; 8] = each(rows, |row| _mm512_loadu_pd(row.as_ptr().cast()));
             let halves = |a, b| [_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)];
             // Pairs of even and of odd columns; of each the first and third, or the second and fourth quarters.
             for odd in 0..2 {
@@ -134,7 +136,7 @@ pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], c
         return;
     }
     for (k, column) in columns.iter_mut().enumerate() {
-        *column = rows.map(|row| row[k]);
+        *column = each(rows, |row| row[k]);
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::arithmetic::{Number, fma};
 use super::super::kernels::{LANES, small};
 use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
+use crate::array::{array, each};
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, PORTABLE, dispatch};
@@ -51,7 +52,7 @@ impl<T: Number> Rows<T> for Diagonals<'_, T> {
     #[inline(always)]
     fn row(self, k: usize) -> BlockRow<T> {
         let [[a2, b2], [a, b], [d0, d1], [c, e], [c2, e2], [r, s]] =
-            self.0.map(|array| [array[2 * k], array[2 * k + 1]]);
+            each(self.0, |array| [array[2 * k], array[2 * k + 1]]);
         [a2, a, T::ZERO, b2, d0, c, b, d1, c2, T::ZERO, e, e2, r, s]
     }
 }
@@ -63,7 +64,7 @@ struct Blocks<'a, T>([&'a [T]; 3], &'a [T]);
 impl<T: Number> Rows<T> for Blocks<'_, T> {
     #[inline(always)]
     fn row(self, k: usize) -> BlockRow<T> {
-        let [l, d, u] = self.0.map(|array| &array[4 * k..4 * k + 4]);
+        let [l, d, u] = each(self.0, |array| &array[4 * k..4 * k + 4]);
         [
             l[0],
             l[1],
@@ -169,7 +170,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
             let o = self.row(at);
             for j in 0..LANES {
                 let o = |k: usize| o[k][j];
-                let [e0, e1, g0, g1, g2, g3] = [0, 1, 2, 3, 4, 5].map(|k| before[k][j]);
+                let [e0, e1, g0, g1, g2, g3] = array(|k| before[k][j]);
                 let less = |s: T, a: [T; 2], b: [T; 2]| {
                     fma::<T, LEVEL>(-a[0], b[0], fma::<T, LEVEL>(-a[1], b[1], s))
                 };
@@ -246,7 +247,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
     fn look<const LEVEL: u8>(&self, at: usize, x: &[[Many<T>; 2]; 3], bad: &mut Many<T>) {
         let o = self.row(at);
         for (j, bad) in bad.iter_mut().enumerate() {
-            let x = x.map(|x| [x[0][j], x[1][j]]);
+            let x = array(|k| [x[k][0][j], x[k][1][j]]);
             *bad = *bad + uncertified::<T, LEVEL>(|k| o[k][j], x, self.p);
         }
     }

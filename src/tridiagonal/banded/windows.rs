@@ -9,6 +9,7 @@ use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
 use super::kernels::{BLOCK_WINDOW, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window};
 use super::{Form, View};
 use crate::Result;
+use crate::array::array;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
 
@@ -27,7 +28,7 @@ fn product(a: Block, b: Block) -> Block {
 /// (d − l·g)⁻¹·u.
 fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     let lg = product(l, g);
-    let [a, b, c, d] = std::array::from_fn(|k| d[k] - lg[k]);
+    let [a, b, c, d] = array(|k| d[k] - lg[k]);
     let det = a * d - b * c;
     product([d / det, -b / det, -c / det, a / det], u)
 }

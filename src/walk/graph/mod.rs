@@ -47,6 +47,7 @@
 
 mod local;
 mod power;
+mod ranking;
 
 use std::sync::OnceLock;
 

@@ -1,6 +1,7 @@
 //! Walks straight from A in compressed rows: their kernel, and what it walks on.
 
 use super::view::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
+use crate::array::array;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused};
@@ -73,7 +74,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
         let mut coordinates = [0u32; BLOCK * DIMENSIONS];
         let mut state = [self.row; BLOCK];
         let mut weight = [T::of(1.0); BLOCK];
-        let mut live: [u16; BLOCK] = std::array::from_fn(|i| i as u16);
+        let mut live: [u16; BLOCK] = array(|i| i as u16);
         let mut walking = self.walks;
         let mut j = 0;
         while walking > 0 {

@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
 use crate::report::{self, grouped, number, seconds};
 use kolmo::io::npy::NpyWriter;
-use kolmo::io::write::push_field;
+use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::kernel::Precision;
 use kolmo::output::OutputFile;
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
@@ -246,22 +246,21 @@ impl Run<'_> {
             line.push(b',');
             push_field(&mut line, name);
         }
-        for state in 0..states {
-            line.extend_from_slice(format!("\n{state}").as_bytes());
+        line.push(b'\n');
+        let of_state = |state: usize, line: &mut Vec<u8>| {
+            push_integer(line, state as u64);
             for value in self.names.iter().flat_map(|names| names.values(state)) {
                 line.push(b',');
                 line.extend_from_slice(value.as_bytes());
             }
             for (_, column) in &self.columns {
-                line.extend_from_slice(format!(",{}", number(column[state])).as_bytes());
+                line.push(b',');
+                push_number(line, column[state]);
             }
-            if line.len() > 1 << 16 {
-                file.write_all(&line).map_err(|e| file.error(e))?;
-                line.clear();
-            }
-        }
-        line.push(b'\n');
-        file.write_all(&line).map_err(|e| file.error(e))?;
+            line.push(b'\n');
+        };
+        let written = file.write_all(&line).and_then(|()| write_lines(&mut file, states, &of_state));
+        written.map_err(|e| file.error(e))?;
         file.commit()
     }
 

@@ -1,5 +1,6 @@
 //! `--plot FILE.svg`: probabilities over time, intervals over chains, times over sizes.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
@@ -9,6 +10,7 @@ use super::output::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use crate::report;
+use kolmo::internals::larger_first;
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
@@ -156,13 +158,19 @@ impl Curves {
 /// The values of the `k` states whose largest probability over all times is largest, largest first. Vectors are of
 /// this rank's `rows`.
 fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> Vec<Vec<(String, f64)>> {
-    let mut most = vec![0.0f64; rows.len()];
+    // They are among the k largest of some time.
+    let mut most: HashMap<u32, f64> = HashMap::new();
     for p in vectors {
-        most.iter_mut().zip(p).for_each(|(m, p)| *m = m.max(*p));
+        for (name, p) in Selection::Top(k).pick(p, rows, ranks) {
+            let most =
+                most.entry(name.parse().expect("Top should name states by their numbers")).or_default();
+            *most = most.max(p);
+        }
     }
-    let states = Selection::Top(k).pick(&most, rows, ranks);
-    let number = |(name, _): &(String, f64)| name.parse().expect("Top should name states by their numbers");
-    let states = Selection::States(states.iter().map(number).collect());
+    let mut states: Vec<(usize, f64)> = most.into_iter().map(|(state, p)| (state as usize, p)).collect();
+    states.sort_unstable_by(larger_first);
+    states.truncate(k);
+    let states = Selection::States(states.into_iter().map(|(state, _)| state as u32).collect());
     vectors.iter().map(|p| states.pick(p, rows, ranks)).collect()
 }
 

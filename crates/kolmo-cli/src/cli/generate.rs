@@ -11,7 +11,7 @@ use super::meant;
 use super::{Outcome, Size, no_format, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
-use kolmo::io::{drn, edges, mtx, npz, umb, write};
+use kolmo::io::{drn, edges, lab, mtx, npz, srew, sta, umb, write};
 use kolmo::models::{self, System};
 use kolmo::output::OutputFile;
 use kolmo::transient::{Chain, Initial};
@@ -124,16 +124,21 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     };
     written.map_err(|e| out.error(e))?;
     let mut files = vec![out];
-    let beside = [
-        ("lab", write_labels as fn(&mut OutputFile, &Chain) -> io::Result<()>, !chain.labels.sets.is_empty()),
-        ("sta", write_names, chain.names.is_some()),
-        ("srew", write_rewards, !chain.rewards.is_empty()),
-    ];
     let inside = args.output.extension().is_some_and(|extension| extension == "drn" || extension == "umb");
-    for (extension, write, _) in beside.iter().filter(|(.., there)| *there && !inside) {
+    let mut beside = |extension: &str, write: &dyn Fn(&mut OutputFile) -> io::Result<()>| -> Result<()> {
         let mut file = OutputFile::create(args.output.with_extension(extension))?;
-        write(&mut file, chain).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
+        write(&mut file).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
         files.push(file);
+        Ok(())
+    };
+    if !chain.labels.sets.is_empty() && !inside {
+        beside("lab", &|file| lab::write(file, &chain.labels))?;
+    }
+    if let Some(names) = chain.names.as_ref().filter(|_| !inside) {
+        beside("sta", &|file| sta::write(file, names))?;
+    }
+    if !chain.rewards.is_empty() && !inside {
+        beside("srew", &|file| srew::write(file, &chain.rewards))?;
     }
     // All get their names, or none does.
     files.into_iter().try_for_each(OutputFile::commit)?;
@@ -154,46 +159,6 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
         ));
     }
     Ok(Outcome::Met)
-}
-
-/// Writes labels as PRISM does.
-fn write_labels(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
-    let sets = &chain.labels.sets;
-    let names: Vec<String> =
-        sets.iter().enumerate().map(|(k, (name, _))| format!("{k}=\"{name}\"")).collect();
-    writeln!(out, "{}", names.join(" "))?;
-    let mut next = vec![0; sets.len()];
-    for state in 0..chain.transitions.states() as u32 {
-        let mut line = String::new();
-        for (k, (_, set)) in sets.iter().enumerate() {
-            if set.get(next[k]) == Some(&state) {
-                next[k] += 1;
-                line += &format!(" {k}");
-            }
-        }
-        if !line.is_empty() {
-            writeln!(out, "{state}:{line}")?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the variables' values as PRISM does.
-fn write_names(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
-    let Some(names) = &chain.names else { return Ok(()) };
-    writeln!(out, "({})", names.variables().join(","))?;
-    (0..names.states()).try_for_each(|state| writeln!(out, "{state}:{}", names.tuple(state)))
-}
-
-/// Writes what states earn, all structures in one file.
-fn write_rewards(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
-    for reward in &chain.rewards {
-        let earning = || reward.values.iter().enumerate().filter(|(_, value)| **value != 0.0);
-        writeln!(out, "# Reward structure \"{}\"\n# State rewards", reward.name)?;
-        writeln!(out, "{} {}", reward.values.len(), earning().count())?;
-        earning().try_for_each(|(state, value)| writeln!(out, "{state} {value:e}"))?;
-    }
-    Ok(())
 }
 
 /// Writes A, and b where it is asked for.

@@ -1,6 +1,6 @@
 //! `kolmo walk --pagerank`: PageRank of a graph's nodes.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -10,12 +10,12 @@ use serde_json::json;
 use super::progress::Progress;
 use super::walk::{Walk, is_npz, listed, open};
 use super::{Outcome, PrecisionArg, conclude, interrupt, meant, say, whole, write_report};
-use crate::report::graph::{Run, certain_places};
+use crate::report::graph::Run;
 use crate::report::{bytes, grouped, seconds};
 use kolmo::internals::count;
 use kolmo::io::npz::{self, Values};
 use kolmo::io::read_graph;
-use kolmo::io::write::push_number;
+use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::lane::{DeviceSpec, available_memory};
 use kolmo::models;
 use kolmo::output::OutputFile;
@@ -131,16 +131,11 @@ pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     drop(progress);
     let all = args.component.is_none() && args.output.is_some();
     let top = asked.top.or_else(|| (args.component.is_none() && !all).then_some(LISTED));
-    let certain = top.map(|top| {
-        solution.nodes.sort_by(|a, b| b.estimate.total_cmp(&a.estimate).then(a.node.cmp(&b.node)));
-        let certain = certain_places(&solution.nodes, top);
-        solution.nodes.truncate(top);
-        certain
-    });
+    let certain = top.map(|top| solution.rank(top));
     if let Some(mut output) = output {
         let written = match args.output.as_deref().is_some_and(is_npz) {
             true => npz::write_arrays(&mut output, &arrays(&graph, &solution.nodes)),
-            false => output.write_all(&table(&graph, &solution.nodes)),
+            false => write_table(&mut output, &graph, &solution.nodes),
         };
         written.map_err(|e| output.error(e))?;
         output.commit()?;
@@ -264,7 +259,7 @@ fn forecast(
     Ok(Outcome::Met)
 }
 
-/// The columns of [`table`], an array each.
+/// The columns of [`write_table`], an array each.
 fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'static>); 3] {
     let shape = || vec![nodes.len() as u64];
     let floats = |of: fn(&Node) -> f64| Values::Floats(nodes.iter().map(of).collect());
@@ -277,14 +272,14 @@ fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'st
 }
 
 /// `component,estimate,half_width`.
-fn table(graph: &Graph, nodes: &[Node]) -> Vec<u8> {
-    let mut text = b"component,estimate,half_width\n".to_vec();
-    for node in nodes {
-        text.extend_from_slice(format!("{},", graph.name(node.node)).as_bytes());
-        push_number(&mut text, node.estimate);
+fn write_table(output: &mut OutputFile, graph: &Graph, nodes: &[Node]) -> io::Result<()> {
+    output.write_all(b"component,estimate,half_width\n")?;
+    write_lines(output, nodes.len(), &|k, text| {
+        push_integer(text, graph.name(nodes[k].node));
         text.push(b',');
-        push_number(&mut text, node.half_width);
+        push_number(text, nodes[k].estimate);
+        text.push(b',');
+        push_number(text, nodes[k].half_width);
         text.push(b'\n');
-    }
-    text
+    })
 }

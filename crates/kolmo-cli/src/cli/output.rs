@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::no_format;
 use super::shared_file::SharedFile;
-use kolmo::internals::add_rates;
+use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::npz::{self, Values};
 use kolmo::io::write;
@@ -432,46 +431,24 @@ impl Selection {
                 let mut sums = vec![0.0; 2 * labels.len()];
                 ranks.ordered_reduce(&mut sums, |sums| {
                     for (sum, (_, states)) in sums.as_chunks_mut().0.iter_mut().zip(labels) {
-                        add_rates(sum, states.iter().filter(|s| here(s)).map(|&s| of(s)));
+                        add_states(sum, states, rows, p);
                     }
                 });
                 let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| sum + lost);
                 labels.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum)).collect()
             }
             Self::Top(k) => {
-                let mine = largest(rows.start as u32, p, *k);
-                let states = ranks.all_gather(&mine.iter().map(|&(s, _)| s).collect::<Vec<_>>()).concat();
-                let values = ranks.all_gather(&mine.iter().map(|&(_, p)| p).collect::<Vec<_>>()).concat();
-                let mut all: Vec<(u32, f64)> = states.into_iter().zip(values).collect();
-                all.sort_unstable_by(order);
+                let mine = largest(p, *k, |p| p);
+                let places: Vec<u64> = mine.iter().map(|(place, _)| (rows.start + place) as u64).collect();
+                let values: Vec<f64> = mine.iter().map(|(_, p)| *p).collect();
+                let places = ranks.all_gather(&places).concat().into_iter().map(|state| state as usize);
+                let mut all: Vec<(usize, f64)> = places.zip(ranks.all_gather(&values).concat()).collect();
+                all.sort_unstable_by(larger_first);
                 all.truncate(*k);
                 all.into_iter().map(|(s, p)| (s.to_string(), p)).collect()
             }
         }
     }
-}
-
-/// The largest first; equal probabilities in the order of their states.
-fn order(a: &(u32, f64), b: &(u32, f64)) -> std::cmp::Ordering {
-    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
-}
-
-/// The k largest of the probabilities of states from `first` on.
-fn largest(first: u32, p: &[f64], k: usize) -> Vec<(u32, f64)> {
-    const BLOCK: usize = 1 << 14;
-    let select = |mut all: Vec<(u32, f64)>| {
-        if k < all.len() && k > 0 {
-            all.select_nth_unstable_by(k - 1, order);
-        }
-        all.truncate(k);
-        all
-    };
-    let of_block = |(block, p): (usize, &[f64])| {
-        let first = first + (block * BLOCK) as u32;
-        select((first..).zip(p.iter().copied()).collect())
-    };
-    // A block's largest first, on all cores.
-    select(p.par_chunks(BLOCK).enumerate().flat_map_iter(of_block).collect())
 }
 
 impl Table {

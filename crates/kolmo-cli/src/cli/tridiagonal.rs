@@ -13,10 +13,10 @@ use super::shared_file::SharedFile;
 use super::{Common, Outcome, Solving, conclude, interrupt, no_format, say, whole, write_report};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
-use kolmo::internals::count;
+use kolmo::internals::{count, largest};
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, RowsFile, SystemFile, read_any, read_array, read_right_hand_sides,
-    read_rows, right_hand_sides, write,
+    read_rows, right_hand_sides, side_by_side, write,
 };
 use kolmo::models;
 use kolmo::output::OutputFile;
@@ -444,11 +444,7 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
         (x, Order::Shared) => {
             x.iter().enumerate().try_for_each(|(k, x)| file.write(k * span.all() + span.first, x))
         }
-        (x, _) => {
-            let side_by_side: Vec<f64> =
-                (0..span.rows).flat_map(|row| x.iter().map(move |x| x[row])).collect();
-            file.write(span.first * x.len(), &side_by_side)
-        }
+        (x, _) => file.write(span.first * x.len(), &side_by_side(x)),
     };
     span.ranks.all_ok(written)?;
     file.commit(span.ranks)
@@ -463,25 +459,20 @@ fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
         let size = b[2].abs().total_cmp(&a[2].abs());
         size.then(a[0].total_cmp(&b[0])).then(a[1].total_cmp(&b[1]))
     };
-    let entry = |(k, x): (usize, &Vec<f64>)| -> Vec<Entry> {
-        let mut own: Vec<Entry> =
-            x.iter().enumerate().map(|(i, &x)| [k as f64, (span.first + i) as f64, x]).collect();
-        if own.len() > GLANCE {
-            own.select_nth_unstable_by(GLANCE - 1, larger);
-            own.truncate(GLANCE);
-        }
-        own
-    };
-    let mine: Vec<Entry> = x.iter().enumerate().flat_map(entry).collect();
-    let mut largest: Vec<Entry> = span.ranks.all_gather(&mine).concat();
+    let mut mine: Vec<Entry> = Vec::new();
+    for (k, x) in x.iter().enumerate() {
+        let entry = |(i, _): (usize, f64)| [k as f64, (span.first + i) as f64, x[i]];
+        mine.extend(largest(x, GLANCE, f64::abs).into_iter().map(entry));
+    }
+    let mut all: Vec<Entry> = span.ranks.all_gather(&mine).concat();
     if !span.ranks.is_root() {
         return Ok(());
     }
-    largest.sort_by(larger);
-    largest.truncate(GLANCE);
+    all.sort_by(larger);
+    all.truncate(GLANCE);
     let mut out = OutputFile::stdout();
     let mut text = String::new();
-    for [k, row, value] in largest {
+    for [k, row, value] in all {
         let (system, row) = (row as usize / span.n, row as usize % span.n);
         let system = if span.batch > 1 { format!("system {system} ") } else { String::new() };
         let column = if x.len() > 1 { format!("right-hand side {k} ") } else { String::new() };

@@ -1,0 +1,20 @@
+//! Small arrays that are made in registers.
+//!
+//! The standard library's `from_fn` and `map` go through functions that no other unit of code can inline; a vector loop that
+//! calls them is several times slower, and their text is longer than what they do.
+
+/// The array of `of(0)`, `of(1)`, ….
+#[inline(always)]
+pub(crate) fn array<T: Copy, const N: usize>(mut of: impl FnMut(usize) -> T) -> [T; N] {
+    let mut all = [of(0); N];
+    for (k, one) in all.iter_mut().enumerate().skip(1) {
+        *one = of(k);
+    }
+    all
+}
+
+/// The array of `of` each.
+#[inline(always)]
+pub(crate) fn each<S: Copy, T: Copy, const N: usize>(from: [S; N], mut of: impl FnMut(S) -> T) -> [T; N] {
+    array(|k| of(from[k]))
+}

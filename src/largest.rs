@@ -1,0 +1,49 @@
+//! The largest of many values.
+
+use std::cmp::Ordering;
+
+use crate::parallel::*;
+
+/// Values looked through at a time.
+const BLOCK: usize = 1 << 14;
+
+/// The larger first; equal ones in the order of their places.
+pub fn larger_first(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// Places and sizes of the `k` values of the largest `size`, the largest first.
+pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f64)> {
+    let select = |mut all: Vec<(usize, f64)>| {
+        if k < all.len() && k > 0 {
+            all.select_nth_unstable_by(k - 1, larger_first);
+        }
+        all.truncate(k);
+        all
+    };
+    let of_block = |block: usize| {
+        let places = block * BLOCK..values.len().min((block + 1) * BLOCK);
+        select(places.map(|place| (place, size(values[place]))).collect())
+    };
+    // A block's largest first, on all cores.
+    let blocks: Vec<_> = (0..values.len().div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
+    let mut all = select(blocks.concat());
+    all.sort_unstable_by(larger_first);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_come_first_and_equal_ones_by_their_places() {
+        let values: Vec<f64> = (0..3 * BLOCK + 5).map(|i| ((i * 7919) % 1000) as f64).collect();
+        let mut all: Vec<(usize, f64)> = values.iter().copied().enumerate().collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        for k in [0, 1, 10, 3 * BLOCK, 4 * BLOCK] {
+            assert_eq!(largest(&values, k, |x| x), all[..k.min(all.len())]);
+        }
+        assert_eq!(largest(&[1.0, -3.0, 2.0], 2, f64::abs), [(1, 3.0), (2, 2.0)]);
+    }
+}
