@@ -16,5 +16,5 @@ pub use crate::transient::rewards::kept;
 pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
 pub use crate::transient::timeline::{Moment, PHASES, Timeline};
-pub use crate::transient::transitions::add_states;
+pub use crate::transient::transitions::{add_rates, add_states};
 pub use crate::tridiagonal::range::convert;

@@ -90,7 +90,7 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Goes on with the sum of [`exit_rate`]: its value and what it lost, which together are the result.
-pub(super) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
+pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {
         let next = *sum + rate;
