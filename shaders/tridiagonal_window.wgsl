@@ -59,11 +59,9 @@ fn show(side: u32, local: u32, v: vec3<real>) {
     stage[side + local + 256u].x = v.z;
 }
 
-// Rows of a pair in memory; those that do not exist are x_i = 0.
-fn rows_or_none(pair: i32, beside: u32) -> Rows {
-    var rows = Rows(vec2<real>(), vec2<real>(real(1)), vec2<real>(), vec2<real>());
-    if pair >= 0 && 2u * u32(pair) < p.rows { rows = rows_of(u32(pair), beside); }
-    return rows;
+// Rows of a pair in memory, or of the nearest that there is.
+fn rows_near(pair: i32, beside: u32) -> Rows {
+    return rows_of(u32(clamp(pair, 0, i32((p.rows - 1u) >> 1u))), beside);
 }
 
 // The rows so far: x_first = f.x - f.y x_left - f.z x_behind, and the last two likewise; whether they may be certified.
@@ -85,9 +83,10 @@ fn unknown(e: vec3<real>, left: real, behind: real) -> real { return fma(-e.z, b
 fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
     let index = group.y * groups.x + group.x;
-    let tile = index / p.rhs;
+    var tile = index;
+    var beside = 0u;
+    if p.rhs > 1u { tile = index / p.rhs; beside = (index % p.rhs) * (p.stride >> 1u); }
     if tile >= p.tiles { return; }
-    let beside = (index % p.rhs) * (p.stride >> 1u);
     // The window's first row in memory and the thread's; the window may begin before and end behind what is there.
     let overlap = (2048u - p.tile) >> 1u;
     let start = i32(p.at + tile * p.tile) - i32(overlap);
@@ -95,8 +94,8 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let pair = start / 2 + i32(local);
     if local == 0u { flags[index] = 0u; }
     storageBarrier();
-    let q0 = rows_or_none(pair, beside); let q1 = rows_or_none(pair + 256, beside);
-    let q2 = rows_or_none(pair + 512, beside); let q3 = rows_or_none(pair + 768, beside);
+    let q0 = rows_near(pair, beside); let q1 = rows_near(pair + 256, beside);
+    let q2 = rows_near(pair + 512, beside); let q3 = rows_near(pair + 768, beside);
     let a = own_of(local, Four(q0.a, q1.a, q2.a, q3.a));
     let b = own_of(local, Four(q0.b, q1.b, q2.b, q3.b));
     let c = own_of(local, Four(q0.c, q1.c, q2.c, q3.c));
@@ -104,16 +103,19 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     var o0 = Rows(a.v0, b.v0, c.v0, r.v0); var o1 = Rows(a.v1, b.v1, c.v1, r.v1);
     var o2 = Rows(a.v2, b.v2, c.v2, r.v2); var o3 = Rows(a.v3, b.v3, c.v3, r.v3);
     let own = row >= 0 && u32(row) < p.rows;
+    var place = 0u;
+    var last = 0u;
     if own {
-        let last = p.rows - u32(row);
-        var place = (p.first + u32(row)) % p.n;
-        // Few threads have an end of a system among their rows.
-        if place == 0u || place + ROWS >= p.n || last < ROWS {
-            o0 = within(o0, place, last); place = behind(place);
-            o1 = within(o1, place, max(last, 2u) - 2u); place = behind(place);
-            o2 = within(o2, place, max(last, 4u) - 4u); place = behind(place);
-            o3 = within(o3, place, max(last, 6u) - 6u);
-        }
+        place = p.first + u32(row);
+        if place >= p.n { place %= p.n; }
+        last = p.rows - u32(row);
+    }
+    // Few threads have an end of a system or of the memory among their rows; those that do not exist are x_i = 0.
+    if place == 0u || place + ROWS >= p.n || last < ROWS {
+        o0 = within(o0, place, last); place = behind(place);
+        o1 = within(o1, place, max(last, 2u) - 2u); place = behind(place);
+        o2 = within(o2, place, max(last, 4u) - 4u); place = behind(place);
+        o3 = within(o3, place, max(last, 6u) - 6u);
     }
     // The first 7 rows.
     let small = share_of(p.small);
@@ -162,8 +164,8 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     keep(tile, pair + 768, beside, stage[slot(local + 768u)]);
     var right = real(0);
     if local < 255u { right = stage[slot(4u * local + 4u)].x; }
-    let last = vec4<real>(o3.a.y, o3.b.y, o3.c.y, o3.r.y);
-    good = good && is_certified(last, vec3<real>(x3, right), p.limit, p.tiny);
+    let eighth_row = vec4<real>(o3.a.y, o3.b.y, o3.c.y, o3.r.y);
+    good = good && is_certified(eighth_row, vec3<real>(x3, right), p.limit, p.tiny);
     let kept = own && local >= overlap / ROWS && local < (overlap + p.tile) / ROWS;
     // Threads that write here all write the same.
     if kept && !good { flags[index] = 1u; }

@@ -6,7 +6,7 @@ struct Params {
     blocks: u32,   // block rows in memory
     at: u32,       // the block row in memory with which the first tile begins
     tiles: u32,
-    tile: u32,     // block rows of a tile, a multiple of 64
+    tile: u32,     // block rows of a tile, a multiple of 16
     levels: u32,   // levels of cyclic reduction
     small: u32,    // pivots whose determinant is at most 4^-small of their rows' are small
     limit: u32,    // rows are certified up to a backward error of 4^-limit

@@ -7,7 +7,7 @@ struct Params {
     first: u32,    // the first row in memory, counted inside its system
     at: u32,       // the row in memory with which the first tile begins
     tiles: u32,
-    tile: u32,     // rows of a tile, a multiple of 128
+    tile: u32,     // rows of a tile, a multiple of 32
     rhs: u32,      // right-hand sides, each with its unknowns
     stride: u32,   // numbers between two of them, an even one
     levels: u32,   // tridiagonal_window: levels of cyclic reduction

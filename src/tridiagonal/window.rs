@@ -26,7 +26,7 @@
 //!
 //! # Cost
 //! A look at 8 stretches of rows says how far couplings reach before anything is solved ([`overlap`]): some microseconds on
-//! the host. Where it says further than 409 rows, the two-pass method is all there is. Where a solution turns out not to be
+//! the host. Where it says further than 384 rows, the two-pass method is all there is. Where a solution turns out not to be
 //! certified after all (some rows are weaker than those looked at, or the unknowns of a tile are next to nothing against
 //! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes or other
 //! diagonals from the host.
@@ -126,9 +126,15 @@ pub(super) fn overlap_for(
         let Some(rows) = reach(here)? else { return Ok(None) };
         most = most.max(rows);
     }
-    // A quarter more, since other rows may be weaker.
-    let wanted = (most + most.div_ceil(4)).next_power_of_two().max(LEAST);
+    // A third more, since other rows may be weaker; whole lines of caches.
+    let wanted = (most + most.div_ceil(3)).next_multiple_of(16).max(LEAST);
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
+}
+
+/// Levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
+pub(super) fn levels(overlap: usize, rows: usize) -> u32 {
+    // Couplings of the last level reach half as far again as a window does: there are many more of them.
+    (3 * overlap).div_ceil(2 * rows).next_power_of_two().ilog2()
 }
 
 /// Rows of a tile with this overlap.
@@ -156,8 +162,7 @@ pub(super) fn params<T: Number>(
         tile: tile(overlap) as u32,
         rhs: rhs as u32,
         stride: stride as u32,
-        // Couplings of the last level reach twice as far as a window does: there are many more of them.
-        levels: (overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
+        levels: levels(overlap, WINDOW_ROWS / Kernel::GROUP as usize),
         small: small_exponent(T::PRECISION),
         limit: limit(T::PRECISION),
         tiny: tiny(T::PRECISION),
@@ -241,17 +246,17 @@ mod tests {
     #[test]
     fn windows_are_as_wide_as_couplings_reach() {
         for (d, wanted) in
-            [(4.0, Some(64)), (2.5, Some(128)), (2.1, Some(256)), (2.02, Some(512)), (2.0, None)]
+            [(4.0, Some(64)), (2.5, Some(80)), (2.1, Some(176)), (2.02, Some(368)), (2.0, None)]
         {
             let rho: f64 = (d - (d * d - 4.0f64).sqrt()) / 2.0;
             let rows = (0.125 * f64::EPSILON).ln() / rho.ln();
             if let Some(wanted) = wanted {
-                assert!(1.25 * rows <= wanted as f64, "{d}: {rows} rows");
+                assert!(4.0 / 3.0 * rows <= wanted as f64, "{d}: {rows} rows");
             }
             assert_eq!(found(|_| d), wanted, "{d}: couplings are lost after {rows} rows");
         }
         // The weakest stretch counts.
-        assert_eq!(found(|part| if part == 5 { 2.1 } else { 4.0 }), Some(256));
+        assert_eq!(found(|part| if part == 5 { 2.1 } else { 4.0 }), Some(176));
         assert_eq!(found(|part| if part == 7 { 2.0 } else { 4.0 }), None);
     }
 }

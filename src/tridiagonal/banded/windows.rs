@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::arithmetic::Number;
 use super::super::kernels::small_exponent;
-use super::super::window::{BEGUN, LEAST, limit, overlap_for, tiny};
+use super::super::window::{BEGUN, LEAST, levels, limit, overlap_for, tiny};
 use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
 use super::kernels::{BLOCK_WINDOW, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window};
 use super::{Form, View};
@@ -141,10 +141,9 @@ impl Windows {
             at: solved.start as u32,
             tiles: tiles as u32,
             tile: width.tile() as u32,
-            // Couplings of the last level reach twice as far as a window does: there are many more of them.
             levels: match width.all {
                 true => Kernel::GROUP.ilog2(),
-                false => (width.overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
+                false => levels(width.overlap, WINDOW_ROWS / Kernel::GROUP as usize),
             },
             small: small_exponent(T::PRECISION),
             limit: limit(T::PRECISION),
