@@ -1,6 +1,7 @@
 //! The states of a model, and the chain on them.
 
 mod assemble;
+mod cells;
 mod layout;
 mod program;
 mod search;
@@ -15,6 +16,7 @@ use crate::syntax::{Rewarded, Type, Value};
 use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
+use cells::Cells;
 use layout::{Key, Layout};
 use program::{Program, Scratch};
 use search::{Limits, search};
@@ -161,7 +163,8 @@ impl Instance {
         options: &Options<'_>,
     ) -> Result<StateSpace> {
         let first = self.initial_states::<W>(&program.layout, options)?;
-        let store = Store::new(&program.layout, rayon::current_num_threads());
+        let cells = Cells::new(self, &program.layout, &first);
+        let store = Store::new(cells, rayon::current_num_threads());
         let limits = part.map(|(known, least)| match known {
             None => Limits { first: Vec::new(), closed: Vec::new(), least },
             Some((part, from)) => part.limits::<W>(from, least),

@@ -1,4 +1,4 @@
-//! States that are known: one bit each where they have at most 32 bits, else hash tables behind locks.
+//! States that are known: a bit for each cell where these are few enough, else hash tables behind locks.
 //!
 //! A state gets a token at once, and its number when all are known.
 
@@ -9,7 +9,8 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
-use super::layout::{Key, Layout};
+use super::cells::Cells;
+use super::layout::Key;
 
 /// Rows of a segment: a power of two.
 pub(super) const ROWS: usize = 1 << 12;
@@ -32,10 +33,11 @@ pub(super) struct Lookup {
 pub(super) struct TooMany;
 
 impl<const W: usize> Store<W> {
-    pub(super) fn new(layout: &Layout, threads: usize) -> Self {
-        if layout.words == 1 && layout.bits <= 32 {
-            let pages = (1_usize << layout.bits).div_ceil(PAGE_CELLS);
+    pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
+        if let Some(cells) = cells {
+            let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
             Self::Bits(Bits {
+                cells,
                 pages: (0..pages).map(|_| OnceLock::new()).collect(),
                 used: AtomicUsize::new(0),
             })
@@ -62,11 +64,11 @@ impl<const W: usize> Store<W> {
             Self::Bits(bits) => {
                 tokens.clear();
                 for key in keys {
-                    let cell = key[0] as u32;
+                    let cell = bits.cells.of(key);
                     if bits.insert(cell) {
-                        fresh.push((*key, cell));
+                        fresh.push((*key, cell as u32));
                     }
-                    tokens.push(cell);
+                    tokens.push(cell as u32);
                 }
                 Ok(())
             }
@@ -90,8 +92,9 @@ const PAGE_CELLS: usize = PAGE_WORDS * 64;
 
 type Page = Box<[AtomicU64; PAGE_WORDS]>;
 
-/// A bit for every combination of values. Pages without a state take no memory.
+/// A bit for every cell. Pages without a state take no memory.
 pub(super) struct Bits {
+    cells: Cells,
     pages: Vec<OnceLock<Page>>,
     used: AtomicUsize,
 }
@@ -99,7 +102,7 @@ pub(super) struct Bits {
 impl Bits {
     /// True if the bit was not set.
     #[inline]
-    fn insert(&self, cell: u32) -> bool {
+    fn insert(&self, cell: u64) -> bool {
         let cell = cell as usize;
         let page = self.pages[cell / PAGE_CELLS].get_or_init(|| {
             self.used.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +242,7 @@ impl<const W: usize> Shards<W> {
 }
 
 /// Bits of a page, and how many are set before each word.
-type Ranks = Box<[(u64, u32); PAGE_WORDS]>;
+type Ranks = Box<[(u64, u32)]>;
 
 /// Numbers of states by their tokens.
 pub(super) enum Numbers {
@@ -272,32 +275,29 @@ pub(super) fn numbered<const W: usize>(
     let place = |segment: usize, row: usize| (segment * ROWS + row) as u32;
     match store {
         Store::Bits(bits) => {
-            let mut states: Vec<Key<W>> = Vec::with_capacity(count);
-            let mut pages = Vec::with_capacity(bits.pages.len());
-            for (p, page) in bits.pages.into_iter().enumerate() {
-                pages.push(page.into_inner().map(|page| {
-                    let mut ranks = Box::new([(0, 0); PAGE_WORDS]);
-                    for (w, (word, rank)) in page.iter().zip(ranks.iter_mut()).enumerate() {
-                        let mut rest = word.load(Ordering::Relaxed);
-                        *rank = (rest, states.len() as u32);
-                        while rest != 0 {
-                            let mut key = [0; W];
-                            key[0] = (p * PAGE_CELLS + w * 64) as u64 + u64::from(rest.trailing_zeros());
-                            states.push(key);
-                            rest &= rest - 1;
-                        }
-                    }
-                    ranks
-                }));
-            }
-            let numbers = Numbers::Ranks(pages);
+            let mut before = 0;
+            let pages = bits.pages.into_iter().map(|page| {
+                page.into_inner().map(|page| {
+                    let ranks = page.iter().map(|word| {
+                        let word = word.load(Ordering::Relaxed);
+                        let rank = (word, before);
+                        before += word.count_ones();
+                        rank
+                    });
+                    ranks.collect()
+                })
+            });
+            let numbers = Numbers::Ranks(pages.collect());
             let places: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            found.into_par_iter().enumerate().for_each(|(segment, found)| {
-                for (row, (_, token)) in found.into_iter().enumerate() {
-                    places[numbers.get(token) as usize].store(place(segment, row), Ordering::Relaxed);
+            found.par_iter().enumerate().for_each(|(segment, found)| {
+                for (row, (_, token)) in found.iter().enumerate() {
+                    places[numbers.get(*token) as usize].store(place(segment, row), Ordering::Relaxed);
                 }
             });
-            (states, places.into_iter().map(AtomicU32::into_inner).collect(), numbers)
+            let places: Vec<u32> = places.into_iter().map(AtomicU32::into_inner).collect();
+            let states =
+                places.par_iter().map(|place| found[*place as usize / ROWS][*place as usize % ROWS].0);
+            (states.collect(), places, numbers)
         }
         Store::Shards(shards) => {
             let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
