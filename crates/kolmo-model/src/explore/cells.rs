@@ -29,11 +29,12 @@ pub(super) enum Cells {
     Parts(Vec<Part>, u64),
 }
 
-/// Variables that stand together: what each combination adds to the number of a cell.
+/// Variables that stand together: what each combination adds to the number of a cell, and those that are reached.
 pub(super) struct Part {
     word: usize,
     shift: u32,
     offsets: Vec<u32>,
+    reached: Vec<u32>,
 }
 
 impl Cells {
@@ -47,14 +48,15 @@ impl Cells {
             let fields = &layout.fields[range.clone()];
             let (word, shift, mask) = (fields[0].word, lowest(fields), (1 << bits(fields)) - 1);
             let from = from.iter().map(|key| key[word] >> shift & mask);
-            let mut number = 0;
-            let offsets = reached(instance, layout, &range, from).into_iter().map(|reached| {
-                let offset = number * count;
-                number += u64::from(reached);
-                if reached { u32::try_from(offset).unwrap_or(OUTSIDE) } else { OUTSIDE }
-            });
-            parts.push(Part { word, shift, offsets: offsets.collect() });
-            count *= number;
+            let reached = reached(instance, layout, &range, from);
+            let reached: Vec<u32> =
+                (0..).zip(reached).filter(|(_, reached)| *reached).map(|(c, _)| c).collect();
+            let mut offsets = vec![OUTSIDE; 1 << bits(fields)];
+            for (number, combination) in (0..).zip(&reached) {
+                offsets[*combination as usize] = u32::try_from(number * count).unwrap_or(OUTSIDE);
+            }
+            count *= reached.len() as u64;
+            parts.push(Part { word, shift, offsets, reached });
             if count > MOST {
                 return None;
             }
@@ -79,6 +81,20 @@ impl Cells {
                     u64::from(part.offsets[combination])
                 })
                 .sum(),
+        }
+    }
+
+    /// The state of a cell.
+    pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut Key<W>) {
+        match self {
+            Self::Packed(_) => key[0] = cell,
+            Self::Parts(parts, _) => {
+                for part in parts {
+                    let count = part.reached.len() as u64;
+                    key[part.word] |= u64::from(part.reached[(cell % count) as usize]) << part.shift;
+                    cell /= count;
+                }
+            }
         }
     }
 }
@@ -239,6 +255,9 @@ mod tests {
         assert_eq!(cells.of(&key([0, 0, 0, 12, 9, 7, 5])), 9);
         assert_eq!(cells.of(&key([0, 0, 1, 11, 3, 7, 5])), 13);
         assert_eq!(cells.of(&key([12, 0, 0, 0, 9, 7, 5])), cells.count() - 1);
+        let mut state = [0];
+        cells.state(13, &mut state);
+        assert_eq!(state, key([0, 0, 1, 11, 3, 7, 5]));
         assert!(cells.of(&key([12, 0, 0, 1, 0, 7, 5])) >= u64::from(OUTSIDE));
         assert!(cells.of(&key([12, 0, 0, 0, 0, 8, 5])) >= u64::from(OUTSIDE));
     }

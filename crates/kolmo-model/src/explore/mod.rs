@@ -7,6 +7,9 @@ mod program;
 mod search;
 mod store;
 
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
 use rayon::prelude::*;
 
 use crate::code::{Code, Term};
@@ -50,6 +53,32 @@ impl Options<'_> {
             mib(bytes as u64),
             mib(limit)
         )))
+    }
+}
+
+/// Tells from time to time how far the work is.
+struct News<'a> {
+    options: &'a Options<'a>,
+    told: Mutex<Instant>,
+}
+
+impl<'a> News<'a> {
+    fn new(options: &'a Options<'a>) -> Self {
+        Self { options, told: Mutex::new(Instant::now()) }
+    }
+
+    /// An error if the work is to end.
+    fn tell(&self, states: u64, transitions: u64) -> Result<()> {
+        let Some(progress) = self.options.progress else { return Ok(()) };
+        if let Ok(mut told) = self.told.try_lock()
+            && told.elapsed() >= Duration::from_millis(100)
+        {
+            *told = Instant::now();
+            if !progress(Progress { states, transitions }) {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -169,10 +198,11 @@ impl Instance {
             None => Limits { first: Vec::new(), closed: Vec::new(), least },
             Some((part, from)) => part.limits::<W>(from, least),
         });
-        let searched = search(program, &store, &first, limits.as_ref(), options)?;
+        let news = News::new(options);
+        let searched = search(program, &store, &first, limits.as_ref(), &news)?;
         drop(limits);
         let Assembled { states, chain, self_loops, deadlocks, initial, edge } =
-            assemble(store, searched, options)?;
+            assemble(program, store, searched, &news)?;
         Ok(StateSpace {
             instance: self.clone(),
             layout: program.layout.clone(),

@@ -78,10 +78,7 @@ impl<const W: usize> Store<W> {
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            // With the ranks.
-            Self::Bits(bits) => {
-                bits.pages.len() * 16 + bits.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3 / 2
-            }
+            Self::Bits(bits) => bits.bytes(),
             Self::Shards(shards) => shards.bytes.load(Ordering::Relaxed),
         }
     }
@@ -100,6 +97,11 @@ pub(super) struct Bits {
 }
 
 impl Bits {
+    /// With the ranks.
+    pub(super) fn bytes(&self) -> usize {
+        self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
+    }
+
     /// True if the bit was not set.
     #[inline]
     fn insert(&self, cell: u64) -> bool {
@@ -242,80 +244,93 @@ impl<const W: usize> Shards<W> {
 }
 
 /// Bits of a page, and how many are set before each word.
-type Ranks = Box<[(u64, u32)]>;
+type RankedPage = Box<[(u64, u32)]>;
 
-/// Numbers of states by their tokens.
-pub(super) enum Numbers {
-    Ranks(Vec<Option<Ranks>>),
-    Listed(Vec<AtomicU32>),
+/// Numbers of states by their cells: how many bits are set before.
+pub(super) struct Ranks {
+    cells: Cells,
+    pages: Vec<Option<RankedPage>>,
+    count: usize,
 }
 
-impl Numbers {
+impl Ranks {
+    pub(super) fn new(bits: Bits) -> Self {
+        let mut before = 0;
+        let pages = bits.pages.into_iter().map(|page| {
+            page.into_inner().map(|page| {
+                let ranks = page.iter().map(|word| {
+                    let word = word.load(Ordering::Relaxed);
+                    let rank = (word, before);
+                    before += word.count_ones();
+                    rank
+                });
+                ranks.collect()
+            })
+        });
+        let pages = pages.collect();
+        Self { cells: bits.cells, pages, count: before as usize }
+    }
+
     #[inline]
-    pub(super) fn get(&self, token: u32) -> u32 {
-        match self {
-            Self::Ranks(pages) => {
-                let cell = token as usize;
-                let page = pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
-                let (bits, before) = page[cell / 64 % PAGE_WORDS];
-                before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
-            }
-            Self::Listed(numbers) => numbers[token as usize].load(Ordering::Relaxed),
+    pub(super) fn of_cell(&self, cell: u32) -> u32 {
+        let cell = cell as usize;
+        let page = self.pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
+        let (bits, before) = page[cell / 64 % PAGE_WORDS];
+        before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
+    }
+
+    #[inline]
+    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u32 {
+        self.of_cell(self.cells.of(key) as u32)
+    }
+
+    /// All states in their order.
+    pub(super) fn states<const W: usize>(&self) -> Vec<Key<W>> {
+        let mut all = vec![[0; W]; self.count];
+        let (mut rest, mut tasks) = (&mut all[..], Vec::new());
+        for (number, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            let count: u32 = page.iter().map(|(bits, _)| bits.count_ones()).sum();
+            let (states, behind) = std::mem::take(&mut rest).split_at_mut(count as usize);
+            rest = behind;
+            tasks.push((number * PAGE_CELLS, page, states));
         }
+        tasks.into_par_iter().for_each(|(first, page, states)| {
+            let mut states = states.iter_mut();
+            for (word, (bits, _)) in page.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let cell = first + word * 64 + bits.trailing_zeros() as usize;
+                    self.cells.state(cell as u64, states.next().expect("as many as there are bits"));
+                    bits &= bits - 1;
+                }
+            }
+        });
+        all
     }
 }
 
 /// All states in their order, the place of each one's row (a segment's number, and the row in it), and numbers by tokens.
 /// `found` has the states of every segment with their tokens.
 pub(super) fn numbered<const W: usize>(
-    store: Store<W>,
+    shards: Shards<W>,
     found: Vec<Vec<(Key<W>, u32)>>,
-) -> (Vec<Key<W>>, Vec<u32>, Numbers) {
+) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
     let count = found.iter().map(Vec::len).sum();
-    let place = |segment: usize, row: usize| (segment * ROWS + row) as u32;
-    match store {
-        Store::Bits(bits) => {
-            let mut before = 0;
-            let pages = bits.pages.into_iter().map(|page| {
-                page.into_inner().map(|page| {
-                    let ranks = page.iter().map(|word| {
-                        let word = word.load(Ordering::Relaxed);
-                        let rank = (word, before);
-                        before += word.count_ones();
-                        rank
-                    });
-                    ranks.collect()
-                })
-            });
-            let numbers = Numbers::Ranks(pages.collect());
-            let places: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            found.par_iter().enumerate().for_each(|(segment, found)| {
-                for (row, (_, token)) in found.iter().enumerate() {
-                    places[numbers.get(*token) as usize].store(place(segment, row), Ordering::Relaxed);
-                }
-            });
-            let places: Vec<u32> = places.into_iter().map(AtomicU32::into_inner).collect();
-            let states =
-                places.par_iter().map(|place| found[*place as usize / ROWS][*place as usize % ROWS].0);
-            (states.collect(), places, numbers)
-        }
-        Store::Shards(shards) => {
-            let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
-            let tokens = most << shards.bits;
-            drop(shards);
-            let mut all = Vec::with_capacity(count);
-            for (segment, found) in found.into_iter().enumerate() {
-                let rows = found.into_iter().enumerate();
-                all.extend(rows.map(|(row, (key, token))| (key, token, place(segment, row))));
-            }
-            all.par_sort_unstable_by_key(|(key, ..)| *key);
-            let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
-            all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
-                numbers[*token as usize].store(number as u32, Ordering::Relaxed);
-            });
-            let places = all.iter().map(|(_, _, place)| *place).collect();
-            let states = all.iter().map(|(key, ..)| *key).collect();
-            (states, places, Numbers::Listed(numbers))
-        }
+    let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
+    let tokens = most << shards.bits;
+    drop(shards);
+    let mut all = Vec::with_capacity(count);
+    for (segment, found) in found.into_iter().enumerate() {
+        let rows = found.into_iter().enumerate();
+        all.extend(rows.map(|(row, (key, token))| (key, token, (segment * ROWS + row) as u32)));
     }
+    all.par_sort_unstable_by_key(|(key, ..)| *key);
+    let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
+    all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
+        numbers[*token as usize].store(number as u32, Ordering::Relaxed);
+    });
+    let places = all.iter().map(|(_, _, place)| *place).collect();
+    let states = all.iter().map(|(key, ..)| *key).collect();
+    (states, places, numbers.into_iter().map(AtomicU32::into_inner).collect())
 }
