@@ -179,6 +179,7 @@ impl Model {
         let stop = Stop::default();
         let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
+            questions.allowed = truncate.unwrap_or(f64::INFINITY);
             let began = Instant::now();
             let wanted = place.wanted()?;
             let (mut answers, mut states) = (Vec::new(), Vec::new());
@@ -189,6 +190,9 @@ impl Model {
                     questions.expect_sound(&instance)?;
                     let answer = |space: StateSpace, told: &mut Told<'_>| {
                         let asked = questions.plan(Source::Explored(&space), &values)?;
+                        if let Some(why) = asked.refused() {
+                            return Err(Error::Invalid(why.to_owned()));
+                        }
                         let n = space.states();
                         let chain = language::bare(&self.path, space)?;
                         let inner: Arc<dyn Transitions> = chain.transitions.into();
@@ -344,6 +348,7 @@ fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, P
     match row.found {
         Found::Number(found) => answer.set_item("value", found.value)?,
         Found::Truth(truth, _) => answer.set_item("value", truth)?,
+        Found::Refused => unreachable!("what is refused is an error"),
     }
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;

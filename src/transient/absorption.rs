@@ -290,7 +290,7 @@ fn sums_of<T: Number, const K: usize>(
 }
 
 /// Adds a number to a sum and what it lost.
-fn add(sum: &mut [f64; 2], value: f64) {
+pub(super) fn add(sum: &mut [f64; 2], value: f64) {
     let next = sum[0] + value;
     sum[1] += if sum[0].abs() >= value.abs() { (sum[0] - next) + value } else { (value - next) + sum[0] };
     sum[0] = next;

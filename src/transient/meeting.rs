@@ -276,6 +276,8 @@ pub(super) struct Earned<const K: usize> {
     pub(super) values: Vec<[f64; K]>,
     /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
     pub(super) defects: [f64; K],
+    /// True if each is small enough, or all rounding.
+    pub(super) met: bool,
     pub(super) sweeps: u64,
 }
 
@@ -332,7 +334,7 @@ pub(super) fn earned_until<const K: usize>(
         hopeless = if too_slow { hopeless + 1 } else { 0 };
         last = (sweeps, excess);
         if excess == 0.0 || hopeless == HOPELESS || sweeps >= most {
-            return Ok(Earned { values, defects, sweeps });
+            return Ok(Earned { values, defects, met: excess == 0.0, sweeps });
         }
         // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
         before

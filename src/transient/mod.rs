@@ -118,6 +118,7 @@ mod pattern;
 mod peer;
 pub mod poisson;
 mod problem;
+mod reaching;
 mod region;
 pub(crate) mod rewards;
 pub(crate) mod shared;
@@ -142,6 +143,7 @@ pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
+pub use reaching::{Reaching, reaching};
 pub use solution::{
     Bound, ExchangeCost, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
     Stopped, TimeResult,

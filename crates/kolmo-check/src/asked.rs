@@ -56,6 +56,8 @@ pub struct Questions {
     pub epsilon: f64,
     /// True if answers from every state are wanted, too.
     pub all_states: bool,
+    /// Of a model that is truncated: the probability that may be lost. Sweeps end where it is more.
+    pub allowed: f64,
     /// Hears of what is computed from every state.
     pub watch: Option<Box<Notice>>,
 }
@@ -90,6 +92,7 @@ impl Questions {
             only: None,
             epsilon: Options::default().epsilon,
             all_states: false,
+            allowed: f64::INFINITY,
             watch: None,
         })
     }
@@ -111,14 +114,15 @@ impl Questions {
         combinations(&model).map_err(refused)
     }
 
-    /// The properties that are asked, or all.
-    fn chosen(&self, all: Vec<Property>) -> Result<Vec<Property>> {
-        let Some(wanted) = &self.only else { return Ok(all) };
+    /// Places of the properties that are asked, among all.
+    fn chosen(&self) -> Result<Vec<usize>> {
+        let all: Vec<Option<&str>> = self.texts.iter().flat_map(Properties::property_names).collect();
+        let Some(wanted) = &self.only else { return Ok((0..all.len()).collect()) };
         let place = |word: &str| {
             let number = kolmo::internals::count(word).filter(|number| (1..=all.len()).contains(number));
-            let place = all.iter().position(|p| p.name.as_deref() == Some(word));
+            let place = all.iter().position(|name| *name == Some(word));
             place.or(number.map(|number: usize| number - 1)).ok_or_else(|| {
-                let names: Vec<&str> = all.iter().filter_map(|p| p.name.as_deref()).collect();
+                let names: Vec<&str> = all.iter().copied().flatten().collect();
                 let names = if names.is_empty() {
                     String::new()
                 } else {
@@ -130,13 +134,14 @@ impl Questions {
                 ))
             })
         };
-        let places: Vec<usize> = wanted.split(',').map(|word| place(word.trim())).collect::<Result<_>>()?;
-        Ok(places.into_iter().map(|place| all[place].clone()).collect())
+        wanted.split(',').map(|word| place(word.trim())).collect()
     }
 
-    /// The properties with these constants.
+    /// The properties that are asked, with these constants.
     fn resolved(&self, instance: Option<&Instance>, values: &Assigned) -> Result<Vec<Property>> {
-        let mut all = Vec::new();
+        let chosen = self.chosen()?;
+        let mut all = vec![None; self.texts.iter().map(Properties::len).sum()];
+        let mut first = 0;
         for text in &self.texts {
             // A text that knows none of them says so.
             let known = |name: &str| {
@@ -144,9 +149,13 @@ impl Questions {
                 own(text) || !self.texts.iter().any(own)
             };
             let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
-            all.extend(text.with_constants(instance, &own).map_err(refused)?);
+            let wanted = |place: usize| chosen.contains(&(first + place));
+            let found = text.with_constants(instance, &own, &wanted).map_err(refused)?;
+            let places = (0..text.len()).filter(|place| wanted(*place));
+            places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
+            first += text.len();
         }
-        self.chosen(all)
+        Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
     }
 
     /// An error where a property is wrong, which is not worth a search.
@@ -161,26 +170,33 @@ impl Questions {
     /// of others and filters, is computed at once, on the host.
     ///
     /// # Errors
-    /// What cannot be answered, with the property.
+    /// What cannot be answered, with the property, if that is so of all; else of these alone, in their [`Row`]s.
     pub fn plan(&self, source: Source<'_>, values: &Assigned) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
         };
         let each = EachState::new(source, self.epsilon, self.watch.as_deref());
-        let mut plan = Plan::new(each);
+        let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         for own in &self.values {
             for property in self.resolved(instance, own)? {
-                let planned = plan.add(&property.formula).map_err(|error| match error {
-                    Error::Invalid(why) => Error::Invalid(format!("{}: {why}", property.text)),
-                    other => other,
-                })?;
-                if self.all_states {
+                let (planned, refused) = match plan.add(&property.formula) {
+                    Ok(planned) => (planned, None),
+                    Err(Error::Invalid(why)) => (Planned::Refused, Some(format!("{}: {why}", property.text))),
+                    Err(other) => return Err(other),
+                };
+                if self.all_states && refused.is_none() {
                     columns.push((property.text.clone(), plan.column(&property.formula)?));
                 }
-                asked.push((property, planned, [values, own].concat()));
+                let constants = [values, own].concat();
+                asked.push(Planning { property, planned, refused, constants });
             }
+        }
+        if let [Planning { refused: Some(why), .. }, rest @ ..] = &asked[..]
+            && rest.iter().all(|planning| planning.refused.is_some())
+        {
+            return Err(Error::Invalid(why.clone()));
         }
         let names = match source {
             _ if !self.all_states => None,
@@ -192,12 +208,18 @@ impl Questions {
     }
 }
 
-/// Constants and their values.
-type Constants = Vec<(String, Value)>;
+/// A property, and what is to be done for it.
+struct Planning {
+    property: Property,
+    planned: Planned,
+    /// Why it is not answered.
+    refused: Option<String>,
+    constants: Vec<(String, Value)>,
+}
 
 /// Properties of one chain, planned into sweeps.
 pub struct Asked {
-    properties: Vec<(Property, Planned, Constants)>,
+    properties: Vec<Planning>,
     needs: Needs,
     /// Of what was computed from every state: true if its bounds are met, how many sweeps there were, and the rest as in [`Answers`].
     met: bool,
@@ -218,6 +240,8 @@ pub struct Row {
     pub constants: Vec<(String, Value)>,
     /// The answer.
     pub found: Found,
+    /// Why there is none.
+    pub refused: Option<String>,
 }
 
 /// The answers to all properties of one chain, and what they took.
@@ -244,6 +268,11 @@ pub struct Answers {
 }
 
 impl Asked {
+    /// Why the first property that is not answered is not.
+    pub fn refused(&self) -> Option<&str> {
+        self.properties.iter().find_map(|planning| planning.refused.as_deref())
+    }
+
     /// Makes the sweeps.
     ///
     /// # Errors
@@ -259,9 +288,10 @@ impl Asked {
         let Solved { answers, status, sweeps, terms, bound, left } =
             needs.solve(chain, machine, options, watch)?;
         let status = if met { status } else { Status::NotMet };
-        let row = |(property, planned, constants): (Property, Planned, _)| {
+        let row = |planning: Planning| {
+            let Planning { property, planned, refused, constants } = planning;
             let found = planned.found(&answers)?;
-            Ok(Row { name: property.name, text: property.text, constants, found })
+            Ok(Row { name: property.name, text: property.text, constants, found, refused })
         };
         let rows = properties.into_iter().map(row).collect::<Result<_>>()?;
         Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
@@ -272,7 +302,7 @@ impl Row {
     /// True or false, or neither where the error leaves it open; none for a property that asks for a number.
     pub fn truth(&self) -> Option<Option<bool>> {
         match self.found {
-            Found::Number(_) => None,
+            Found::Number(_) | Found::Refused => None,
             Found::Truth(truth, _) => Some(truth),
         }
     }
@@ -296,6 +326,7 @@ impl Row {
         match self.found {
             Found::Number(answer) => Some(answer),
             Found::Truth(_, answer) => answer,
+            Found::Refused => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::until::{Until, compensated};
 use kolmo::kernel::Precision;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
-    Transitions, solve, until_absorption,
+    Transitions, reaching, solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
@@ -59,6 +59,7 @@ pub(crate) enum Planned {
         probability: bool,
     },
     Combination(Combination, Vec<Self>),
+    Refused,
 }
 
 /// What a property has come to: a number, or true, false or neither with the number that decides.
@@ -68,6 +69,8 @@ pub enum Found {
     Number(Answer),
     /// True, false or neither, and the number that decides.
     Truth(Option<bool>, Option<Answer>),
+    /// It is not answered.
+    Refused,
 }
 
 /// Where a question begins.
@@ -95,6 +98,14 @@ struct Absorbed {
     initial: Initial,
     /// Answers, and the rewards that they are about; none for the time itself.
     asked: Vec<(usize, Option<usize>)>,
+}
+
+/// States that may ever be reached.
+#[derive(Debug)]
+struct Reached {
+    absorbing: Set,
+    initial: Initial,
+    asked: Vec<(usize, Set)>,
 }
 
 #[derive(Debug)]
@@ -126,12 +137,14 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
     absorbed: Vec<Absorbed>,
+    reached: Vec<Reached>,
     rewards: Vec<Reward>,
     /// Numbers that the rewards do not exceed in any state.
     limits: Vec<f64>,
     answers: Vec<Answer>,
-    /// States that are not explored.
+    /// States that are not explored, and the probability that may be in them.
     edge: Vec<u32>,
+    allowed: f64,
 }
 
 /// The numbers, and how they came about.
@@ -170,13 +183,14 @@ fn listed(initial: &Initial) -> Vec<u32> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(each: EachState<'a>) -> Self {
+    /// `allowed` may be lost at the edge of what is explored.
+    pub(crate) fn new(each: EachState<'a>, allowed: f64) -> Self {
         let initial = match each.source {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
             Source::File(chain) => chain.initial.clone(),
         };
         let start = Start { initial, mean: false };
-        let needs = Needs { edge: each.edge().to_vec(), ..Needs::default() };
+        let needs = Needs { edge: each.edge().to_vec(), allowed, ..Needs::default() };
         Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
     }
 
@@ -418,6 +432,23 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
+    /// Asks whether states of a set are ever reached, those of `absorbing` being never left.
+    fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
+        self.each.expect_whole("what is lost grows with time")?;
+        let answer = self.answer(start)?;
+        let same = |reached: &&mut Reached| {
+            Arc::ptr_eq(&reached.absorbing, absorbing) && reached.initial == start.initial
+        };
+        match self.needs.reached.iter_mut().find(same) {
+            Some(reached) => reached.asked.push((answer, set)),
+            None => {
+                let (absorbing, initial) = (absorbing.clone(), start.initial.clone());
+                self.needs.reached.push(Reached { absorbing, initial, asked: vec![(answer, set)] });
+            }
+        }
+        Ok(answer)
+    }
+
     fn ask_later(
         &mut self,
         absorbing: &Set,
@@ -483,7 +514,10 @@ impl<'a> Plan<'a> {
         let reached = self.set(right.iter().copied());
         if from == 0.0 {
             let over = self.set(left.iter().zip(right).map(|(left, right)| !left || *right));
-            self.ask(&over, start, to, Quantity::States(reached))
+            match to.is_infinite() {
+                true => self.ask_ever(&over, start, reached),
+                false => self.ask(&over, start, to, Quantity::States(reached)),
+            }
         } else if from == to {
             // Whoever is there at that time through states of the left side alone has not left them.
             let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
@@ -587,14 +621,26 @@ impl Needs {
         options: &Options,
         watch: &mut Watch<'_>,
     ) -> Result<Solved> {
-        let Self { sweeps, absorbed, rewards, limits, answers, edge } = self;
+        let Self { mut sweeps, absorbed, reached, rewards, limits, answers, edge, allowed } = self;
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
         let left = vec![0.0; edge.len()];
         let bound = Parts::default();
         let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0, bound, left };
+        for reached in reached {
+            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&reached.absorbing);
+            if !reached.solve(&*chain.transitions, machine, options, watch, &mut solved)? {
+                reached.sweep_with(&mut sweeps);
+            }
+        }
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = sweep.solve(own, &rewards, &edge, machine, options, watch)?;
+            let found = match sweep.solve(own, &rewards, (&edge, allowed), machine, options, watch)? {
+                Ok(found) => found,
+                Err(left) => {
+                    solved.left = left;
+                    return Ok(solved);
+                }
+            };
             solved.left.iter_mut().zip(&found.left).for_each(|(most, left)| *most = most.max(*left));
             solved.bound = solved.bound.worst(&found.solution.bound);
             solved.sweeps += 1 + usize::from(sweep.later.is_some());
@@ -631,6 +677,51 @@ impl Needs {
             absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved)?;
         }
         Ok(solved)
+    }
+}
+
+impl Reached {
+    /// Answers by sweeps backwards; false where these take too long.
+    fn solve(
+        &self,
+        transitions: &dyn Transitions,
+        machine: &Machine,
+        options: &Options,
+        watch: &mut Watch<'_>,
+        solved: &mut Solved,
+    ) -> Result<bool> {
+        let sets: Vec<&[u32]> = self.asked.iter().map(|(_, set)| &set[..]).collect();
+        let mut told = Told(watch);
+        let found = reaching(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
+        let Some(found) = found else { return Ok(false) };
+        solved.sweeps += 1;
+        solved.terms += found.sweeps;
+        for ((answer, _), Total { value, bound }) in self.asked.iter().zip(found.probabilities) {
+            let bound = bound.min(1.0);
+            if bound > options.epsilon {
+                solved.status = Status::NotMet;
+            }
+            solved.bound = solved.bound.worst(&Parts { steady_state: bound, ..Parts::default() });
+            solved.answers[*answer] = Answer::new(value.clamp(0.0, 1.0), bound);
+        }
+        Ok(true)
+    }
+
+    /// Asks for the limit instead.
+    fn sweep_with(self, sweeps: &mut Vec<Sweep>) {
+        let Self { absorbing, initial, asked } = self;
+        let asked = asked.into_iter().map(|(answer, set)| Asked {
+            answer,
+            time: f64::INFINITY,
+            what: Quantity::States(set),
+        });
+        let same = |sweep: &&mut Sweep| {
+            sweep.later.is_none() && Arc::ptr_eq(&sweep.absorbing, &absorbing) && sweep.initial == initial
+        };
+        match sweeps.iter_mut().find(same) {
+            Some(sweep) => sweep.asked.extend(asked),
+            None => sweeps.push(Sweep { absorbing, initial, later: None, asked: asked.collect() }),
+        }
     }
 }
 
@@ -722,15 +813,16 @@ impl Swept {
 }
 
 impl Sweep {
+    /// The results; or, as soon as more than is allowed has come to the edge, the probability in each of its states.
     fn solve(
         &self,
         chain: Chain,
         rewards: &[Reward],
-        edge: &[u32],
+        (edge, allowed): (&[u32], f64),
         machine: &Machine,
         options: &Options,
         watch: &mut Watch<'_>,
-    ) -> Result<Swept> {
+    ) -> Result<std::result::Result<Swept, Vec<f64>>> {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
         let mut own = Vec::new();
@@ -765,6 +857,10 @@ impl Sweep {
             None if self.absorbing.is_empty() => chain,
             None => chain.absorbing(&self.absorbing),
         };
+        if !edge.is_empty() {
+            let last = times.iter().copied().fold(0.0, f64::max);
+            times.extend(truncation::looks(&*chain.transitions, last));
+        }
         let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
         let problem = Problem {
             transitions: &*chain.transitions,
@@ -783,16 +879,23 @@ impl Sweep {
             sums,
             edge,
             left: vec![Vec::new(); times.len()],
+            before: until.as_ref().map_or(&[], Until::left),
+            allowed,
+            exceeded: None,
             watch,
         };
-        let mut solution = solve(machine, &problem, &options, &mut summing)?;
-        let Summing { sums, left, .. } = summing;
+        let solution = solve(machine, &problem, &options, &mut summing);
+        let Summing { sums, left, exceeded, .. } = summing;
+        if let Some(left) = exceeded {
+            return Ok(Err(left));
+        }
+        let mut solution = solution?;
         if let Some(until) = &until {
             until.add_to(&mut solution, &times, epsilon);
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
-        Ok(Swept { solution, sums, early, left, places, rewards: own, vectors })
+        Ok(Ok(Swept { solution, sums, early, left, places, rewards: own, vectors }))
     }
 }
 
@@ -814,6 +917,10 @@ struct Summing<'a, 'b> {
     edge: Edge,
     /// Probability in each state that is not explored, at each time.
     left: Vec<Vec<f64>>,
+    /// The same when a sweep before has ended; what may be lost together, and where it was more.
+    before: &'a [f64],
+    allowed: f64,
+    exceeded: Option<Vec<f64>>,
     watch: &'a mut Watch<'b>,
 }
 
@@ -824,6 +931,10 @@ impl Observer for Summing<'_, '_> {
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
+        self.exceeded = truncation::exceeding(&self.left[index], self.before, self.allowed);
+        if self.exceeded.is_some() {
+            return Err(Error::Interrupted);
+        }
         for ((asked, place), sum) in self.sweep.asked.iter().zip(self.places).zip(&mut self.sums) {
             if *place != index {
                 continue;
@@ -850,6 +961,7 @@ impl Planned {
             Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
             Self::Known(value) => Ok(Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0))),
             Self::Found(found) => Ok(*found),
+            Self::Refused => Ok(Found::Refused),
             Self::Number { asked: (low, high), bound, complement, probability } => {
                 let Answer { mut value, mut error, mut loss } = answers[*low];
                 if let Some(high) = high.map(|high| answers[high]) {
@@ -891,6 +1003,7 @@ fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
                     Value::Bool(case >> (seen - 1) & 1 == 1)
                 }
                 Found::Number(answer) => Value::Double(answer.value),
+                Found::Refused => unreachable!("a property is refused as a whole"),
             })
             .collect();
         all.push(combination.value(&values).map_err(refused)?);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::language::refused;
 use crate::until::compensated;
-use kolmo::transient::Solution;
+use kolmo::transient::{Solution, Transitions};
 use kolmo::{Error, Result};
 use kolmo_model::{Instance, Options, Part, Progress, StateSpace};
 
@@ -99,6 +99,11 @@ impl Truncation {
         self.known.as_ref().map_or(&[], |(part, _)| part.edge())
     }
 
+    /// What may be lost.
+    pub fn allowed(&self) -> f64 {
+        self.allowed
+    }
+
     /// Upper bound on the probability that left the states explored.
     pub fn lost(&self) -> f64 {
         self.lost
@@ -145,6 +150,26 @@ impl Edge {
         Cow::Owned(all)
     }
 }
+
+/// Times before the last at which a sweep of a part of a model looks whether too much is lost already, which never comes back: the last,
+/// halved again and again while a look is a small part of what leads to it.
+pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
+    let mut exit = vec![0.0; transitions.states()];
+    transitions.exit_rates(0..exit.len(), &mut exit);
+    let alpha = exit.into_iter().fold(0.0, f64::max);
+    let halves = std::iter::successors(Some(0.5 * last), |time| Some(0.5 * time));
+    halves.take_while(|time| alpha * time >= LOOK && time.is_finite()).collect()
+}
+
+/// The probability in each state of the edge, `before` an interval and in it, if that is more than may be lost.
+pub fn exceeding(left: &[f64], before: &[f64], allowed: f64) -> Option<Vec<f64>> {
+    let mut all = left.to_vec();
+    all.iter_mut().zip(before).for_each(|(left, before)| *left += before);
+    (sum(&all) > allowed).then_some(all)
+}
+
+/// The least αt of a look.
+const LOOK: f64 = 4096.0;
 
 /// Adds what is lost at each time to the bounds: `before` at the beginning of an interval, `left` since then. Gives both together, at
 /// the last time.

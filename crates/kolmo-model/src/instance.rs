@@ -72,7 +72,8 @@ impl Model {
     /// The model with values of its constants; those that the text defines cannot be given.
     pub fn with_constants(&self, given: &[(String, Value)]) -> Result<Instance> {
         let checked = &*self.0;
-        let mut meaning = Meaning { values: values(&checked.constants, given)?, ..Meaning::default() };
+        let mut meaning =
+            Meaning { values: values(&checked.constants, given, |_| true)?, ..Meaning::default() };
         let mut builder = Builder { checked, errors: Vec::new() };
         for constant in &checked.constants {
             let Some(e) = &constant.value else { continue };
@@ -113,10 +114,11 @@ impl Model {
     }
 }
 
-/// Values of constants without one, of their types.
+/// Values of constants without one, of their types. Those that are not needed may have none.
 pub(crate) fn values(
     constants: &[syntax::Constant],
     given: &[(String, Value)],
+    needed: impl Fn(&str) -> bool,
 ) -> Result<HashMap<String, Value>> {
     let refused = |message: String| Err(Error::Constant(message));
     let mut values = HashMap::new();
@@ -137,7 +139,7 @@ pub(crate) fn values(
         values.insert(name.clone(), value);
     }
     let missing: Vec<String> = (constants.iter())
-        .filter(|c| c.value.is_none() && !values.contains_key(&c.name.text))
+        .filter(|c| c.value.is_none() && !values.contains_key(&c.name.text) && needed(&c.name.text))
         .map(|c| format!("{} {}", c.ty, c.name.text))
         .collect();
     if missing.is_empty() {

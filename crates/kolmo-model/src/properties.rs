@@ -3,7 +3,7 @@
 //! [`parse`] checks a text against the names of a model, or the labels of a chain; [`Properties::with_constants`] resolves
 //! what it asks into [`Formula`]s, whose times and bounds are numbers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::code::{Code, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
@@ -13,7 +13,7 @@ use crate::parser;
 use crate::syntax::{
     self, Binary, Constant, Definition, Expression, FilterKind, Kind, Name, Operator, Type, Value,
 };
-use crate::types::{Checker, Entity, Names};
+use crate::types::{Checker, Entity, Names, each_name};
 use crate::values::Values;
 use crate::{Error, Instance, Result};
 
@@ -281,15 +281,41 @@ impl Properties {
         self.properties.is_empty()
     }
 
-    /// The properties with values of the constants of this text. The instance is that of the model whose names they use,
-    /// none if they were read for the labels of a chain.
+    /// The name of each property, where it has one.
+    pub fn property_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+        self.properties.iter().map(|(name, _)| name.as_ref().map(|name| &*name.text))
+    }
+
+    /// What the properties that are `wanted`, by their places, use by name.
+    fn used(&self, wanted: &dyn Fn(usize) -> bool) -> HashSet<&str> {
+        let mut bodies: HashMap<&str, &Expression> = HashMap::new();
+        bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
+        bodies.extend(self.labels.iter().map(|label| (&*label.name.text, &label.body)));
+        bodies.extend(self.properties.iter().filter_map(|(name, e)| Some((&*name.as_ref()?.text, e))));
+        let all = self.properties.iter().enumerate();
+        let mut open: Vec<&Expression> = all.filter(|(k, _)| wanted(*k)).map(|(_, (_, e))| e).collect();
+        let mut used = HashSet::new();
+        while let Some(e) = open.pop() {
+            each_name(e, &mut |name| {
+                if used.insert(name) {
+                    open.extend(bodies.get(name));
+                }
+            });
+        }
+        used
+    }
+
+    /// The properties that are `wanted`, by their places, with values of the constants that they use. The instance is that of the model
+    /// whose names they use, none if they were read for the labels of a chain.
     pub fn with_constants(
         &self,
         instance: Option<&Instance>,
         given: &[(String, Value)],
+        wanted: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Property>> {
+        let used = self.used(wanted);
         let mut meaning = instance.map_or_else(Meaning::default, |instance| instance.meaning.clone());
-        meaning.values.extend(values(&self.constants, given)?);
+        meaning.values.extend(values(&self.constants, given, |name| used.contains(name))?);
         let mut resolver = Resolver {
             names: &self.names,
             meaning,
@@ -299,7 +325,7 @@ impl Properties {
             left: 1_000_000,
         };
         let refused = |error| Error::Text(Diagnostics::new(&self.source, vec![error]));
-        for constant in &self.constants {
+        for constant in self.constants.iter().filter(|constant| used.contains(&*constant.name.text)) {
             if let Some(e) = &constant.value {
                 let value = resolver.value(e, constant.ty).map_err(refused)?;
                 resolver.meaning.values.insert(constant.name.text.clone(), value);
@@ -308,15 +334,32 @@ impl Properties {
         for label in &self.labels {
             resolver.define(&label.name.text, &label.body, Type::Bool);
         }
-        let mut all = Vec::new();
-        for (name, e) in &self.properties {
-            let formula = resolver.formula(e).map_err(refused)?;
+        let (mut all, mut errors) = (Vec::new(), Vec::new());
+        for (place, (name, e)) in self.properties.iter().enumerate() {
             let ty = resolver.ty(e);
+            if wanted(place) {
+                match resolver.formula(e) {
+                    Ok(formula) => {
+                        let text = self.source.text[e.span.range()].to_owned();
+                        all.push(Property {
+                            name: name.as_ref().map(|name| name.text.clone()),
+                            text,
+                            ty,
+                            formula,
+                        });
+                    }
+                    Err(error) => {
+                        resolver.level = 0;
+                        errors.push(error);
+                    }
+                }
+            }
             if let Some(name) = name {
                 resolver.define(&name.text, e, ty);
             }
-            let text = self.source.text[e.span.range()].to_owned();
-            all.push(Property { name: name.as_ref().map(|name| name.text.clone()), text, ty, formula });
+        }
+        if !errors.is_empty() {
+            return Err(Error::Text(Diagnostics::new(&self.source, errors)));
         }
         Ok(all)
     }

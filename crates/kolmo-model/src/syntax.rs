@@ -129,6 +129,43 @@ pub(crate) enum Kind {
     Operator(Box<Operator>),
 }
 
+impl Expression {
+    /// Calls `f` with the expressions that it is made of.
+    pub(crate) fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Self)) {
+        match &self.kind {
+            Kind::Literal(_) | Kind::Name(_) | Kind::Label(_) => {}
+            Kind::Unary(_, a) => f(a),
+            Kind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| f(e)),
+            Kind::If(all) => all.iter().for_each(f),
+            Kind::Call(_, all) => all.iter().for_each(f),
+            Kind::Operator(operator) => operator.each_part(f),
+        }
+    }
+}
+
+impl Operator {
+    fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Expression)) {
+        let (bound, mut parts, times) = match self {
+            Self::Probability(bound, path) => match path {
+                Path::Next(a) => (bound, vec![a], None),
+                Path::Until(a, b, times) => (bound, vec![a, b], Some(times)),
+                Path::Finally(a, times) | Path::Globally(a, times) => (bound, vec![a], Some(times)),
+            },
+            Self::Reward(_, _, bound, goal) => match goal {
+                Goal::Cumulative(e) | Goal::Instantaneous(e) | Goal::Reach(e) | Goal::Time(e) => {
+                    (bound, vec![e], None)
+                }
+                Goal::SteadyState => (bound, vec![], None),
+            },
+            Self::SteadyState(bound, a) => (bound, vec![a], None),
+            Self::Filter(_, a, states) => (&None, [a].into_iter().chain(states).collect(), None),
+        };
+        parts.extend(bound.iter().map(|bound| &bound.limit));
+        parts.extend(times.iter().flat_map(|times| times.from.iter().chain(&times.to)));
+        parts.into_iter().for_each(f);
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unary {
     Minus,

@@ -300,19 +300,12 @@ fn joined(a: Type, b: Type) -> Type {
     if a == b { a } else { Type::Double }
 }
 
-/// Calls `f` with every name that an expression uses.
+/// Calls `f` with every name that an expression uses, those of labels and properties among them.
 pub(crate) fn each_name<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
-    match &e.kind {
-        Kind::Name(name) => f(name),
-        Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) => {}
-        Kind::Unary(_, a) => each_name(a, f),
-        Kind::Binary(_, a, b) => {
-            each_name(a, f);
-            each_name(b, f);
-        }
-        Kind::If(all) => all.iter().for_each(|e| each_name(e, f)),
-        Kind::Call(_, all) => all.iter().for_each(|e| each_name(e, f)),
+    if let Kind::Name(name) | Kind::Label(name) = &e.kind {
+        f(name);
     }
+    e.each_part(&mut |part| each_name(part, f));
 }
 
 /// Numbers of definitions, each behind those that it uses; apart from them, those that use themselves in a circle.

@@ -123,16 +123,20 @@ fn same(a: &StateSpace, b: &StateSpace) {
 
 #[test]
 fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain() {
-    // 5 × 3 bits are one bit a state; another variable with one value of many makes it a table of one word, or of several.
+    // 5 × 3 bits are one bit a state, and so are more of which each has one value alone; where these could be too many for a table,
+    // states stand in hash tables, of one word or of several.
     let text = counters(5, 7);
     let few = explored(&text, "");
     assert_eq!(few.states(), 7_usize.pow(5));
-    let with = |count: usize| {
-        let more: String = (0..count).map(|k| format!("far{k} : [0..4000000000] init 3;")).collect();
+    let among = |count: usize, values: u32| {
+        let more: String = (0..count).map(|k| format!("far{k} : [0..{values}] init 3;")).collect();
         explored(&format!("{text} module far {more} endmodule"), "")
     };
-    for count in [1, 2, 4, 8] {
-        let more = with(count);
+    let with = |count| among(count, 4_000_000_000);
+    for (count, values) in
+        [1, 2, 4, 8].into_iter().flat_map(|count| [(count, 60_000), (count, 4_000_000_000)])
+    {
+        let more = among(count, values);
         assert!(more.chain() == few.chain(), "{count} more variables");
         assert_eq!(more.values(more.states() - 1)[5..], vec![3; count]);
     }
@@ -141,6 +145,7 @@ fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain(
         pool.install(|| {
             same(&explored(&text, ""), &few);
             same(&with(3), &with(3));
+            same(&among(3, 60_000), &with(3));
         });
     }
     assert!(matches!(

@@ -8,7 +8,7 @@ use crate::{WORKSHOP, explored, given, instance};
 fn resolved(text: &str, constants: &str) -> Vec<Property> {
     let instance = instance(WORKSHOP, "N=3");
     let properties = parse("p.csl", text, instance.model().names()).unwrap_or_else(|e| panic!("{e}"));
-    properties.with_constants(Some(&instance), &given(constants)).unwrap_or_else(|e| panic!("{e}"))
+    properties.with_constants(Some(&instance), &given(constants), &|_| true).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn one(text: &str) -> Formula {
@@ -122,7 +122,10 @@ fn labels_of_a_file_are_names_enough() {
     let names = Names::bare(["a", "b"], [""]);
     let properties =
         parse("arg", "const double t; P=? [ !\"a\" U<=t \"b\" | \"deadlock\" ]; R=? [ C<=t ]", &names);
-    let all = properties.expect("labels are known").with_constants(None, &given("t=3")).expect("a constant");
+    let all = properties
+        .expect("labels are known")
+        .with_constants(None, &given("t=3"), &|_| true)
+        .expect("a constant");
     let Formula::Probability { path: Path::Until { left: Some(left), right, to: 3.0, .. }, .. } =
         &all[0].formula
     else {
@@ -132,6 +135,36 @@ fn labels_of_a_file_are_names_enough() {
     assert!(matches!(&**right, Formula::Combination(_, parts) if parts.len() == 2));
     let error = parse("arg", "P=? [ F \"c\" ] + x", &names).expect_err("neither is known").to_string();
     assert!(error.contains("\"c\"") && error.contains("'x'"), "{error}");
+}
+
+#[test]
+fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
+    let text = "const double T; const int K; const double half = T/2; label \"some\" = parts >= K;
+        \"first\": P=? [ F<=half busy ]; \"second\": P=? [ F \"some\" ]; \"third\": S>=0.5 [ busy ]; P>=0.5 [ F<=1 \"third\" ]";
+    let instance = instance(WORKSHOP, "N=3");
+    let properties =
+        kolmo_model::properties::parse("p", text, instance.model().names()).expect("it is right");
+    assert_eq!(
+        properties.property_names().collect::<Vec<_>>(),
+        [Some("first"), Some("second"), Some("third"), None]
+    );
+    let missing = |wanted: usize, constants: &[(String, kolmo_model::Value)]| {
+        let found = properties.with_constants(Some(&instance), constants, &|place| place == wanted);
+        match found {
+            Ok(found) => {
+                assert_eq!(found.len(), 1);
+                String::new()
+            }
+            Err(error) => error.to_string(),
+        }
+    };
+    let without: String = missing(0, &[]);
+    assert!(without.contains("double T") && !without.contains("int K"), "{without}");
+    let without = missing(1, &given("T=1"));
+    assert!(without.contains("int K") && !without.contains("double T"), "{without}");
+    for (wanted, constants) in [(0, "T=1"), (1, "K=2"), (2, ""), (3, "")] {
+        assert_eq!(missing(wanted, &given(constants)), "");
+    }
 }
 
 #[test]
@@ -170,7 +203,7 @@ fn what_is_not_answered_is_refused_by_name() {
         ("const double t; P=? [ F<=t up1 ]", "double t"),
     ] {
         let properties = parse("p", text, instance.model().names()).unwrap_or_else(|e| panic!("{e}"));
-        let error = properties.with_constants(Some(&instance), &[]).expect_err(text).to_string();
+        let error = properties.with_constants(Some(&instance), &[], &|_| true).expect_err(text).to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
 }

@@ -113,6 +113,7 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
     (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
+    questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
     questions.watch = Some(Box::new(|_, _| interrupt::check()));
     let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
     let of_model = questions.take(given, &subject)?;
@@ -280,7 +281,8 @@ impl Run<'_> {
                 text.push(b',');
                 text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
             }
-            text.extend_from_slice(format!(",{},{}\n", word(row), number(row.error())).as_bytes());
+            let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
+            text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
         }
         let mut out = OutputFile::stdout();
         out.write_all(&text).map_err(|e| out.error(e))?;
@@ -304,6 +306,7 @@ impl Run<'_> {
                 "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": row.error(),
                 "loss": row.loss(),
+                "refused": row.refused,
             })
         };
         json!({
@@ -348,12 +351,24 @@ impl Run<'_> {
                 say(format_args!("         of probabilities {}", report::parts(&self.bound)));
             }
         }
+        let refused: Vec<&str> = self.rows.iter().filter_map(|row| row.refused.as_deref()).collect();
+        if !refused.is_empty() {
+            return Err(Error::Invalid(format!(
+                "{} of {} properties are refused:\n  {}",
+                refused.len(),
+                self.rows.len(),
+                refused.join("\n  ")
+            )));
+        }
         Ok(if missed { Outcome::NotMet } else { Outcome::Met })
     }
 }
 
 /// The value as it is printed.
 fn word(row: &Row) -> String {
+    if row.refused.is_some() {
+        return "refused".to_owned();
+    }
     row.truth().map_or_else(|| number(row.value().unwrap_or(f64::NAN)), |known| truth(known).to_owned())
 }
 

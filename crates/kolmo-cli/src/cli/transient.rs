@@ -327,7 +327,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let progress = Progress::new(quiet, "building the matrix");
     let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
     let solved = match &mut checkpoint {
-        None if let Some(Probe { solution: Some(solution), probabilities, .. }) = solved
+        None if let Some(Probe { solution, probabilities }) = solved
             && times.len() == 1 =>
         {
             watch.result(0, &probabilities).map(|()| solution)

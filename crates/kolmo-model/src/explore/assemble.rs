@@ -1,11 +1,14 @@
-//! The chain by rows, from segments in the order in which states were found.
+//! The chain by rows, in the order of states.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
 use super::layout::Key;
+use super::program::{Program, Rows, Scratch};
 use super::search::Searched;
-use super::store::{Numbers, ROWS, Store, numbered};
-use super::{Chain, Options};
+use super::store::{Bits, ROWS, Ranks, Shards, Store, numbered};
+use super::{Chain, News};
 use crate::{Error, Result};
 
 /// What exploring finds, with states in their order.
@@ -22,29 +25,114 @@ pub(super) struct Assembled<const W: usize> {
 const TASK: usize = 1 << 14;
 
 pub(super) fn assemble<const W: usize>(
+    program: &Program<'_>,
     store: Store<W>,
     searched: Searched<W>,
-    options: &Options<'_>,
+    news: &News<'_>,
 ) -> Result<Assembled<W>> {
-    let Searched { mut segments, initial, edge } = searched;
+    match store {
+        Store::Bits(bits) => rows_again(program, bits, searched, news),
+        Store::Shards(shards) => rows_kept(shards, searched, news),
+    }
+}
+
+fn expect_numbers(segments: usize, states: usize) -> Result<()> {
+    if segments <= 1 << 20 && states < u32::MAX as usize {
+        return Ok(());
+    }
+    Err(Error::Size(format!("the model has {states} states, and numbers of states have 32 bits")))
+}
+
+/// Follows every state's commands again, in the order of states: rows are written once, where they belong.
+fn rows_again<const W: usize>(
+    program: &Program<'_>,
+    bits: Bits,
+    searched: Searched<W>,
+    news: &News<'_>,
+) -> Result<Assembled<W>> {
+    let Searched { found, initial, edge, .. } = searched;
+    let explored: usize = found.iter().map(Vec::len).sum();
+    let count = explored + edge.len();
+    let entries: u64 = found.iter().flatten().map(|(_, length)| u64::from(*length)).sum();
+    expect_numbers(0, count)?;
+    let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
+    news.options.check_memory(needed, count as u64, entries)?;
+    let ranks = Ranks::new(bits);
+    let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+    found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
+        lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
+    });
+    let offsets = summed(lengths.into_iter().map(AtomicU32::into_inner));
+    let sorted = |cells: Vec<u32>| {
+        let mut all: Vec<u32> = cells.into_iter().map(|cell| ranks.of_cell(cell)).collect();
+        all.sort_unstable();
+        all
+    };
+    let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, cell)| cell).collect()));
+    let states = ranks.states::<W>();
+    let (mut columns, mut rates) = (vec![0; entries as usize], vec![0.0; entries as usize]);
+    let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
+    let tasks: Vec<_> = states.chunks(TASK).zip(tasks).enumerate().collect();
+    let work = |task: usize, states: &[Key<W>], mut columns: &mut [u32], mut rates: &mut [f64]| {
+        let (mut scratch, mut rows, mut row) = (Scratch::default(), Rows::default(), Vec::new());
+        let mut loops = Vec::new();
+        for (state, key) in (task * TASK..).zip(states) {
+            let length = (offsets[state + 1] - offsets[state]) as usize;
+            if length == 0 && edge.binary_search(&(state as u32)).is_ok() {
+                continue;
+            }
+            rows.clear();
+            program
+                .successors(key, &mut scratch, &mut rows)
+                .map_err(|trouble| trouble.error(program, &scratch.values))?;
+            if rows.self_loop > 0.0 {
+                loops.push((state as u32, rows.self_loop));
+            }
+            row.clear();
+            row.extend(rows.keys.iter().map(|key| ranks.of(key)).zip(rows.rates.iter().copied()));
+            row.sort_unstable_by_key(|(column, _)| *column);
+            let (own_columns, behind) = std::mem::take(&mut columns).split_at_mut(length);
+            columns = behind;
+            let (own_rates, behind) = std::mem::take(&mut rates).split_at_mut(length);
+            rates = behind;
+            assert_eq!(row.len(), length, "a state leads to the same states again");
+            for ((column, rate), entry) in own_columns.iter_mut().zip(own_rates).zip(&row) {
+                (*column, *rate) = *entry;
+            }
+        }
+        news.tell(count as u64, entries)?;
+        Ok(loops)
+    };
+    let loops =
+        tasks.into_par_iter().map(|(task, (states, (columns, rates)))| work(task, states, columns, rates));
+    let self_loops = loops.collect::<Result<Vec<_>>>()?.concat();
+    let deadlocks = deadlocks(&self_loops, &edge, &offsets);
+    Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
+}
+
+/// The rows that the search has kept.
+fn rows_kept<const W: usize>(
+    shards: Shards<W>,
+    searched: Searched<W>,
+    news: &News<'_>,
+) -> Result<Assembled<W>> {
+    let Searched { mut segments, initial, edge, .. } = searched;
     let count: usize = segments.iter().map(|s| s.sources.len()).sum();
     let entries: usize = segments.iter().map(|s| s.targets.len()).sum();
-    if segments.len() > 1 << 20 || count >= u32::MAX as usize {
-        return Err(Error::Size(format!("the model has {count} states, and numbers of states have 32 bits")));
-    }
+    expect_numbers(segments.len(), count)?;
     let per_state = size_of::<Key<W>>() + 4 + 4 + 8;
     let needed = entries * 20 + count * per_state;
-    options.check_memory(needed, count as u64, entries as u64)?;
+    news.options.check_memory(needed, count as u64, entries as u64)?;
 
     let mut loops = Vec::new();
     for segment in &segments {
         loops.extend(segment.loops.iter().map(|(row, rate)| (segment.sources[*row as usize].1, *rate)));
     }
     let found = segments.iter_mut().map(|segment| std::mem::take(&mut segment.sources)).collect();
-    let (states, places, numbers) = numbered(store, found);
+    let (states, places, numbers) = numbered(shards, found);
     // Rows get their order where they stand, one segment after the other.
     segments.par_iter_mut().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, segment| {
-        segment.targets.iter_mut().for_each(|token| *token = numbers.get(*token));
+        segment.targets.iter_mut().for_each(|token| *token = numbers[*token as usize]);
         for ends in segment.starts.windows(2) {
             let range = ends[0] as usize..ends[1] as usize;
             let (targets, rates) = (&mut segment.targets[range.clone()], &mut segment.rates[range]);
@@ -60,22 +148,19 @@ pub(super) fn assemble<const W: usize>(
         }
     });
     let sorted = |tokens: Vec<u32>| {
-        let mut all: Vec<u32> = tokens.into_iter().map(|token| numbers.get(token)).collect();
+        let mut all: Vec<u32> = tokens.into_iter().map(|token| numbers[token as usize]).collect();
         all.sort_unstable();
         all
     };
     let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, token)| token).collect()));
-    let mut offsets = vec![0_u64; count + 1];
-    offsets[1..].par_iter_mut().zip(&places).for_each(|(length, place)| {
+    let offsets = summed(places.iter().map(|place| {
         let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
-        *length = u64::from(starts[row + 1] - starts[row]);
-    });
-    for k in 0..count {
-        offsets[k + 1] += offsets[k];
-    }
-    let (self_loops, mut deadlocks) = loops_and_deadlocks(&numbers, loops, &offsets);
-    // Nobody has looked at what they lead to.
-    deadlocks.retain(|state| edge.binary_search(state).is_err());
+        starts[row + 1] - starts[row]
+    }));
+    let mut self_loops: Vec<(u32, f64)> =
+        loops.into_iter().map(|(token, rate)| (numbers[token as usize], rate)).collect();
+    self_loops.sort_unstable_by_key(|(state, _)| *state);
+    let deadlocks = deadlocks(&self_loops, &edge, &offsets);
     drop(numbers);
     // First what takes most memory: the segments' own is given back before the rest is asked for.
     let mut starts = Vec::with_capacity(segments.len());
@@ -90,6 +175,39 @@ pub(super) fn assemble<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
+/// Where each row begins, from their lengths.
+fn summed(lengths: impl ExactSizeIterator<Item = u32>) -> Vec<u64> {
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    let mut end = 0;
+    offsets.push(end);
+    offsets.extend(lengths.map(|length| {
+        end += u64::from(length);
+        end
+    }));
+    offsets
+}
+
+/// Entries of as many rows as a thread takes at once, one after the other.
+fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> {
+    let mut tasks = Vec::new();
+    for start in (0..offsets.len() - 1).step_by(TASK) {
+        let end = (start + TASK).min(offsets.len() - 1);
+        let (rows, behind) =
+            std::mem::take(&mut entries).split_at_mut((offsets[end] - offsets[start]) as usize);
+        entries = behind;
+        tasks.push(rows);
+    }
+    tasks
+}
+
+/// The states without any transition. Of those at the edge nobody has looked at what they lead to.
+fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
+    let empty = |state: &u32| offsets[*state as usize] == offsets[*state as usize + 1];
+    let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
+    let all = (0..offsets.len() as u32 - 1).filter(empty);
+    all.filter(|state| !looped(state) && edge.binary_search(state).is_err()).collect()
+}
+
 /// Rows in the order of states, each from the place of its segment.
 fn gathered<T: Copy + Default + Send + Sync>(
     segments: Vec<Vec<T>>,
@@ -98,13 +216,7 @@ fn gathered<T: Copy + Default + Send + Sync>(
     offsets: &[u64],
 ) -> Vec<T> {
     let mut all = vec![T::default(); offsets[places.len()] as usize];
-    let (mut rest, mut tasks) = (&mut all[..], Vec::new());
-    for (task, places) in places.chunks(TASK).enumerate() {
-        let start = task * TASK;
-        let (rows, behind) = rest.split_at_mut((offsets[start + places.len()] - offsets[start]) as usize);
-        rest = behind;
-        tasks.push((places, rows));
-    }
+    let tasks: Vec<_> = places.chunks(TASK).zip(shares(offsets, &mut all)).collect();
     // Rows lie anywhere in memory: each loop waits for one place of many rows at once.
     tasks.into_par_iter().for_each(|(places, mut rows)| {
         for places in places.chunks(64) {
@@ -121,23 +233,4 @@ fn gathered<T: Copy + Default + Send + Sync>(
         }
     });
     all
-}
-
-/// Self-loops by their states' numbers, and the states without any transition.
-fn loops_and_deadlocks(
-    numbers: &Numbers,
-    loops: Vec<(u32, f64)>,
-    offsets: &[u64],
-) -> (Vec<(u32, f64)>, Vec<u32>) {
-    let mut loops: Vec<(u32, f64)> =
-        loops.into_iter().map(|(token, rate)| (numbers.get(token), rate)).collect();
-    loops.sort_unstable_by_key(|(state, _)| *state);
-    let empty = |state: &usize| offsets[*state] == offsets[*state + 1];
-    let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
-    let deadlocks = (0..offsets.len() - 1)
-        .filter(empty)
-        .map(|state| state as u32)
-        .filter(|state| !looped(state))
-        .collect();
-    (loops, deadlocks)
 }

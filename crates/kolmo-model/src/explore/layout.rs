@@ -10,13 +10,17 @@ pub(super) type Key<const W: usize> = [u64; W];
 pub(super) struct Field {
     pub(super) word: usize,
     pub(super) shift: u32,
-    mask: u64,
+    pub(super) mask: u64,
     pub(super) low: i64,
     /// Largest value less the least one.
-    width: u64,
+    pub(super) width: u64,
 }
 
 impl Field {
+    pub(super) fn bits(&self) -> u32 {
+        self.mask.count_ones()
+    }
+
     pub(super) fn holds(&self, value: i64) -> bool {
         value.wrapping_sub(self.low) as u64 <= self.width
     }

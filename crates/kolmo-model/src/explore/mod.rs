@@ -1,10 +1,14 @@
 //! The states of a model, and the chain on them.
 
 mod assemble;
+mod cells;
 mod layout;
 mod program;
 mod search;
 mod store;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
@@ -15,6 +19,7 @@ use crate::syntax::{Rewarded, Type, Value};
 use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
+use cells::Cells;
 use layout::{Key, Layout};
 use program::{Program, Scratch};
 use search::{Limits, search};
@@ -48,6 +53,32 @@ impl Options<'_> {
             mib(bytes as u64),
             mib(limit)
         )))
+    }
+}
+
+/// Tells from time to time how far the work is.
+struct News<'a> {
+    options: &'a Options<'a>,
+    told: Mutex<Instant>,
+}
+
+impl<'a> News<'a> {
+    fn new(options: &'a Options<'a>) -> Self {
+        Self { options, told: Mutex::new(Instant::now()) }
+    }
+
+    /// An error if the work is to end.
+    fn tell(&self, states: u64, transitions: u64) -> Result<()> {
+        let Some(progress) = self.options.progress else { return Ok(()) };
+        if let Ok(mut told) = self.told.try_lock()
+            && told.elapsed() >= Duration::from_millis(100)
+        {
+            *told = Instant::now();
+            if !progress(Progress { states, transitions }) {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -161,15 +192,17 @@ impl Instance {
         options: &Options<'_>,
     ) -> Result<StateSpace> {
         let first = self.initial_states::<W>(&program.layout, options)?;
-        let store = Store::new(&program.layout, rayon::current_num_threads());
+        let cells = Cells::new(self, &program.layout, &first);
+        let store = Store::new(cells, rayon::current_num_threads());
         let limits = part.map(|(known, least)| match known {
             None => Limits { first: Vec::new(), closed: Vec::new(), least },
             Some((part, from)) => part.limits::<W>(from, least),
         });
-        let searched = search(program, &store, &first, limits.as_ref(), options)?;
+        let news = News::new(options);
+        let searched = search(program, &store, &first, limits.as_ref(), &news)?;
         drop(limits);
         let Assembled { states, chain, self_loops, deadlocks, initial, edge } =
-            assemble(store, searched, options)?;
+            assemble(program, store, searched, &news)?;
         Ok(StateSpace {
             instance: self.clone(),
             layout: program.layout.clone(),

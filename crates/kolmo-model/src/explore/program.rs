@@ -33,6 +33,8 @@ enum Next {
 struct Update {
     rate: Rate,
     assignments: Vec<(usize, Next)>,
+    /// Where it only counts up or down within one word: that word, and what is added to it.
+    step: Option<(usize, u64)>,
 }
 
 struct Command {
@@ -40,7 +42,7 @@ struct Command {
     span: Span,
 }
 
-/// For each value of a variable, commands that it allows.
+/// For each value of a variable, commands that it allows, and behind them those whose steps keep it in its range.
 struct Table {
     variable: usize,
     low: i64,
@@ -55,6 +57,8 @@ pub(super) struct Program<'a> {
     pub(super) layout: Layout,
     commands: Vec<Command>,
     all: Vec<u64>,
+    /// Commands of steps alone.
+    steps: Vec<u64>,
     tables: Vec<Table>,
     /// What tables do not have of guards, by the numbers of commands.
     guards: Vec<(usize, Code)>,
@@ -69,6 +73,8 @@ pub(super) struct Program<'a> {
 pub(super) struct Scratch {
     pub(super) values: Vec<i64>,
     enabled: Vec<u64>,
+    /// Commands whose steps leave no range.
+    safe: Vec<u64>,
     stack: Vec<u64>,
 }
 
@@ -141,6 +147,7 @@ impl<'a> Program<'a> {
             instance,
             commands: Vec::new(),
             all: vec![0; words],
+            steps: vec![0; words],
             tables: Vec::new(),
             guards: Vec::new(),
             alone: vec![0; words],
@@ -150,11 +157,19 @@ impl<'a> Program<'a> {
         for (c, command) in instance.commands.iter().enumerate() {
             program.all[c / 64] |= 1 << (c % 64);
             program.add_guard(c, command.guard.clone());
-            let updates = command.updates.iter().map(|(rate, assignments)| Update {
-                rate: program.rate(rate),
-                assignments: assignments.iter().map(|(v, next)| (*v, assignment(*v, next))).collect(),
+            let updates = command.updates.iter().map(|(rate, assignments)| {
+                let rate = program.rate(rate);
+                let assignments: Vec<_> =
+                    assignments.iter().map(|(v, next)| (*v, assignment(*v, next))).collect();
+                let step = program.step(&rate, &assignments);
+                Update { rate, assignments, step }
             });
-            let updates = updates.collect();
+            let updates: Vec<Update> = updates.collect();
+            if updates.iter().all(|update| update.step.is_some()) {
+                program.steps[c / 64] |= 1 << (c % 64);
+                let assignments = updates.iter().flat_map(|update| &update.assignments);
+                assignments.for_each(|(variable, next)| program.keep_range(c, *variable, next));
+            }
             program.commands.push(Command { updates, span: command.span });
         }
         for together in &instance.model.0.together {
@@ -216,17 +231,58 @@ impl<'a> Program<'a> {
     }
 
     fn add_table(&mut self, c: usize, variable: usize, allowed: &[u64]) {
+        self.restrict(c, variable, 0, allowed.iter().map(|allowed| *allowed != 0));
+    }
+
+    /// Takes a command out of one of the sets of a variable's values.
+    fn restrict(
+        &mut self,
+        c: usize,
+        variable: usize,
+        set: usize,
+        keeps: impl ExactSizeIterator<Item = bool>,
+    ) {
         let words = self.all.len();
         let low = self.layout.fields[variable].low;
         let known = self.tables.iter().position(|t| t.variable == variable);
         let k = known.unwrap_or_else(|| {
-            self.tables.push(Table { variable, low, sets: vec![u64::MAX; words * allowed.len()] });
+            self.tables.push(Table { variable, low, sets: vec![u64::MAX; 2 * words * keeps.len()] });
             self.tables.len() - 1
         });
-        for (value, allowed) in allowed.iter().enumerate() {
-            if *allowed == 0 {
-                self.tables[k].sets[value * words + c / 64] &= !(1 << (c % 64));
+        for (value, keeps) in keeps.enumerate() {
+            if !keeps {
+                self.tables[k].sets[(2 * value + set) * words + c / 64] &= !(1 << (c % 64));
             }
+        }
+    }
+
+    /// What an update adds to a word, if its rate is known to be one and tables can tell where it leaves a range.
+    fn step(&self, rate: &Rate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
+        let valid = |rate: &f64| (0.0..f64::INFINITY).contains(rate);
+        let known = match rate {
+            Rate::Constant(rate) => valid(rate),
+            Rate::Table(.., rates) => rates.iter().all(valid),
+            Rate::Code(_) => false,
+        };
+        let word = assignments.first().map_or(0, |(variable, _)| self.layout.fields[*variable].word);
+        let mut added = 0_u64;
+        for (variable, next) in assignments {
+            let (field, Next::Add(step)) = (&self.layout.fields[*variable], next) else { return None };
+            if field.word != word || field.values().is_none() {
+                return None;
+            }
+            added = added.wrapping_add((*step as u64) << field.shift);
+        }
+        known.then_some((word, added))
+    }
+
+    /// Notes the values from which a step leaves the variable's range.
+    fn keep_range(&mut self, c: usize, variable: usize, next: &Next) {
+        let field = self.layout.fields[variable];
+        let Next::Add(step) = next else { unreachable!("a step adds to variables") };
+        if *step != 0 {
+            let values: Vec<i64> = field.values().expect("a step has tables").collect();
+            self.restrict(c, variable, 1, values.iter().map(|value| field.holds(value.wrapping_add(*step))));
         }
     }
 
@@ -247,13 +303,19 @@ impl<'a> Program<'a> {
     #[inline]
     fn enable(&self, scratch: &mut Scratch) -> Result<(), Trouble> {
         let words = self.all.len();
-        let Scratch { values, enabled, stack } = scratch;
+        let Scratch { values, enabled, safe, stack } = scratch;
         enabled.clear();
         enabled.extend_from_slice(&self.all);
+        safe.clear();
+        safe.extend_from_slice(&self.steps);
         for table in &self.tables {
-            let at = (values[table.variable] - table.low) as usize * words;
-            for (set, allowed) in enabled.iter_mut().zip(&table.sets[at..at + words]) {
-                *set &= allowed;
+            let at = 2 * words * (values[table.variable] - table.low) as usize;
+            let (allowed, kept) = table.sets[at..at + 2 * words].split_at(words);
+            for ((enabled, safe), (allowed, kept)) in
+                enabled.iter_mut().zip(&mut *safe).zip(allowed.iter().zip(kept))
+            {
+                *enabled &= allowed;
+                *safe &= kept;
             }
         }
         for (c, code) in &self.guards {
@@ -293,14 +355,44 @@ impl<'a> Program<'a> {
         )
     }
 
+    /// The rate of an update, and the next state if that is above 0.
     #[inline]
+    fn follow<const W: usize>(
+        &self,
+        c: usize,
+        update: &Update,
+        key: &Key<W>,
+        scratch: &mut Scratch,
+    ) -> Result<(f64, Key<W>), Trouble> {
+        let mut next = *key;
+        let safe = scratch.safe[c / 64] >> (c % 64) & 1 == 1;
+        let rate = match (&update.rate, update.step) {
+            (Rate::Constant(rate), Some(_)) if safe => *rate,
+            (Rate::Table(variable, low, rates), Some(_)) if safe => {
+                rates[(scratch.values[*variable] - low) as usize]
+            }
+            _ => {
+                let rate = self.update(c, update, scratch, &mut next)?;
+                return Ok((rate, next));
+            }
+        };
+        let (word, added) = update.step.unwrap_or_default();
+        next[word] = next[word].wrapping_add(added);
+        Ok((rate, next))
+    }
+
+    /// The rate; if it is above 0, the state becomes the next one.
     fn update<const W: usize>(
         &self,
         c: usize,
         update: &Update,
         scratch: &mut Scratch,
         key: &mut Key<W>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<f64, Trouble> {
+        let rate = self.rate_of(c, update, scratch)?;
+        if rate == 0.0 {
+            return Ok(rate);
+        }
         for (variable, next) in &update.assignments {
             let old = scratch.values[*variable];
             let new = match next {
@@ -315,7 +407,7 @@ impl<'a> Program<'a> {
             let word = &mut key[field.word];
             *word = word.wrapping_add((new.wrapping_sub(old) as u64) << field.shift);
         }
-        Ok(())
+        Ok(rate)
     }
 
     #[cold]
@@ -344,10 +436,8 @@ impl<'a> Program<'a> {
                 let c = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 for update in &self.commands[c].updates {
-                    let rate = self.rate_of(c, update, scratch)?;
+                    let (rate, next) = self.follow(c, update, key, scratch)?;
                     if rate > 0.0 {
-                        let mut next = *key;
-                        self.update(c, update, scratch, &mut next)?;
                         rows.push(next, rate);
                     }
                 }
@@ -383,13 +473,12 @@ impl<'a> Program<'a> {
                 let c = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 for update in &self.commands[c].updates {
-                    let product = rate * self.rate_of(c, update, scratch)?;
+                    let (own, next) = self.follow(c, update, &key, scratch)?;
+                    let product = rate * own;
                     if product == f64::INFINITY {
                         return Err(self.bad_rate(c, product));
                     }
                     if product > 0.0 {
-                        let mut next = key;
-                        self.update(c, update, scratch, &mut next)?;
                         self.combine(rest, product, next, scratch, rows)?;
                     }
                 }

@@ -5,14 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use super::News;
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch, Trouble};
 use super::store::{Lookup, ROWS, Store, TooMany};
-use super::{Options, Progress};
 use crate::{Error, Result};
 
 /// States that a thread takes at once.
@@ -64,14 +63,13 @@ impl<const W: usize> Segment<W> {
 struct Shared<'a, const W: usize> {
     program: &'a Program<'a>,
     store: &'a Store<W>,
-    options: &'a Options<'a>,
+    news: &'a News<'a>,
     states: AtomicU64,
     transitions: AtomicU64,
     bytes: AtomicUsize,
     stop: AtomicBool,
     /// What stopped it; of several troubles that of the first state.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
-    shown: Mutex<Instant>,
 }
 
 /// One thread's work.
@@ -86,6 +84,7 @@ struct Worker<const W: usize> {
     loops: Vec<(u32, f64)>,
     open: Segment<W>,
     closed: Vec<Segment<W>>,
+    found: Vec<(u32, u32)>,
 }
 
 impl<const W: usize> Worker<W> {
@@ -101,6 +100,7 @@ impl<const W: usize> Worker<W> {
             loops: Vec::new(),
             open: Segment::new(),
             closed: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -148,7 +148,13 @@ impl<const W: usize> Worker<W> {
         let found = self.next.len();
         (shared.store.resolve(&self.rows.keys, &mut self.tokens, &mut self.next, &mut self.lookup))
             .map_err(|TooMany| (None, Error::Size("the model has more than 2^32 states".into())))?;
-        self.keep();
+        match shared.store {
+            Store::Bits(_) => {
+                let tokens = self.taken.iter().map(|(_, token)| *token);
+                self.found.extend(tokens.zip(self.lengths.iter().copied()));
+            }
+            Store::Shards(_) => self.keep(),
+        }
         let fresh = (self.next.len() - found) as u64;
         let states = fresh + shared.states.fetch_add(fresh, Ordering::Relaxed);
         let transitions = self.tokens.len() as u64;
@@ -205,22 +211,16 @@ impl<const W: usize> Shared<'_, W> {
 
     /// Memory, the caller's wish to stop, and its news.
     fn watch(&self, states: u64, transitions: u64, kept: usize) -> Result<()> {
-        self.options.check_memory(kept + self.store.bytes(), states, transitions)?;
-        let Some(progress) = self.options.progress else { return Ok(()) };
-        if let Ok(mut shown) = self.shown.try_lock()
-            && shown.elapsed() >= Duration::from_millis(100)
-        {
-            *shown = Instant::now();
-            if !progress(Progress { states, transitions }) {
-                return Err(Error::Interrupted);
-            }
-        }
-        Ok(())
+        self.news.options.check_memory(kept + self.store.bytes(), states, transitions)?;
+        self.news.tell(states, transitions)
     }
 }
 
-/// What a search has found: segments of the states that are explored, tokens of the initial ones, and the edge.
+/// What a search has found: the states that are explored, tokens of the initial ones, and the edge.
 pub(super) struct Searched<const W: usize> {
+    /// Where states have cells: these, and how many transitions each has, in each thread's order.
+    pub(super) found: Vec<Vec<(u32, u32)>>,
+    /// Else with all transitions: a table would be asked for them again for longer than they are written.
     pub(super) segments: Vec<Segment<W>>,
     pub(super) initial: Vec<u32>,
     /// States that are known and not explored.
@@ -243,18 +243,17 @@ pub(super) fn search<const W: usize>(
     store: &Store<W>,
     initial: &[Key<W>],
     limits: Option<&Limits<W>>,
-    options: &Options<'_>,
+    news: &News<'_>,
 ) -> Result<Searched<W>> {
     let shared = Shared {
         program,
         store,
-        options,
+        news,
         states: AtomicU64::new(initial.len() as u64),
         transitions: AtomicU64::new(0),
         bytes: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
-        shown: Mutex::new(Instant::now()),
     };
     let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::new()).collect();
     let (mut tokens, mut others, mut list) = (Vec::new(), Vec::new(), Vec::new());
@@ -275,13 +274,16 @@ pub(super) fn search<const W: usize>(
     if let Some((_, error)) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let mut segments = Vec::new();
+    let (mut found, mut segments) = (Vec::new(), Vec::new());
     for worker in workers {
+        found.push(worker.found);
         segments.extend(worker.closed);
         segments.extend(Some(worker.open).filter(|open| !open.sources.is_empty()));
     }
-    segments.extend(edge.chunks(ROWS).map(Segment::without_transitions));
-    Ok(Searched { segments, initial: tokens, edge })
+    if let Store::Shards(_) = store {
+        segments.extend(edge.chunks(ROWS).map(Segment::without_transitions));
+    }
+    Ok(Searched { found, segments, initial: tokens, edge })
 }
 
 /// Explores all states.

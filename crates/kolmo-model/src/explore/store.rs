@@ -1,4 +1,4 @@
-//! States that are known: one bit each where they have at most 32 bits, else hash tables behind locks.
+//! States that are known: a bit for each cell where these are few enough, else hash tables behind locks.
 //!
 //! A state gets a token at once, and its number when all are known.
 
@@ -9,7 +9,8 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
-use super::layout::{Key, Layout};
+use super::cells::Cells;
+use super::layout::Key;
 
 /// Rows of a segment: a power of two.
 pub(super) const ROWS: usize = 1 << 12;
@@ -32,10 +33,11 @@ pub(super) struct Lookup {
 pub(super) struct TooMany;
 
 impl<const W: usize> Store<W> {
-    pub(super) fn new(layout: &Layout, threads: usize) -> Self {
-        if layout.words == 1 && layout.bits <= 32 {
-            let pages = (1_usize << layout.bits).div_ceil(PAGE_CELLS);
+    pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
+        if let Some(cells) = cells {
+            let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
             Self::Bits(Bits {
+                cells,
                 pages: (0..pages).map(|_| OnceLock::new()).collect(),
                 used: AtomicUsize::new(0),
             })
@@ -62,11 +64,11 @@ impl<const W: usize> Store<W> {
             Self::Bits(bits) => {
                 tokens.clear();
                 for key in keys {
-                    let cell = key[0] as u32;
+                    let cell = bits.cells.of(key);
                     if bits.insert(cell) {
-                        fresh.push((*key, cell));
+                        fresh.push((*key, cell as u32));
                     }
-                    tokens.push(cell);
+                    tokens.push(cell as u32);
                 }
                 Ok(())
             }
@@ -76,10 +78,7 @@ impl<const W: usize> Store<W> {
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            // With the ranks.
-            Self::Bits(bits) => {
-                bits.pages.len() * 16 + bits.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3 / 2
-            }
+            Self::Bits(bits) => bits.bytes(),
             Self::Shards(shards) => shards.bytes.load(Ordering::Relaxed),
         }
     }
@@ -90,16 +89,22 @@ const PAGE_CELLS: usize = PAGE_WORDS * 64;
 
 type Page = Box<[AtomicU64; PAGE_WORDS]>;
 
-/// A bit for every combination of values. Pages without a state take no memory.
+/// A bit for every cell. Pages without a state take no memory.
 pub(super) struct Bits {
+    cells: Cells,
     pages: Vec<OnceLock<Page>>,
     used: AtomicUsize,
 }
 
 impl Bits {
+    /// With the ranks.
+    pub(super) fn bytes(&self) -> usize {
+        self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
+    }
+
     /// True if the bit was not set.
     #[inline]
-    fn insert(&self, cell: u32) -> bool {
+    fn insert(&self, cell: u64) -> bool {
         let cell = cell as usize;
         let page = self.pages[cell / PAGE_CELLS].get_or_init(|| {
             self.used.fetch_add(1, Ordering::Relaxed);
@@ -239,83 +244,93 @@ impl<const W: usize> Shards<W> {
 }
 
 /// Bits of a page, and how many are set before each word.
-type Ranks = Box<[(u64, u32); PAGE_WORDS]>;
+type RankedPage = Box<[(u64, u32)]>;
 
-/// Numbers of states by their tokens.
-pub(super) enum Numbers {
-    Ranks(Vec<Option<Ranks>>),
-    Listed(Vec<AtomicU32>),
+/// Numbers of states by their cells: how many bits are set before.
+pub(super) struct Ranks {
+    cells: Cells,
+    pages: Vec<Option<RankedPage>>,
+    count: usize,
 }
 
-impl Numbers {
+impl Ranks {
+    pub(super) fn new(bits: Bits) -> Self {
+        let mut before = 0;
+        let pages = bits.pages.into_iter().map(|page| {
+            page.into_inner().map(|page| {
+                let ranks = page.iter().map(|word| {
+                    let word = word.load(Ordering::Relaxed);
+                    let rank = (word, before);
+                    before += word.count_ones();
+                    rank
+                });
+                ranks.collect()
+            })
+        });
+        let pages = pages.collect();
+        Self { cells: bits.cells, pages, count: before as usize }
+    }
+
     #[inline]
-    pub(super) fn get(&self, token: u32) -> u32 {
-        match self {
-            Self::Ranks(pages) => {
-                let cell = token as usize;
-                let page = pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
-                let (bits, before) = page[cell / 64 % PAGE_WORDS];
-                before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
-            }
-            Self::Listed(numbers) => numbers[token as usize].load(Ordering::Relaxed),
+    pub(super) fn of_cell(&self, cell: u32) -> u32 {
+        let cell = cell as usize;
+        let page = self.pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
+        let (bits, before) = page[cell / 64 % PAGE_WORDS];
+        before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
+    }
+
+    #[inline]
+    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u32 {
+        self.of_cell(self.cells.of(key) as u32)
+    }
+
+    /// All states in their order.
+    pub(super) fn states<const W: usize>(&self) -> Vec<Key<W>> {
+        let mut all = vec![[0; W]; self.count];
+        let (mut rest, mut tasks) = (&mut all[..], Vec::new());
+        for (number, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            let count: u32 = page.iter().map(|(bits, _)| bits.count_ones()).sum();
+            let (states, behind) = std::mem::take(&mut rest).split_at_mut(count as usize);
+            rest = behind;
+            tasks.push((number * PAGE_CELLS, page, states));
         }
+        tasks.into_par_iter().for_each(|(first, page, states)| {
+            let mut states = states.iter_mut();
+            for (word, (bits, _)) in page.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let cell = first + word * 64 + bits.trailing_zeros() as usize;
+                    self.cells.state(cell as u64, states.next().expect("as many as there are bits"));
+                    bits &= bits - 1;
+                }
+            }
+        });
+        all
     }
 }
 
 /// All states in their order, the place of each one's row (a segment's number, and the row in it), and numbers by tokens.
 /// `found` has the states of every segment with their tokens.
 pub(super) fn numbered<const W: usize>(
-    store: Store<W>,
+    shards: Shards<W>,
     found: Vec<Vec<(Key<W>, u32)>>,
-) -> (Vec<Key<W>>, Vec<u32>, Numbers) {
+) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
     let count = found.iter().map(Vec::len).sum();
-    let place = |segment: usize, row: usize| (segment * ROWS + row) as u32;
-    match store {
-        Store::Bits(bits) => {
-            let mut states: Vec<Key<W>> = Vec::with_capacity(count);
-            let mut pages = Vec::with_capacity(bits.pages.len());
-            for (p, page) in bits.pages.into_iter().enumerate() {
-                pages.push(page.into_inner().map(|page| {
-                    let mut ranks = Box::new([(0, 0); PAGE_WORDS]);
-                    for (w, (word, rank)) in page.iter().zip(ranks.iter_mut()).enumerate() {
-                        let mut rest = word.load(Ordering::Relaxed);
-                        *rank = (rest, states.len() as u32);
-                        while rest != 0 {
-                            let mut key = [0; W];
-                            key[0] = (p * PAGE_CELLS + w * 64) as u64 + u64::from(rest.trailing_zeros());
-                            states.push(key);
-                            rest &= rest - 1;
-                        }
-                    }
-                    ranks
-                }));
-            }
-            let numbers = Numbers::Ranks(pages);
-            let places: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            found.into_par_iter().enumerate().for_each(|(segment, found)| {
-                for (row, (_, token)) in found.into_iter().enumerate() {
-                    places[numbers.get(token) as usize].store(place(segment, row), Ordering::Relaxed);
-                }
-            });
-            (states, places.into_iter().map(AtomicU32::into_inner).collect(), numbers)
-        }
-        Store::Shards(shards) => {
-            let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
-            let tokens = most << shards.bits;
-            drop(shards);
-            let mut all = Vec::with_capacity(count);
-            for (segment, found) in found.into_iter().enumerate() {
-                let rows = found.into_iter().enumerate();
-                all.extend(rows.map(|(row, (key, token))| (key, token, place(segment, row))));
-            }
-            all.par_sort_unstable_by_key(|(key, ..)| *key);
-            let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
-            all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
-                numbers[*token as usize].store(number as u32, Ordering::Relaxed);
-            });
-            let places = all.iter().map(|(_, _, place)| *place).collect();
-            let states = all.iter().map(|(key, ..)| *key).collect();
-            (states, places, Numbers::Listed(numbers))
-        }
+    let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
+    let tokens = most << shards.bits;
+    drop(shards);
+    let mut all = Vec::with_capacity(count);
+    for (segment, found) in found.into_iter().enumerate() {
+        let rows = found.into_iter().enumerate();
+        all.extend(rows.map(|(row, (key, token))| (key, token, (segment * ROWS + row) as u32)));
     }
+    all.par_sort_unstable_by_key(|(key, ..)| *key);
+    let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
+    all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
+        numbers[*token as usize].store(number as u32, Ordering::Relaxed);
+    });
+    let places = all.iter().map(|(_, _, place)| *place).collect();
+    let states = all.iter().map(|(key, ..)| *key).collect();
+    (states, places, numbers.into_iter().map(AtomicU32::into_inner).collect())
 }

@@ -8,7 +8,7 @@ use kolmo::lane::DeviceSpec;
 use kolmo::ranks::Ranks;
 use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solve};
 use kolmo::{Error, Machine, Result};
-use kolmo_check::truncation::Edge;
+use kolmo_check::truncation::{Edge, exceeding, looks};
 use kolmo_check::until::Until;
 use kolmo_check::{Truncation, language, sets};
 use kolmo_model::Instance;
@@ -55,8 +55,8 @@ pub(super) fn enlarge(
             (small, machine) = (false, open()?);
         }
         posed.begin(args, &machine, options)?;
-        let probe = Probe::new(&posed, &machine, times, options, common.quiet)?;
-        if !truncation.is_enough(&probe.left) {
+        let (probe, left) = probe(&posed, &machine, times, options, truncation.allowed(), common.quiet)?;
+        if !truncation.is_enough(&left) {
             continue;
         }
         if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
@@ -70,7 +70,7 @@ pub(super) fn enlarge(
         if !common.quiet {
             explore::say_enough(&truncation, posed.chain.transitions.states());
         }
-        return Ok((machine, small, posed, Some(probe)));
+        return Ok((machine, small, posed, probe));
     }
 }
 
@@ -81,44 +81,71 @@ fn part(args: &Transient, truncation: &mut Truncation) -> Result<Chain> {
     language::chain(&args.model, explore::part(truncation, limit, common.quiet)?)
 }
 
-/// The answer at the last time alone, which says what is lost.
+/// The answer at the last time alone.
 pub(super) struct Probe {
-    progress: Progress,
-    pub(super) solution: Option<Solution>,
+    pub(super) solution: Solution,
     pub(super) probabilities: Vec<f64>,
-    /// Probability in each state of the edge.
+}
+
+/// Takes probabilities of the edge until they are more than may be lost.
+struct Watched<'a> {
+    posed: &'a Posed,
+    progress: Progress,
+    allowed: f64,
+    /// Probability in each state of the edge, where it is asked for the last time or is too much.
     left: Vec<f64>,
+    /// Those of all states at the last time.
+    probabilities: Vec<f64>,
 }
 
-impl Probe {
-    fn new(posed: &Posed, machine: &Machine, times: &[f64], options: &Options, quiet: bool) -> Result<Self> {
-        let progress = Progress::new(quiet, "building the matrix");
-        let mut probe = Self { progress, solution: None, probabilities: Vec::new(), left: Vec::new() };
-        let last = times.iter().copied().fold(0.0, f64::max);
-        let problem = Problem {
-            transitions: &*posed.chain.transitions,
-            initial: &posed.initial,
-            times: &[last],
-            rewards: &posed.rewards,
-            vectors: true,
-        };
-        probe.solution = Some(solve(machine, &problem, options, &mut probe)?);
-        posed.edge.taken(&probe.probabilities, &mut probe.left);
-        let before = posed.until.as_ref().map_or(&[][..], Until::left);
-        probe.left.iter_mut().zip(before).for_each(|(left, before)| *left += before);
-        Ok(probe)
+/// The answer at the last time, unless too much is lost before; and the probability in each state of the edge.
+fn probe(
+    posed: &Posed,
+    machine: &Machine,
+    times: &[f64],
+    options: &Options,
+    allowed: f64,
+    quiet: bool,
+) -> Result<(Option<Probe>, Vec<f64>)> {
+    let transitions = &*posed.chain.transitions;
+    let last = times.iter().copied().fold(0.0, f64::max);
+    let mut times = vec![last];
+    times.extend(looks(transitions, last));
+    let (initial, rewards) = (&posed.initial, &posed.rewards[..]);
+    let problem = Problem { transitions, initial, times: &times, rewards, vectors: true };
+    let progress = Progress::new(quiet, "building the matrix");
+    let mut watched = Watched { posed, progress, allowed, left: Vec::new(), probabilities: Vec::new() };
+    let solution = solve(machine, &problem, options, &mut watched);
+    let Watched { left, probabilities, .. } = watched;
+    if probabilities.is_empty() && !left.is_empty() {
+        return Ok((None, left));
     }
+    let mut solution = solution?;
+    solution.times.truncate(1);
+    solution.bound = solution.times[0].bound;
+    Ok((Some(Probe { solution, probabilities }), left))
 }
 
-impl Observer for Probe {
+impl Observer for Watched<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         interrupt::check()?;
         self.progress.at(done, all, "multiplications");
         Ok(())
     }
 
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.probabilities = probabilities.to_vec();
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let mut left = Vec::new();
+        self.posed.edge.taken(probabilities, &mut left);
+        let before = self.posed.until.as_ref().map_or(&[][..], Until::left);
+        let exceeding = exceeding(&left, before, self.allowed);
+        if let (Some(left), true) = (&exceeding, index > 0) {
+            self.left.clone_from(left);
+            return Err(Error::Interrupted);
+        }
+        if index == 0 {
+            left.iter_mut().zip(before).for_each(|(left, before)| *left += before);
+            (self.left, self.probabilities) = (left, probabilities.to_vec());
+        }
         Ok(())
     }
 }
