@@ -14,20 +14,23 @@ pub fn larger_first(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
 
 /// Places and sizes of the `k` values of the largest `size`, the largest first.
 pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f64)> {
-    let select = |mut all: Vec<(usize, f64)>| {
+    let select = |all: &mut Vec<(usize, f64)>| {
         if k < all.len() && k > 0 {
             all.select_nth_unstable_by(k - 1, larger_first);
         }
         all.truncate(k);
-        all
     };
-    let of_block = |block: usize| {
+    // A block's largest first, on all cores, each of which has room for one block.
+    let of_block = |all: &mut Vec<(usize, f64)>, block: usize| {
         let places = block * BLOCK..values.len().min((block + 1) * BLOCK);
-        select(places.map(|place| (place, size(values[place]))).collect())
+        all.clear();
+        all.extend(places.map(|place| (place, size(values[place]))));
+        select(all);
+        all.clone()
     };
-    // A block's largest first, on all cores.
-    let blocks: Vec<_> = (0..values.len().div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
-    let mut all = select(blocks.concat());
+    let blocks = (0..values.len().div_ceil(BLOCK)).into_par_iter().map_init(Vec::new, of_block);
+    let mut all = blocks.collect::<Vec<_>>().concat();
+    select(&mut all);
     all.sort_unstable_by(larger_first);
     all
 }

@@ -145,7 +145,6 @@ pub(crate) fn at_once<I: Send, R: Send>(
 }
 
 /// Copies bytes, many of them on all threads.
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
     const PIECE: usize = 1 << 18;
     assert_eq!(to.len(), from.len(), "a copy has as many bytes as there are");

@@ -13,7 +13,7 @@ use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
 use crate::lane::cpu::expect_memory;
-use crate::parallel::*;
+use crate::parallel::{at_once, *};
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
 use crate::transient::chain::ChainFile;
@@ -25,6 +25,10 @@ const RESERVED: u64 = 1 << 22;
 
 /// Members from this size on are written with 64-bit sizes; the limit of 32-bit ones is 2^32 − 1, compressed or not.
 const LARGE: u64 = 1 << 31;
+
+const STORED: CompressionMethod = CompressionMethod::Stored;
+/// Lightly: indices and text become much smaller.
+const PACKED: CompressionMethod = CompressionMethod::Deflated;
 
 /// Members of a matrix.
 const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
@@ -409,45 +413,41 @@ pub(crate) fn read_arrays(
         )));
     }
     expect_members(&archive, &known, "it").map_err(fail)?;
-    let mut each = |read: &mut dyn FnMut(&Header, &mut dyn Read) -> Result<(), String>, name: &str| {
+    type Reading<'a> = &'a mut dyn FnMut(&Header, &mut dyn Read) -> Result<(), String>;
+    let each = |archive: &mut ZipArchive<BufReader<File>>, name: &str, read: Reading<'_>| {
         let wrong = |reason: String| fail(format!("{name}: {reason}"));
         let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(e.to_string()))?;
         let header = Header::read(&mut member).map_err(wrong)?;
         read(&header, &mut member).map_err(wrong)
     };
-    let there = |name: &&str| names.iter().any(|n| n == name);
+    let there = |name: &str| names.iter().any(|n| n == name);
     let (mut shapes, mut bytes) = (Vec::new(), 0u64);
     for name in &known {
         let mut shape = None;
         if there(name) {
-            each(
-                &mut |header, _| {
-                    bytes = bytes.saturating_add(header.len()?.saturating_mul(8));
-                    shape = Some(header.shape.iter().map(|&k| k as usize).collect());
-                    Ok(())
-                },
-                name,
-            )?;
+            each(&mut archive, name, &mut |header, _| {
+                bytes = bytes.saturating_add(header.len()?.saturating_mul(8));
+                shape = Some(header.shape.iter().map(|&k| k as usize).collect());
+                Ok(())
+            })?;
         }
         shapes.push(shape);
     }
     fits(&shapes).map_err(fail)?;
     expect_memory(bytes, || format!("the arrays of {}", path.display()))?;
-    let mut arrays = Vec::new();
-    for name in &known {
+    // Each by a thread of its own: many files are compressed.
+    let arrays = at_once(known, |name| {
         let mut array = None;
         if there(name) {
-            each(
-                &mut |header, member| {
-                    array = Some(Array::read(header, member)?);
-                    Ok(())
-                },
-                name,
-            )?;
+            let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+            each(&mut opened(BufReader::new(file)).map_err(fail)?, name, &mut |header, member| {
+                array = Some(Array::read(header, member)?);
+                Ok(())
+            })?;
         }
-        arrays.push(array);
-    }
-    Ok(arrays)
+        Ok(array)
+    });
+    arrays.into_iter().collect()
 }
 
 /// Where a member's bytes begin in the file, and how many they are.
@@ -495,7 +495,8 @@ pub trait WriteSeek: Write + Seek {}
 
 impl<T: Write + Seek> WriteSeek for T {}
 
-/// Writes arrays as `numpy.load` reads them: name, shape and elements.
+/// Writes arrays as `numpy.load` reads them: name, shape and elements. Numbers are not compressed, as `numpy.savez` does it: most
+/// would take more room, and seconds.
 ///
 /// # Errors
 /// Those of `writer`.
@@ -504,13 +505,13 @@ pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Value
     for (name, shape, values) in arrays {
         match values {
             Values::Floats(values) => {
-                start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
+                start(&mut archive, name, "<f8", shape, 8 * values.len() as u64, STORED)?;
                 write_in_blocks(&mut archive, values.len(), |range, bytes| {
                     values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
                 })?;
             }
             Values::Integers(values) => {
-                start(&mut archive, name, "<i8", shape, 8 * values.len() as u64)?;
+                start(&mut archive, name, "<i8", shape, 8 * values.len() as u64, STORED)?;
                 write_in_blocks(&mut archive, values.len(), |range, bytes| {
                     values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
                 })?;
@@ -519,7 +520,7 @@ pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Value
                 // UTF-32, zeros behind the end.
                 let longest = values.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
                 let bytes = 4 * (longest * values.len()) as u64;
-                start(&mut archive, name, &format!("<U{longest}"), shape, bytes)?;
+                start(&mut archive, name, &format!("<U{longest}"), shape, bytes, PACKED)?;
                 for text in values {
                     let characters = text.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest);
                     archive.write_all(&characters.flat_map(u32::to_le_bytes).collect::<Vec<_>>())?;
@@ -621,19 +622,19 @@ fn write_csr(writer: &mut dyn WriteSeek, n: usize, row_of: RowOf<'_>) -> io::Res
     };
 
     let mut archive = ZipWriter::new(FirstError::new(writer));
-    start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
+    start(&mut archive, "indices", index, &[nnz], nnz * index_size, PACKED)?;
     write_rows(&mut archive, n, row_of, |bytes, &(target, _)| {
         push_index(bytes, u64::from(target));
     })?;
-    start(&mut archive, "indptr", index, &[n as u64 + 1], (n as u64 + 1) * index_size)?;
+    start(&mut archive, "indptr", index, &[n as u64 + 1], (n as u64 + 1) * index_size, PACKED)?;
     write_in_blocks(&mut archive, n + 1, |states, bytes| {
         indptr[states].iter().for_each(|&at| push_index(bytes, at as u64));
     })?;
-    start(&mut archive, "format", "|S3", &[], 3)?;
+    start(&mut archive, "format", "|S3", &[], 3, PACKED)?;
     archive.write_all(b"csr")?;
-    start(&mut archive, "shape", "<i8", &[2], 16)?;
+    start(&mut archive, "shape", "<i8", &[2], 16, PACKED)?;
     archive.write_all(&[(n as u64).to_le_bytes(); 2].concat())?;
-    start(&mut archive, "data", "<f8", &[nnz], nnz * 8)?;
+    start(&mut archive, "data", "<f8", &[nnz], nnz * 8, PACKED)?;
     write_rows(&mut archive, n, row_of, |bytes, &(_, rate)| {
         bytes.extend_from_slice(&rate.to_le_bytes());
     })?;
@@ -646,10 +647,11 @@ fn start(
     descr: &str,
     shape: &[u64],
     bytes: u64,
+    method: CompressionMethod,
 ) -> io::Result<()> {
     let options = SimpleFileOptions::default()
-        .compression_method(CompressionMethod::Deflated)
-        .compression_level(Some(1))
+        .compression_method(method)
+        .compression_level((method == CompressionMethod::Deflated).then_some(1))
         .large_file(bytes >= LARGE);
     archive.start_file(format!("{name}.npy"), options)?;
     archive.write_all(&npy::header(descr, shape))

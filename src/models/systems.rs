@@ -3,6 +3,7 @@
 use super::Parameters;
 use crate::Result;
 use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::walk::sequence::philox::philox;
 use crate::walk::splitting::MOST_UNKNOWNS;
@@ -92,8 +93,15 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     }
     room(parameters, n, per_row + 1)?;
     let matrix = CsrMatrix::from_rows(n, n, |i, row| {
-        let mut words = (0u32..).flat_map(|k| philox([i as u32, k, 0, MATRIX], key(seed)));
-        let mut next = || words.next().expect("words without an end");
+        let (mut words, mut count) = ([0; 4], 0);
+        let mut next = || {
+            let place = count % words.len();
+            if place == 0 {
+                words = philox([i as u32, (count / words.len()) as u32, 0, MATRIX], key(seed));
+            }
+            count += 1;
+            words[place]
+        };
         row.push((i as u32, 0.0));
         while row.len() <= per_row {
             // A column other than i, each as probable: the upper half of a product.
@@ -114,7 +122,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
         let (columns, values) = matrix.row(i);
         values[columns.partition_point(|&j| (j as usize) < i)]
     };
-    let rhs = (0..n).map(|i| diagonal(i) * uniform(seed, i)).collect();
+    let rhs = (0..n).into_par_iter().map(|i| diagonal(i) * uniform(seed, i)).collect();
     let kind = if signed { "signed" } else { "positive" };
     Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
 }

@@ -205,19 +205,24 @@ impl CsrMatrix {
             })
             .collect();
         let nnz = pieces.iter().map(|p| p.1.len()).sum();
-        let mut matrix = Self {
-            columns,
-            starts: Vec::with_capacity(rows + 1),
-            column: Vec::with_capacity(nnz),
-            value: Vec::with_capacity(nnz),
-        };
-        matrix.starts.push(0);
-        for (ends, column, value) in pieces {
-            let first = matrix.column.len();
-            matrix.starts.extend(ends.iter().map(|e| first + e));
-            matrix.column.extend_from_slice(&column);
-            matrix.value.extend_from_slice(&value);
+        let mut matrix =
+            Self { columns, starts: vec![0; rows + 1], column: vec![0; nnz], value: vec![0.0; nnz] };
+        let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
+        let (mut start_rest, mut first, mut parts) = (&mut matrix.starts[1..], 0, Vec::new());
+        for piece in pieces {
+            let (rows, count) = (piece.0.len(), piece.1.len());
+            let (starts, column, value);
+            (starts, start_rest) = start_rest.split_at_mut(rows);
+            (column, column_rest) = column_rest.split_at_mut(count);
+            (value, value_rest) = value_rest.split_at_mut(count);
+            parts.push((first, piece, starts, column, value));
+            first += count;
         }
+        parts.into_par_iter().for_each(|(first, (ends, own_columns, own_values), starts, column, value)| {
+            starts.iter_mut().zip(ends).for_each(|(start, end)| *start = first + end);
+            column.copy_from_slice(&own_columns);
+            value.copy_from_slice(&own_values);
+        });
         matrix
     }
 

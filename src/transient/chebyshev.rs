@@ -13,7 +13,7 @@
 use super::bessel::{RANGE, Series, products};
 use super::bound::MatrixStatistics;
 use super::built::Built;
-use super::iteration::{Iteration, Target, Which};
+use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::problem::Observer;
 use super::solution::{Bound, Expansion, TimeResult};
 use super::sweeps::{room, scaled, unscaled};
@@ -82,7 +82,7 @@ impl<T: Number> Open<T> {
     fn new(built: &Built<'_, T>, iteration: &Iteration<'_, T>, index: usize, lambda: f64) -> Result<Self> {
         let (epsilon, problem) = (built.options.epsilon, built.problem);
         let series = Series::new(lambda);
-        let acc = if problem.vectors { iteration.accumulators()? } else { Vec::new() };
+        let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let mut target = iteration.target(series.coefficients.len(), acc)?;
         iteration.weigh(&mut target, 0, &series.coefficients, 1.0)?;
         let fixed = built.statistics.rounding(lambda, 0, 0) + built.initial_error;

@@ -1,5 +1,6 @@
 //! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and what is read off its iterates on the way.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::Observer;
@@ -12,8 +13,8 @@ use super::lane_step::Stage;
 use super::parts::Parts;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
 use crate::lane::cpu::zeroed;
-use crate::lane::{Arg, Buffer, Lane, Launch, Program};
-use crate::parallel::*;
+use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
+use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
 
@@ -31,10 +32,23 @@ const REWARD_ELEMENTS: usize = 1 << 22;
 pub struct Target<T> {
     /// On each lane: 1/α, then the weights of the steps that are held.
     scalars: Vec<Buffer<T>>,
-    /// One accumulator a part; none if only rewards are wanted.
-    pub(crate) acc: Vec<Buffer<T>>,
+    pub(crate) acc: Accumulators<T>,
     /// Steps whose weights the scalars hold.
     held: Range<u64>,
+}
+
+/// One accumulator a part; none if only rewards are wanted.
+#[derive(Debug)]
+pub struct Accumulators<T> {
+    parts: Vec<Buffer<T>>,
+    /// The only one of them, where it is the host's own memory and what is wanted there.
+    host: Option<HostArray<T>>,
+}
+
+impl<T> Accumulators<T> {
+    pub(super) fn none() -> Self {
+        Self { parts: Vec::new(), host: None }
+    }
 }
 
 /// One of the last two iterates.
@@ -176,8 +190,8 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Puts a sum of this rank's rows, as it was kept, back into its accumulators.
-    pub(crate) fn fill(&self, acc: &[Buffer<T>], sum: &[f64]) -> Result<()> {
-        for (acc, part) in acc.iter().zip(&self.parts.parts) {
+    pub(crate) fn fill(&self, acc: &Accumulators<T>, sum: &[f64]) -> Result<()> {
+        for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             let number = |&p: &f64| match T::PRECISION {
                 Precision::Q64 => T::from_bits(p.to_bits()),
                 _ => T::of(p),
@@ -199,8 +213,8 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// A sum with room for `weights` weights at a time, in accumulators that are cleared.
-    pub fn target(&self, weights: usize, acc: Vec<Buffer<T>>) -> Result<Target<T>> {
-        for (acc, part) in acc.iter().zip(&self.parts.parts) {
+    pub fn target(&self, weights: usize, acc: Accumulators<T>) -> Result<Target<T>> {
+        for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             self.lanes[part.lane].clear(acc)?;
         }
         let scalars = self.lanes.iter().map(|lane| lane.alloc("Poisson weights", weights + 1));
@@ -208,9 +222,19 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// An accumulator for each part.
-    pub fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
-        let parts = self.parts.parts.iter();
-        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.computed.len())).collect()
+    pub fn accumulators(&self) -> Result<Accumulators<T>> {
+        const WHAT: &str = "an accumulator";
+        if let ([part], Precision::F64) = (&self.parts.parts[..], T::PRECISION) {
+            let lane = &self.lanes[part.lane];
+            if lane.device().host {
+                let host = lane.host_array(part.computed.len())?;
+                if let Some(adopted) = lane.adopt(WHAT, &host)? {
+                    return Ok(Accumulators { parts: vec![adopted], host: Some(host) });
+                }
+            }
+        }
+        let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(WHAT, p.computed.len());
+        Ok(Accumulators { parts: self.parts.parts.iter().map(alloc).collect::<Result<_>>()?, host: None })
     }
 
     /// Gives a sum the weights of steps from `first` on.
@@ -305,7 +329,9 @@ impl<'a, T: Number> Iteration<'a, T> {
     fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
         let lane = self.parts.parts[part].lane;
         match target {
-            Some(t) if !t.acc.is_empty() => (t.scalars[lane].arg(), t.acc[part].arg(), t.held.clone()),
+            Some(t) if !t.acc.parts.is_empty() => {
+                (t.scalars[lane].arg(), t.acc.parts[part].arg(), t.held.clone())
+            }
             _ => (self.alone[lane].0.arg(), self.alone[lane].1.arg(), 0..0),
         }
     }
@@ -338,7 +364,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             if stage != Stage::Rest {
                 continue;
             }
-            for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
+            for target in targets.iter().skip(1).filter(|t| !t.acc.parts.is_empty()) {
                 launches.push(self.accumulate(target, p, source, &steps)?);
             }
             launches.extend(self.reward_launches(p, source, steps.start)?);
@@ -368,7 +394,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             scalars: target.scalars[p.lane].arg(),
             x: p.x[source].arg(),
             y: p.x[1 - source].arg(),
-            acc: target.acc[part].arg(),
+            acc: target.acc.parts[part].arg(),
         };
         self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, params, args)
     }
@@ -431,7 +457,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Adds one iterate with the weight that the target holds for step k.
     pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
-        if target.acc.is_empty() {
+        if target.acc.parts.is_empty() {
             return Ok(());
         }
         let source = self.source(which);
@@ -525,9 +551,14 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(total(&partials, self.parts.ranks))
     }
 
-    /// Copies accumulators of this rank's rows to the host, in the order of states.
-    pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()), false)
+    /// The accumulators of this rank's rows on the host, in the order of states.
+    pub(crate) fn download<'b>(&self, acc: &'b Accumulators<T>) -> Result<Cow<'b, [f64]>> {
+        if let (Some(host), [part]) = (&acc.host, &self.parts.parts[..]) {
+            // Launches that write it are done, and none runs before it was looked at.
+            let own = part.ghosts()..part.ghosts() + part.rows.len();
+            return Ok(Cow::Borrowed(bytemuck::cast_slice(&host[own])));
+        }
+        self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), false).map(Cow::Owned)
     }
 
     /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
@@ -538,8 +569,8 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// The same of accumulators.
-    pub(crate) fn kept_sum(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()), true)
+    pub(crate) fn kept_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
+        self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), true)
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -553,7 +584,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), false)
     }
 
-    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize), kept: bool) -> Result<Vec<f64>>
+    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync, kept: bool) -> Result<Vec<f64>>
     where
         T: 'b,
     {
@@ -561,19 +592,24 @@ impl<'a, T: Number> Iteration<'a, T> {
         // All cores touch memory that one would take a page after the other.
         all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
         let mut rest = &mut all[..];
+        let mut shares: Vec<Vec<(usize, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for (p, part) in self.parts.parts.iter().enumerate() {
-            let (lane, (buffer, offset)) = (&self.lanes[part.lane], of(p));
-            let (own, behind) = rest.split_at_mut(part.rows.len());
-            if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
-                lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?;
-            } else {
-                let mut values = vec![T::ZERO; own.len()];
-                lane.download(buffer, offset, &mut values)?;
-                own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
-            }
-            rest = behind;
+            let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
+            shares[part.lane].push((p, own));
         }
-        Ok(all)
+        let copy = |(p, own): (usize, &mut [f64])| -> Result<()> {
+            let (lane, (buffer, offset)) = (&self.lanes[self.parts.parts[p].lane], of(p));
+            if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
+                return lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own));
+            }
+            let mut values = vec![T::ZERO; own.len()];
+            lane.download(buffer, offset, &mut values)?;
+            own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
+            Ok(())
+        };
+        // Lanes copy at the same time.
+        let copied = at_once(shares, |share| share.into_iter().try_for_each(copy));
+        copied.into_iter().collect::<Result<()>>().map(|()| all)
     }
 }
 

@@ -94,6 +94,7 @@ mod chebyshev;
 pub mod checkpoint;
 mod chunk;
 mod classes;
+pub(crate) mod clock;
 pub(crate) mod csr;
 mod elimination;
 mod exchange;

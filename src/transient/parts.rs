@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::bound::MatrixStatistics;
 use super::chunk::Part;
+use super::clock::Clock;
 use super::halo::{self, Gathered, HaloTransfer};
 use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
@@ -43,6 +44,8 @@ pub struct Parts<T> {
     pub between_lanes: Vec<HaloTransfer<T>>,
     /// Facts of the matrix as it was stored.
     pub matrix: MatrixInfo,
+    /// The time of the methods that ran on it.
+    pub clock: Clock,
     /// Keeps account of steps with an exchange through the host, if asked to.
     pub timeline: Option<Timeline>,
 }
@@ -91,6 +94,7 @@ impl<T: Number> Parts<T> {
             within_lanes,
             between_lanes,
             matrix,
+            clock: Clock::default(),
             timeline: None,
         })
     }

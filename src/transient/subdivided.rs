@@ -9,6 +9,7 @@ use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
 use super::chunk::Sum;
+use super::clock::Activity;
 use super::iteration::MOST_STEPS;
 use super::kernels::{ADD, SCALE, add, scale};
 use super::lane_step::Stage;
@@ -176,13 +177,13 @@ pub fn run<T: Number>(
             let mut patient = checkpointer.defer_interrupt(observer);
             let mut watch = |done: u64| patient.progress(terms + done, all);
             // Step numbers are those of the terms, 1 … last.
-            parts.run(lanes, 1..last + 1, 0, &term, &mut watch)?;
+            parts.clock.time(Activity::Products, || parts.run(lanes, 1..last + 1, 0, &term, &mut watch))?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
                 lanes[part.lane].launch(&[&scale(part.lane, pt, part.rows.len(), 0)?], 0)?;
             }
             terms += last;
         }
-        let result = collect()?;
+        let result = parts.clock.time(Activity::Results, collect)?;
         observer.result(index, &result)?;
         checkpointer.delivered(index, &result);
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.

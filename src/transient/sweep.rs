@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::bessel::products;
 use super::built::{Built, total};
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
-use super::iteration::{Iteration, Target, Which};
+use super::clock::Activity;
+use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::poisson::Weights;
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
@@ -14,7 +15,6 @@ use super::stop::{Shares, Stop};
 use super::{Observer, chebyshev};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::lane::Buffer;
 use crate::parallel::*;
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
@@ -115,7 +115,7 @@ pub(super) struct Sweep<'a, 'p, T> {
     waiting: VecDeque<usize>,
     open: Vec<Open<T>>,
     /// Accumulators that are not in use, and how many more may be allocated.
-    free: Vec<Vec<Buffer<T>>>,
+    free: Vec<Accumulators<T>>,
     spare: usize,
     accumulators: usize,
     /// The step at which to look next whether the sweep can stop.
@@ -213,7 +213,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         sweep.waiting = (state.waiting..sweep.planned.len()).collect();
         (sweep.check, sweep.until, sweep.left_over) = (state.check, state.until, state.left_over);
         for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
-            let acc = sweep.accumulators()?.unwrap_or_default();
+            let acc = sweep.accumulators()?.unwrap_or_else(Accumulators::none);
             let weights = &sweep.planned[place].weights;
             let mut target = sweep.iteration.target(weights.values.len(), acc)?;
             let ahead = &weights.values[(from - weights.left) as usize..];
@@ -278,16 +278,17 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 
     fn sweep(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
+        let clock = &self.built.parts.clock;
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
                 None => {
                     checkpointer.save_if_due(|| self.state(None))?;
-                    self.open_windows()?;
+                    clock.time(Activity::Start, || self.open_windows())?;
                     let Some(end) = self.end() else {
                         return Ok(self.iteration.steps());
                     };
-                    if self.close_windows(end, observer, checkpointer)? {
+                    if clock.time(Activity::Results, || self.close_windows(end, observer, checkpointer))? {
                         continue;
                     }
                     if Self::SINGLE && !self.open.is_empty() {
@@ -300,8 +301,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 let k = self.iteration.steps();
                 let leg = checkpointer.next_stop(k, to);
                 let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
-                let rewards =
-                    self.iteration.advance(leg, &targets, &mut checkpointer.defer_interrupt(observer))?;
+                let rewards = clock.time(Activity::Products, || {
+                    self.iteration.advance(leg, &targets, &mut checkpointer.defer_interrupt(observer))
+                })?;
                 self.credit(k, &rewards);
                 checkpointer.record_pace(leg - k);
                 if leg == to {
@@ -314,9 +316,11 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             // What ends soon by itself is not worth the curve.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = to + (to / CHECK_SHARE).max(CHECK_STEPS);
-                if let Some(stop) = self.stop(self.goes_on(checkpointer), observer)? {
+                let goes_on = self.goes_on(checkpointer);
+                if let Some(stop) = clock.time(Activity::Looks, || self.stop(goes_on, observer))? {
                     let steps = self.iteration.steps();
-                    return self.finish_with(stop, observer, checkpointer).map(|()| steps);
+                    clock.time(Activity::Results, || self.finish_with(stop, observer, checkpointer))?;
+                    return Ok(steps);
                 }
                 self.expand(observer)?;
             }
@@ -371,9 +375,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 
     /// Accumulators for one more window, if there may be any.
-    fn accumulators(&mut self) -> Result<Option<Vec<Buffer<T>>>> {
+    fn accumulators(&mut self) -> Result<Option<Accumulators<T>>> {
         if !self.vectors {
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Accumulators::none()));
         }
         if let Some(acc) = self.free.pop() {
             return Ok(Some(acc));
@@ -526,7 +530,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             }
             if self.vectors {
                 let mut result = match target {
-                    Some(target) => self.iteration.download(&target.acc)?,
+                    Some(target) => self.iteration.download(&target.acc)?.into_owned(),
                     None => vec![0.0; curve.x.len()],
                 };
                 curve.add_to(&mut result, &shares);

@@ -4,6 +4,7 @@ use super::bound::scale_of;
 use super::built::{Built, windows};
 use super::chain::Reward;
 use super::checkpoint::Checkpointer;
+use super::clock::Activity;
 use super::iteration::Iteration;
 use super::problem::Observer;
 use super::solution::{Bound, Expansion, RewardValue, TimeResult};
@@ -63,12 +64,14 @@ pub fn sweep<T: Number>(
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = built.statistics.inverse_alpha;
-        let mut iteration =
-            Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
+        let clock = &built.parts.clock;
+        let mut iteration = clock.time(Activity::Start, || {
+            Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)
+        })?;
         let room = room(built).clamp(1, planned.len());
         let mut sweep = match resumed.take() {
             None => {
-                iteration.start(&built.initial)?;
+                clock.time(Activity::Start, || iteration.start(&built.initial))?;
                 Sweep::new(built, iteration, &mut planned, room, terms)
             }
             Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {

@@ -21,6 +21,7 @@ use super::system::System;
 use super::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::lane::cpu::zeroed;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result, Status};
 
@@ -155,7 +156,7 @@ pub(super) fn expect_room(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result
 }
 
 /// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
-/// and gets the unknowns of its rows. What else a solution says is said of all rows. The bits are those of [`solve`] on
+/// and gets the unknowns of its rows. One process copies no rows where [`solve_into`] copies none. What else a solution says is said of all rows. The bits are those of [`solve`] on
 /// lanes like rank 0's first one.
 ///
 /// # Errors
@@ -164,7 +165,16 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check().and_then(|()| machine.expect_floating(SYSTEMS)))?;
-    AnySolver::new(machine, options).solve(&view)
+    let mut solver = AnySolver::new(machine, options);
+    let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
+    let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
+    match solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
+        Some(solution) => Ok(Solution { x, ..solution }),
+        None => {
+            drop(x);
+            solver.solve(&view)
+        }
+    }
 }
 
 /// What solves in no fixed point.

@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use kolmo::internals::{Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep};
+use kolmo::internals::{
+    ActivitySeconds, Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep,
+};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
@@ -128,6 +130,9 @@ pub struct Cell {
     pub lanes: usize,
     /// Seconds of all products.
     pub seconds: f64,
+    /// Seconds of the whole solution from a matrix on the devices to probabilities on the host, where it was timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solution: Option<Solved>,
     /// Products of the solution.
     pub products: u64,
     /// Products that were timed; fewer where the whole would have taken too long: `seconds` is then in proportion.
@@ -140,6 +145,16 @@ pub struct Cell {
     /// Published seconds of the column's counterpart, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
+}
+
+/// Seconds of a whole solution.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Solved {
+    /// All of it.
+    pub whole: f64,
+    /// What it consists of, but for what is let go at the end.
+    #[serde(flatten)]
+    pub activities: ActivitySeconds,
 }
 
 /// The times and bounds of the table.
@@ -235,7 +250,8 @@ impl<'a> Row<'a> {
         let mut cells = Vec::new();
         let mut run = |built: &Built<'_, f64>, time: usize| {
             let mut results = vec![None; times.len()];
-            let (at, before) = (Instant::now(), copies(lanes));
+            built.parts.clock.take();
+            let at = Instant::now();
             let products = match column.subdivided() {
                 true => {
                     let nowhere = &mut Checkpointer::none();
@@ -243,14 +259,15 @@ impl<'a> Row<'a> {
                 }
                 false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.terms,
             };
-            let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
-            Ok::<_, kolmo::Error>((seconds.max(0.0), products))
+            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: built.parts.clock.take() };
+            Ok::<_, kolmo::Error>((solved, products))
         };
         // A sweep's products differ within and outside of its window: all of them are timed.
         let probe = if column.subdivided() { 1 } else { SHORT.len() };
         let mut each = |built: &Built<'_, f64>| -> Result<(f64, f64, u64)> {
             run(built, 0)?;
             let ((short, few), (long, many)) = (run(built, 0)?, run(built, probe)?);
+            let (short, long) = (short.activities.products, long.activities.products);
             let product = (long - short).max(0.0) / (many - few) as f64;
             Ok(((short - product * few as f64).max(0.0), product, many))
         };
@@ -274,10 +291,11 @@ impl<'a> Row<'a> {
                 false => 0,
             };
             let scaled = before + product * planned as f64;
-            let (seconds, products, timed) = if column.subdivided() && scaled > wanted.seconds {
-                (scaled, planned, timed)
+            let (seconds, solution, products, timed) = if column.subdivided() && scaled > wanted.seconds {
+                (scaled, None, planned, timed)
             } else {
-                run(&built, time).map(|(seconds, products)| (seconds, products, products))?
+                let (solved, products) = run(&built, time)?;
+                (solved.activities.products, Some(solved), products, products)
             };
             cells.push(Cell {
                 bench: "seed-table",
@@ -292,6 +310,7 @@ impl<'a> Row<'a> {
                 nnz: self.statistics.nnz,
                 lanes: lanes.len(),
                 seconds,
+                solution,
                 products,
                 timed,
                 communication_share,
@@ -301,10 +320,4 @@ impl<'a> Row<'a> {
         }
         Ok(cells)
     }
-}
-
-/// Seconds that the lanes have spent on copies from and to the host.
-fn copies(lanes: &[Lane]) -> f64 {
-    let all = lanes.iter().map(Lane::transfer_seconds);
-    all.fold(0.0, |most: f64, (up, down)| most.max(up + down))
 }

@@ -17,9 +17,12 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Progr
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
-use crate::parallel::AtHand;
+use crate::parallel::{AtHand, Parallel, ParallelSlice, copy_bytes};
 use crate::{Error, Result};
 use memory::new_contents;
+
+/// Bytes that a thread touches sooner than others wake.
+const FEW: usize = 1 << 18;
 
 /// A pool of threads with memory of its own.
 #[derive(Debug)]
@@ -81,6 +84,11 @@ impl CpuLane {
         Self { device, pool, queue: Mutex::new(()) }
     }
 
+    /// Does what touches so many bytes, on all threads where these are many.
+    fn on_all(&self, bytes: usize, work: &mut (dyn FnMut() + Send)) {
+        if bytes <= FEW { crate::parallel::alone(work) } else { self.host(work) }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
@@ -120,7 +128,7 @@ impl Backend for CpuLane {
         if !dst.holds(src, at) {
             // SAFETY: the lock is held.
             let dst = unsafe { dst.bytes_mut() };
-            dst[at..at + src.len()].copy_from_slice(src);
+            self.on_all(src.len(), &mut || copy_bytes(&mut dst[at..at + src.len()], src));
         }
         Ok(())
     }
@@ -130,7 +138,7 @@ impl Backend for CpuLane {
         if !src.holds(dst, at) {
             // SAFETY: the lock is held.
             let src = unsafe { src.bytes() };
-            dst.copy_from_slice(&src[at..at + dst.len()]);
+            self.on_all(dst.len(), &mut || copy_bytes(dst, &src[at..at + dst.len()]));
         }
         Ok(())
     }
@@ -138,7 +146,8 @@ impl Backend for CpuLane {
     fn clear(&self, dst: &Arc<Memory>, _: u64) -> Result<()> {
         let _queue = self.lock();
         // SAFETY: the lock is held.
-        unsafe { dst.bytes_mut() }.fill(0);
+        let dst = unsafe { dst.bytes_mut() };
+        self.on_all(dst.len(), &mut || dst.par_chunks_mut(FEW).for_each(|piece| piece.fill(0)));
         Ok(())
     }
 

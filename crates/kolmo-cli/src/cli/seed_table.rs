@@ -6,11 +6,14 @@ use clap::Args;
 
 use super::{Common, Outcome, PrecisionArg, say, write_report};
 use crate::report::{bytes, grouped, seconds};
+use kolmo::internals::ActivitySeconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::output::OutputFile;
 use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
-use kolmo_bench::seed_table::{Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Wanted, published};
+use kolmo_bench::seed_table::{
+    Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Solved, Wanted, published,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct SeedTable {
@@ -181,6 +184,10 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
         }
         out.push_str(&format!("\nt = {t} ms, alpha t = {alpha_t:.1}\n{table}\n"));
     }
+    out.push_str(&format!(
+        "\nSeconds of whole solutions, ours: from a matrix on the devices to probabilities on the host\n{}\n",
+        solutions(args, cells)
+    ));
     out.push_str(&format!("\nPublished in 2012, t = 10: {MACHINE}\n{}\n", published_table()));
     out.push_str(&format!(
         "\nMemory of one device, and the largest of each of all\n{}\n",
@@ -201,6 +208,32 @@ fn cell(c: &Cell) -> String {
     let about = if c.timed < c.products { "~" } else { "" };
     let share = c.communication_share.map_or(String::new(), |s| format!(" {:.0} %", 100.0 * s));
     format!("{about}{} [{}]{share}", seconds(c.seconds), c.products)
+}
+
+/// What whole sweeps consist of. The rest is mostly arrays that are given back.
+fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
+    let mut table =
+        table(&["n", "t", "", "whole", "start", "products", "looks", "results", "rest", "one/all whole"]);
+    for (&k, &t) in args.sizes.iter().flat_map(|k| args.times.iter().map(move |t| (k, t))) {
+        let of = |column: Column| {
+            let own = |c: &&Cell| c.column == column && c.t == t && c.case == format!("wlan:{k},6");
+            cells.iter().find(own).and_then(|c| Some((c.n, c.solution?)))
+        };
+        let one = of(Column::One);
+        for (column, of) in [(Column::One, one), (Column::Several, of(Column::Several))] {
+            let Some((n, Solved { whole, activities })) = of else { continue };
+            let ActivitySeconds { start, products, looks, results } = activities;
+            let rest = whole - start - products - looks - results;
+            let mut line = vec![grouped(n as u64), t.to_string(), column.name().to_owned()];
+            line.extend([whole, start, products, looks, results, rest].map(seconds));
+            line.push(match one {
+                Some((_, one)) if column == Column::Several => format!("{:.2}", one.whole / whole),
+                _ => "–".to_owned(),
+            });
+            table.add_row(line);
+        }
+    }
+    table
 }
 
 fn published_table() -> comfy_table::Table {
