@@ -85,6 +85,7 @@
 
 mod absorption;
 mod backward;
+mod basis;
 mod bessel;
 pub(crate) mod bound;
 pub(crate) mod built;
@@ -103,6 +104,7 @@ pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
 pub(crate) mod kernels;
+mod krylov;
 mod lane_step;
 mod last_look;
 pub mod leavable;
@@ -118,6 +120,7 @@ mod pattern;
 mod peer;
 pub mod poisson;
 mod problem;
+mod projected;
 mod region;
 pub(crate) mod rewards;
 pub(crate) mod shared;
@@ -143,7 +146,7 @@ pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
-    Bound, ExchangeCost, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
+    Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
     Stopped, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
