@@ -10,8 +10,12 @@ use crate::lane::{Buffer, Launch};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
 
-/// Vectors that one launch combines.
+/// Vectors that one launch combines, and how often each rounds there.
 const FOUR: usize = 4;
+const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
+
+/// Vectors are made orthogonal once more where less than this is left of one.
+const AGAIN: f64 = 0.3;
 
 /// (P − I) V = V H + w eᵀ + F, the columns of V being some vectors, e the last unit vector.
 #[derive(Debug, Default)]
@@ -40,6 +44,14 @@ pub(super) struct Basis<'a, T> {
     /// Bounds of what one product of a vector of norm 1 or less rounds by, and of what underflows when vectors are combined.
     step: f64,
     underflow: f64,
+}
+
+/// The multiples of vectors that leave nothing of a vector's products with them. The largest comes first, as the last of its four, so
+/// that all others round what is left by it.
+fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
+    let places: Vec<usize> = (0..dots.len()).rev().collect();
+    let places = places.chunks(FOUR).flat_map(|four| four.iter().rev());
+    places.map(|&place| (place, -dots[place] / squares[place])).collect()
 }
 
 impl<'a, T: Number> Basis<'a, T> {
@@ -92,20 +104,30 @@ impl<'a, T: Number> Basis<'a, T> {
             recurrence.rewards.push(rewards);
             let mut dots = self.products(j)?;
             squares.push(dots.pop().unwrap_or(f64::NAN));
-            // The largest is taken off first, so that what the others round by is that of what is left.
-            let quotients = dots.iter().zip(&squares).map(|(dot, square)| dot / square).enumerate();
-            let multiples: Vec<(usize, f64)> = quotients.rev().map(|(place, h)| (place, -h)).collect();
-            let source = self.iteration.source(Which::Newest);
-            self.combine(&multiples, |p| {
-                let part = &self.iteration.parts.parts[p];
-                (&part.x[source], part.own)
-            })?;
-            let left = self.norm()?;
-            let mut column: Vec<f64> = multiples.iter().rev().map(|(_, h)| -h).collect();
+            let (mut column, mut left, mut sum) = (vec![0.0; j + 1], norm, 0.0);
+            loop {
+                let multiples = decreasing(&dots, &squares);
+                let source = self.iteration.source(Which::Newest);
+                self.combine(&multiples, |p| {
+                    let part = &self.iteration.parts.parts[p];
+                    (&part.x[source], part.own)
+                })?;
+                let before = std::mem::replace(&mut left, self.norm()?);
+                sum += self.rounding_of(&multiples, &recurrence.norms, left);
+                for &(place, multiple) in &multiples {
+                    column[place] -= multiple;
+                    sum += u * column[place].abs() * recurrence.norms[place];
+                }
+                // Where little is left of it, that is not yet far from what there is.
+                if !(left < AGAIN * before) || left <= sum {
+                    break;
+                }
+                dots = self.products(j)?;
+                dots.pop();
+            }
             // What a step stays with is no part of P − I.
             column[j] -= 1.0;
             let rounded = self.step * norm.max(1.0) + u * column[j].abs() * norm;
-            let sum = self.rounding_of(&multiples, &recurrence.norms, left);
             recurrence.rounding.push(1.001 * (rounded + sum));
             recurrence.residual = left;
             // Where no more is left than was rounded there is no further direction.
@@ -129,12 +151,13 @@ impl<'a, T: Number> Basis<'a, T> {
     /// Bound of what a combination rounds by, in l1, when vectors of some norms are added to one, `left` being the norm of what comes of it.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
-        // Of four vectors each product rounds, and three sums of products; then the sum with what is there.
         let (mut behind, mut rounding) = (left, 0.0);
         for four in multiples.chunks(FOUR).rev() {
-            let own: f64 = four.iter().map(|&(place, factor)| factor.abs() * norms[place]).sum();
-            rounding += u * (5.0 * own + behind) + self.underflow;
-            behind += own;
+            let sizes = four.iter().map(|&(place, factor)| factor.abs() * norms[place]);
+            // Each of four products rounds, and is in as many sums as follow; then the sum with what is there.
+            let own: f64 = sizes.clone().zip(ROUNDED).map(|(size, times)| times * size).sum();
+            rounding += u * (own + behind) + self.underflow;
+            behind += sizes.sum::<f64>();
         }
         1.001 * rounding
     }

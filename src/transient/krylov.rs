@@ -10,7 +10,6 @@
 //! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
 
 use super::basis::{Basis, Recurrence};
-use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::iteration::Iteration;
 use super::problem::Observer;
@@ -38,17 +37,15 @@ struct Open {
     goal: f64,
     /// The part of the bound that is there from the beginning.
     fixed: f64,
+    /// What a sweep rounds by.
+    rounds: f64,
 }
 
 impl Open {
     fn new<T: Number>(built: &Built<'_, T>, index: usize, lambda: f64) -> Self {
-        let MatrixStatistics { step, .. } = built.statistics;
-        let epsilon = built.options.epsilon;
         let fixed = built.statistics.rounding(lambda, 0, 0) + built.initial_error;
-        // Where rounding keeps a sweep from ε it may keep this from it, too.
-        let rounds = step * lambda + fixed;
-        let goal = if rounds < epsilon { epsilon } else { epsilon.max(8.0 * rounds) };
-        Self { index, lambda, goal, fixed }
+        let rounds = built.statistics.step * lambda + fixed;
+        Self { index, lambda, goal: built.options.epsilon, fixed, rounds }
     }
 
     fn room(&self) -> f64 {
@@ -162,7 +159,9 @@ impl<'a, T: Number> Run<'a, T> {
     ) -> Result<Option<String>> {
         let room = self.basis.room();
         if room < FEWEST {
-            return Ok(Some(format!("the devices have memory for {room} more vectors, and it takes {FEWEST}")));
+            return Ok(Some(format!(
+                "the devices have memory for {room} more vectors, and it takes {FEWEST}"
+            )));
         }
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
@@ -171,7 +170,9 @@ impl<'a, T: Number> Run<'a, T> {
             let terms = self.basis.iteration.steps();
             if terms as f64 + room as f64 > most {
                 let reached = 100.0 * self.now.high / last;
-                return Ok(Some(format!("{terms} products got to {reached:.1} % of the time, a sweep takes {last:.0}")));
+                return Ok(Some(format!(
+                    "{terms} products got to {reached:.1} % of the time, a sweep takes {last:.0}"
+                )));
             }
             let estimate = match self.now.high {
                 0.0 => most,
@@ -194,7 +195,9 @@ impl<'a, T: Number> Run<'a, T> {
             }
             let Some(recurrence) = recurrence else { break };
             expansion.restarts += 1;
-            if !self.go_on(&recurrence, times, observer, expansion)? {
+            let goes_on = self.go_on(&recurrence, times, observer, expansion)?
+                || (self.loosen() && self.go_on(&recurrence, times, observer, expansion)?);
+            if !goes_on {
                 return Ok(Some(format!(
                     "rounding of at most {:.1e} at {:.1} % of the time leaves no room for more",
                     self.rounding,
@@ -203,6 +206,17 @@ impl<'a, T: Number> Run<'a, T> {
             }
         }
         Ok(None)
+    }
+
+    /// Asks for what rounding lets the bound be where it keeps a sweep from ε, too; says whether that is more than before.
+    fn loosen(&mut self) -> bool {
+        let mut more = false;
+        for open in &mut self.open {
+            let goal = open.goal.max(if open.rounds > open.goal { 4.0 * open.rounds } else { 0.0 });
+            more |= goal > open.goal;
+            open.goal = goal;
+        }
+        more
     }
 
     /// Goes on by the curve of a space, and serves the times on the way.
@@ -237,8 +251,10 @@ impl<'a, T: Number> Run<'a, T> {
             let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
             let size: f64 = multiples.iter().map(|&(j, u)| u.abs() * recurrence.norms[j]).sum();
             expansion.norm = expansion.norm.max(size);
-            let rounding =
-                self.rounding + error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
+            let rounding = self.rounding
+                + error.rounding
+                + values.rounding
+                + self.combined(&multiples, recurrence, size);
             let bound = Bound {
                 truncation: self.truncation + error.truncation,
                 rounding: 1.001 * rounding + open.fixed,
@@ -256,7 +272,9 @@ impl<'a, T: Number> Run<'a, T> {
                 })
                 .collect();
             let terms = self.basis.iteration.steps();
-            self.deliver(times, observer, bound, terms, &sums, None, |run| run.basis.sum(&multiples, &run.acc))?;
+            self.deliver(times, observer, bound, terms, &sums, None, |run| {
+                run.basis.sum(&multiples, &run.acc)
+            })?;
             expansion.given_up -= 1;
         }
         if self.open.is_empty() {
@@ -269,7 +287,8 @@ impl<'a, T: Number> Run<'a, T> {
         self.truncation += error.truncation;
         self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
         for (r, earned) in self.earned.iter_mut().enumerate() {
-            *earned += values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
+            *earned +=
+                values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
         }
         self.now.advance(end);
         self.basis.replace_newest(&multiples)?;

@@ -146,8 +146,8 @@ pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
-    Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
-    Stopped, TimeResult,
+    Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds,
+    Solution, Stopped, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
 pub use transitions::{TransitionList, Transitions, exit_rate};

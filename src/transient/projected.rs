@@ -223,22 +223,26 @@ impl<'a> Projected<'a> {
     fn piece(&mut self, level: usize) -> Piece {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));
-        let mut value = match self.pieces.last() {
+        let begin = match self.pieces.last() {
             Some(piece) => piece.end.clone(),
             None => (0..m).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect(),
         };
-        let mut values = vec![value.clone()];
+        // What it changes by, so that numbers round no more than that.
+        let mut change = vec![0.0; m];
+        let mut changes = vec![change.clone()];
         for pair in places().windows(2) {
             for bit in (0..BITS).filter(|bit| (pair[1] - pair[0]) >> bit & 1 == 1) {
+                let value: Vec<f64> = begin.iter().zip(&change).map(|(b, c)| b + c).collect();
                 let grown = times(&self.steps[level + bit], &value);
-                value.iter_mut().zip(&grown).for_each(|(v, g)| *v += g);
+                change.iter_mut().zip(&grown).for_each(|(c, g)| *c += g);
             }
-            values.push(value.clone());
+            changes.push(change.clone());
         }
         let term = |factors: &[f64; TERMS]| -> Vec<f64> {
-            (0..m).map(|i| factors.iter().zip(&values).map(|(f, v)| f * v[i]).sum()).collect()
+            (0..m).map(|i| factors.iter().zip(&changes).map(|(f, v)| f * v[i]).sum()).collect()
         };
-        let terms: Vec<Vec<f64>> = FROM_VALUES.iter().map(term).collect();
+        let mut terms: Vec<Vec<f64>> = FROM_VALUES.iter().map(term).collect();
+        terms[0].iter_mut().zip(&begin).for_each(|(t, b)| *t += b);
         let mut piece = Piece { from, length, terms, end: Vec::new(), error: self.error() };
         piece.end = (0..m).map(|i| piece.at_end(i, 1.0).sum).collect();
         self.account(&mut piece);
@@ -404,13 +408,21 @@ mod tests {
     fn a_curve_is_as_near_to_a_closed_form_as_it_says() {
         // Two states with rates that are far apart: e^{−s} and e^{−s/10⁵}, after a change of the basis.
         let (fast, slow) = (-1.0, -1e-5);
-        let matrix: [&[f64]; 2] = [&[0.25 * fast + 0.75 * slow, fast - slow], &[3.0 / 16.0 * (fast - slow), 0.75 * fast + 0.25 * slow]];
+        let matrix: [&[f64]; 2] = [
+            &[0.25 * fast + 0.75 * slow, fast - slow],
+            &[3.0 / 16.0 * (fast - slow), 0.75 * fast + 0.25 * slow],
+        ];
         let recurrence = closed(&matrix);
         let mut curve = Projected::new(&recurrence);
 
         curve.extend(1e6, |_| 1e-8);
 
-        assert!(curve.end() >= 1e6 && curve.pieces.len() < 40, "{} pieces to {}", curve.pieces.len(), curve.end());
+        assert!(
+            curve.end() >= 1e6 && curve.pieces.len() < 40,
+            "{} pieces to {}",
+            curve.pieces.len(),
+            curve.end()
+        );
         assert!(curve.error().truncation == 0.0 && curve.error().total() < 1e-8, "{:?}", curve.error());
         for time in [0.0, 0.01, 1.0, 7.3, 1e3, 12345.6, 1e6] {
             let values = curve.values(time, 0.0);
@@ -419,8 +431,15 @@ mod tests {
             let until = |rate: f64| (rate * time).exp_m1() / rate;
             let area = 0.25 * until(fast) + 0.75 * until(slow);
             let error: f64 = values.at.iter().zip(wanted).map(|(a, b)| (a - b).abs()).sum();
-            assert!(error <= curve.error().total() + values.rounding + 8.0 * f64::EPSILON, "{time}: {error:e}");
-            assert!((values.until[0] - area).abs() <= 1e-8 * (1.0 + time), "{time}: {} and {area}", values.until[0]);
+            assert!(
+                error <= curve.error().total() + values.rounding + 8.0 * f64::EPSILON,
+                "{time}: {error:e}"
+            );
+            assert!(
+                (values.until[0] - area).abs() <= 1e-8 * (1.0 + time),
+                "{time}: {} and {area}",
+                values.until[0]
+            );
         }
     }
 

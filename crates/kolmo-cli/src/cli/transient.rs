@@ -414,7 +414,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         _ => None,
     };
     // Fractions hold no numbers above 1, by which intervals are scaled, and none below 0.
-    let fractions = !matches!(options.method, Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. });
+    let fractions = !matches!(
+        options.method,
+        Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. }
+    );
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = || -> Result<Machine> {
