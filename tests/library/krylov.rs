@@ -166,10 +166,10 @@ fn bounds_hold_against_ball_arithmetic() {
 #[test]
 fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
     let (slow, initial) = three_scales();
-    let times = [1e5, 1e7];
+    let times = [1e5, 1e9];
 
-    let (got, solution) = run(&cpu(), &slow, &initial, &times, &options(KRYLOV, 1e-7));
-    let (swept, other) = run(&cpu(), &slow, &initial, &[1e5, 1e7], &options(Method::Auto, 1e-7));
+    let (got, solution) = run(&cpu(), &slow, &initial, &times, &options(KRYLOV, 1e-6));
+    let (swept, other) = run(&cpu(), &slow, &initial, &[1e5, 1e9], &options(Method::Auto, 1e-6));
 
     let stopped = solution.times[1].stopped.expect("it is stopped");
     assert!(stopped.mu < 1.0 && solution.terms < 200, "{stopped:?}, {} multiplications", solution.terms);
