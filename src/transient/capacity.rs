@@ -370,7 +370,7 @@ fn terms<T: Number>(
             Method::Chebyshev { .. } if RANGE.contains(&lambda) => {
                 last = products(lambda, options.epsilon).max(last);
             }
-            Method::Auto | Method::Uniformization | Method::Chebyshev { .. } => {
+            Method::Auto | Method::Uniformization | Method::Chebyshev { .. } | Method::Krylov { .. } => {
                 last = windows(statistics, options.epsilon, lambda).0.right.max(last);
             }
         }

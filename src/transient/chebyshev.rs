@@ -15,7 +15,7 @@ use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::problem::Observer;
-use super::solution::{Bound, Expansion, TimeResult};
+use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use super::sweeps::{room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
@@ -159,7 +159,8 @@ pub(super) fn run<T: Number>(
     // Too short to gain anything, or too long for what rounds.
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
     lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut expansion = Expansion { terms: 0, norm: 1.0, given_up: 0 };
+    let mut expansion =
+        Expansion { method: Expanded::Chebyshev, terms: 0, restarts: 0, norm: 1.0, given_up: 0 };
     for some in lambdas.chunks(room(built).max(1)) {
         expand(built, some, times, observer, &mut expansion)?;
     }

@@ -45,8 +45,14 @@ pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
     bytemuck::cast_vec(bits)
 }
 
-/// An error where a problem is none for fixed point.
+/// An error where a problem is none for the machine's precision.
 pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
+    if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
+        return Err(Error::Invalid(format!(
+            "the Krylov method computes in double precision, and this is {}; use --precision f64 or --method auto",
+            machine.precision
+        )));
+    }
     if machine.precision != Precision::Q64 {
         return Ok(());
     }

@@ -60,10 +60,19 @@ pub(crate) enum Which {
     Before,
 }
 
+/// A number of one of the last two iterates, by blocks.
+#[derive(Clone, Copy)]
+pub(super) enum Observed<'b, T> {
+    /// Its product with a vector, of which each part has an array.
+    Product(&'b [Buffer<T>]),
+    /// Its l1 norm.
+    Norm,
+}
+
 /// The iteration of one chain.
 pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
-    parts: &'a Parts<T>,
+    pub(super) parts: &'a Parts<T>,
     inverse_alpha: T,
     /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
     values: Vec<(&'a [f64], f64)>,
@@ -85,7 +94,7 @@ pub struct Iteration<'a, T> {
     k: u64,
     now: usize,
     /// Steps done before this iteration, and to be done in all, for progress.
-    progress: (u64, u64),
+    pub(super) progress: (u64, u64),
 }
 
 impl<'a, T: Number> Iteration<'a, T> {
@@ -400,38 +409,62 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
+        let rewards = self.rewards.iter().map(|reward| (Observed::Product(reward), source));
+        let all: Vec<_> = rewards.chain(self.normed.then_some((Observed::Norm, source))).collect();
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.observing(part, first_step, &all, &self.partials[part])
+    }
+
+    /// Launches of what iterates, each in one of the two arrays, are looked at for.
+    pub(super) fn observing(
+        &self,
+        part: usize,
+        first_step: u64,
+        what: &[(Observed<'_, T>, usize)],
+        out: &Buffer<T>,
+    ) -> Result<Vec<Launch>> {
         let p = &self.parts.parts[part];
         let rows = p.rows.len();
         let blocks = rows.div_ceil(BLOCK) as u32;
-        let stride = blocks * self.measured() as u32;
-        let params = |place: usize| block_dot::Params {
-            step: 0,
-            rows: rows as u32,
-            own: p.own as u32,
-            out: place as u32 * blocks,
-            out_step: stride,
-            first_step: first_step as u32,
-        };
         let (lane, precision) = (&self.lanes[p.lane], T::PRECISION);
-        let launch = |(place, reward): (usize, &Vec<Buffer<T>>)| {
-            let (r, x, out) = (reward[part].arg(), p.x[source].arg(), self.partials[part].arg());
-            lane.bind(&BLOCK_DOT, precision, rows, params(place), block_dot::Args { r, x, out })
+        let stride = blocks * what.len() as u32;
+        let launch = |(place, (what, source)): (usize, &(Observed<'_, T>, usize))| {
+            let params = block_dot::Params {
+                step: 0,
+                rows: rows as u32,
+                own: p.own as u32,
+                out: place as u32 * blocks,
+                out_step: stride,
+                first_step: first_step as u32,
+            };
+            let (x, out) = (p.x[*source].arg(), out.arg());
+            match what {
+                Observed::Product(vector) => {
+                    let r = vector[part].arg();
+                    lane.bind(&BLOCK_DOT, precision, rows, params, block_dot::Args { r, x, out })
+                }
+                Observed::Norm => {
+                    lane.bind(&BLOCK_NORM, precision, rows, params, block_norm::Args { x, out })
+                }
+            }
         };
-        let mut launches = self.rewards.iter().enumerate().map(launch).collect::<Result<Vec<_>>>()?;
-        if self.normed {
-            let args = block_norm::Args { x: p.x[source].arg(), out: self.partials[part].arg() };
-            launches.push(lane.bind(&BLOCK_NORM, precision, rows, params(self.rewards.len()), args)?);
-        }
-        Ok(launches)
+        what.iter().enumerate().map(launch).collect()
     }
 
-    /// The rewards of `count` steps, blocks added in global order.
+    /// The rewards of `count` steps.
     fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
-        let mut sums = vec![0.0; count * self.measured()];
-        let mut partials = Vec::with_capacity(self.partials.len());
-        for (part, out) in self.parts.parts.iter().zip(&self.partials) {
+        self.sums(&self.partials, count * self.measured())
+    }
+
+    /// Sums of partial ones, blocks added in global order.
+    pub(super) fn sums(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<f64>> {
+        let mut sums = vec![0.0; count];
+        let mut partials = Vec::with_capacity(of.len());
+        for (part, out) in self.parts.parts.iter().zip(of) {
             let blocks = part.rows.len().div_ceil(BLOCK);
-            let mut partial = vec![T::ZERO; sums.len() * blocks];
+            let mut partial = vec![T::ZERO; count * blocks];
             self.lanes[part.lane].download(out, 0, &mut partial)?;
             partials.push((blocks, partial));
         }
@@ -464,7 +497,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.each_part(|p| Ok(vec![self.accumulate(target, p, source, &(self.k..self.k + 1))?]))
     }
 
-    fn source(&self, which: Which) -> usize {
+    pub(super) fn source(&self, which: Which) -> usize {
         match which {
             Which::Newest => self.now,
             Which::Before => 1 - self.now,

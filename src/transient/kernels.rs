@@ -4,6 +4,7 @@ use super::step::{Rows, Sliced, terms, weighted};
 pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_RECURRENCE, STEP_PAIR_RECURRENCE, STEP_PATTERN_RECURRENCE, STEP_RECURRENCE};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
+use crate::array::{array, each};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};
 use crate::kernel::twin::simd::{Body, dispatch};
@@ -23,6 +24,10 @@ kernel! {
     ) in q64;
     /// A vector added to another.
     pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
+    /// Multiples of four vectors added to another.
+    pub(crate) static COMBINE = combine(first, rows, own)(
+        factors: &[T], a: &[T], b: &[T], c: &[T], d: &[T], y: &mut [T],
+    );
     /// A vector times a number.
     pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
     /// One part's halo from another part.
@@ -30,7 +35,7 @@ kernel! {
 }
 
 /// Every kernel of this engine.
-pub(crate) static ALL: [&Kernel; 13] = [
+pub(crate) static ALL: [&Kernel; 14] = [
     &STEP,
     &STEP_PACKED,
     &STEP_PAIR,
@@ -38,6 +43,7 @@ pub(crate) static ALL: [&Kernel; 13] = [
     &SWEEP,
     &ACCUMULATE,
     &ADD,
+    &COMBINE,
     &SCALE,
     &GATHER,
     &BLOCK_SUM,
@@ -130,6 +136,34 @@ fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
         for (acc, &x) in acc.iter_mut().zip(&x[first..]) {
             *acc = acc.plus(x);
         }
+    });
+}
+
+/// y += Σ f v, four vectors in one go.
+struct Combine<'a, T> {
+    factors: [T; 4],
+    vectors: [&'a [T]; 4],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Body for Combine<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let ([f, g, h, k], [a, b, c, d]) = (self.factors, self.vectors);
+        for ((((y, &a), &b), &c), &d) in self.y.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            let two = weighted::<T, LEVEL>(g, b, f.times(a));
+            let all = weighted::<T, LEVEL>(k, d, weighted::<T, LEVEL>(h, c, two));
+            *y = y.plus(all);
+        }
+    }
+}
+
+fn combine<T: Real>(call: &Call<'_>, p: combine::Params, b: combine::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let factors = array(|k| b.factors[p.first as usize + k]);
+    blocks(call, &mut b.y[p.own as usize..][..rows], |first, y| {
+        let here = first..first + y.len();
+        dispatch(Combine { factors, vectors: each([b.a, b.b, b.c, b.d], |v| &v[here.clone()]), y });
     });
 }
 

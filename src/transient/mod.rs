@@ -85,6 +85,7 @@
 
 mod absorption;
 mod backward;
+mod basis;
 mod bessel;
 pub(crate) mod bound;
 pub(crate) mod built;
@@ -104,6 +105,7 @@ pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
 pub(crate) mod kernels;
+mod krylov;
 mod lane_step;
 mod last_look;
 pub mod leavable;
@@ -119,6 +121,7 @@ mod pattern;
 mod peer;
 pub mod poisson;
 mod problem;
+mod projected;
 mod reaching;
 mod region;
 pub(crate) mod rewards;
@@ -146,8 +149,8 @@ pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use reaching::{Reaching, reaching};
 pub use solution::{
-    Bound, ExchangeCost, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
-    Stopped, TimeResult,
+    Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds,
+    Solution, Stopped, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
 pub use transitions::{TransitionList, Transitions, exit_rate};

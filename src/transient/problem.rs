@@ -46,6 +46,13 @@ pub enum Method {
         /// True if that is an error instead.
         strict: bool,
     },
+    /// Curves in Krylov spaces of P, one after the other, each for as long as its error allows: for stiff chains, which have several slow
+    /// scales, over long times. It keeps some 40 vectors, and computes in double precision. Where it makes no
+    /// progress, or lacks memory, uniformization takes over.
+    Krylov {
+        /// True if that is an error instead.
+        strict: bool,
+    },
     /// l = ⌈αt/Θ⌉ intervals of equal length, each a sum of its own from the result of the one before: Algorithm 1
     /// of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over the intervals.
     Subdivided {
@@ -136,7 +143,7 @@ impl Options {
         match self.method {
             Method::Auto | Method::Uniformization => self.split,
             // Terms are scaled by kernels that know of own rows alone; and of the vector before the last, halos are not kept.
-            Method::Subdivided { .. } | Method::Chebyshev { .. } => {
+            Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. } => {
                 Partitioning { halo_depth: Some(1), ..self.split }
             }
         }

@@ -103,13 +103,29 @@ pub struct Stopped {
     pub mu: f64,
 }
 
-/// What Chebyshev's expansion did.
+/// What stands in the place of the powers of P.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Expanded {
+    /// Chebyshev polynomials of P.
+    Chebyshev,
+    /// Curves in Krylov spaces of P.
+    Krylov,
+}
+
+/// What Chebyshev's expansion did, or Krylov's method.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Expansion {
+    /// Which of them.
+    pub method: Expanded,
     /// Multiplications.
     pub terms: u64,
-    /// Largest l1 norm of a vector of its recurrence: about 1 where the chain is reversible.
+    /// Krylov spaces, one after the other.
+    pub restarts: u64,
+    /// Chebyshev: largest l1 norm of a vector of its recurrence, about 1 where the chain is reversible. Krylov: the same of the
+    /// sum of the norms of what an answer is added up from.
     pub norm: f64,
     /// Times that it gave up, which uniformization served.
     pub given_up: usize,
@@ -119,7 +135,9 @@ impl Expansion {
     /// Two of one run.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
+            method: self.method,
             terms: self.terms + other.terms,
+            restarts: self.restarts + other.restarts,
             norm: self.norm.max(other.norm),
             given_up: self.given_up + other.given_up,
         }

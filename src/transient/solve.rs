@@ -15,7 +15,7 @@ use super::parts::Parts;
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::sweeps::sweep;
-use super::{fixed, rewards, stationary, subdivided};
+use super::{fixed, krylov, rewards, stationary, subdivided};
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -80,11 +80,15 @@ pub fn solve_resumable(
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
     ranks.all_ok(fixed::check(machine, problem, options))?;
-    if let Method::Chebyshev { .. } = options.method {
-        return Err(Error::Invalid(
-            "the Chebyshev method keeps no checkpoints; use --method auto, or leave --checkpoint out"
-                .to_owned(),
-        ));
+    let name = match options.method {
+        Method::Chebyshev { .. } => Some("Chebyshev"),
+        Method::Krylov { .. } => Some("Krylov"),
+        _ => None,
+    };
+    if let Some(name) = name {
+        return Err(Error::Invalid(format!(
+            "the {name} method keeps no checkpoints; use --method auto, or leave --checkpoint out"
+        )));
     }
     // Of a chain that was solved before.
     problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
@@ -216,8 +220,13 @@ fn solve_in<T: Number>(
                     (solution.expansion, last) = (swept.expansion, swept.last);
                     swept.terms
                 }
-                Method::Chebyshev { strict } => {
-                    let expansion = chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?;
+                Method::Chebyshev { strict } | Method::Krylov { strict } => {
+                    let expansion = match options.method {
+                        Method::Krylov { .. } => {
+                            krylov::run(&built, strict, None, &finite, &mut times, &mut observer)?
+                        }
+                        _ => chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?,
+                    };
                     solution.expansion = Some(expansion);
                     let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
                     let swept = match left.is_empty() {

@@ -69,7 +69,7 @@ impl Stop {
     }
 
     /// S_j, also between whole numbers.
-    fn growth(&self, j: f64) -> f64 {
+    pub(super) fn growth(&self, j: f64) -> f64 {
         match self.leak {
             0.0 => j,
             leak => -(j * (-leak).ln_1p()).exp_m1() / leak,

@@ -576,18 +576,18 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 }
 
 /// The numbers on the host that a curve is made of.
-struct Curve<'a, T> {
+pub(super) struct Curve<'a, T> {
     built: &'a Built<'a, T>,
     /// The last iterate but one, and the flow into absorbing states, if there are any.
     x: Vec<f64>,
     flow: Vec<f64>,
     /// Of each reward its value in x, of states that can be left and of absorbing ones, and in the flow.
-    rewards: Vec<[f64; 3]>,
+    pub(super) rewards: Vec<[f64; 3]>,
 }
 
 impl<'a, T: Number> Curve<'a, T> {
     /// The last two iterates divided by their mass; rewards are not.
-    fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>, mass: f64) -> Result<Self> {
+    pub(super) fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>, mass: f64) -> Result<Self> {
         let leavable = &built.statistics.leavable;
         let mut curve =
             Self { built, x: iteration.iterate(Which::Before)?, flow: Vec::new(), rewards: Vec::new() };
@@ -610,7 +610,12 @@ impl<'a, T: Number> Curve<'a, T> {
         Ok(curve)
     }
 
-    fn add_to(&self, result: &mut [f64], shares: &Shares) {
+    /// Number of states.
+    pub(super) fn len(&self) -> usize {
+        self.x.len()
+    }
+
+    pub(super) fn add_to(&self, result: &mut [f64], shares: &Shares) {
         let leavable = &self.built.statistics.leavable;
         let [rest, shrunk, grown] = shares.at;
         let add = |(i, p): (usize, &mut f64)| {
@@ -624,7 +629,7 @@ impl<'a, T: Number> Curve<'a, T> {
 }
 
 /// A reward on a curve.
-fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown]: [f64; 3]) -> f64 {
+pub(super) fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown]: [f64; 3]) -> f64 {
     rest * absorbing + shrunk * leavable + grown * flow
 }
 

@@ -134,7 +134,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--labels b.txt", "b.txt"),
         (run, "--rewards b.txt", "b.txt"),
         (run, "--absorbing x", "no label 'x': there are: init, up"),
-        (run, "--method jensen", "[possible values: auto, uniformization, chebyshev, subdivided]"),
+        (run, "--method jensen", "[possible values: auto, uniformization, chebyshev, krylov, subdivided]"),
         (run, "--strict", "--strict is about --method chebyshev"),
         (run, "--method chebyshev --checkpoint c.kept", "keeps no checkpoints; use --method auto"),
         (run, "--theta 5", "--theta 5 divides --method subdivided, and this is a sweep"),

@@ -9,15 +9,15 @@ use kolmo::transient::{
 };
 
 /// A block of `known/curves.txt`, which `known/curves.py` writes.
-struct Known {
-    name: &'static str,
-    chain: Csr,
-    initial: Initial,
-    times: Vec<f64>,
-    wanted: Vec<Vec<f64>>,
+pub(crate) struct Known {
+    pub(crate) name: &'static str,
+    pub(crate) chain: Csr,
+    pub(crate) initial: Initial,
+    pub(crate) times: Vec<f64>,
+    pub(crate) wanted: Vec<Vec<f64>>,
 }
 
-fn known() -> Vec<Known> {
+pub(crate) fn known() -> Vec<Known> {
     let number = |s: &str| s.parse::<f64>().expect("a number");
     let mut all: Vec<Known> = Vec::new();
     for block in include_str!("known/curves.txt").split("chain ").skip(1) {

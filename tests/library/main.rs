@@ -18,6 +18,7 @@ mod formats;
 mod fuzz;
 mod graph;
 mod kernels;
+mod krylov;
 mod q64;
 mod sequence;
 mod several_lanes;

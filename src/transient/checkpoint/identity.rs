@@ -57,6 +57,7 @@ impl Identity {
                 Method::Auto => "auto".to_owned(),
                 Method::Uniformization => "uniformization".to_owned(),
                 Method::Chebyshev { .. } => "chebyshev".to_owned(),
+                Method::Krylov { .. } => "krylov".to_owned(),
                 Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
             },
             width: format!("{:?}", options.width).to_lowercase(),

@@ -109,11 +109,11 @@ pub(super) struct Transient {
     #[arg(long, requires = "checkpoint")]
     resume: bool,
     /// auto: a sweep that stops early where the rest has a bound, or where chebyshev is far shorter; uniformization: one that never
-    /// does; chebyshev: far fewer products where the chain is nearly reversible, else a sweep; subdivided: intervals of alpha t <=
-    /// theta, each with a sum of its own
+    /// does; chebyshev: far fewer products where the chain is nearly reversible, else a sweep; krylov: the same where it has several
+    /// slow scales; subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "auto")]
     method: MethodArg,
-    /// With --method chebyshev: end with exit code 2 where a sweep would have to take over
+    /// With --method chebyshev or krylov: end with exit code 2 where a sweep would have to take over
     #[arg(long)]
     strict: bool,
     /// Largest alpha t of an interval of --method subdivided [default: 100]
@@ -150,6 +150,7 @@ enum MethodArg {
     Auto,
     Uniformization,
     Chebyshev,
+    Krylov,
     Subdivided,
 }
 
@@ -413,7 +414,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         _ => None,
     };
     // Fractions hold no numbers above 1, by which intervals are scaled, and none below 0.
-    let fractions = !matches!(options.method, Method::Subdivided { .. } | Method::Chebyshev { .. });
+    let fractions = !matches!(
+        options.method,
+        Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. }
+    );
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = || -> Result<Machine> {
@@ -582,6 +586,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
             MethodArg::Auto => Method::Auto,
             MethodArg::Uniformization => Method::Uniformization,
             MethodArg::Chebyshev => Method::Chebyshev { strict: args.strict },
+            MethodArg::Krylov => Method::Krylov { strict: args.strict },
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
@@ -600,14 +605,15 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         },
     };
     match (args.theta, args.method) {
-        (Some(theta), MethodArg::Auto | MethodArg::Uniformization | MethodArg::Chebyshev) => {
+        (Some(theta), method) if !matches!(method, MethodArg::Subdivided) => {
             return Err(Error::Invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));
         }
-        _ if args.strict && !matches!(args.method, MethodArg::Chebyshev) => {
+        _ if args.strict && !matches!(args.method, MethodArg::Chebyshev | MethodArg::Krylov) => {
             return Err(Error::Invalid(
-                "--strict is about --method chebyshev, which a sweep may take over from; add that or leave --strict out"
+                "--strict is about --method chebyshev and krylov, which a sweep may take over from; add one of them or leave --strict \
+                 out"
                     .to_owned(),
             ));
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
+use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
 /// A run and its answer.
 #[derive(Debug)]
@@ -269,12 +269,19 @@ impl Summary for Run<'_> {
     }
 }
 
-/// What Chebyshev's expansion came to.
+/// What an expansion came to.
 fn method(expansion: Expansion) -> String {
     let (terms, norm) = (grouped(expansion.terms), expansion.norm);
-    match expansion.given_up {
-        0 => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
-        count => format!(
+    match (expansion.method, expansion.given_up) {
+        (Expanded::Krylov, 0) => {
+            format!("krylov: {} spaces in {terms} multiplications", grouped(expansion.restarts))
+        }
+        (Expanded::Krylov, count) => format!(
+            "krylov gave up {count} of the times in {terms} multiplications, as it got no further than a sweep would; \
+             uniformization served them"
+        ),
+        (_, 0) => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
+        (_, count) => format!(
             "chebyshev gave up {count} of the times in {terms} multiplications, as norms grew to {norm:.1e}: the chain is far \
              from reversible; uniformization served them"
         ),

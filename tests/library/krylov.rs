@@ -1,0 +1,258 @@
+//! Krylov's method: against closed forms, Arb's ball arithmetic and sweeps, and what it does where it gets nowhere.
+
+use crate::curves::{known, of_pairs, pairs};
+use crate::support::{Keep, chain, l1, machine, model, ragged, run};
+use kolmo::internals::Csr;
+use kolmo::kernel::Precision::{self, F32, F64, Q64};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::{
+    Expanded, Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions,
+    solve, solve_resumable,
+};
+use kolmo::{Error, Machine};
+use proptest::prelude::*;
+
+const KRYLOV: Method = Method::Krylov { strict: false };
+
+fn options(method: Method, epsilon: f64) -> Options {
+    Options { method, epsilon, ..Options::default() }
+}
+
+mod suite {
+    use super::*;
+
+    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let leak = 1e-4;
+        let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
+        // Several parts exchange halos.
+        for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
+            let (chain, initial) = pairs(m, leak);
+            let split = Partitioning { parts, ..Partitioning::default() };
+
+            let (got, solution) =
+                run(&machine, &chain, &initial, &times, &Options { split, ..options(KRYLOV, 1e-9) });
+
+            let expansion = solution.expansion.expect("it was asked for");
+            assert_eq!((expansion.method, expansion.given_up), (Expanded::Krylov, 0), "{expansion:?}");
+            // A space or two, and a sweep for the short time.
+            assert!(solution.terms < 120, "{} multiplications", solution.terms);
+            assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+            for (i, &t) in times.iter().enumerate() {
+                let error = l1(&got[i], &of_pairs(m as usize, leak, t));
+                let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
+                assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
+            }
+            assert_eq!(got[0], got[4], "a time asked twice");
+        }
+    }
+
+    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let queue = model("birth-death:300,1,1.2");
+        let rewards = [
+            Reward { name: "customers".to_owned(), values: (0..300).map(f64::from).collect() },
+            Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
+        ];
+        let times = [300.0, 1000.0];
+        let problem = Problem {
+            transitions: &*queue,
+            initial: &Initial::State(0),
+            times: &times,
+            rewards: &rewards,
+            vectors: false,
+        };
+        let of = |method| solve(&machine, &problem, &options(method, 1e-10), &mut Keep::default()).unwrap();
+
+        let (one, other) = (of(KRYLOV), of(Method::Uniformization));
+
+        assert_eq!(one.expansion.map(|e| e.given_up), Some(0));
+        assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
+        for (one, other) in one.times.iter().zip(&other.times) {
+            let bound = one.bound.total() + other.bound.total() + 2000.0 * precision.unit_roundoff();
+            for ((one, other), most) in one.rewards.iter().zip(&other.rewards).zip([299.0, 1.0]) {
+                let (instant, sum) =
+                    (one.instantaneous - other.instantaneous, one.cumulative - other.cumulative);
+                assert!(instant.abs() <= most * bound, "{one:?}, {other:?}");
+                assert!(sum.abs() <= 1000.0 * most * bound, "{one:?}, {other:?}");
+            }
+        }
+    }
+
+    pub(crate) fn every_format_and_split_gives_the_same_bits(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        use MatrixFormat::{Packed, Pair, Pattern};
+        let regular = model("birth-death:1500,1,1.5");
+        for (chain, formats) in
+            [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
+        {
+            let with = |format, parts| {
+                let split = Partitioning { parts, ..Partitioning::default() };
+                // On several lanes the order of the states is chosen by measurement unless it is given.
+                let asked = Options { format, split, order: Order::Natural, ..options(KRYLOV, 1e-4) };
+                let (got, solution) = run(&machine, chain, &Initial::State(700), &[66.0, 70.0], &asked);
+                assert!(solution.expansion.is_some_and(|e| e.given_up == 0), "{format:?}");
+                got
+            };
+            let one = with(MatrixFormat::Hyb, 1);
+
+            for &format in formats {
+                assert!(one == with(format, 1), "{format:?}");
+            }
+            assert!(one == with(MatrixFormat::Auto, 4), "in parts");
+        }
+    }
+}
+
+instance!(cpu_f64("cpu", F64):
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits
+);
+#[cfg(feature = "wgpu")]
+instance!(wgpu_f64("wgpu:0", F64):
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits
+);
+#[cfg(feature = "cuda")]
+instance!(cuda_f64("cuda:0", F64):
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits
+);
+instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits
+);
+
+fn cpu() -> Machine {
+    machine("cpu", F64, false).expect("the CPU opens")
+}
+
+/// One slow way out: two groups of states, of which each settles soon, that change at a slow rate, and leak at a slower one.
+fn three_scales() -> (Csr, Initial) {
+    let mut list = Vec::new();
+    for group in 0..2 {
+        for i in 0..6 {
+            let state = |i: u32| 1 + 6 * group + i % 6;
+            list.push((state(i), state(i + 1), 1.0 + f64::from(i) / 7.0));
+            list.push((state(i), state(i + 2), 0.3));
+            list.push((state(i), 1 + 6 * (1 - group) + i, 1e-3));
+        }
+        list.push((1 + 6 * group, 0, 1e-6 * f64::from(1 + group)));
+    }
+    (chain(13, &list), Initial::State(1))
+}
+
+#[test]
+fn bounds_hold_against_ball_arithmetic() {
+    for known in known() {
+        for epsilon in [1e-6, 1e-9] {
+            let (got, solution) =
+                run(&cpu(), &known.chain, &known.initial, &known.times, &options(KRYLOV, epsilon));
+            for ((got, wanted), time) in got.iter().zip(&known.wanted).zip(&solution.times) {
+                let (error, bound) = (l1(got, wanted), time.bound.total());
+                // References are rounded to doubles.
+                let allowed = bound + f64::EPSILON;
+                assert!(error <= allowed, "{}, t = {}: {error:e} of {bound:e}", known.name, time.time);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
+    let (slow, initial) = three_scales();
+    let times = [1e5, 1e9];
+
+    let (got, solution) = run(&cpu(), &slow, &initial, &times, &options(KRYLOV, 1e-6));
+    let (swept, other) = run(&cpu(), &slow, &initial, &[1e5, 1e9], &options(Method::Auto, 1e-6));
+
+    let stopped = solution.times[1].stopped.expect("it is stopped");
+    assert!(stopped.mu < 1.0 && solution.terms < 200, "{stopped:?}, {} multiplications", solution.terms);
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    for i in 0..2 {
+        let bounds = solution.times[i].bound.total() + other.times[i].bound.total();
+        assert!(l1(&got[i], &swept[i]) <= bounds, "{bounds:e}");
+    }
+}
+
+#[test]
+fn what_it_cannot_serve_is_swept_or_refused() {
+    // A ring takes as many products as it has states for a wave to go round.
+    let ring = model("circulant:300,1");
+    let times = [200.0, 1.0];
+    let (initial, mut keep) = (Initial::State(0), Keep::default());
+    let problem =
+        Problem { transitions: &*ring, initial: &initial, times: &times, rewards: &[], vectors: true };
+    let (got, solution) = run(&cpu(), &*ring, &initial, &times, &options(KRYLOV, 1e-12));
+    let (swept, _) = run(&cpu(), &*ring, &initial, &times, &options(Method::Uniformization, 1e-12));
+    let expansion = solution.expansion.expect("it was asked for");
+    assert!(expansion.given_up == 1 && solution.terms > expansion.terms, "{expansion:?}");
+    assert!(solution.status == Status::Met && l1(&got[0], &swept[0]) < 2e-12);
+
+    let strict = options(Method::Krylov { strict: true }, 1e-12);
+    let refused = solve(&cpu(), &problem, &strict, &mut keep).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid(why) if why.contains("Krylov method gave up")), "{refused}");
+
+    let place = tempfile::tempdir().expect("a folder");
+    let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
+    let kept = solve_resumable(&cpu(), &problem, &options(KRYLOV, 1e-9), &mut keep, &mut checkpoint);
+    assert!(matches!(kept, Err(Error::Invalid(why)) if why.contains("keeps no checkpoints")));
+    for precision in [F32, Q64] {
+        let Some(machine) = machine("cpu", precision, false) else { return };
+        let refused = solve(&machine, &problem, &options(KRYLOV, 1e-3), &mut keep).unwrap_err();
+        assert!(matches!(&refused, Error::Invalid(why) if why.contains("double precision")), "{refused}");
+    }
+}
+
+/// Small chains of all kinds: cyclic, absorbing, in several parts, with rates that lie far apart.
+fn any_chain() -> impl Strategy<Value = (Csr, Initial)> {
+    let transition = |n: u32| (0..n, 1..n, -6.0..1.0f64);
+    (2u32..30).prop_flat_map(move |n| {
+        proptest::collection::vec(transition(n), 1..3 * n as usize).prop_map(move |list| {
+            let mut list: Vec<_> =
+                list.into_iter().map(|(i, by, rate)| (i, (i + by) % n, 10f64.powf(rate))).collect();
+            list.sort_by_key(|&(i, j, _)| (i, j));
+            list.dedup_by_key(|&mut (i, j, _)| (i, j));
+            (chain(n as usize, &list), Initial::State(list[0].0 as usize))
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn methods_overlap_and_going_on_gives_the_later_result(
+        (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
+    ) {
+        let (s, t) = (10f64.powf(s), 10f64.powf(t));
+        let solved = |initial: &Initial, times: &[f64], method| {
+            run(&cpu(), &chain, initial, times, &options(method, 1e-8))
+        };
+        let bound = |solution: &Solution, i: usize| solution.times[i].bound.total();
+        let (both, one) = solved(&initial, &[s + t, s], KRYLOV);
+        let others = [Method::Uniformization, Method::Auto, Method::Chebyshev { strict: false }];
+        for method in others {
+            let (swept, other) = solved(&initial, &[s + t, s], method);
+            for i in 0..2 {
+                let (error, bounds) = (l1(&both[i], &swept[i]), bound(&one, i) + bound(&other, i));
+                prop_assert!(error <= bounds, "{:?}: {:e}, bounds {:e}", method, error, bounds);
+            }
+        }
+        let mut begin: Vec<f64> = both[1].iter().map(|p| p.max(0.0)).collect();
+        let sum: f64 = begin.iter().sum();
+        begin.iter_mut().for_each(|p| *p /= sum);
+        let changed = l1(&begin, &both[1]);
+
+        let (later, third) = solved(&Initial::Distribution(begin), &[t], KRYLOV);
+
+        let bounds = bound(&one, 0) + bound(&one, 1) + bound(&third, 0);
+        let allowed = bounds + changed + 4.0 * f64::EPSILON;
+        prop_assert!(l1(&both[0], &later[0]) <= allowed, "s = {}, t = {}, bounds {:e}", s, t, bounds);
+    }
+}
