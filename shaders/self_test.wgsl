@@ -1,5 +1,5 @@
-// y_i = a_i a_j + (a_j b_i + b_j) summed over three j drawn from a table, and how far it is from b_i, twice: by a
-// factor and by a weight.
+// A step from b_i, its row's sum a_i a_j + a_j b_i over three j drawn from a table; the next number, weighted, and how
+// far it is from b_i.
 // One thread an element, on a folded grid. Moves 3 gathered numbers, 3 indices and 1 result an element.
 // Any fault of a driver in gathers, loops, fused operations or the order of additions shows in the bits.
 alias real = f64;
@@ -17,11 +17,11 @@ fn self_test(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 256u + local;
     if i >= p.items { return; }
-    var s = none();
+    var s = no_products();
     for (var k = 0u; k < 3u; k++) {
         let j = index[3u * i + k];
-        s = plus_product(a[i], a[j], plus_product(a[j], b[i], plus(s, whole(b[j]))));
+        s = plus(s, settled(plus_product(a[i], a[j], plus_product(a[j], b[i], no_products()))));
     }
-    let deviates = deviation(a[i], b[i], number(s));
-    y[i] = weighted(a[i], b[i], stepped(deviates, a[i], b[i], a[i]));
+    let next = stepped(s, a[i], b[i], a[i]);
+    y[i] = weighted(a[i], next, number(deviation(a[i], b[i], next)));
 }

@@ -21,7 +21,7 @@ var<immediate> p: Params;
 @group(0) @binding(2) var<storage, read> values: array<real>;  // the distinct ones
 
 // One entry's share.
-fn add_entry(base: u32, e: u32, sum: Sum) -> Sum {
+fn add_entry(base: u32, e: u32, sum: Products) -> Products {
     let word = entries[e];
     return plus_product(values[word >> p.column_bits], x[word & ((1u << p.column_bits) - 1u)], sum);
 }
@@ -44,13 +44,13 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
 
     // Every load of four entries before the first use.
     let mask = (1u << p.column_bits) - 1u;
-    var s = none();
+    var s = no_products();
     for (; e + 192u < end; e += 256u) {
         let w0 = entries[e]; let w1 = entries[e + 64u]; let w2 = entries[e + 128u]; let w3 = entries[e + 192u];
         let x0 = x[w0 & mask]; let x1 = x[w1 & mask]; let x2 = x[w2 & mask]; let x3 = x[w3 & mask];
         let v0 = values[w0 >> p.column_bits]; let v1 = values[w1 >> p.column_bits];
         let v2 = values[w2 >> p.column_bits]; let v3 = values[w3 >> p.column_bits];
-        s = plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s))));
+        s = settled(plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s)))));
     }
     if e + 64u < end {
         let w0 = entries[e]; let w1 = entries[e + 64u];

@@ -40,7 +40,7 @@ fn rate(entry: u32) -> real { return distinct[entry & ((1u << p.value_bits) - 1u
 fn entry_x(least: u32, entry: u32) -> real { return x[least + (entry >> p.value_bits)]; }
 
 // The share of the COO entry at a place of the tables.
-fn add_entry(least: u32, place: u32, sum: Sum) -> Sum {
+fn add_entry(least: u32, place: u32, sum: Products) -> Products {
     let entry = word_at(place);
     return plus_product(rate(entry), entry_x(least, entry), sum);
 }
@@ -60,16 +60,16 @@ fn step_row(place: u32) {
     let least = base + p.least;
 
     // Padding is 0 times x of the row itself, so that no load waits for a comparison.
-    var s = none();
+    var s = no_products();
     for (; g < end; g += 64u) {
         let e = patterns[g];
         let x0 = entry_x(least, e.x); let x1 = entry_x(least, e.y);
         let x2 = entry_x(least, e.z); let x3 = entry_x(least, e.w);
         let s1 = plus_product(rate(e.y), x1, plus_product(rate(e.x), x0, s));
-        s = plus_product(rate(e.w), x3, plus_product(rate(e.z), x2, s1));
+        s = settled(plus_product(rate(e.w), x3, plus_product(rate(e.z), x2, s1)));
     }
     if (word & 256u) != 0u {
-        s = plus(s, tail(least, word_at(p.pointers + id), word_at(p.pointers + id + 1u)));
+        s = with_entries(s, least, word_at(p.pointers + id), word_at(p.pointers + id + 1u));
     }
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }

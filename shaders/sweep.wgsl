@@ -25,7 +25,7 @@ var<immediate> p: Params;
 var<workgroup> state: array<real, 2048>;
 
 // One entry's share, from the x that begins at `base`.
-fn add_entry(base: u32, e: u32, sum: Sum) -> Sum { return plus_product(values[e], state[base + columns[e]], sum); }
+fn add_entry(base: u32, e: u32, sum: Products) -> Products { return plus_product(values[e], state[base + columns[e]], sum); }
 
 @compute @workgroup_size(256)
 fn sweep(@builtin(local_invocation_index) local: u32) {
@@ -39,8 +39,8 @@ fn sweep(@builtin(local_invocation_index) local: u32) {
         for (var i = local; i < p.rows; i += 256u) {
             let ell = entries_of(i);
             let own = state[from_ + i];
-            var s = none();
-            for (var e = ell.first; e < ell.end; e += 64u) { s = add_entry(from_, e, s); }
+            var s = no_products();
+            for (var e = ell.first; e < ell.end; e += 64u) { s = settled(add_entry(from_, e, s)); }
             s = with_tail(s, from_, i, ell.pointers);
             state[to + i] = stepped(s, exit[i], own, scalars[0]);
             if k >= p.window_first && k < p.window_end {

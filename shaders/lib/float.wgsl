@@ -1,24 +1,35 @@
 // Arithmetic of floating-point numbers. `lib/q64.wgsl` or `lib/q64_limbs.wgsl` stands in its place for fractions of 2^64.
 
-// The type in which products are added up.
+// The types in which magnitudes and a row's products are added up.
 alias Sum = real;
+alias Products = real;
+
+// Whether many products are added up in four sums: one would wait for each addition.
+const APART = true;
+
+fn no_products() -> Products { return real(0); }
+fn plus_product(a: real, b: real, s: Products) -> Products { return fma(a, b, s); }
+fn plus(a: Products, b: Products) -> Products { return a + b; }
+
+// The same sum, ready for four more products.
+fn settled(s: Products) -> Products { return s; }
+
+// A sum of products as one of magnitudes.
+fn total(s: Products) -> Sum { return s; }
 
 fn none() -> Sum { return real(0); }
 fn whole(a: real) -> Sum { return a; }
 fn product(a: real, b: real) -> Sum { return a * b; }
-fn plus_product(a: real, b: real, s: Sum) -> Sum { return fma(a, b, s); }
-fn plus(a: Sum, b: Sum) -> Sum { return a + b; }
-
-// The same for sums that may exceed 1.
-fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
-
 fn number(s: Sum) -> real { return s; }
+
+// The sum of magnitudes, which may exceed 1.
+fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
 
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return fma(w, a, sum); }
 
 // own + (s - leave own) / alpha.
-fn stepped(s: Sum, leave: real, own: real, inverse_alpha: real) -> real {
+fn stepped(s: Products, leave: real, own: real, inverse_alpha: real) -> real {
     return fma(fma(-leave, own, s), inverse_alpha, own);
 }
 

@@ -1,50 +1,63 @@
 // Arithmetic of fractions of 2^64, rounded down, with integers of 64 bits. `docs/certificate.md` proves that nothing
-// overflows.
+// overflows. A number is two words, the low one first: so compilers see products of words, which are one instruction.
 
-// The type in which products are added up: a fraction of 2^128.
+// Magnitudes: a fraction of 2^128.
 struct Sum { high: u64, low: u64 }
+// A row's products, added up in parts: units of 2^-64, 2^-96 and 2^-128. A product adds less than 2^34 to the lower two.
+struct Products { high: u64, middle: u64, low: u64 }
 
-fn none() -> Sum { return Sum(0lu, 0lu); }
-fn whole(a: real) -> Sum { return Sum(a, 0lu); }
+// Additions of integers wait little for one another.
+const APART = false;
 
-// The product of two words, which compilers know as one instruction.
+fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
+fn halves(a: u64) -> real { return real(u32(a), u32(a >> 32u)); }
 fn word_product(a: u32, b: u32) -> u64 { return u64(a) * u64(b); }
 
-fn product(a: real, b: real) -> Sum {
-    let a0 = u32(a); let a1 = u32(a >> 32u);
-    let b0 = u32(b); let b1 = u32(b >> 32u);
-    let low = word_product(a0, b0);
-    let middle = word_product(a1, b0) + (low >> 32u);
-    let other = word_product(a0, b1) + u64(u32(middle));
-    return Sum(word_product(a1, b1) + (middle >> 32u) + (other >> 32u), (other << 32u) | u64(u32(low)));
+fn no_products() -> Products { return Products(0lu, 0lu, 0lu); }
+
+fn plus_product(a: real, b: real, s: Products) -> Products {
+    let low = word_product(a.x, b.x);
+    let one = word_product(a.y, b.x);
+    let other = word_product(a.x, b.y);
+    return Products(
+        s.high + word_product(a.y, b.y) + ((one >> 32u) + (other >> 32u)),
+        s.middle + ((low >> 32u) + u64(u32(one)) + u64(u32(other))),
+        s.low + u64(u32(low)));
 }
 
-fn plus(a: Sum, b: Sum) -> Sum {
-    let low = a.low + b.low;
-    return Sum(a.high + b.high + select(0lu, 1lu, low < a.low), low);
+fn plus(a: Products, b: Products) -> Products {
+    return Products(a.high + b.high, a.middle + b.middle, a.low + b.low);
 }
 
+fn settled(s: Products) -> Products { return s; }
+
+fn total(s: Products) -> Sum {
+    let middle = s.middle + (s.low >> 32u);
+    return Sum(s.high + (middle >> 32u), (middle << 32u) | u64(u32(s.low)));
+}
+
+fn none() -> Sum { return Sum(0lu, 0lu); }
+fn whole(a: real) -> Sum { return Sum(joined(a), 0lu); }
+fn product(a: real, b: real) -> Sum { return total(plus_product(a, b, no_products())); }
+fn number(s: Sum) -> real { return halves(s.high); }
 fn minus(a: Sum, b: Sum) -> Sum { return Sum(a.high - b.high - select(0lu, 1lu, a.low < b.low), a.low - b.low); }
-
 fn below(a: Sum, b: Sum) -> bool { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-fn plus_product(a: real, b: real, s: Sum) -> Sum { return plus(s, product(a, b)); }
-
-// The same for sums that may exceed 1: the largest that there is stands for these.
+// The sum of magnitudes, which may exceed 1: the largest that there is stands for these.
 fn capped(a: Sum, b: Sum) -> Sum {
-    let sum = plus(a, b);
+    let low = a.low + b.low;
+    let sum = Sum(a.high + b.high + select(0lu, 1lu, low < a.low), low);
     if below(sum, a) { return Sum(0xfffffffffffffffflu, 0xfffffffffffffffflu); }
     return sum;
 }
 
-fn number(s: Sum) -> real { return s.high; }
-
 // sum + w a.
-fn weighted(w: real, a: real, sum: real) -> real { return sum + product(w, a).high; }
+fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + product(w, a).high); }
 
-// own + s - leave own.
-fn stepped(s: Sum, leave: real, own: real, unused: real) -> real {
-    return minus(plus(s, whole(own)), product(leave, own)).high;
+// own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
+fn stepped(s: Products, leave: real, own: real, unused: real) -> real {
+    let stays = Products(s.high, s.middle + u64(own.y), s.low + u64(own.x));
+    return number(total(plus_product(~leave, own, stays)));
 }
 
 // abs(y - (1 - leak) x).

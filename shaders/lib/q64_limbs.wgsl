@@ -1,24 +1,76 @@
 // Arithmetic of fractions of 2^64, rounded down, with integers of 32 bits: the same bits as `lib/q64.wgsl`, on every
-// device. The low word of a number comes first.
+// device. A number is two words, the low one first.
 
-// The type in which products are added up: a fraction of 2^128.
+// Magnitudes: a fraction of 2^128, the low word first.
 alias Sum = vec4<u32>;
+// A row's products, added up by columns: digits of 13 bits, the highest of 24, which have carries to come.
+struct Products { low: vec4<u32>, high: vec4<u32>, top: u32 }
 
-fn none() -> Sum { return Sum(); }
-fn whole(a: real) -> Sum { return Sum(0u, 0u, a); }
+// Additions of integers wait little for one another.
+const APART = false;
+// The largest digit.
+const DIGIT = vec4<u32>(0x1fffu);
+
+// The lower four of five digits; the highest has 12 bits.
+fn digits(a: real) -> vec4<u32> {
+    return vec4<u32>(a.x, a.x >> 13u, (a.x >> 26u) | (a.y << 6u), a.y >> 7u) & DIGIT;
+}
+fn highest(a: real) -> u32 { return a.y >> 20u; }
+
+fn no_products() -> Products { return Products(); }
+
+// A product adds at most 5 (2^13 - 1)^2 to a column: twelve may follow one another until they are settled.
+fn plus_product(a: real, b: real, s: Products) -> Products {
+    let p = digits(a); let p4 = highest(a);
+    let q = digits(b); let q4 = highest(b);
+    return Products(
+        vec4<u32>(
+            s.low.x + p.x * q.x,
+            s.low.y + p.x * q.y + p.y * q.x,
+            s.low.z + p.x * q.z + p.y * q.y + p.z * q.x,
+            s.low.w + p.x * q.w + p.y * q.z + p.z * q.y + p.w * q.x),
+        vec4<u32>(
+            s.high.x + p.x * q4 + p.y * q.w + p.z * q.z + p.w * q.y + p4 * q.x,
+            s.high.y + p.y * q4 + p.z * q.w + p.w * q.z + p4 * q.y,
+            s.high.z + p.z * q4 + p.w * q.w + p4 * q.z,
+            s.high.w + p.w * q4 + p4 * q.w),
+        s.top + p4 * q4);
+}
+
+// The sum of two sums, that of two products if both are settled.
+fn plus(a: Products, b: Products) -> Products {
+    return Products(a.low + b.low, a.high + b.high, a.top + b.top);
+}
+
+// The same sum with columns of 20 bits.
+fn settled(s: Products) -> Products {
+    return Products(
+        (s.low & DIGIT) + (vec4<u32>(0u, s.low.xyz) >> vec4<u32>(13u)),
+        (s.high & DIGIT) + (vec4<u32>(s.low.w, s.high.xyz) >> vec4<u32>(13u)),
+        s.top + (s.high.w >> 13u));
+}
+
+fn total(s: Products) -> Sum {
+    let c0 = s.low.x;
+    let c1 = s.low.y + (c0 >> 13u);
+    let c2 = s.low.z + (c1 >> 13u);
+    let c3 = s.low.w + (c2 >> 13u);
+    let c4 = s.high.x + (c3 >> 13u);
+    let c5 = s.high.y + (c4 >> 13u);
+    let c6 = s.high.z + (c5 >> 13u);
+    let c7 = s.high.w + (c6 >> 13u);
+    let c8 = s.top + (c7 >> 13u);
+    let low = vec4<u32>(c0, c1, c2, c3) & DIGIT;
+    let high = vec4<u32>(c4, c5, c6, c7) & DIGIT;
+    return Sum(
+        low.x | (low.y << 13u) | (low.z << 26u),
+        (low.z >> 6u) | (low.w << 7u) | (high.x << 20u),
+        (high.x >> 12u) | (high.y << 1u) | (high.z << 14u) | (high.w << 27u),
+        (high.w >> 5u) | (c8 << 8u));
+}
 
 // 1 where an addition to `part` has wrapped.
 fn carry(sum: u32, part: u32) -> u32 { return select(0u, 1u, sum < part); }
-
-// The product of two words. No step exceeds 32 bits: (2^16 - 1)^2 + 2^16 - 1 < 2^32.
-fn word_product(a: u32, b: u32) -> real {
-    let a0 = a & 0xffffu; let a1 = a >> 16u;
-    let b0 = b & 0xffffu; let b1 = b >> 16u;
-    let low = a0 * b0;
-    let middle = a1 * b0 + (low >> 16u);
-    let other = a0 * b1 + (middle & 0xffffu);
-    return real((other << 16u) | (low & 0xffffu), a1 * b1 + (middle >> 16u) + (other >> 16u));
-}
 
 // a + b, two words each, and the carry.
 fn long_sum(a: real, b: real) -> vec3<u32> {
@@ -29,48 +81,40 @@ fn long_sum(a: real, b: real) -> vec3<u32> {
     return vec3<u32>(low, high, carry(half, b.y) + carry(high, carried));
 }
 
-fn product(a: real, b: real) -> Sum {
-    let low = word_product(a.x, b.x);
-    let high = word_product(a.y, b.y);
-    let cross = long_sum(word_product(a.x, b.y), word_product(a.y, b.x));
-    let middle = long_sum(real(low.y, high.x), cross.xy);
-    return Sum(low.x, middle.xy, high.y + cross.z + middle.z);
-}
-
 // a + b, and whether that wraps.
-struct Total { sum: Sum, over: bool }
+struct Wrapped { sum: Sum, over: bool }
 
-fn total(a: Sum, b: Sum) -> Total {
+fn wrapped(a: Sum, b: Sum) -> Wrapped {
     let low = long_sum(a.xy, b.xy);
     let high = long_sum(a.zw, b.zw);
     let carried = long_sum(high.xy, real(low.z, 0u));
-    return Total(Sum(low.xy, carried.xy), high.z + carried.z != 0u);
+    return Wrapped(Sum(low.xy, carried.xy), high.z + carried.z != 0u);
 }
 
-fn plus(a: Sum, b: Sum) -> Sum { return total(a, b).sum; }
+fn none() -> Sum { return Sum(); }
+fn whole(a: real) -> Sum { return Sum(0u, 0u, a); }
+fn product(a: real, b: real) -> Sum { return total(plus_product(a, b, no_products())); }
+fn number(s: Sum) -> real { return s.zw; }
 
 // a + (2^128 - 1 - b) + 1.
-fn minus(a: Sum, b: Sum) -> Sum { return plus(plus(a, ~b), Sum(1u, 0u, 0u, 0u)); }
+fn minus(a: Sum, b: Sum) -> Sum { return wrapped(wrapped(a, ~b).sum, Sum(1u, 0u, 0u, 0u)).sum; }
 
 // b + (2^128 - 1 - a) wraps where a < b.
-fn below(a: Sum, b: Sum) -> bool { return total(b, ~a).over; }
+fn below(a: Sum, b: Sum) -> bool { return wrapped(b, ~a).over; }
 
-fn plus_product(a: real, b: real, s: Sum) -> Sum { return plus(s, product(a, b)); }
-
-// The same for sums that may exceed 1: the largest that there is stands for these.
+// The sum of magnitudes, which may exceed 1: the largest that there is stands for these.
 fn capped(a: Sum, b: Sum) -> Sum {
-    let all = total(a, b);
+    let all = wrapped(a, b);
     return select(all.sum, ~Sum(), all.over);
 }
 
-fn number(s: Sum) -> real { return s.zw; }
-
 // sum + w a.
-fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, product(w, a).zw).xy; }
+fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, number(product(w, a))).xy; }
 
-// own + s - leave own.
-fn stepped(s: Sum, leave: real, own: real, unused: real) -> real {
-    return minus(plus(s, whole(own)), product(leave, own)).zw;
+// own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
+fn stepped(s: Products, leave: real, own: real, unused: real) -> real {
+    let stays = Products(s.low + digits(own), vec4<u32>(s.high.x + highest(own), s.high.yzw), s.top);
+    return number(total(plus_product(~leave, own, stays)));
 }
 
 // abs(y - (1 - leak) x).

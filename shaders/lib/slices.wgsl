@@ -14,7 +14,7 @@ fn entries_of(row: u32) -> Entries {
 }
 
 // The sum with a row's COO entries.
-fn with_tail(s: Sum, base: u32, row: u32, pointers: u32) -> Sum {
+fn with_tail(s: Products, base: u32, row: u32, pointers: u32) -> Products {
     if pointers == 0u { return s; }
-    return plus(s, tail(base, slices[pointers + (row & 63u)], slices[pointers + (row & 63u) + 1u]));
+    return with_entries(s, base, slices[pointers + (row & 63u)], slices[pointers + (row & 63u) + 1u]);
 }

@@ -34,7 +34,7 @@ fn held(open: bool, i: u32) -> real {
 
 // The next number of row i, the group's row `place`, from the sum of its entries; its own number and the accumulator
 // are given.
-fn finish(place: u32, i: u32, leave: real, own: real, s: Sum, added: Terms, before: real) {
+fn finish(place: u32, i: u32, leave: real, own: real, s: Products, added: Terms, before: real) {
     var next = stepped(s, leave, own, scalars[0]);
     if RECURRENCE { next = next + next - y[p.own + i]; }
     if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }

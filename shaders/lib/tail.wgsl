@@ -1,9 +1,18 @@
-// The sum of a row's COO entries. The kernel adds an entry's share with add_entry.
+// The sum with a row's COO entries. The kernel adds an entry's share with add_entry.
 
-fn tail(base: u32, first: u32, end: u32) -> Sum {
+fn with_entries(sum: Products, base: u32, first: u32, end: u32) -> Products {
     var t = first;
+    if !APART {
+        var s = sum;
+        for (; t + 4u <= end; t += 4u) {
+            s = add_entry(base, t + 1u, add_entry(base, t, s));
+            s = settled(add_entry(base, t + 3u, add_entry(base, t + 2u, s)));
+        }
+        for (; t < end; t++) { s = add_entry(base, t, s); }
+        return s;
+    }
     // Entry t goes to partial sum t mod 4: one chain would wait for each addition.
-    var p0 = none(); var p1 = none(); var p2 = none(); var p3 = none();
+    var p0 = no_products(); var p1 = no_products(); var p2 = no_products(); var p3 = no_products();
     for (; t + 4u <= end; t += 4u) {
         p0 = add_entry(base, t, p0);
         p1 = add_entry(base, t + 1u, p1);
@@ -13,5 +22,5 @@ fn tail(base: u32, first: u32, end: u32) -> Sum {
     if t < end { p0 = add_entry(base, t, p0); }
     if t + 1u < end { p1 = add_entry(base, t + 1u, p1); }
     if t + 2u < end { p2 = add_entry(base, t + 2u, p2); }
-    return plus(plus(p0, p2), plus(p1, p3));
+    return plus(sum, plus(plus(p0, p2), plus(p1, p3)));
 }

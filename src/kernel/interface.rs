@@ -16,8 +16,8 @@ pub enum Scalar {
     F32,
     /// Double precision.
     F64,
-    /// Integers of 64 bits.
-    U64,
+    /// Fractions of 2⁶⁴, which texts see as pairs of words.
+    Q64,
 }
 
 impl Scalar {
@@ -29,7 +29,7 @@ impl Scalar {
         let doubles = [TypeId::of::<f64>(), TypeId::of::<[f64; 2]>(), TypeId::of::<[f64; 4]>()];
         let fractions = [TypeId::of::<Q64>()];
         match () {
-            () if is(&fractions) => Some(Self::U64),
+            () if is(&fractions) => Some(Self::Q64),
             () if is(&words) => Some(Self::U32),
             () if is(&singles) => Some(Self::F32),
             () if is(&doubles) => Some(Self::F64),

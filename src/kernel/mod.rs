@@ -54,11 +54,10 @@ impl Kernel {
         Self { least_cuda_groups, ..self }
     }
 
-    /// [`Self::least_cuda_groups`] in a precision. Fixed point needs 48 registers: with the 40 that six groups leave, an H200 takes 340
-    /// microseconds for a step in HYB that it does in 285 with five.
+    /// [`Self::least_cuda_groups`] in a precision. Fixed point needs 40 registers: six groups leave as many.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda_groups(&self, precision: Precision) -> u32 {
-        let most = if precision == Precision::Q64 { 5 } else { u32::MAX };
+        let most = if precision == Precision::Q64 { 6 } else { u32::MAX };
         self.least_cuda_groups.min(most)
     }
 
@@ -80,13 +79,13 @@ impl Kernel {
         match precision {
             Precision::F64 => self.wgsl.to_owned(),
             Precision::F32 => self.wgsl.replace(ALIAS, "alias real = f32;"),
-            Precision::Q64 => self.wgsl.replace(ALIAS, "alias real = u64;").replace(FLOAT, Q64_TEXT),
+            Precision::Q64 => self.wgsl.replace(ALIAS, WORDS).replace(FLOAT, Q64_TEXT),
         }
     }
 
-    /// The text in fixed point for devices without integers of 64 bits: numbers are pairs of words.
+    /// The text in fixed point for devices without integers of 64 bits.
     pub fn text_in_limbs(&self) -> String {
-        self.wgsl.replace(ALIAS, "alias real = vec2<u32>;").replace(FLOAT, Q64_LIMBS)
+        self.wgsl.replace(ALIAS, WORDS).replace(FLOAT, Q64_LIMBS)
     }
 
     /// The text for the WebGPU of a browser, which has neither immediates nor numbers of 64 bits.
@@ -117,6 +116,8 @@ impl Kernel {
 
 /// The line of a text that says what its real numbers are.
 const ALIAS: &str = "alias real = f64;";
+/// The same in fixed point: numbers are pairs of words.
+const WORDS: &str = "alias real = vec2<u32>;";
 /// The arithmetic of a text, and what takes its place in fixed point.
 const FLOAT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/float.wgsl"));
 const Q64_TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/q64.wgsl"));

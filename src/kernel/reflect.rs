@@ -22,7 +22,6 @@ fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
         TypeInner::Scalar(naga::Scalar::U32) | TypeInner::Vector { scalar: naga::Scalar::U32, .. } => {
             Some(Scalar::U32)
         }
-        TypeInner::Scalar(naga::Scalar::U64) => Some(Scalar::U64),
         TypeInner::Scalar(naga::Scalar::F32) | TypeInner::Vector { scalar: naga::Scalar::F32, .. } => {
             Some(Scalar::F32)
         }
@@ -116,8 +115,8 @@ pub fn declared(kernel: &Kernel, precision: Precision) -> Result<(), String> {
         ));
     }
     for (i, (binding, (name, written, scalar))) in bindings.iter().zip(&text.bindings).enumerate() {
-        // Twins may see words as bytes.
-        let numbers = (binding.scalar)().or(Some(Scalar::U32));
+        // Twins may see words as bytes, or pairs of them as fractions.
+        let numbers = (binding.scalar)().filter(|&scalar| scalar != Scalar::Q64).or(Some(Scalar::U32));
         if (binding.name, binding.written, numbers) != (name, *written, *scalar) {
             let declared = (binding.name, binding.written, numbers);
             return Err(format!(

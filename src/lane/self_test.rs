@@ -34,11 +34,12 @@ impl<T: Number> Body for SelfTest<'_, T> {
         for (i, y) in self.y.iter_mut().enumerate() {
             let mut s = T::NONE;
             for &j in &self.index[3 * i..3 * i + 3] {
-                let (a, b) = (self.a[j as usize], self.b[j as usize]);
-                s = add(self.a[i], a, add(a, self.b[i], T::plus_sum(s, b.whole())));
+                let a = self.a[j as usize];
+                s = T::plus_sum(s, add(self.a[i], a, add(a, self.b[i], T::NONE)));
             }
             let (a, b) = (self.a[i], self.b[i]);
-            *y = weighted(a, b, stepped(T::deviation(a, b, T::number(s)), a, b, a));
+            let next = stepped(s, a, b, a);
+            *y = weighted(a, next, T::number(T::deviation(a, b, next)));
         }
     }
 }
