@@ -1,8 +1,10 @@
 //! Vectors that are kept on the lanes beside an iteration, and the recurrence by which they follow from one another.
 
+use std::borrow::Cow;
+
 use super::bound::scale_of;
 use super::chunk::Part;
-use super::iteration::{Iteration, Observed, Which};
+use super::iteration::{Accumulators, Iteration, Observed, Which};
 use super::kernels::{ADD, COMBINE, SCALE, add, combine, scale};
 use super::problem::Observer;
 use crate::kernel::Number;
@@ -66,7 +68,7 @@ impl<'a, T: Number> Basis<'a, T> {
         let factors = factors.collect::<Result<_>>()?;
         let mut vectors = Vec::with_capacity(most);
         while vectors.len() < most {
-            match iteration.accumulators() {
+            match iteration.vector("a vector of a Krylov space") {
                 Ok(vector) => vectors.push(vector),
                 Err(Error::OutOfMemory { .. }) => break,
                 Err(other) => return Err(other),
@@ -237,9 +239,13 @@ impl<'a, T: Number> Basis<'a, T> {
     }
 
     /// A combination of the first vectors, on the host.
-    pub(super) fn sum(&self, multiples: &[(usize, f64)], acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.clear(acc)?;
-        self.combine(multiples, |p| (&acc[p], 0))?;
+    pub(super) fn sum<'b>(
+        &self,
+        multiples: &[(usize, f64)],
+        acc: &'b Accumulators<T>,
+    ) -> Result<Cow<'b, [f64]>> {
+        self.clear(&acc.parts)?;
+        self.combine(multiples, |p| (&acc.parts[p], 0))?;
         self.iteration.download(acc)
     }
 

@@ -40,7 +40,7 @@ pub struct Target<T> {
 /// One accumulator a part; none if only rewards are wanted.
 #[derive(Debug)]
 pub struct Accumulators<T> {
-    parts: Vec<Buffer<T>>,
+    pub(super) parts: Vec<Buffer<T>>,
     /// The only one of them, where it is the host's own memory and what is wanted there.
     host: Option<HostArray<T>>,
 }
@@ -242,8 +242,13 @@ impl<'a, T: Number> Iteration<'a, T> {
                 }
             }
         }
-        let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(WHAT, p.computed.len());
-        Ok(Accumulators { parts: self.parts.parts.iter().map(alloc).collect::<Result<_>>()?, host: None })
+        Ok(Accumulators { parts: self.vector(WHAT)?, host: None })
+    }
+
+    /// A vector in the lanes' memory, of which each part has an array.
+    pub(super) fn vector(&self, what: &str) -> Result<Vec<Buffer<T>>> {
+        let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(what, p.computed.len());
+        self.parts.parts.iter().map(alloc).collect()
     }
 
     /// Gives a sum the weights of steps from `first` on.

@@ -9,9 +9,11 @@
 //! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected) from
 //! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
 
+use std::borrow::Cow;
+
 use super::basis::{Basis, Recurrence};
 use super::built::Built;
-use super::iteration::Iteration;
+use super::iteration::{Accumulators, Iteration};
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
@@ -19,7 +21,6 @@ use super::stop::{Shares, Stop};
 use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
 use crate::kernel::Number;
-use crate::lane::Buffer;
 use crate::{Error, Result};
 
 /// Most and fewest vectors of a space.
@@ -122,7 +123,7 @@ struct Run<'a, T> {
     built: &'a Built<'a, T>,
     basis: Basis<'a, T>,
     rewards: Vec<(&'a [f64], f64)>,
-    acc: Vec<Buffer<T>>,
+    acc: Accumulators<T>,
     /// Ascending.
     open: Vec<Open>,
     now: Clock,
@@ -141,7 +142,7 @@ impl<'a, T: Number> Run<'a, T> {
         let mut iteration =
             Iteration::new(&machine.lanes, &built.parts, statistics.inverse_alpha, &rewards, progress)?;
         iteration.start(&built.initial)?;
-        let acc = if built.problem.vectors { iteration.accumulators()? } else { Vec::new() };
+        let acc = if built.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = built.problem.transitions.states();
         let basis = Basis::new(iteration, MOST.min(room(built)), states, statistics.step)?;
         let earned = vec![0.0; rewards.len()];
@@ -312,7 +313,7 @@ impl<'a, T: Number> Run<'a, T> {
         terms: u64,
         sums: &[(f64, f64)],
         stopped: Option<Stopped>,
-        vector: impl FnOnce(&Self) -> Result<Vec<f64>>,
+        vector: impl FnOnce(&Self) -> Result<Cow<'_, [f64]>>,
     ) -> Result<()> {
         let open = self.open.remove(0);
         if self.built.problem.vectors {
@@ -358,7 +359,7 @@ impl<'a, T: Number> Run<'a, T> {
             self.deliver(times, observer, bound, stop.step, &sums, stopped, |_| {
                 let mut result = vec![0.0; curve.len()];
                 curve.add_to(&mut result, &shares);
-                Ok(result)
+                Ok(Cow::Owned(result))
             })?;
         }
         Ok(())
