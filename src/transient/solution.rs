@@ -111,6 +111,9 @@ pub struct Expansion {
     pub terms: u64,
     /// Largest l1 norm of a vector of its recurrence: about 1 where the chain is reversible.
     pub norm: f64,
+    /// Largest mean of these norms with the weights that they have in a result or in its integral: what dot products of the vectors
+    /// round by, beside those of probabilities.
+    pub weighted_norm: f64,
     /// Times that it gave up, which uniformization served.
     pub given_up: usize,
 }
@@ -121,6 +124,7 @@ impl Expansion {
         Self {
             terms: self.terms + other.terms,
             norm: self.norm.max(other.norm),
+            weighted_norm: self.weighted_norm.max(other.weighted_norm),
             given_up: self.given_up + other.given_up,
         }
     }
