@@ -120,6 +120,16 @@ impl<T: Number> Open<T> {
         }
     }
 
+    /// The means of the norms up to the term of `k` with the weights of the sum and of its integral, whichever is larger.
+    fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
+        let terms = norms.0.iter().take(k as usize + 1).enumerate();
+        let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
+            (sum + self.series.coefficients[k] * norm, integral + self.series.integral(k) * norm)
+        });
+        // Sums of positive terms.
+        f64::max(sum, integral / self.lambda) * (1.0 + 1e-8)
+    }
+
     /// The bound behind the term of `k`, v_{k+1} being the last of `norms`.
     fn bound(&self, k: u64, norms: &Norms) -> Bound {
         let u = T::PRECISION.unit_roundoff();
@@ -160,7 +170,7 @@ pub(super) fn run<T: Number>(
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
     lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut expansion =
-        Expansion { method: Expanded::Chebyshev, terms: 0, restarts: 0, norm: 1.0, given_up: 0 };
+        Expansion { method: Expanded::Chebyshev, terms: 0, restarts: 0, norm: 1.0, weighted_norm: 1.0, given_up: 0 };
     for some in lambdas.chunks(room(built).max(1)) {
         expand(built, some, times, observer, &mut expansion)?;
     }
@@ -226,6 +236,7 @@ fn expand<T: Number>(
             }
             let bound = o.bound(to - 1, &norms);
             if bound.total() <= o.goal {
+                expansion.weighted_norm = expansion.weighted_norm.max(o.weighted_norm(to - 1, &norms));
                 let result = TimeResult {
                     time: built.problem.times[o.index],
                     alpha_t: o.lambda,

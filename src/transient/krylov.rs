@@ -105,7 +105,7 @@ pub(super) fn run<T: Number>(
     open.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let asked = open.len();
     let mut expansion =
-        Expansion { method: Expanded::Krylov, terms: 0, restarts: 0, norm: 0.0, given_up: asked };
+        Expansion { method: Expanded::Krylov, terms: 0, restarts: 0, norm: 0.0, weighted_norm: 0.0, given_up: asked };
     let why = match asked {
         0 => None,
         _ => Run::new(built, open, expansion)?.solve(budget, times, observer, &mut expansion)?,

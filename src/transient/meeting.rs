@@ -286,6 +286,10 @@ pub(super) struct Earned<const K: usize> {
 const HOPELESS: u32 = 4;
 const TRIED: u64 = 8;
 
+/// Looks in a row that see a defect of some roundings no longer fall, before it counts as one of them; and how many roundings that are.
+const STALLED: u32 = 4;
+const ROUNDINGS: f64 = 8.0;
+
 /// Solves v = earned + Pv outside of the states that are met by sweeps, for `K` rates at once, until each defect is small `enough` or all
 /// rounding, or for `most` sweeps, or until more would be needed as the defects fall.
 ///
@@ -303,6 +307,7 @@ pub(super) fn earned_until<const K: usize>(
     let mut values = vec![[0.0; K]; met.len()];
     let (mut before, mut between) = (values.clone(), values.clone());
     let (mut sweeps, mut last, mut hopeless) = (0, (0, f64::INFINITY), 0);
+    let (mut best, mut stalled) = (f64::INFINITY, 0);
     loop {
         let next = sweeps + (sweeps / 8).max(LOOK);
         while sweeps < next {
@@ -325,16 +330,21 @@ pub(super) fn earned_until<const K: usize>(
         let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
         // Below its rounding, and that of the values themselves, nothing is to be gained.
         let largest = chain.largest(met, |state| values[state].map(f64::abs));
-        let goal = |k: usize| enough[k].max(2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
-        let excess =
-            (0..K).filter(|&k| defects[k] > goal(k)).map(|k| defects[k] / goal(k)).fold(0.0, f64::max);
+        let floor = |k: usize| (2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
+        let goal = |k: usize| enough[k].max(floor(k));
+        let over = |k: &usize| defects[*k] > goal(*k);
+        let excess = (0..K).filter(over).map(|k| defects[k] / goal(k)).fold(0.0, f64::max);
+        let rounding_alone = (0..K).filter(over).all(|k| defects[k] <= ROUNDINGS * floor(k));
+        stalled = if rounding_alone && excess > 0.9 * best { stalled + 1 } else { 0 };
+        best = excess.min(best);
         let fall = (last.1 / excess).ln() / (sweeps - last.0) as f64;
         let too_slow =
             sweeps > most / TRIED && fall > 0.0 && sweeps as f64 + excess.ln() / fall > most as f64;
         hopeless = if too_slow { hopeless + 1 } else { 0 };
         last = (sweeps, excess);
-        if excess == 0.0 || hopeless == HOPELESS || sweeps >= most {
-            return Ok(Earned { values, defects, met: excess == 0.0, sweeps });
+        let done = excess == 0.0 || stalled == STALLED;
+        if done || hopeless == HOPELESS || sweeps >= most {
+            return Ok(Earned { values, defects, met: done, sweeps });
         }
         // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
         before

@@ -13,7 +13,9 @@ use super::problem::Observer;
 use super::transitions::Transitions;
 use crate::{Machine, Result};
 
-/// Transitions followed backwards before it is given up: some seconds' work.
+/// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are
+/// iterated to their limit sooner.
+const MOST_SWEEPS: u64 = 1 << 12;
 const MOST_WORK: u64 = 1 << 33;
 /// What a step of the time may miss.
 const OF_TIME: f64 = 1.0 / 16.0;
@@ -79,7 +81,7 @@ impl Sought<'_> {
             return Ok(None);
         }
         let chain = Stochastic::new(self.transitions, alpha, 0..n);
-        let most = (MOST_WORK / chain.to.len().max(1) as u64).max(64);
+        let most = (MOST_WORK / chain.to.len().max(1) as u64).clamp(64, MOST_SWEEPS);
         let steps = earned_until(&chain, &met, &vec![[1.0]; n], [OF_TIME], most, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);

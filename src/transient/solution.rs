@@ -127,6 +127,9 @@ pub struct Expansion {
     /// Chebyshev: largest l1 norm of a vector of its recurrence, about 1 where the chain is reversible. Krylov: the same of the
     /// sum of the norms of what an answer is added up from.
     pub norm: f64,
+    /// Largest mean of these norms with the weights that they have in a result or in its integral: what dot products of the vectors
+    /// round by, beside those of probabilities.
+    pub weighted_norm: f64,
     /// Times that it gave up, which uniformization served.
     pub given_up: usize,
 }
@@ -139,6 +142,7 @@ impl Expansion {
             terms: self.terms + other.terms,
             restarts: self.restarts + other.restarts,
             norm: self.norm.max(other.norm),
+            weighted_norm: self.weighted_norm.max(other.weighted_norm),
             given_up: self.given_up + other.given_up,
         }
     }

@@ -199,6 +199,9 @@ fn what_it_rounds_is_within_the_bound_where_norms_grow() {
     let (got, solution) = run(&cpu(), &walk, &Initial::State(0), &[25.0], &options(CHEBYSHEV, 1e-9));
     let expansion = solution.expansion.expect("it was asked for");
     assert!(expansion.norm > 1e3 && expansion.given_up == 0, "{expansion:?}");
+    // The sum of the terms has the norm 1; the largest of theirs comes last, with the least weight.
+    let mean = expansion.weighted_norm;
+    assert!(1.0 - solution.times[0].bound.total() <= mean && mean < expansion.norm, "{expansion:?}");
 
     // Of a circulant matrix the eigenvectors are known: λ_k = Σ r (ω^{ko} − 1).
     let exact = |j: u32| {

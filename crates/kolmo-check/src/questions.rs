@@ -755,9 +755,9 @@ impl Absorbed {
     }
 }
 
-/// The largest l1 norm of a term: those of an expansion may be above 1.
+/// The mean l1 norm of a term: those of an expansion may be above 1.
 fn norm(solution: &Solution) -> f64 {
-    solution.expansion.map_or(1.0, |expansion| expansion.norm.max(1.0))
+    solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
 }
 
 /// Bound on the rounding of a dot product with rewards of at most 1, by trees over blocks, blocks in turn, and terms in turn.

@@ -151,14 +151,14 @@ impl Edge {
     }
 }
 
-/// Times before the last at which a sweep of a part of a model looks whether too much is lost already, which never comes back: the last,
-/// halved again and again while a look is a small part of what leads to it.
+/// Times before the last at which a sweep of a part of a model looks whether too much is lost already, which never comes back: a quarter
+/// of the last, again and again while a look is a small part of what leads to it.
 pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
     let mut exit = vec![0.0; transitions.states()];
     transitions.exit_rates(0..exit.len(), &mut exit);
     let alpha = exit.into_iter().fold(0.0, f64::max);
-    let halves = std::iter::successors(Some(0.5 * last), |time| Some(0.5 * time));
-    halves.take_while(|time| alpha * time >= LOOK && time.is_finite()).collect()
+    let quarters = std::iter::successors(Some(0.25 * last), |time| Some(0.25 * time));
+    quarters.take_while(|time| alpha * time >= LOOK && time.is_finite()).collect()
 }
 
 /// The probability in each state of the edge, `before` an interval and in it, if that is more than may be lost.
@@ -169,7 +169,7 @@ pub fn exceeding(left: &[f64], before: &[f64], allowed: f64) -> Option<Vec<f64>>
 }
 
 /// The least αt of a look.
-const LOOK: f64 = 4096.0;
+const LOOK: f64 = 16384.0;
 
 /// Adds what is lost at each time to the bounds: `before` at the beginning of an interval, `left` since then. Gives both together, at
 /// the last time.

@@ -160,7 +160,7 @@ impl<'a> Program<'a> {
             let updates = command.updates.iter().map(|(rate, assignments)| {
                 let rate = program.rate(rate);
                 let assignments: Vec<_> =
-                    assignments.iter().map(|(v, next)| (*v, assignment(*v, next))).collect();
+                    assignments.iter().map(|(v, next)| (*v, program.assignment(c, *v, next))).collect();
                 let step = program.step(&rate, &assignments);
                 Update { rate, assignments, step }
             });
@@ -256,6 +256,22 @@ impl<'a> Program<'a> {
         }
     }
 
+    /// The next value of a variable; one that is set where the guard knows what it is before is a step.
+    fn assignment(&self, c: usize, variable: usize, next: &Term) -> Next {
+        let next = assignment(variable, next);
+        let (Next::Set(value), Some(table)) = (&next, self.tables.iter().find(|t| t.variable == variable))
+        else {
+            return next;
+        };
+        let words = self.all.len();
+        let sets = table.sets.chunks(2 * words).zip(table.low..);
+        let mut allowed = sets.filter(|(set, _)| set[c / 64] >> (c % 64) & 1 == 1).map(|(_, value)| value);
+        match (allowed.next(), allowed.next()) {
+            (Some(before), None) => Next::Add(value.wrapping_sub(before)),
+            _ => next,
+        }
+    }
+
     /// What an update adds to a word, if its rate is known to be one and tables can tell where it leaves a range.
     fn step(&self, rate: &Rate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
         let valid = |rate: &f64| (0.0..f64::INFINITY).contains(rate);
@@ -308,14 +324,18 @@ impl<'a> Program<'a> {
         enabled.extend_from_slice(&self.all);
         safe.clear();
         safe.extend_from_slice(&self.steps);
-        for table in &self.tables {
-            let at = 2 * words * (values[table.variable] - table.low) as usize;
-            let (allowed, kept) = table.sets[at..at + 2 * words].split_at(words);
-            for ((enabled, safe), (allowed, kept)) in
-                enabled.iter_mut().zip(&mut *safe).zip(allowed.iter().zip(kept))
-            {
-                *enabled &= allowed;
-                *safe &= kept;
+        if let ([enabled], [safe]) = (&mut enabled[..], &mut safe[..]) {
+            for table in &self.tables {
+                let at = 2 * (values[table.variable] - table.low) as usize;
+                *enabled &= table.sets[at];
+                *safe &= table.sets[at + 1];
+            }
+        } else {
+            for table in &self.tables {
+                let at = 2 * words * (values[table.variable] - table.low) as usize;
+                let (allowed, kept) = table.sets[at..at + 2 * words].split_at(words);
+                enabled.iter_mut().zip(allowed).for_each(|(enabled, allowed)| *enabled &= allowed);
+                safe.iter_mut().zip(kept).for_each(|(safe, kept)| *safe &= kept);
             }
         }
         for (c, code) in &self.guards {
@@ -519,6 +539,7 @@ impl<'a> Program<'a> {
     }
 }
 
+/// The next value of a variable, by itself.
 fn assignment(variable: usize, next: &Term) -> Next {
     use crate::code::Op;
     let own = |term: &Term| *term == Term::Variable(variable, Type::Int);
