@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use crate::parallel::*;
 
 /// Values looked through at a time.
-const BLOCK: usize = 1 << 14;
+const BLOCK: usize = 1 << 16;
+/// Values that are kept, beside twice as many as are wanted, before all of them are looked through.
+const SPARE: usize = 256;
 
 /// The larger first; equal ones in the order of their places.
 pub fn larger_first(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
@@ -20,11 +22,23 @@ pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f6
         }
         all.truncate(k);
     };
-    // A block's largest first, on all cores, each of which has room for one block.
+    // A block's largest, on all cores: whatever is larger than the k-th of those so far, looked through now and then.
     let of_block = |all: &mut Vec<(usize, f64)>, block: usize| {
         let places = block * BLOCK..values.len().min((block + 1) * BLOCK);
+        let (room, mut least) = (k.saturating_mul(2).saturating_add(SPARE), None);
         all.clear();
-        all.extend(places.map(|place| (place, size(values[place]))));
+        for (place, &value) in places.clone().zip(&values[places]) {
+            let own = size(value);
+            // Of equal ones the first stays.
+            if least.is_some_and(|least: f64| own.total_cmp(&least).is_le()) {
+                continue;
+            }
+            all.push((place, own));
+            if all.len() == room {
+                select(all);
+                least = all.last().map(|&(_, least)| least);
+            }
+        }
         select(all);
         all.clone()
     };

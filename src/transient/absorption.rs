@@ -313,7 +313,7 @@ fn iterate<T: Number>(built: &Built<'_, T>, observer: &mut dyn Observer) -> Resu
     let scales: Vec<f64> = rewards.iter().map(scale).collect();
     let scaled: Vec<(&[f64], f64)> = rewards.iter().zip(&scales).map(|(r, &s)| (&r.values[..], s)).collect();
     let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &scaled, (0, 0))?;
-    iteration.start(&built.initial)?;
+    iteration.start_in(&built.initial, built.beginning())?;
     let (mut sums, mut last) = (vec![[0.0; 2]; rewards.len()], vec![0.0; rewards.len()]);
     // The beginning as stored, and dot products by blocks and then in turn.
     let u = T::PRECISION.unit_roundoff();

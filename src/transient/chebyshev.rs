@@ -205,10 +205,10 @@ fn expand<T: Number>(
         progress,
         true,
     )?;
-    iteration.start(&built.initial)?;
+    iteration.start_in(&built.initial, built.beginning())?;
     let open = some.iter().map(|&(lambda, index)| Open::new(built, &iteration, index, lambda));
     let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;
-    let mut norms = Norms(Vec::new());
+    let (mut norms, mut host) = (Norms(Vec::new()), Vec::new());
     while !open.is_empty() {
         let k = iteration.steps();
         let leg = k.clamp(FEWEST_STEPS, MOST_STEPS).min(iteration.most_steps());
@@ -246,7 +246,7 @@ fn expand<T: Number>(
                     ..TimeResult::default()
                 };
                 if built.problem.vectors {
-                    observer.result(o.index, &iteration.download(&o.target.acc)?)?;
+                    observer.result(o.index, iteration.download(&o.target.acc, &mut host)?)?;
                 }
                 times[o.index] = Some(result);
             } else if hopeless {

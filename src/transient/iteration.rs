@@ -1,7 +1,7 @@
 //! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and what is read off its iterates on the way.
 
-use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use super::Observer;
 use super::built::total;
@@ -22,8 +22,9 @@ use crate::{Error, Result};
 const SMALL_STEPS: u64 = 512;
 /// Steps are numbered in 32 bits on a device.
 pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
-/// Probabilities that are copied to a device at once.
+/// Probabilities that are copied to a device at once, and of which it is known together whether any is above 0.
 const PIECE: usize = 1 << 20;
+const FEW: usize = 1 << 14;
 /// Elements of the rewards' partial sums that are held on a device.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
@@ -86,6 +87,8 @@ pub struct Iteration<'a, T> {
     partials: Vec<Buffer<T>>,
     /// Partial sums of one vector, for mass and distance, one array a part.
     blocks: Vec<Buffer<T>>,
+    /// The same of all parts on the host, once they were asked for.
+    sums: Mutex<Option<HostArray<T>>>,
     /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
     alone: Vec<(Buffer<T>, Buffer<T>)>,
     /// On each lane: the factor of a defect.
@@ -147,6 +150,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             values: rewards.to_vec(),
             rewards: vectors,
             blocks: per_part(1)?,
+            sums: Mutex::default(),
             alone: lanes
                 .iter()
                 .map(|lane| Ok((lane.alloc_with("scalars", &[inverse_alpha])?, lane.alloc("scalars", 1)?)))
@@ -160,23 +164,38 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Starts (again) from the initial probabilities of this rank's rows.
     pub fn start(&mut self, initial: &[f64]) -> Result<()> {
+        self.start_in(initial, None)
+    }
+
+    /// The same where that is 0 everywhere but in one `state`, if that is known: which may be another rank's.
+    pub(super) fn start_in(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         match T::PRECISION {
-            Precision::Q64 => self.place(&beginning(initial, self.parts.ranks)),
-            _ => self.place(initial),
+            Precision::Q64 => self.place(&beginning(initial, self.parts.ranks), state),
+            _ => self.place(initial, state),
         }
     }
 
     /// Starts from numbers as they are kept, see [`Self::kept`].
-    fn place(&mut self, initial: &[f64]) -> Result<()> {
+    fn place(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
             lane.clear(&part.x[0])?;
             // Many chains begin in one state, and a device is far away.
-            let pieces = own.par_chunks(PIECE).map(|piece| piece.iter().any(|p| p.to_bits() != 0));
-            let filled: Vec<bool> = pieces.collect();
-            for (k, piece) in own.chunks(PIECE).enumerate().filter(|(k, _)| filled[*k]) {
-                let at = part.own + k * PIECE;
+            let filled: Vec<bool> = match state {
+                Some(state) => {
+                    let here = state.checked_sub(part.rows.start).filter(|&place| place < own.len());
+                    (0..own.len().div_ceil(FEW)).map(|k| here.is_some_and(|place| place / FEW == k)).collect()
+                }
+                None => own.par_chunks(FEW).map(|few| few.iter().any(|p| p.to_bits() != 0)).collect(),
+            };
+            let mut k = 0;
+            while let Some(zeros) = filled[k..].iter().position(|&filled| filled) {
+                let first = k + zeros;
+                let run = filled[first..].iter().take(PIECE / FEW).take_while(|&&filled| filled).count();
+                k = first + run;
+                let piece = &own[first * FEW..own.len().min(k * FEW)];
+                let at = part.own + first * FEW;
                 match T::PRECISION {
                     Precision::F64 | Precision::Q64 => {
                         lane.upload(bytemuck::cast_slice::<_, T>(piece), &part.x[0], at)?;
@@ -193,7 +212,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Goes on from x_k as it was kept.
     pub(crate) fn resume(&mut self, k: u64, x: &[f64]) -> Result<()> {
-        self.place(x)?;
+        self.place(x, None)?;
         self.k = k;
         Ok(())
     }
@@ -580,23 +599,44 @@ impl<'a, T: Number> Iteration<'a, T> {
             let args = args(part, self.blocks[p].arg());
             Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, rows, params, args)?])
         })?;
-        let mut partials = Vec::new();
-        for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
-            let from = partials.len();
-            partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
-            self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
-        }
-        Ok(total(&partials, self.parts.ranks))
+        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = match &mut *sums {
+            Some(sums) => sums,
+            none => none.insert(self.lanes[0].host_array(self.blocks.iter().map(Buffer::len).sum())?),
+        };
+        let mut rest = &mut sums[..];
+        let fetch = |(part, out): (&Part<T>, &Buffer<T>)| {
+            let own = rest.split_off_mut(..out.len()).expect("as many as all parts have");
+            self.lanes[part.lane].fetch(out, 0, own)
+        };
+        let fetched = self.parts.parts.iter().zip(&self.blocks).try_for_each(fetch);
+        // Whatever failed: no lane writes to the array behind this.
+        let finished = self.lanes.iter().map(Lane::finish).fold(Ok(()), Result::and);
+        fetched.and(finished)?;
+        Ok(total(sums, self.parts.ranks))
     }
 
-    /// The accumulators of this rank's rows on the host, in the order of states.
-    pub(crate) fn download<'b>(&self, acc: &'b Accumulators<T>) -> Result<Cow<'b, [f64]>> {
+    /// The accumulators of this rank's rows on the host, in the order of states: where they lie, or in `host`, which has room for them.
+    pub(crate) fn download<'b>(&self, acc: &'b Accumulators<T>, host: &'b mut Vec<f64>) -> Result<&'b [f64]> {
         if let (Some(host), [part]) = (&acc.host, &self.parts.parts[..]) {
             // Launches that write it are done, and none runs before it was looked at.
             let own = part.ghosts()..part.ghosts() + part.rows.len();
-            return Ok(Cow::Borrowed(bytemuck::cast_slice(&host[own])));
+            return Ok(bytemuck::cast_slice(&host[own]));
         }
-        self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), false).map(Cow::Owned)
+        if host.is_empty() {
+            *host = touched(self.parts.rows.len());
+        }
+        self.collect_into(host, |p| (&acc.parts[p], self.parts.parts[p].ghosts()), false)?;
+        Ok(host)
+    }
+
+    /// The same in a vector, that of `host` if it can be.
+    pub(crate) fn downloaded(&self, acc: &Accumulators<T>, mut host: Vec<f64>) -> Result<Vec<f64>> {
+        let result = self.download(acc, &mut host)?;
+        if acc.host.is_some() {
+            return Ok(result.to_vec());
+        }
+        Ok(host)
     }
 
     /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
@@ -626,10 +666,20 @@ impl<'a, T: Number> Iteration<'a, T> {
     where
         T: 'b,
     {
-        let mut all: Vec<f64> = zeroed(self.parts.parts.iter().map(|part| part.rows.len()).sum());
-        // All cores touch memory that one would take a page after the other.
-        all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
-        let mut rest = &mut all[..];
+        let mut all = touched(self.parts.rows.len());
+        self.collect_into(&mut all, of, kept).map(|()| all)
+    }
+
+    fn collect_into<'b>(
+        &self,
+        all: &mut [f64],
+        of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync,
+        kept: bool,
+    ) -> Result<()>
+    where
+        T: 'b,
+    {
+        let mut rest = all;
         let mut shares: Vec<Vec<(usize, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for (p, part) in self.parts.parts.iter().enumerate() {
             let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
@@ -647,8 +697,15 @@ impl<'a, T: Number> Iteration<'a, T> {
         };
         // Lanes copy at the same time.
         let copied = at_once(shares, |share| share.into_iter().try_for_each(copy));
-        copied.into_iter().collect::<Result<()>>().map(|()| all)
+        copied.into_iter().collect()
     }
+}
+
+/// Zeros for results. All cores touch memory that one would take a page after the other.
+pub(super) fn touched(len: usize) -> Vec<f64> {
+    let mut all: Vec<f64> = zeroed(len);
+    all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
+    all
 }
 
 /// Steps whose rewards are summed before the host looks at them.

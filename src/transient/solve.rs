@@ -161,7 +161,11 @@ fn solve_in<T: Number>(
         device_bytes: 0,
         seconds,
     };
-    let (initial_error, initial_mass) = (problem.initial.rounding(), total(&initial, ranks));
+    let initial_error = problem.initial.rounding();
+    let initial_mass = match problem.initial {
+        Initial::State(_) => 1.0,
+        _ => total(&initial, ranks),
+    };
     let mut seen = vec![None; problem.times.len()];
     let mut handed_over = Duration::ZERO;
     let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&initial, ranks));

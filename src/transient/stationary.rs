@@ -237,7 +237,7 @@ fn iterate<T: Number>(
     };
     let mut before = 0;
     match (checkpointer.stationary()?, last) {
-        (None, None) => iteration.start(&built.initial)?,
+        (None, None) => iteration.start_in(&built.initial, built.beginning())?,
         (None, Some(last)) => {
             iteration.resume(last.steps, &last.kept)?;
             (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));

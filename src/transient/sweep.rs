@@ -1,12 +1,13 @@
 //! The sweep: x_0, x_1, … once, every time point served on the way.
 
 use std::collections::VecDeque;
+use std::thread::{Builder, JoinHandle};
 
 use super::bessel::products;
 use super::built::{Built, total};
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::clock::Activity;
-use super::iteration::{Accumulators, Iteration, Target, Which};
+use super::iteration::{Accumulators, Iteration, Target, Which, touched};
 use super::poisson::Weights;
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
@@ -126,6 +127,9 @@ pub(super) struct Sweep<'a, 'p, T> {
     before: u64,
     /// True if the probabilities themselves are wanted.
     vectors: bool,
+    /// Room for results on the host, and what makes it.
+    host: Vec<f64>,
+    room: Option<JoinHandle<Vec<f64>>>,
     /// Places that found no accumulator.
     left_over: Vec<usize>,
     /// True if Chebyshev's expansion may take over.
@@ -186,6 +190,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             until: None,
             before,
             vectors,
+            host: Vec::new(),
+            room: None,
             left_over,
             expands: built.expands,
             expansion: None,
@@ -369,6 +375,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             let mut target = self.iteration.target(weights.values.len(), acc)?;
             self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
             let from = weights.left;
+            if self.vectors {
+                self.make_room();
+            }
             self.open.push(Open { place, target, from, divisor: 1.0 });
         }
         Ok(())
@@ -425,12 +434,33 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
         if self.vectors {
-            let result = self.iteration.download(&o.target.acc)?;
-            observer.result(self.planned[o.place].index, &result)?;
-            checkpointer.delivered(self.planned[o.place].index, &result);
+            let mut host = self.host();
+            let result = self.iteration.download(&o.target.acc, &mut host)?;
+            observer.result(self.planned[o.place].index, result)?;
+            checkpointer.delivered(self.planned[o.place].index, result);
+            self.host = host;
             self.free.push(o.target.acc);
         }
         Ok(())
+    }
+
+    /// Begins to make room for results on the host, of states so many that it takes time: while devices multiply.
+    fn make_room(&mut self) {
+        const MANY: usize = 1 << 20;
+        let states = self.built.parts.rows.len();
+        let at_hand = self.built.machine.lanes.iter().any(|lane| lane.device().on_host_cores());
+        if self.host.is_empty() && self.room.is_none() && states >= MANY && !at_hand {
+            let thread = Builder::new().name("kolmo-room".to_owned());
+            self.room = thread.spawn(move || touched(states)).ok();
+        }
+    }
+
+    /// Room for results on the host, if it was made.
+    fn host(&mut self) -> Vec<f64> {
+        match self.room.take() {
+            Some(room) => room.join().unwrap_or_default(),
+            None => std::mem::take(&mut self.host),
+        }
     }
 
     /// Adds the rewards of steps from `first` on, one row a step, to every time point.
@@ -529,13 +559,19 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 *cumulative += value(reward, shares.until);
             }
             if self.vectors {
+                let mut host = self.host();
                 let mut result = match target {
-                    Some(target) => self.iteration.download(&target.acc)?.into_owned(),
-                    None => vec![0.0; curve.x.len()],
+                    Some(target) => self.iteration.downloaded(&target.acc, host)?,
+                    None => {
+                        host.clear();
+                        host.resize(curve.x.len(), 0.0);
+                        host
+                    }
                 };
                 curve.add_to(&mut result, &shares);
                 observer.result(self.planned[place].index, &result)?;
                 checkpointer.delivered(self.planned[place].index, &result);
+                self.host = result;
             }
         }
         Ok(())

@@ -71,7 +71,7 @@ pub fn sweep<T: Number>(
         let room = room(built).clamp(1, planned.len());
         let mut sweep = match resumed.take() {
             None => {
-                clock.time(Activity::Start, || iteration.start(&built.initial))?;
+                clock.time(Activity::Start, || iteration.start_in(&built.initial, built.beginning()))?;
                 Sweep::new(built, iteration, &mut planned, room, terms)
             }
             Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {

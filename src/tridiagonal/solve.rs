@@ -166,15 +166,16 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check().and_then(|()| machine.expect_floating(SYSTEMS)))?;
     let mut solver = AnySolver::new(machine, options);
-    let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
-    let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
-    match solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
-        Some(solution) => Ok(Solution { x, ..solution }),
-        None => {
-            drop(x);
-            solver.solve(&view)
+    // Rows that a lane has no room for go through it in chunks.
+    let held = (8 * view.span.rows * (3 + 2 * view.b.len())) as u64;
+    if machine.lanes[0].free_bytes().is_none_or(|free| held <= free) {
+        let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
+        let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
+        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
+            return Ok(Solution { x, ..solution });
         }
     }
+    solver.solve(&view)
 }
 
 /// What solves in no fixed point.

@@ -106,11 +106,11 @@ impl Run<'_> {
             1 => ", 1 correction".to_owned(),
             count => format!(", {count} corrections"),
         };
-        let _ = writeln!(
-            out,
-            "method   {method}{corrections}; {dominant}{small}; {} on the device",
-            bytes(s.device_bytes)
-        );
+        let memory = match s.device_bytes {
+            0 => "no row was copied".to_owned(),
+            held => format!("{} on the device", bytes(held)),
+        };
+        let _ = writeln!(out, "method   {method}{corrections}; {dominant}{small}; {memory}");
         let _ = writeln!(
             out,
             "residual {:.1e} normwise, {:.1e} componentwise; largest |x| / largest |b| {:.1e}",
