@@ -10,15 +10,17 @@
 //! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
 
 use super::basis::{Basis, Recurrence};
+use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::iteration::Iteration;
+use super::kernels::SWEEP_ROWS;
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use super::stop::{Shares, Stop};
 use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
-use crate::kernel::Number;
+use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Error, Result};
 
@@ -74,11 +76,41 @@ impl Clock {
     }
 }
 
-/// What is spent before the method is given up, in products.
+/// What may be spent, in products.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// Products as such.
-    pub(super) products: u64,
+    /// This much in any case.
+    products: f64,
+    /// More than that as long as all together are predicted to be fewer than these.
+    pays: f64,
+}
+
+/// Products that a sweep tries it with first; after that with four times as many.
+pub(super) const FIRST_TRY: u64 = 4 * MOST as u64;
+/// A try costs at most this share of what is ahead of a sweep: all of them together a thirtieth.
+const TRY_SHARE: f64 = 40.0;
+
+/// What a product costs in those of a sweep, by the bytes that are moved: 20 vectors are read three times and a half, every second time twice. Launches take
+/// as long as tens of kilobytes do, but where a sweep has hundreds of steps in one, and a share of the small exponential some hundreds.
+fn cost<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
+    let n = states as f64;
+    let launch = if states <= SWEEP_ROWS { 1e4 } else { 5e4 };
+    1.0 + (840.0 * n + 1e6) / (4.0 * statistics.nnz as f64 + 40.0 * n + launch)
+}
+
+/// True if a sweep of αt steps is long enough to try it.
+pub(super) fn is_worth<T: Number>(statistics: &MatrixStatistics<T>, states: usize, lambda: f64) -> bool {
+    T::PRECISION == Precision::F64 && FIRST_TRY as f64 * cost(statistics, states) * TRY_SHARE <= lambda
+}
+
+impl Budget {
+    /// Of a try with some products by a sweep that has done some steps and is to do others; none where those do not allow for it.
+    pub(super) fn of<T>(built: &Built<'_, T>, products: u64, done: u64, ahead: f64) -> Option<Self> {
+        let cost = cost(&built.statistics, built.problem.transitions.states());
+        let products = products as f64;
+        let most = (ahead / TRY_SHARE).min(done as f64);
+        (products * cost <= most).then_some(Self { products, pays: 0.5 * ahead / cost })
+    }
 }
 
 /// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
@@ -126,6 +158,8 @@ struct Run<'a, T> {
     /// Ascending.
     open: Vec<Open>,
     now: Clock,
+    /// How long the last curve was.
+    length: f64,
     /// What the curve errs by so far.
     truncation: f64,
     rounding: f64,
@@ -146,7 +180,18 @@ impl<'a, T: Number> Run<'a, T> {
         let basis = Basis::new(iteration, MOST.min(room(built)), states, statistics.step)?;
         let earned = vec![0.0; rewards.len()];
         let now = Clock::default();
-        Ok(Self { built, basis, rewards, acc, open, now, truncation: 0.0, rounding: 0.0, earned })
+        Ok(Self {
+            built,
+            basis,
+            rewards,
+            acc,
+            open,
+            now,
+            length: 0.0,
+            truncation: 0.0,
+            rounding: 0.0,
+            earned,
+        })
     }
 
     /// Why it was given up, if it was.
@@ -165,20 +210,20 @@ impl<'a, T: Number> Run<'a, T> {
         }
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
-        let most = budget.map_or(last, |budget| budget.products as f64);
+        let Budget { products, pays } = budget.unwrap_or(Budget { products: last, pays: 0.0 });
         while !self.open.is_empty() {
             let terms = self.basis.iteration.steps();
-            if terms as f64 + room as f64 > most {
-                let reached = 100.0 * self.now.high / last;
+            let reached = self.now.high;
+            // Curves become longer, so that this is more than it will be.
+            let all = terms as f64 + room as f64 * ((last - reached) / self.length).ceil().max(1.0);
+            if terms as f64 + room as f64 > products && !(all < pays) {
+                let share = 100.0 * reached / last;
                 return Ok(Some(format!(
-                    "{terms} products got to {reached:.1} % of the time, a sweep takes {last:.0}"
+                    "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
-            let estimate = match self.now.high {
-                0.0 => most,
-                reached => terms as f64 * (last / reached).min(most),
-            };
-            self.basis.iteration.progress = (0, (estimate.min(most) as u64).max(terms + room as u64));
+            self.basis.iteration.progress =
+                (0, all.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
             let mut stop = None;
             let (open, built, now) = (&self.open, self.built, self.now);
             let spent = self.truncation + self.rounding;
@@ -291,6 +336,7 @@ impl<'a, T: Number> Run<'a, T> {
                 values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
         }
         self.now.advance(end);
+        self.length = end;
         self.basis.replace_newest(&multiples)?;
         Ok(true)
     }

@@ -19,6 +19,8 @@ const TERMS: usize = DEGREE + 1;
 const GRID: f64 = 128.0;
 /// Units by which places on that grid are a power of two apart at most.
 const BITS: usize = 4;
+/// Terms whose residuals are computed with twice the digits: those that are not much smaller than the others.
+const EXACT: usize = 2;
 /// u: half the distance of 1 to the next double.
 const UNIT: f64 = 0.5 * f64::EPSILON;
 /// Above every sum of some ten thousand terms of one sign as it is rounded, divided by what it is.
@@ -139,7 +141,7 @@ pub(super) struct Projected<'a> {
     matrix: Vec<f64>,
     /// Length of the shortest piece.
     first: f64,
-    /// e^{hH} − I for h = first/GRID and its doubles.
+    /// e^{hH} − I for h = first/GRID and its doubles, column by column.
     steps: Vec<Vec<f64>>,
     pub(super) pieces: Vec<Piece>,
 }
@@ -163,11 +165,11 @@ impl<'a> Projected<'a> {
     /// e^{hH} − I of the shortest step by Taylor's series: of at most 1/64 it needs eight terms.
     fn shortest(&self) -> Vec<f64> {
         let (m, h) = (self.m, self.first / GRID);
-        let scaled: Vec<f64> = self.matrix.iter().map(|a| a * h).collect();
+        let scaled: Vec<f64> = (0..m * m).map(|k| self.matrix[k % m * m + k / m] * h).collect();
         let mut sum = scaled.clone();
         for k in (2..=8).rev() {
             // A (I + sum/k), the sum being that of the terms behind.
-            let behind = product(&scaled, &sum, m);
+            let behind = product(&sum, &scaled, m);
             sum = scaled.iter().zip(&behind).map(|(a, b)| a + b / f64::from(k)).collect();
         }
         sum
@@ -274,14 +276,17 @@ impl<'a> Projected<'a> {
             let mut defect = 0.0;
             let row = &self.matrix[i * m..][..m];
             let from = i.saturating_sub(1);
-            for (term, slope) in piece.terms.iter().zip(&slopes) {
-                let mut sum = Exact { sum: slope[i], lost: 0.0 };
-                let mut all = slope[i].abs();
-                for (h, c) in row[from..].iter().zip(&term[from..]) {
-                    sum.add_product(-h, *c);
-                    all += (h * c).abs();
-                }
-                defect += sum.magnitude(all);
+            for (n, (term, slope)) in piece.terms.iter().zip(&slopes).enumerate() {
+                let (row, term) = (&row[from..], &term[from..]);
+                let all = row.iter().zip(term).fold(slope[i].abs(), |all, (h, c)| all + (h * c).abs());
+                defect += if n < EXACT {
+                    let mut sum = Exact { sum: slope[i], lost: 0.0 };
+                    row.iter().zip(term).for_each(|(h, c)| sum.add_product(-h, *c));
+                    sum.magnitude(all)
+                } else {
+                    let sum = row.iter().zip(term).fold(slope[i], |sum, (h, c)| sum - h * c);
+                    sum.abs() + 64.0 * UNIT * all
+                };
             }
             // A slope is a sum of at most nine products, of which each is rounded, too.
             let slopes: f64 =
@@ -372,7 +377,7 @@ impl Piece {
     }
 }
 
-/// A product of square matrices, row by row.
+/// A product of square matrices, all of them row by row, or, the other way round, column by column.
 fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     let mut c = vec![0.0; m * m];
     for (row, out) in a.chunks(m).zip(c.chunks_mut(m)) {
@@ -383,9 +388,13 @@ fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     c
 }
 
-/// A matrix times a column.
+/// A matrix, column by column, times a column.
 fn times(a: &[f64], x: &[f64]) -> Vec<f64> {
-    a.chunks(x.len()).map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
+    let mut y = vec![0.0; x.len()];
+    for (column, x) in a.chunks(x.len()).zip(x) {
+        y.iter_mut().zip(column).for_each(|(y, a)| *y += a * x);
+    }
+    y
 }
 
 #[cfg(test)]
