@@ -38,8 +38,8 @@ class Case:
         """The same chain with a slow way out, in a file."""
         read = gzip.open if self.model.endswith(".gz") else open
         with read(self.model, "rt") as file:
-            states, _ = (int(number) for number in file.readline().split()[:2])
-            lines = [line for line in file if line.strip()]
+            head, *lines = [line for line in file if line.strip() and not line.startswith("#")]
+        states = int(head.split()[0])
         leaks = [f"{state} {states} {1e-7 * self.alpha!r}\n" for state in range(0, states, 10)]
         path = os.path.join(place, f"{self.name}.tra")
         with open(path, "w") as file:

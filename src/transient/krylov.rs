@@ -27,6 +27,8 @@ use crate::{Error, Result};
 /// Most and fewest vectors of a space.
 const MOST: usize = 40;
 const FEWEST: usize = 8;
+/// The share of a bound that is left to what spaces lack. It costs few products to make that small, and a stop, which sees it as well, comes sooner.
+const TIGHT: f64 = 0.1;
 /// Less than this many products of a sweep are left to it.
 const SHORT: f64 = 4.0 * MOST as f64;
 
@@ -279,9 +281,13 @@ impl<'a, T: Number> Run<'a, T> {
         let share = |time: f64| 0.5 * (time / last + time.ln_1p() / last.ln_1p()).min(2.0);
         // What the combinations round by that end this curve.
         let combined = 64.0 * self.unit() * recurrence.norms.iter().sum::<f64>().min(8.0);
-        let spent = self.truncation + self.rounding + combined;
+        let (lacking, spent) = (self.truncation, self.truncation + self.rounding + combined);
         let mut curve = Projected::new(recurrence);
-        curve.extend(wanted, |time| 0.99 * room * share(now.high + time) - spent);
+        // No number is not allowed, either.
+        curve.extend(wanted, |error, time| {
+            let room = 0.99 * room * share(now.high + time);
+            spent + error.total() <= room && lacking + error.truncation <= TIGHT * room
+        });
         if curve.pieces.is_empty() {
             return Ok(false);
         }

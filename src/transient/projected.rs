@@ -194,15 +194,14 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Goes on for as long as `allowed` permits of what it errs by up to some time from its beginning, and not further than is needed to reach
+    /// Goes on for as long as what it errs by up to some time from its beginning is `allowed` then, and not further than is needed to reach
     /// `wanted`.
-    pub(super) fn extend(&mut self, wanted: f64, allowed: impl Fn(f64) -> f64) {
+    pub(super) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
             let piece = self.piece(level);
             let end = piece.from + piece.length;
-            // Something that is no number is not allowed, either.
-            if piece.error.total() <= allowed(end.min(wanted)) {
+            if allowed(piece.error, end.min(wanted)) {
                 self.pieces.push(piece);
                 // As long as all before, as fast parts have died out by then.
                 if 2.0 * self.length(level) <= end && end >= grows_at {
@@ -424,7 +423,7 @@ mod tests {
         let recurrence = closed(&matrix);
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(1e6, |_| 1e-8);
+        curve.extend(1e6, |error, _| error.total() <= 1e-8);
 
         assert!(
             curve.end() >= 1e6 && curve.pieces.len() < 40,
@@ -458,7 +457,7 @@ mod tests {
         let recurrence = closed(&matrix);
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(200.0, |_| 1e-9);
+        curve.extend(200.0, |error, _| error.total() <= 1e-9);
 
         assert!(curve.end() >= 200.0, "{}", curve.end());
         let values = curve.values(200.0, 0.0);
@@ -474,7 +473,7 @@ mod tests {
         recurrence.rounding = vec![1e-9; 2];
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(1e9, |time| 1e-5 * time.min(1e3));
+        curve.extend(1e9, |error, time| error.total() <= 1e-5 * time.min(1e3));
 
         // ∫ |û_2| is at most 2/3 of the time, so 1.5 of 10⁻³ of it are too much before it is at 15.
         let (end, error) = (curve.end(), curve.error());
