@@ -30,7 +30,7 @@ pub struct Built<'a, T> {
     pub initial: Vec<f64>,
     /// Error of the initial probabilities as numbers.
     pub initial_error: f64,
-    /// True if Chebyshev's expansion may take over from a sweep: the lanes exchange halos at every step, and no checkpoint is kept.
+    /// True if Chebyshev's expansion or Krylov's method may take over from a sweep: the lanes exchange halos at every step, and no checkpoint is kept.
     pub expands: bool,
 }
 

@@ -169,8 +169,14 @@ pub(super) fn run<T: Number>(
     // Too short to gain anything, or too long for what rounds.
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
     lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut expansion =
-        Expansion { method: Expanded::Chebyshev, terms: 0, restarts: 0, norm: 1.0, weighted_norm: 1.0, given_up: 0 };
+    let mut expansion = Expansion {
+        method: Expanded::Chebyshev,
+        terms: 0,
+        restarts: 0,
+        norm: 1.0,
+        weighted_norm: 1.0,
+        given_up: 0,
+    };
     for some in lambdas.chunks(room(built).max(1)) {
         expand(built, some, times, observer, &mut expansion)?;
     }

@@ -12,20 +12,24 @@
 use std::borrow::Cow;
 
 use super::basis::{Basis, Recurrence};
+use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::iteration::{Accumulators, Iteration};
+use super::kernels::SWEEP_ROWS;
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use super::stop::{Shares, Stop};
 use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
-use crate::kernel::Number;
+use crate::kernel::{Number, Precision};
 use crate::{Error, Result};
 
 /// Most and fewest vectors of a space.
 const MOST: usize = 40;
 const FEWEST: usize = 8;
+/// The share of a bound that is left to what spaces lack. It costs few products to make that small, and a stop, which sees it as well, comes sooner.
+const TIGHT: f64 = 0.1;
 /// Less than this many products of a sweep are left to it.
 const SHORT: f64 = 4.0 * MOST as f64;
 
@@ -75,11 +79,41 @@ impl Clock {
     }
 }
 
-/// What is spent before the method is given up, in products.
+/// What may be spent, in products.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// Products as such.
-    pub(super) products: u64,
+    /// This much in any case.
+    products: f64,
+    /// More than that as long as all together are predicted to be fewer than these.
+    pays: f64,
+}
+
+/// Products that a sweep tries it with first; after that with four times as many.
+pub(super) const FIRST_TRY: u64 = 4 * MOST as u64;
+/// A try costs at most this share of what is ahead of a sweep: all of them together a thirtieth.
+const TRY_SHARE: f64 = 40.0;
+
+/// What a product costs in those of a sweep, by the bytes that are moved: 20 vectors are read three times and a half, every second time twice. Launches take
+/// as long as tens of kilobytes do, but where a sweep has hundreds of steps in one, and a share of the small exponential some hundreds.
+fn cost<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
+    let n = states as f64;
+    let launch = if states <= SWEEP_ROWS { 1e4 } else { 5e4 };
+    1.0 + (840.0 * n + 1e6) / (4.0 * statistics.nnz as f64 + 40.0 * n + launch)
+}
+
+/// True if a sweep of αt steps is long enough to try it.
+pub(super) fn is_worth<T: Number>(statistics: &MatrixStatistics<T>, states: usize, lambda: f64) -> bool {
+    T::PRECISION == Precision::F64 && FIRST_TRY as f64 * cost(statistics, states) * TRY_SHARE <= lambda
+}
+
+impl Budget {
+    /// Of a try with some products by a sweep that has done some steps and is to do others; none where those do not allow for it.
+    pub(super) fn of<T>(built: &Built<'_, T>, products: u64, done: u64, ahead: f64) -> Option<Self> {
+        let cost = cost(&built.statistics, built.problem.transitions.states());
+        let products = products as f64;
+        let most = (ahead / TRY_SHARE).min(done as f64);
+        (products * cost <= most).then_some(Self { products, pays: 0.5 * ahead / cost })
+    }
 }
 
 /// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
@@ -104,8 +138,14 @@ pub(super) fn run<T: Number>(
     }
     open.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let asked = open.len();
-    let mut expansion =
-        Expansion { method: Expanded::Krylov, terms: 0, restarts: 0, norm: 0.0, weighted_norm: 0.0, given_up: asked };
+    let mut expansion = Expansion {
+        method: Expanded::Krylov,
+        terms: 0,
+        restarts: 0,
+        norm: 0.0,
+        weighted_norm: 0.0,
+        given_up: asked,
+    };
     let why = match asked {
         0 => None,
         _ => Run::new(built, open, expansion)?.solve(budget, times, observer, &mut expansion)?,
@@ -127,6 +167,8 @@ struct Run<'a, T> {
     /// Ascending.
     open: Vec<Open>,
     now: Clock,
+    /// How long the last curve was.
+    length: f64,
     /// What the curve errs by so far.
     truncation: f64,
     rounding: f64,
@@ -147,7 +189,18 @@ impl<'a, T: Number> Run<'a, T> {
         let basis = Basis::new(iteration, MOST.min(room(built)), states, statistics.step)?;
         let earned = vec![0.0; rewards.len()];
         let now = Clock::default();
-        Ok(Self { built, basis, rewards, acc, open, now, truncation: 0.0, rounding: 0.0, earned })
+        Ok(Self {
+            built,
+            basis,
+            rewards,
+            acc,
+            open,
+            now,
+            length: 0.0,
+            truncation: 0.0,
+            rounding: 0.0,
+            earned,
+        })
     }
 
     /// Why it was given up, if it was.
@@ -166,20 +219,20 @@ impl<'a, T: Number> Run<'a, T> {
         }
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
-        let most = budget.map_or(last, |budget| budget.products as f64);
+        let Budget { products, pays } = budget.unwrap_or(Budget { products: last, pays: 0.0 });
         while !self.open.is_empty() {
             let terms = self.basis.iteration.steps();
-            if terms as f64 + room as f64 > most {
-                let reached = 100.0 * self.now.high / last;
+            let reached = self.now.high;
+            // Curves become longer, so that this is more than it will be.
+            let all = terms as f64 + room as f64 * ((last - reached) / self.length).ceil().max(1.0);
+            if terms as f64 + room as f64 > products && !(all < pays) {
+                let share = 100.0 * reached / last;
                 return Ok(Some(format!(
-                    "{terms} products got to {reached:.1} % of the time, a sweep takes {last:.0}"
+                    "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
-            let estimate = match self.now.high {
-                0.0 => most,
-                reached => terms as f64 * (last / reached).min(most),
-            };
-            self.basis.iteration.progress = (0, (estimate.min(most) as u64).max(terms + room as u64));
+            self.basis.iteration.progress =
+                (0, all.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
             let mut stop = None;
             let (open, built, now) = (&self.open, self.built, self.now);
             let spent = self.truncation + self.rounding;
@@ -235,9 +288,13 @@ impl<'a, T: Number> Run<'a, T> {
         let share = |time: f64| 0.5 * (time / last + time.ln_1p() / last.ln_1p()).min(2.0);
         // What the combinations round by that end this curve.
         let combined = 64.0 * self.unit() * recurrence.norms.iter().sum::<f64>().min(8.0);
-        let spent = self.truncation + self.rounding + combined;
+        let (lacking, spent) = (self.truncation, self.truncation + self.rounding + combined);
         let mut curve = Projected::new(recurrence);
-        curve.extend(wanted, |time| 0.99 * room * share(now.high + time) - spent);
+        // No number is not allowed, either.
+        curve.extend(wanted, |error, time| {
+            let room = 0.99 * room * share(now.high + time);
+            spent + error.total() <= room && lacking + error.truncation <= TIGHT * room
+        });
         if curve.pieces.is_empty() {
             return Ok(false);
         }
@@ -252,6 +309,7 @@ impl<'a, T: Number> Run<'a, T> {
             let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
             let size: f64 = multiples.iter().map(|&(j, u)| u.abs() * recurrence.norms[j]).sum();
             expansion.norm = expansion.norm.max(size);
+            expansion.weighted_norm = expansion.norm;
             let rounding = self.rounding
                 + error.rounding
                 + values.rounding
@@ -285,6 +343,7 @@ impl<'a, T: Number> Run<'a, T> {
         let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
         let size: f64 = multiples.iter().map(|&(j, u)| u.abs() * recurrence.norms[j]).sum();
         expansion.norm = expansion.norm.max(size);
+        expansion.weighted_norm = expansion.norm;
         self.truncation += error.truncation;
         self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
         for (r, earned) in self.earned.iter_mut().enumerate() {
@@ -292,6 +351,7 @@ impl<'a, T: Number> Run<'a, T> {
                 values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
         }
         self.now.advance(end);
+        self.length = end;
         self.basis.replace_newest(&multiples)?;
         Ok(true)
     }

@@ -35,7 +35,7 @@ impl Problem<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {
     /// One sweep with unscaled iterates, which stops as soon as the rest of it has a certified bound, and which
-    /// [Chebyshev polynomials](Self::Chebyshev) take over from where they are far fewer.
+    /// [Chebyshev polynomials](Self::Chebyshev) or [Krylov spaces](Self::Krylov) take over from where products are far fewer.
     #[default]
     Auto,
     /// The same, which never stops before the last term.

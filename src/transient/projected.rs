@@ -19,6 +19,8 @@ const TERMS: usize = DEGREE + 1;
 const GRID: f64 = 128.0;
 /// Units by which places on that grid are a power of two apart at most.
 const BITS: usize = 4;
+/// Terms whose residuals are computed with twice the digits: those that are not much smaller than the others.
+const EXACT: usize = 2;
 /// u: half the distance of 1 to the next double.
 const UNIT: f64 = 0.5 * f64::EPSILON;
 /// Above every sum of some ten thousand terms of one sign as it is rounded, divided by what it is.
@@ -139,7 +141,7 @@ pub(super) struct Projected<'a> {
     matrix: Vec<f64>,
     /// Length of the shortest piece.
     first: f64,
-    /// e^{hH} − I for h = first/GRID and its doubles.
+    /// e^{hH} − I for h = first/GRID and its doubles, column by column.
     steps: Vec<Vec<f64>>,
     pub(super) pieces: Vec<Piece>,
 }
@@ -163,11 +165,11 @@ impl<'a> Projected<'a> {
     /// e^{hH} − I of the shortest step by Taylor's series: of at most 1/64 it needs eight terms.
     fn shortest(&self) -> Vec<f64> {
         let (m, h) = (self.m, self.first / GRID);
-        let scaled: Vec<f64> = self.matrix.iter().map(|a| a * h).collect();
+        let scaled: Vec<f64> = (0..m * m).map(|k| self.matrix[k % m * m + k / m] * h).collect();
         let mut sum = scaled.clone();
         for k in (2..=8).rev() {
             // A (I + sum/k), the sum being that of the terms behind.
-            let behind = product(&scaled, &sum, m);
+            let behind = product(&sum, &scaled, m);
             sum = scaled.iter().zip(&behind).map(|(a, b)| a + b / f64::from(k)).collect();
         }
         sum
@@ -192,15 +194,14 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Goes on for as long as `allowed` permits of what it errs by up to some time from its beginning, and not further than is needed to reach
+    /// Goes on for as long as what it errs by up to some time from its beginning is `allowed` then, and not further than is needed to reach
     /// `wanted`.
-    pub(super) fn extend(&mut self, wanted: f64, allowed: impl Fn(f64) -> f64) {
+    pub(super) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
             let piece = self.piece(level);
             let end = piece.from + piece.length;
-            // Something that is no number is not allowed, either.
-            if piece.error.total() <= allowed(end.min(wanted)) {
+            if allowed(piece.error, end.min(wanted)) {
                 self.pieces.push(piece);
                 // As long as all before, as fast parts have died out by then.
                 if 2.0 * self.length(level) <= end && end >= grows_at {
@@ -274,14 +275,17 @@ impl<'a> Projected<'a> {
             let mut defect = 0.0;
             let row = &self.matrix[i * m..][..m];
             let from = i.saturating_sub(1);
-            for (term, slope) in piece.terms.iter().zip(&slopes) {
-                let mut sum = Exact { sum: slope[i], lost: 0.0 };
-                let mut all = slope[i].abs();
-                for (h, c) in row[from..].iter().zip(&term[from..]) {
-                    sum.add_product(-h, *c);
-                    all += (h * c).abs();
-                }
-                defect += sum.magnitude(all);
+            for (n, (term, slope)) in piece.terms.iter().zip(&slopes).enumerate() {
+                let (row, term) = (&row[from..], &term[from..]);
+                let all = row.iter().zip(term).fold(slope[i].abs(), |all, (h, c)| all + (h * c).abs());
+                defect += if n < EXACT {
+                    let mut sum = Exact { sum: slope[i], lost: 0.0 };
+                    row.iter().zip(term).for_each(|(h, c)| sum.add_product(-h, *c));
+                    sum.magnitude(all)
+                } else {
+                    let sum = row.iter().zip(term).fold(slope[i], |sum, (h, c)| sum - h * c);
+                    sum.abs() + 64.0 * UNIT * all
+                };
             }
             // A slope is a sum of at most nine products, of which each is rounded, too.
             let slopes: f64 =
@@ -372,7 +376,7 @@ impl Piece {
     }
 }
 
-/// A product of square matrices, row by row.
+/// A product of square matrices, all of them row by row, or, the other way round, column by column.
 fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     let mut c = vec![0.0; m * m];
     for (row, out) in a.chunks(m).zip(c.chunks_mut(m)) {
@@ -383,9 +387,13 @@ fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     c
 }
 
-/// A matrix times a column.
+/// A matrix, column by column, times a column.
 fn times(a: &[f64], x: &[f64]) -> Vec<f64> {
-    a.chunks(x.len()).map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
+    let mut y = vec![0.0; x.len()];
+    for (column, x) in a.chunks(x.len()).zip(x) {
+        y.iter_mut().zip(column).for_each(|(y, a)| *y += a * x);
+    }
+    y
 }
 
 #[cfg(test)]
@@ -415,7 +423,7 @@ mod tests {
         let recurrence = closed(&matrix);
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(1e6, |_| 1e-8);
+        curve.extend(1e6, |error, _| error.total() <= 1e-8);
 
         assert!(
             curve.end() >= 1e6 && curve.pieces.len() < 40,
@@ -449,7 +457,7 @@ mod tests {
         let recurrence = closed(&matrix);
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(200.0, |_| 1e-9);
+        curve.extend(200.0, |error, _| error.total() <= 1e-9);
 
         assert!(curve.end() >= 200.0, "{}", curve.end());
         let values = curve.values(200.0, 0.0);
@@ -465,7 +473,7 @@ mod tests {
         recurrence.rounding = vec![1e-9; 2];
         let mut curve = Projected::new(&recurrence);
 
-        curve.extend(1e9, |time| 1e-5 * time.min(1e3));
+        curve.extend(1e9, |error, time| error.total() <= 1e-5 * time.min(1e3));
 
         // ∫ |û_2| is at most 2/3 of the time, so 1.5 of 10⁻³ of it are too much before it is at 15.
         let (end, error) = (curve.end(), curve.error());

@@ -285,13 +285,15 @@ fn solve_in<T: Number>(
     Ok(solution)
 }
 
-/// True if Chebyshev's expansion may pay for one of the times.
+/// True if Chebyshev's expansion or Krylov's method may pay for one of the times.
 fn is_far<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>, epsilon: f64) -> Result<bool> {
     let longest = problem.times.iter().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
     if longest == 0.0 || statistics.alpha == 0.0 {
         return Ok(false);
     }
-    Ok(chebyshev::is_worth(statistics.lambda(longest)?, epsilon))
+    let lambda = statistics.lambda(longest)?;
+    let states = problem.transitions.states();
+    Ok(chebyshev::is_worth(lambda, epsilon) || krylov::is_worth(statistics, states, lambda))
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.

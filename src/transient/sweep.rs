@@ -8,12 +8,13 @@ use super::built::{Built, total};
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::clock::Activity;
 use super::iteration::{Accumulators, Iteration, Target, Which, touched};
+use super::krylov::Budget;
 use super::poisson::Weights;
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
 use super::stationary::{self, FIRST_DISTANCE, meeting};
 use super::stop::{Shares, Stop};
-use super::{Observer, chebyshev};
+use super::{Observer, chebyshev, krylov};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::parallel::*;
@@ -132,8 +133,10 @@ pub(super) struct Sweep<'a, 'p, T> {
     room: Option<JoinHandle<Vec<f64>>>,
     /// Places that found no accumulator.
     left_over: Vec<usize>,
-    /// True if Chebyshev's expansion may take over.
+    /// True if Chebyshev's expansion may take over: it has not been tried.
     pub(super) expands: bool,
+    /// The products that Krylov's method is tried with next, if it may be.
+    pub(super) krylov: Option<u64>,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
     /// H of the steady state, where the sweep goes on to it.
@@ -194,6 +197,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             room: None,
             left_over,
             expands: built.expands,
+            krylov: (built.expands && T::PRECISION == Precision::F64).then_some(krylov::FIRST_TRY),
             expansion: None,
             expanded: vec![None; built.problem.times.len()],
             certificate: None,
@@ -513,20 +517,33 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         Ok(remaining.all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
     }
 
-    /// Serves the times that wait by Chebyshev's expansion, if that may pay: once, behind as many steps as it takes.
+    /// Serves the times that wait by Chebyshev's expansion, once, or Krylov's method, where that may pay.
     fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let (built, k) = (self.built, self.iteration.steps());
         let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
         let epsilon = built.options.epsilon;
-        if !(self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon)) {
+        // Behind as many steps as it takes.
+        let chebyshev =
+            self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon);
+        let products = self.krylov.filter(|_| !chebyshev);
+        let budget = products.and_then(|products| Budget::of(built, products, k, lambda - k as f64));
+        if !chebyshev && budget.is_none() {
             return Ok(());
         }
-        self.expands = false;
         // It works in the place of the iterates.
         let newest = self.iteration.kept()?;
         let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
-        let expansion = chebyshev::run(built, false, &which, &mut self.expanded, observer)?;
-        self.expansion = Some(expansion);
+        let expansion = if chebyshev {
+            self.expands = false;
+            chebyshev::run(built, false, &which, &mut self.expanded, observer)?
+        } else {
+            let expansion = krylov::run(built, false, budget, &which, &mut self.expanded, observer)?;
+            // One that had no memory would have none again.
+            self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
+            expansion
+        };
+        let before = self.expansion.map_or(0, |before| before.terms);
+        self.expansion = Some(Expansion { terms: before + expansion.terms, ..expansion });
         self.waiting.retain(|&place| self.expanded[self.planned[place].index].is_none());
         self.iteration.resume(k, &newest)
     }

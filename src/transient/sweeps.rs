@@ -79,8 +79,10 @@ pub fn sweep<T: Number>(
             }
             Some(_) => return Err(checkpointer.unusable()),
         };
-        // One that gave up would give up again.
-        sweep.expands &= all.is_none_or(|expansion| expansion.given_up == 0);
+        // What gave up would give up again.
+        if all.is_some_and(|expansion| expansion.given_up > 0) {
+            (sweep.expands, sweep.krylov) = (false, None);
+        }
         let Swept { steps, left_over, expansion, mut expanded, last } = sweep.run(observer, checkpointer)?;
         ended = last;
         terms += steps + expansion.map_or(0, |expansion| expansion.terms);

@@ -108,8 +108,8 @@ pub(super) struct Transient {
     /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
     #[arg(long, requires = "checkpoint")]
     resume: bool,
-    /// auto: a sweep that stops early where the rest has a bound, or where chebyshev is far shorter; uniformization: one that never
-    /// does; chebyshev: far fewer products where the chain is nearly reversible, else a sweep; krylov: the same where it has several
+    /// auto: a sweep that stops early where the rest has a bound, or where chebyshev or krylov is far shorter; uniformization: one that
+    /// never does; chebyshev: far fewer products where the chain is nearly reversible, else a sweep; krylov: the same where it has several
     /// slow scales; subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "auto")]
     method: MethodArg,
