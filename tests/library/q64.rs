@@ -231,7 +231,8 @@ fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
         for (t, doubt, file) in references.into_iter().filter(|(t, ..)| terms.contains(&(alpha * t))) {
             let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
             // A stop before the last term has a bound of its own, which is no equality.
-            let (got, solution) = run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
+            let (got, solution) =
+                run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
             let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
             assert!(wrong <= printed + doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
             // With what is left out, and with next to nothing left out.
