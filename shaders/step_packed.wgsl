@@ -46,11 +46,12 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
     let mask = (1u << p.column_bits) - 1u;
     var s = no_products();
     for (; e + 192u < end; e += 256u) {
+        if e != ell.first { s = settled(s); }
         let w0 = entries[e]; let w1 = entries[e + 64u]; let w2 = entries[e + 128u]; let w3 = entries[e + 192u];
         let x0 = x[w0 & mask]; let x1 = x[w1 & mask]; let x2 = x[w2 & mask]; let x3 = x[w3 & mask];
         let v0 = values[w0 >> p.column_bits]; let v1 = values[w1 >> p.column_bits];
         let v2 = values[w2 >> p.column_bits]; let v3 = values[w3 >> p.column_bits];
-        s = settled(plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s)))));
+        s = plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s))));
     }
     if e + 64u < end {
         let w0 = entries[e]; let w1 = entries[e + 64u];

@@ -51,11 +51,12 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     // Every load of four entries before the first use.
     var s = no_products();
     for (; e + 192u < end; e += 256u) {
+        if e != ell.first { s = settled(s); }
         let i0 = pair(e); let i1 = pair(e + 64u); let i2 = pair(e + 128u); let i3 = pair(e + 192u);
         let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];
         let x2 = x[base + slices[p.offsets + i2]]; let x3 = x[base + slices[p.offsets + i3]];
         let s1 = plus_product(values[i1], x1, plus_product(values[i0], x0, s));
-        s = settled(plus_product(values[i3], x3, plus_product(values[i2], x2, s1)));
+        s = plus_product(values[i3], x3, plus_product(values[i2], x2, s1));
     }
     if e + 64u < end {
         let i0 = pair(e); let i1 = pair(e + 64u);

@@ -61,12 +61,14 @@ fn step_row(place: u32) {
 
     // Padding is 0 times x of the row itself, so that no load waits for a comparison.
     var s = no_products();
+    let first = g;
     for (; g < end; g += 64u) {
+        if g != first { s = settled(s); }
         let e = patterns[g];
         let x0 = entry_x(least, e.x); let x1 = entry_x(least, e.y);
         let x2 = entry_x(least, e.z); let x3 = entry_x(least, e.w);
         let s1 = plus_product(rate(e.y), x1, plus_product(rate(e.x), x0, s));
-        s = settled(plus_product(rate(e.w), x3, plus_product(rate(e.z), x2, s1)));
+        s = plus_product(rate(e.w), x3, plus_product(rate(e.z), x2, s1));
     }
     if (word & 256u) != 0u {
         s = with_entries(s, least, word_at(p.pointers + id), word_at(p.pointers + id + 1u));

@@ -25,16 +25,16 @@ writeFileSync(kept('queues.lab'), '0="init" 1="full"\n0: 0\n119: 1\n112: 1\n');
 const top = { top: '50' };
 const cases = [
   { model: 'tandem:15', times: '0:1:10', ...top },
-  { model: 'tandem:100', times: '0.01,0.2', ...top },
+  { model: 'tandem:100', times: '0.01,0.02', ...top },
   { model: 'birth-death:40,0.9,1', times: '1,10,100', ...top },
-  { model: 'birth-death:1000,0.9,1', times: '0.5,200', ...top },
-  { model: 'wlan:2,2', times: '0.5,5', ...top },
-  { model: 'wlan:6,3', times: '0.25:0.25:1', ...top },
-  { model: 'circulant:2000,-1,1,30', times: '3,30', ...top },
+  { model: 'birth-death:1000,0.9,1', times: '0.5,20', ...top },
+  { model: 'wlan:2,2', times: '0.5,1', ...top },
+  { model: 'wlan:6,3', times: '0.25,0.5', ...top },
+  { model: 'circulant:2000,-1,1,30', times: '3,10', ...top },
   { model: 'queues.tra', times: '0:0.5:4', labels: 'full, init', files: ['queues.tra', 'queues.lab'] },
   { model: 'repair.prism', times: '1,10', labels: 'down', files: ['repair.prism'] },
   { model: 'birth-death:60,2,1', times: '1e4,inf', ...top },
-  { model: 'tandem:15', times: '0:1:10', device: 'cpu', ...top },
+  { model: 'tandem:5', times: '0:1:10', device: 'cpu', ...top },
 ];
 
 /// What the command line says of a case.
@@ -100,7 +100,7 @@ await desk.close();
 for (const width of [390, 1280]) {
   for (const colorScheme of ['light', 'dark']) {
     const opened = await open(browser, page_file, width, colorScheme);
-    await in_page(opened.page, { model: 'tandem:15', times: '0:0.5:10', top: '5' });
+    await in_page(opened.page, { model: 'tandem:5', times: '0:0.5:10', top: '5' });
     const found = await look(opened);
     if (pictures) await opened.page.screenshot({ path: `${pictures}/web-${width}-${colorScheme}.png`, fullPage: true });
     console.log(`${opened.where}: ${found.figures} charts, ${found.cells} numbers`);

@@ -11,7 +11,7 @@ fn no_products() -> Products { return real(0); }
 fn plus_product(a: real, b: real, s: Products) -> Products { return fma(a, b, s); }
 fn plus(a: Products, b: Products) -> Products { return a + b; }
 
-// The same sum, ready for four more products.
+// The same sum, ready for more products.
 fn settled(s: Products) -> Products { return s; }
 
 // A sum of products as one of magnitudes.

@@ -3,8 +3,8 @@
 
 // Magnitudes: a fraction of 2^128.
 struct Sum { high: u64, low: u64 }
-// A row's products, added up in parts: units of 2^-64, 2^-96 and 2^-128. A product adds less than 2^34 to the lower two.
-struct Products { high: u64, middle: u64, low: u64 }
+// A row's products, added up: of a fraction of 2^128 the higher two words and each of the lower two.
+struct Products { high: u64, middle: u32, low: u32 }
 
 // Additions of integers wait little for one another.
 const APART = false;
@@ -13,28 +13,24 @@ fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
 fn halves(a: u64) -> real { return real(u32(a), u32(a >> 32u)); }
 fn word_product(a: u32, b: u32) -> u64 { return u64(a) * u64(b); }
 
-fn no_products() -> Products { return Products(0lu, 0lu, 0lu); }
+fn no_products() -> Products { return Products(0lu, 0u, 0u); }
 
+// Nothing wraps: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
 fn plus_product(a: real, b: real, s: Products) -> Products {
-    let low = word_product(a.x, b.x);
-    let one = word_product(a.y, b.x);
-    let other = word_product(a.x, b.y);
-    return Products(
-        s.high + word_product(a.y, b.y) + ((one >> 32u) + (other >> 32u)),
-        s.middle + ((low >> 32u) + u64(u32(one)) + u64(u32(other))),
-        s.low + u64(u32(low)));
+    let low = word_product(a.x, b.x) + u64(s.low);
+    let middle = word_product(a.y, b.x) + ((low >> 32u) + u64(s.middle));
+    let other = word_product(a.x, b.y) + u64(u32(middle));
+    return Products(s.high + word_product(a.y, b.y) + ((middle >> 32u) + (other >> 32u)), u32(other), u32(low));
 }
-
 fn plus(a: Products, b: Products) -> Products {
-    return Products(a.high + b.high, a.middle + b.middle, a.low + b.low);
+    let low = u64(a.low) + u64(b.low);
+    let middle = u64(a.middle) + u64(b.middle) + (low >> 32u);
+    return Products(a.high + b.high + (middle >> 32u), u32(middle), u32(low));
 }
 
 fn settled(s: Products) -> Products { return s; }
 
-fn total(s: Products) -> Sum {
-    let middle = s.middle + (s.low >> 32u);
-    return Sum(s.high + (middle >> 32u), (middle << 32u) | u64(u32(s.low)));
-}
+fn total(s: Products) -> Sum { return Sum(s.high, (u64(s.middle) << 32u) | u64(s.low)); }
 
 fn none() -> Sum { return Sum(0lu, 0lu); }
 fn whole(a: real) -> Sum { return Sum(joined(a), 0lu); }
@@ -56,7 +52,7 @@ fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + p
 
 // own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
 fn stepped(s: Products, leave: real, own: real, unused: real) -> real {
-    let stays = Products(s.high, s.middle + u64(own.y), s.low + u64(own.x));
+    let stays = plus(s, Products(0lu, own.y, own.x));
     return number(total(plus_product(~leave, own, stays)));
 }
 

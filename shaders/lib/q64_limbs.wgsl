@@ -19,7 +19,8 @@ fn highest(a: real) -> u32 { return a.y >> 20u; }
 
 fn no_products() -> Products { return Products(); }
 
-// A product adds at most 5 (2^13 - 1)^2 to a column: twelve may follow one another until they are settled.
+// A product adds at most 5 (2^13 - 1)^2 to a column, which holds twelve: four of a loop's, three that it leaves, four of
+// the COO part, and what stays.
 fn plus_product(a: real, b: real, s: Products) -> Products {
     let p = digits(a); let p4 = highest(a);
     let q = digits(b); let q4 = highest(b);

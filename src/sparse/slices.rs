@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{HEADER, SLICE};
 use crate::kernel::Number;
-use crate::kernel::twin::simd::fused;
+pub(crate) use crate::kernel::twin::gather::plus_product;
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
@@ -101,10 +101,4 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
         add(entry + 2, &mut p[2]);
     }
     T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
-}
-
-/// s + a·b.
-#[inline(always)]
-pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) -> T::Sum {
-    if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }

@@ -182,12 +182,12 @@ impl<T: Number> Patterned<'_, T> {
         let offsets = &self.tiles.offsets[region..][..MOST_OFFSETS];
         let values = &self.tiles.values[region..][..MOST_OFFSETS];
         let x = self.x;
-        let mut sums = slots::<T, LEVEL>(&offsets[..ends[0]], &values[..ends[0]], x, at);
+        let mut sums = T::tile_sums::<LEVEL, TILE>(&offsets[..ends[0]], &values[..ends[0]], x, at);
         if ends[0] < ends[SUMS - 1] {
             let mut p = [[T::NONE; TILE]; 4];
             for (i, p) in p.iter_mut().enumerate() {
                 let here = ends[i]..ends[i + 1];
-                *p = slots::<T, LEVEL>(&offsets[here.clone()], &values[here], x, at);
+                *p = T::tile_sums::<LEVEL, TILE>(&offsets[here.clone()], &values[here], x, at);
             }
             for (r, s) in sums.iter_mut().enumerate() {
                 let coo = T::plus_sum(T::plus_sum(p[0][r], p[2][r]), T::plus_sum(p[1][r], p[3][r]));
@@ -223,24 +223,6 @@ impl<T: Number> Patterned<'_, T> {
         }
         self.rows.finish::<LEVEL>(row..row + 1, &[s], |_| rate);
     }
-}
-
-/// One sum of a tile whose first row is x[at].
-#[inline(always)]
-fn slots<T: Number, const LEVEL: u8>(
-    offsets: &[i32],
-    values: &[[T; TILE]],
-    x: &[T],
-    at: i64,
-) -> [T::Sum; TILE] {
-    let mut sums = [T::NONE; TILE];
-    for (&offset, values) in offsets.iter().zip(values) {
-        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
-        for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
-            *s = plus_product::<T, LEVEL>(value, x, *s);
-        }
-    }
-    sums
 }
 
 pub(super) fn step_pattern<T: Number>(

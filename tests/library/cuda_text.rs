@@ -138,7 +138,7 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
             assert_eq!(cuda.params, interface.params.len(), "parameters of {}", kernel.name);
             let groups = match (kernel.least_cuda_groups, precision) {
                 (0, _) => String::new(),
-                (_, Precision::Q64) => ", __CUDA_ARCH__ < 800 ? 4 : 6".to_owned(),
+                (_, Precision::Q64) => ", __CUDA_ARCH__ < 800 ? 4 : 5".to_owned(),
                 (groups, _) => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),
             };
             let bounds = format!("__launch_bounds__({}{groups})", kernel.group());

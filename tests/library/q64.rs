@@ -174,3 +174,144 @@ fn what_fixed_point_does_not_hold_is_refused() {
         assert!(refused.contains("--method auto"), "{refused}");
     }
 }
+
+/// A chain of `shared/cases/chains`: where it begins, and for each time how far at most the reference lies from π, and the file.
+struct Case {
+    name: String,
+    chain: kolmo::transient::Chain,
+    alpha: f64,
+    references: Vec<(f64, f64, std::path::PathBuf)>,
+}
+
+/// The chains of `shared/cases/chains` above the current folder, wherever the test runs.
+fn cases() -> Option<Vec<Case>> {
+    let here = std::env::current_dir().ok()?;
+    let Some(folder) = here.ancestors().map(|f| f.join("shared/cases/chains")).find(|f| f.is_dir()) else {
+        skip("cases", "no shared/cases/chains above the current folder");
+        return None;
+    };
+    let mut folders: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a folder").path()).collect();
+    folders.sort();
+    let case = |folder: &std::path::PathBuf| {
+        let text = std::fs::read_to_string(folder.join("case.json")).expect("case.json");
+        let case: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+        let model = ["model.tra", "model.tra.gz"].map(|name| folder.join(name));
+        let model = model.iter().find(|path| path.exists()).expect("a model");
+        let alpha = number(&case["alpha"]);
+        let references = case["references"].as_array().expect("references").iter().map(|reference| {
+            let t = number(&reference["t"]);
+            // Exact but for the double; or as two programs agree in it, which is what their authors aimed at and more than
+            // they lose by rounding (README beside the chains).
+            let arb = reference["source"].as_str().is_some_and(|source| source.starts_with("Arb"));
+            let doubt = match () {
+                () if arb => f64::EPSILON,
+                () if alpha * t <= 1.1e3 => 8e-14 + 2e-14,
+                () => 8e-14 + 1.2e-12,
+            };
+            (t, doubt, folder.join(reference["name"].as_str().expect("a file")))
+        });
+        Case {
+            name: case["case"].as_str().expect("a name").to_owned(),
+            chain: kolmo::io::read_chain(model, None).expect("a chain"),
+            alpha,
+            references: references.collect(),
+        }
+    };
+    let all: Vec<Case> = folders.iter().map(case).collect();
+    assert!(all.len() >= 8, "{} chains", all.len());
+    Some(all)
+}
+
+/// At every time up to an α t.
+fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
+    let (Some(machine), Some(cases)) = (machine("cpu", false), cases()) else { return };
+    for Case { name, chain, alpha, references } in cases {
+        for (t, doubt, file) in references.into_iter().filter(|(t, ..)| terms.contains(&(alpha * t))) {
+            let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
+            // A stop before the last term has a bound of its own, which is no equality.
+            let (got, solution) =
+                run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
+            let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
+            assert!(wrong <= printed + doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
+            // With what is left out, and with next to nothing left out.
+            for epsilon in [1e-10, 1e-15] {
+                let options = Options { epsilon, ..options(MatrixFormat::Auto) };
+                let (got, solution) = run(&machine, &*chain.transitions, &chain.initial, &[t], &options);
+                let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
+                println!("{name} at {t}: printed {printed:e}, {wrong:e} from the reference");
+                assert!((printed - wrong).abs() <= doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
+                let above = got[0].iter().zip(&exact).map(|(p, exact)| (p - exact).max(0.0)).sum::<f64>();
+                assert!(above <= doubt, "{name} at {t}: {above:e} above the exact probabilities");
+                let rounding = exact.len() as f64 * solution.times[0].alpha_t * (-63f64).exp2();
+                let most = rounding + (-50f64).exp2() + epsilon;
+                assert!(printed <= most, "{name} at {t}: {printed:e}, at most {most:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_printed_error_of_real_chains_is_the_true_one() {
+    errors_of_cases_are_true(0.0..2e3);
+}
+
+#[test]
+#[ignore = "slow: as many as 10⁵ steps"]
+fn the_printed_error_of_real_chains_is_the_true_one_at_late_times() {
+    errors_of_cases_are_true(2e3..2e5);
+}
+
+/// Every format, with integers of 64 bits and without, on one, two and three lanes.
+#[test]
+fn real_chains_have_the_same_bits_everywhere() {
+    let (Some(one), Some(cases)) = (machine("cpu", false), cases()) else { return };
+    let mut others: Vec<(&str, bool)> = vec![("cpu", false), ("cpu,cpu", false), ("cpu,cpu,cpu", false)];
+    if cfg!(feature = "wgpu") {
+        others.extend([
+            ("wgpu:0", false),
+            ("wgpu:0", true),
+            ("wgpu:0,wgpu:0", false),
+            ("wgpu:0,wgpu:0,wgpu:0", true),
+        ]);
+    }
+    if cfg!(feature = "cuda") {
+        others.extend([("cuda:0", false), ("cuda:0,cuda:0", false), ("cuda:0,cuda:0,cuda:0", false)]);
+    }
+    let others: Vec<_> =
+        others.into_iter().filter_map(|(spec, limbs)| Some((spec, limbs, machine(spec, limbs)?))).collect();
+    for Case { name, chain, alpha, .. } in cases {
+        let times = [1.0 / alpha, 20.0 / alpha];
+        let ask = |machine: &Machine, format| {
+            let problem = Problem {
+                transitions: &*chain.transitions,
+                initial: &chain.initial,
+                times: &times,
+                rewards: &[],
+                vectors: true,
+            };
+            let mut keep = Keep::default();
+            solve(machine, &problem, &options(format), &mut keep).map(|solution| (keep.0, solution))
+        };
+        let (wanted, _) = ask(&one, MatrixFormat::Hyb).expect("an answer");
+        let fits = |&format: &MatrixFormat| match ask(&one, format) {
+            Err(kolmo::Error::Invalid(why)) if why.starts_with("--matrix-format") => false,
+            answer => answer.expect("an answer").0 == wanted || panic!("{name}, {format}"),
+        };
+        let fitting: Vec<_> = MatrixFormat::STORED.into_iter().filter(fits).collect();
+        println!("{name}: {fitting:?}");
+        for (spec, limbs, machine) in &others {
+            let alone = !spec.contains(',');
+            for &format in if alone { &fitting[..] } else { &[MatrixFormat::Auto] } {
+                let (got, solution) = ask(machine, format).expect("an answer");
+                assert!(got == wanted, "{name} on {spec}, {format}, limbs: {limbs}");
+                assert!(
+                    !alone || solution.matrix.format == format.name(),
+                    "{name}: {}",
+                    solution.matrix.format
+                );
+            }
+        }
+    }
+}
