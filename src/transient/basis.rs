@@ -1,7 +1,5 @@
 //! Vectors that are kept on the lanes beside an iteration, and the recurrence by which they follow from one another.
 
-use std::borrow::Cow;
-
 use super::bound::scale_of;
 use super::chunk::Part;
 use super::iteration::{Accumulators, Iteration, Observed, Which};
@@ -243,10 +241,11 @@ impl<'a, T: Number> Basis<'a, T> {
         &self,
         multiples: &[(usize, f64)],
         acc: &'b Accumulators<T>,
-    ) -> Result<Cow<'b, [f64]>> {
+        host: &'b mut Vec<f64>,
+    ) -> Result<&'b [f64]> {
         self.clear(&acc.parts)?;
         self.combine(multiples, |p| (&acc.parts[p], 0))?;
-        self.iteration.download(acc)
+        self.iteration.download(acc, host)
     }
 
     /// Brings what parts read of each other's newest vector up to date.

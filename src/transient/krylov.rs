@@ -9,8 +9,6 @@
 //! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected) from
 //! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
 
-use std::borrow::Cow;
-
 use super::basis::{Basis, Recurrence};
 use super::bound::MatrixStatistics;
 use super::built::Built;
@@ -164,6 +162,8 @@ struct Run<'a, T> {
     basis: Basis<'a, T>,
     rewards: Vec<(&'a [f64], f64)>,
     acc: Accumulators<T>,
+    /// Room for results on the host.
+    host: Vec<f64>,
     /// Ascending.
     open: Vec<Open>,
     now: Clock,
@@ -194,6 +194,7 @@ impl<'a, T: Number> Run<'a, T> {
             basis,
             rewards,
             acc,
+            host: Vec::new(),
             open,
             now,
             length: 0.0,
@@ -331,8 +332,8 @@ impl<'a, T: Number> Run<'a, T> {
                 })
                 .collect();
             let terms = self.basis.iteration.steps();
-            self.deliver(times, observer, bound, terms, &sums, None, |run| {
-                run.basis.sum(&multiples, &run.acc)
+            self.deliver(times, observer, bound, terms, &sums, None, |run, host| {
+                run.basis.sum(&multiples, &run.acc, host)
             })?;
             expansion.given_up -= 1;
         }
@@ -373,11 +374,13 @@ impl<'a, T: Number> Run<'a, T> {
         terms: u64,
         sums: &[(f64, f64)],
         stopped: Option<Stopped>,
-        vector: impl FnOnce(&Self) -> Result<Cow<'_, [f64]>>,
+        vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
     ) -> Result<()> {
         let open = self.open.remove(0);
         if self.built.problem.vectors {
-            observer.result(open.index, &vector(self)?)?;
+            let mut host = std::mem::take(&mut self.host);
+            observer.result(open.index, vector(self, &mut host)?)?;
+            self.host = host;
         }
         times[open.index] = Some(TimeResult {
             time: self.built.problem.times[open.index],
@@ -416,10 +419,11 @@ impl<'a, T: Number> Run<'a, T> {
                 .map(|(reward, earned)| (value(reward, shares.at), earned + value(reward, shares.until)))
                 .collect();
             let stopped = Some(Stopped { step: stop.step, mu: 1.0 - stop.leak });
-            self.deliver(times, observer, bound, stop.step, &sums, stopped, |_| {
-                let mut result = vec![0.0; curve.len()];
-                curve.add_to(&mut result, &shares);
-                Ok(Cow::Owned(result))
+            self.deliver(times, observer, bound, stop.step, &sums, stopped, |_, result| {
+                result.clear();
+                result.resize(curve.len(), 0.0);
+                curve.add_to(result, &shares);
+                Ok(result)
             })?;
         }
         Ok(())
