@@ -14,8 +14,9 @@ use super::transitions::Transitions;
 use crate::{Machine, Result};
 
 /// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are
-/// iterated to their limit sooner.
+/// iterated to their limit sooner, and so are those of which a sweep takes too long for hundreds.
 const MOST_SWEEPS: u64 = 1 << 12;
+const FEWEST_SWEEPS: u64 = 1 << 8;
 const MOST_WORK: u64 = 1 << 33;
 /// What a step of the time may miss.
 const OF_TIME: f64 = 1.0 / 16.0;
@@ -81,7 +82,10 @@ impl Sought<'_> {
             return Ok(None);
         }
         let chain = Stochastic::new(self.transitions, alpha, 0..n);
-        let most = (MOST_WORK / chain.to.len().max(1) as u64).clamp(64, MOST_SWEEPS);
+        let most = (MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
+        if most < FEWEST_SWEEPS {
+            return Ok(None);
+        }
         let steps = earned_until(&chain, &met, &vec![[1.0]; n], [OF_TIME], most, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
