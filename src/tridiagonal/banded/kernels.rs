@@ -16,7 +16,7 @@ kernel! {
     pub(crate) static PENTADIAGONAL_WINDOW = pentadiagonal_window + block_window + pivots
         (blocks, at, tiles, tile, levels, small, limit, tiny, seam)(
         dl2: &[T], dl: &[T], d: &[T], du: &[T], du2: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
-    );
+    ).with_cuda_groups(2);
     /// The same of a block tridiagonal matrix.
     pub(crate) static BLOCK_WINDOW = block_window + block_window + pivots(like pentadiagonal_window)(
         lower: &[T], diagonal: &[T], upper: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
