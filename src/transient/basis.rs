@@ -119,7 +119,8 @@ impl<'a, T: Number> Basis<'a, T> {
                     sum += u * column[place].abs() * recurrence.norms[place];
                 }
                 // Where little is left of it, that is not yet far from what there is.
-                if !(left < AGAIN * before) || left <= sum {
+                let again = left < AGAIN * before && left > sum;
+                if !again {
                     break;
                 }
                 dots = self.products(j)?;

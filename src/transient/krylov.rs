@@ -220,20 +220,21 @@ impl<'a, T: Number> Run<'a, T> {
         }
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
-        let Budget { products, pays } = budget.unwrap_or(Budget { products: last, pays: 0.0 });
+        let Budget { products, pays: most } = budget.unwrap_or(Budget { products: last, pays: 0.0 });
         while !self.open.is_empty() {
             let terms = self.basis.iteration.steps();
             let reached = self.now.high;
             // Curves become longer, so that this is more than it will be.
             let all = terms as f64 + room as f64 * ((last - reached) / self.length).ceil().max(1.0);
-            if terms as f64 + room as f64 > products && !(all < pays) {
+            let pays = all < most;
+            if terms as f64 + room as f64 > products && !pays {
                 let share = 100.0 * reached / last;
                 return Ok(Some(format!(
                     "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
             self.basis.iteration.progress =
-                (0, all.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
+                (0, all.min(products.max(most)).max(terms as f64 + room as f64) as u64);
             let mut stop = None;
             let (open, built, now) = (&self.open, self.built, self.now);
             let spent = self.truncation + self.rounding;
@@ -320,7 +321,8 @@ impl<'a, T: Number> Run<'a, T> {
                 rounding: 1.001 * rounding + open.fixed,
                 ..Bound::default()
             };
-            if !(bound.total() <= open.goal) {
+            let met = bound.total() <= open.goal;
+            if !met {
                 return Ok(false);
             }
             let sums: Vec<(f64, f64)> = (0..self.earned.len())
@@ -331,10 +333,13 @@ impl<'a, T: Number> Run<'a, T> {
                     (of(&values.at), self.earned[r] + of(&values.until))
                 })
                 .collect();
-            let terms = self.basis.iteration.steps();
-            self.deliver(times, observer, bound, terms, &sums, None, |run, host| {
-                run.basis.sum(&multiples, &run.acc, host)
-            })?;
+            let result = TimeResult {
+                window: (0, self.basis.iteration.steps()),
+                bound,
+                rewards: unscaled(self.built, &sums, &self.rewards),
+                ..TimeResult::default()
+            };
+            self.deliver(times, observer, result, |run, host| run.basis.sum(&multiples, &run.acc, host))?;
             expansion.given_up -= 1;
         }
         if self.open.is_empty() {
@@ -370,10 +375,7 @@ impl<'a, T: Number> Run<'a, T> {
         &mut self,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
-        bound: Bound,
-        terms: u64,
-        sums: &[(f64, f64)],
-        stopped: Option<Stopped>,
+        result: TimeResult,
         vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
     ) -> Result<()> {
         let open = self.open.remove(0);
@@ -382,15 +384,8 @@ impl<'a, T: Number> Run<'a, T> {
             observer.result(open.index, vector(self, &mut host)?)?;
             self.host = host;
         }
-        times[open.index] = Some(TimeResult {
-            time: self.built.problem.times[open.index],
-            alpha_t: open.lambda,
-            window: (0, terms),
-            bound,
-            rewards: unscaled(self.built, sums, &self.rewards),
-            stopped,
-            ..TimeResult::default()
-        });
+        let time = self.built.problem.times[open.index];
+        times[open.index] = Some(TimeResult { time, alpha_t: open.lambda, ..result });
         Ok(())
     }
 
@@ -418,8 +413,14 @@ impl<'a, T: Number> Run<'a, T> {
                 .zip(&self.earned)
                 .map(|(reward, earned)| (value(reward, shares.at), earned + value(reward, shares.until)))
                 .collect();
-            let stopped = Some(Stopped { step: stop.step, mu: 1.0 - stop.leak });
-            self.deliver(times, observer, bound, stop.step, &sums, stopped, |_, result| {
+            let result = TimeResult {
+                window: (0, stop.step),
+                bound,
+                rewards: unscaled(self.built, &sums, &self.rewards),
+                stopped: Some(Stopped { step: stop.step, mu: 1.0 - stop.leak }),
+                ..TimeResult::default()
+            };
+            self.deliver(times, observer, result, |_, result| {
                 result.clear();
                 result.resize(curve.len(), 0.0);
                 curve.add_to(result, &shares);

@@ -342,8 +342,9 @@ impl Piece {
         let m = self.end.len();
         let mut slopes = vec![vec![0.0; m]; TERMS + 1];
         for n in (1..TERMS).rev() {
-            for i in 0..m {
-                slopes[n - 1][i] = slopes[n + 1][i] + (2 * n) as f64 * self.terms[n][i];
+            let (own, above) = slopes.split_at_mut(n + 1);
+            for ((slope, above), term) in own[n - 1].iter_mut().zip(&above[0]).zip(&self.terms[n]) {
+                *slope = above + (2 * n) as f64 * term;
             }
         }
         slopes.truncate(TERMS);

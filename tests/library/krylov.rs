@@ -4,6 +4,7 @@ use crate::curves::{known, of_pairs, pairs};
 use crate::support::{Keep, chain, l1, machine, model, ragged, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F32, F64, Q64};
+use kolmo::lane::OpenOptions;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
@@ -207,6 +208,64 @@ fn what_it_cannot_serve_is_swept_or_refused() {
         let refused = solve(&machine, &problem, &options(KRYLOV, 1e-3), &mut keep).unwrap_err();
         assert!(matches!(&refused, Error::Invalid(why) if why.contains("double precision")), "{refused}");
     }
+}
+
+#[test]
+fn what_swings_or_leaks_in_several_parts_is_served_over_long_times() {
+    // Steps between even and odd states: their iterates never settle, their probabilities do.
+    let ring: Vec<(u32, u32, f64)> =
+        (0..10).flat_map(|i| [(i, (i + 1) % 10, 1.0), (i, (i + 9) % 10, 1.0)]).collect();
+    let (got, solution) =
+        run(&cpu(), &chain(10, &ring), &Initial::State(0), &[5e7], &options(Method::Auto, 1e-6));
+    assert!(solution.status == Status::Met && solution.terms < 20_000, "{} products", solution.terms);
+    assert!(l1(&got[0], &[0.1; 10]) <= solution.bound.total());
+
+    // Three parts that are left at rates of their own, exactly: each is as likely as its own exponential.
+    let leaks = [1e-3, 1e-5, 1e-7];
+    let mut list = Vec::new();
+    for (part, &leak) in (0..3u32).zip(&leaks) {
+        let state = 1 + 2 * part;
+        list.extend([
+            (state, state + 1, 1.0),
+            (state + 1, state, 1.0),
+            (state, 0, leak),
+            (state + 1, 0, leak),
+        ]);
+    }
+    let initial = Initial::Uniform((1..7).collect());
+    for t in [1e4, 1e6, 2e7] {
+        let (got, solution) = run(&cpu(), &chain(7, &list), &initial, &[t], &options(Method::Auto, 1e-6));
+        let mut wanted = vec![1.0];
+        wanted.extend(leaks.iter().flat_map(|leak| [(-leak * t).exp() / 6.0; 2]));
+        wanted[0] = -leaks.iter().map(|leak| (-leak * t).exp_m1() / 3.0).sum::<f64>();
+        let (error, bound) = (l1(&got[0], &wanted), solution.bound.total());
+        assert!(solution.terms < 60_000, "t = {t}: {} products", solution.terms);
+        assert!(error <= bound + 8.0 * f64::EPSILON && bound <= 1e-6, "t = {t}: {error:e} of {bound:e}");
+    }
+}
+
+#[test]
+fn memory_for_few_vectors_is_not_enough() {
+    let (chain, initial) = pairs(200_000, 1e-3);
+    let bytes = 400_002 * 8;
+    let wanted = ["cpu".parse().expect("a device")];
+    let limited = |vectors: u64| {
+        let memory_limit = Some(vectors * bytes);
+        let options = OpenOptions { precision: Some(F64), memory_limit, ..OpenOptions::default() };
+        Machine::open(&wanted, &options).expect("the CPU opens")
+    };
+    let problem =
+        Problem { transitions: &chain, initial: &initial, times: &[300.0], rewards: &[], vectors: false };
+    let solved = |vectors: u64, strict: bool| {
+        solve(&limited(vectors), &problem, &options(Method::Krylov { strict }, 1e-6), &mut Keep::default())
+    };
+
+    let enough = solved(80, true).expect("it is served");
+    assert_eq!(enough.expansion.map(|e| e.given_up), Some(0));
+    let swept = solved(9, false).expect("a sweep serves it");
+    assert!(swept.expansion.is_some_and(|e| (e.given_up, e.terms) == (1, 0)), "{:?}", swept.expansion);
+    let refused = solved(9, true).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid(why) if why.contains("memory for")), "{refused}");
 }
 
 /// Small chains of all kinds: cyclic, absorbing, in several parts, with rates that lie far apart.
