@@ -44,7 +44,7 @@ pub trait Gather: Sized {
         sums: &mut [Self::Total; SLICE],
     );
 
-    /// Sums of N neighbouring rows, eight or a multiple, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
+    /// Sums of N neighbouring rows, eight or sixteen, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
     /// `x[at + offsets[k] + r]`. Panics beyond the ends of `x`.
     fn tile_sums<const LEVEL: u8, const N: usize>(
         offsets: &[i32],
@@ -61,7 +61,7 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
-    ($t:ty, $total:ty, $avx512:ident, $avx2:ident, $portable:ident, $tiles:ident) => {
+    ($t:ty, $total:ty, $avx512:ident, $avx2:ident, $portable:ident, $tiles:expr) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -178,15 +178,15 @@ macro_rules! gather {
                 x: &[Self],
                 at: i64,
             ) -> [$total; N] {
-                assert!(offsets.len() == values.len() && N.is_multiple_of(8), "a tile of {N} rows");
-                $tiles::<Self, LEVEL, N>(offsets, values, x, at)
+                assert!(offsets.len() == values.len() && (N == 8 || N == 16), "a tile of {N} rows");
+                $tiles(offsets, values, x, at)
             }
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx2, portable, by_tiles);
-gather!(f32, f32, f32_avx512, f32_avx2, portable, by_tiles);
-gather!(Q64, u128, q64_avx512, q64_avx2, by_rows, by_tiles_of_integers);
+gather!(f64, f64, f64_avx512, f64_avx2, portable, by_tiles::<Self, LEVEL, N>);
+gather!(f32, f32, f32_avx512, f32_avx2, portable, by_tiles::<Self, LEVEL, N>);
+gather!(Q64, u128, q64_avx512, q64_avx2, by_rows, by_tiles_of_integers::<LEVEL, N>);
 
 /// Four rows at a time, whose sums stay in registers.
 #[inline(always)]
@@ -246,7 +246,7 @@ fn by_tiles<T: Number, const LEVEL: u8, const N: usize>(
 
 /// The same with vector instructions where there are some.
 #[inline(always)]
-fn by_tiles_of_integers<T, const LEVEL: u8, const N: usize>(
+fn by_tiles_of_integers<const LEVEL: u8, const N: usize>(
     offsets: &[i32],
     values: &[[Q64; N]],
     x: &[Q64],
@@ -571,7 +571,7 @@ mod x86 {
                 unsafe { to.cast::<[$vector; 2]>().write_unaligned(ordered) };
             }
 
-            /// `sums[r]` = the sum of `values[k][r]` times number r of run k; N is a multiple of 8.
+            /// `sums[r]` = the sum of `values[k][r]` times number r of run k; N is 8 or 16.
             ///
             /// # Safety
             /// The processor has the features.
