@@ -86,7 +86,8 @@ impl Sought<'_> {
         if most < FEWEST_SWEEPS {
             return Ok(None);
         }
-        let steps = earned_until(&chain, &met, &vec![[1.0]; n], [OF_TIME], most, observer)?;
+        // The others, which are asked for many more digits, take several times as many.
+        let steps = earned_until(&chain, &met, &vec![[1.0]; n], [OF_TIME], most / 4, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
         }
