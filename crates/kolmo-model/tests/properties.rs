@@ -142,13 +142,12 @@ fn constants_of_properties_that_are_not_wanted_may_have_no_value() {
     let text = "const double T; const int K; const double half = T/2; label \"some\" = parts >= K;
         \"first\": P=? [ F<=half busy ]; \"second\": P=? [ F \"some\" ]; \"third\": S>=0.5 [ busy ]; P>=0.5 [ F<=1 \"third\" ]";
     let instance = instance(WORKSHOP, "N=3");
-    let properties =
-        kolmo_model::properties::parse("p", text, instance.model().names()).expect("it is right");
+    let properties = parse("p", text, instance.model().names()).expect("it is right");
     assert_eq!(
         properties.property_names().collect::<Vec<_>>(),
         [Some("first"), Some("second"), Some("third"), None]
     );
-    let missing = |wanted: usize, constants: &[(String, kolmo_model::Value)]| {
+    let missing = |wanted: usize, constants: &[(String, Value)]| {
         let found = properties.with_constants(Some(&instance), constants, &|place| place == wanted);
         match found {
             Ok(found) => {

@@ -104,15 +104,15 @@ fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
     let modules = &instance.model.0.modules;
     let of_modules: usize = modules.iter().map(|module| module.variables.len()).sum();
     let mut end = layout.fields.len() - of_modules;
-    let mut owners = vec![0..end];
+    let mut owners = Vec::from([(0, end)]);
     for module in modules {
-        owners.push(end..end + module.variables.len());
+        owners.push((end, end + module.variables.len()));
         end += module.variables.len();
     }
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    for owner in owners {
-        let (mut start, mut bits) = (owner.start, 0);
-        for v in owner.clone() {
+    for (first, end) in owners {
+        let (mut start, mut bits) = (first, 0);
+        for v in first..end {
             let field = &layout.fields[v];
             if field.bits() > BITS {
                 return None;
@@ -123,8 +123,8 @@ fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
             }
             bits += field.bits();
         }
-        if start < owner.end {
-            ranges.push(start..owner.end);
+        if start < end {
+            ranges.push(start..end);
         }
     }
     Some(ranges)
