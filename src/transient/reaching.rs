@@ -109,7 +109,7 @@ impl Sought<'_> {
     }
 
     /// Adds the probabilities of at most `K` sets, which share their sweeps; false where these end early.
-    #[expect(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "what a sweep needs")]
     fn sweep<const K: usize>(
         &self,
         chain: &Stochastic,
