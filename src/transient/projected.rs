@@ -492,6 +492,6 @@ mod tests {
 
         let magnitude = sum.magnitude(2e16 + 3.0);
 
-        assert!(magnitude >= 1.001 - f64::EPSILON * f64::EPSILON && magnitude < 1.0010001, "{magnitude}");
+        assert!((1.001 - f64::EPSILON * f64::EPSILON..1.0010001).contains(&magnitude), "{magnitude}");
     }
 }
