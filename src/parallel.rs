@@ -635,7 +635,9 @@ mod tests {
                 // Loops within loops, in whichever thread, and work in a pool of its own.
                 let (sum, _) = join(|| (0..100).into_par_iter().map(|i| i).reduce(|| 0, |a, b| a + b), || ());
                 assert_eq!(sum, 4950);
-                stop.store(stop.load(Ordering::Relaxed) || outer == 5000, Ordering::Relaxed);
+                if outer == 5000 {
+                    stop.store(true, Ordering::Relaxed);
+                }
             });
             Ok(())
         });

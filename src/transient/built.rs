@@ -86,57 +86,20 @@ pub(super) fn windows<T: Number>(
 
 /// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
 pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
-    let blocks = values.par_chunks(SIDE * BLOCK).with_min_len(128).map(block_sums);
-    let blocks: Vec<[[f64; 2]; SIDE]> = blocks.collect();
+    let block = |values: &[T]| {
+        let mut sum = [0.0; 2];
+        add_rates(&mut sum, values.iter().map(|value| value.wide()));
+        sum
+    };
+    let blocks: Vec<[f64; 2]> = values.par_chunks(BLOCK).with_min_len(64).map(block).collect();
     let mut sum = [0.0; 2];
     ranks.ordered_reduce(&mut sum, |sum| {
         let mut state = [sum[0], sum[1]];
-        for &[block, lost] in blocks.iter().flatten().take(values.len().div_ceil(BLOCK)) {
+        for &[block, lost] in &blocks {
             add_rates(&mut state, [block]);
             state[1] += lost;
         }
         sum.copy_from_slice(&state);
     });
     sum[0] + sum[1]
-}
-
-/// Blocks that are added up side by side: an addition waits for the one before.
-const SIDE: usize = 8;
-
-/// The sums of so many blocks, and what they lost, each as [`add_rates`] has it.
-fn block_sums<T: Number>(values: &[T]) -> [[f64; 2]; SIDE] {
-    let mut sums = [[0.0; 2]; SIDE];
-    if values.len() < SIDE * BLOCK {
-        for (sum, block) in sums.iter_mut().zip(values.chunks(BLOCK)) {
-            add_rates(sum, block.iter().map(|value| value.wide()));
-        }
-        return sums;
-    }
-    for i in 0..BLOCK {
-        for (k, sum) in sums.iter_mut().enumerate() {
-            add_rates(sum, [values[k * BLOCK + i].wide()]);
-        }
-    }
-    sums
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_are_those_of_one_block_after_the_other() {
-        let value = |i: usize| ((i * 7919) % 1000) as f64 * 1e-3 - 1e-9 * i as f64;
-        for len in [0, 5, BLOCK, SIDE * BLOCK - 1, SIDE * BLOCK, 3 * SIDE * BLOCK + BLOCK + 7] {
-            let values: Vec<f64> = (0..len).map(value).collect();
-            let mut state = [0.0; 2];
-            for block in values.chunks(BLOCK) {
-                let mut sum = [0.0; 2];
-                add_rates(&mut sum, block.iter().copied());
-                add_rates(&mut state, [sum[0]]);
-                state[1] += sum[1];
-            }
-            assert_eq!(total(&values, Ranks::ALONE).to_bits(), (state[0] + state[1]).to_bits(), "{len}");
-        }
-    }
 }

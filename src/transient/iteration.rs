@@ -1,7 +1,6 @@
 //! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and what is read off its iterates on the way.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use super::Observer;
 use super::built::total;
@@ -87,8 +86,6 @@ pub struct Iteration<'a, T> {
     partials: Vec<Buffer<T>>,
     /// Partial sums of one vector, for mass and distance, one array a part.
     blocks: Vec<Buffer<T>>,
-    /// The same of all parts on the host, once they were asked for.
-    sums: Mutex<Option<HostArray<T>>>,
     /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
     alone: Vec<(Buffer<T>, Buffer<T>)>,
     /// On each lane: the factor of a defect.
@@ -150,7 +147,6 @@ impl<'a, T: Number> Iteration<'a, T> {
             values: rewards.to_vec(),
             rewards: vectors,
             blocks: per_part(1)?,
-            sums: Mutex::default(),
             alone: lanes
                 .iter()
                 .map(|lane| Ok((lane.alloc_with("scalars", &[inverse_alpha])?, lane.alloc("scalars", 1)?)))
@@ -599,21 +595,13 @@ impl<'a, T: Number> Iteration<'a, T> {
             let args = args(part, self.blocks[p].arg());
             Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, rows, params, args)?])
         })?;
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let sums = match &mut *sums {
-            Some(sums) => sums,
-            none => none.insert(self.lanes[0].host_array(self.blocks.iter().map(Buffer::len).sum())?),
-        };
-        let mut rest = &mut sums[..];
-        let fetch = |(part, out): (&Part<T>, &Buffer<T>)| {
-            let own = rest.split_off_mut(..out.len()).expect("as many as all parts have");
-            self.lanes[part.lane].fetch(out, 0, own)
-        };
-        let fetched = self.parts.parts.iter().zip(&self.blocks).try_for_each(fetch);
-        // Whatever failed: no lane writes to the array behind this.
-        let finished = self.lanes.iter().map(Lane::finish).fold(Ok(()), Result::and);
-        fetched.and(finished)?;
-        Ok(total(sums, self.parts.ranks))
+        let mut partials = Vec::new();
+        for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
+            let from = partials.len();
+            partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
+            self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
+        }
+        Ok(total(&partials, self.parts.ranks))
     }
 
     /// The accumulators of this rank's rows on the host, in the order of states: where they lie, or in `host`, which has room for them.
