@@ -16,7 +16,7 @@ use super::built::Built;
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::problem::Observer;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
-use super::sweeps::{room, scaled, unscaled};
+use super::sweeps::{UNKNOWN, room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
 
@@ -177,7 +177,7 @@ pub(super) fn run<T: Number>(
         weighted_norm: 1.0,
         given_up: 0,
     };
-    for some in lambdas.chunks(room(built).max(1)) {
+    for some in lambdas.chunks(room(built, UNKNOWN).max(1)) {
         expand(built, some, times, observer, &mut expansion)?;
     }
     let without = lambdas.iter().find(|&&(_, index)| times[index].is_none());

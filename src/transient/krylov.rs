@@ -186,7 +186,7 @@ impl<'a, T: Number> Run<'a, T> {
         iteration.start(&built.initial)?;
         let acc = if built.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = built.problem.transitions.states();
-        let basis = Basis::new(iteration, MOST.min(room(built)), states, statistics.step)?;
+        let basis = Basis::new(iteration, MOST.min(room(built, MOST as u64)), states, statistics.step)?;
         let earned = vec![0.0; rewards.len()];
         let now = Clock::default();
         Ok(Self {

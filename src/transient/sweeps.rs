@@ -68,7 +68,7 @@ pub fn sweep<T: Number>(
         let mut iteration = clock.time(Activity::Start, || {
             Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)
         })?;
-        let room = room(built).clamp(1, planned.len());
+        let room = room(built, UNKNOWN).clamp(1, planned.len());
         let mut sweep = match resumed.take() {
             None => {
                 clock.time(Activity::Start, || iteration.start_in(&built.initial, built.beginning()))?;
@@ -122,12 +122,16 @@ pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64
     built.problem.rewards.iter().map(scale).collect()
 }
 
-/// Accumulators that the lanes have room for; a tenth of what is free stays free, for weights and the driver.
-pub(super) fn room<T: Number>(built: &Built<'_, T>) -> usize {
+/// Accumulators that a lane is taken to have room for which does not say.
+pub(super) const UNKNOWN: u64 = 16;
+
+/// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
+/// and the driver.
+pub(super) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
     let room = |(l, lane): (usize, &Lane)| {
         let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
         let vector = rows as u64 * T::PRECISION.bytes();
-        lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
+        lane.free_bytes().map_or(unknown, |free| free / 10 * 9 / vector.max(1))
     };
     let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
     built.parts.ranks.all_reduce_min(room) as usize
