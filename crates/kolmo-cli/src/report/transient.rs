@@ -277,8 +277,8 @@ fn method(expansion: Expansion) -> String {
             format!("krylov: {} spaces in {terms} multiplications", grouped(expansion.restarts))
         }
         (Expanded::Krylov, count) => format!(
-            "krylov gave up {count} of the times in {terms} multiplications, as it got no further than a sweep would; \
-             uniformization served them"
+            "krylov gave up {count} of the times in {terms} multiplications, which round by too much or are no fewer than a sweep's; \
+             uniformization served them (--strict says why)"
         ),
         (_, 0) => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
         (_, count) => format!(
