@@ -183,7 +183,7 @@ impl<'a, T: Number> Run<'a, T> {
         let progress = (expansion.terms, expansion.terms + MOST as u64);
         let mut iteration =
             Iteration::new(&machine.lanes, &built.parts, statistics.inverse_alpha, &rewards, progress)?;
-        iteration.start(&built.initial)?;
+        iteration.start_in(&built.initial, built.beginning())?;
         let acc = if built.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = built.problem.transitions.states();
         let basis = Basis::new(iteration, MOST.min(room(built, MOST as u64)), states, statistics.step)?;
