@@ -1,4 +1,4 @@
-// Windows of 2048 rows of a pentadiagonal matrix, which is block tridiagonal with blocks of 2 by 2, each solved as if nothing
+// Windows of 1024 rows of a pentadiagonal matrix, which is block tridiagonal with blocks of 2 by 2, each solved as if nothing
 // lay around it, of which the tile in the middle is kept; or the rows at the borders of tiles.
 // Reads 6 numbers a row, writes 1, and of a tile whether it is not certified.
 alias real = f64;
@@ -10,9 +10,9 @@ alias real = f64;
 @group(0) @binding(4) var<storage, read> du2: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read> rhs: array<vec2<real>>;
 @group(0) @binding(6) var<storage, read_write> x: array<vec2<real>>;
-@group(0) @binding(7) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 256 of them
+@group(0) @binding(7) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 128 of them
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(GROUP)
 fn pentadiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
     windows(group.y * groups.x + group.x, local);

@@ -1,4 +1,4 @@
-// Windows of 1024 block rows of two rows each, and the rows at the borders of their tiles. The kernel says how a block row
+// Windows of 512 block rows of two rows each, and the rows at the borders of their tiles. The kernel says how a block row
 // lies in memory, and binds x and flags.
 
 struct Params {
@@ -6,26 +6,30 @@ struct Params {
     blocks: u32,   // block rows in memory
     at: u32,       // the block row in memory with which the first tile begins
     tiles: u32,
-    tile: u32,     // block rows of a tile, a multiple of 16
-    levels: u32,   // levels of cyclic reduction
-    small: u32,    // pivots whose determinant is at most 4^-small of their rows' are small
+    tile: u32,     // block rows of a tile
+    levels: u32,   // levels of cyclic reduction, at least 1
     limit: u32,    // rows are certified up to a backward error of 4^-limit
     tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
-    seam: u32,     // 1: rows at borders, and of 256 tiles the number of those that are not certified
+    seam: u32,     // 1: rows at borders, and of 128 tiles the number of those that are not certified
 }
 var<immediate> p: Params;
 
 // l x_before + d x_own + u x_behind = r for vectors of two unknowns; a matrix lies row by row.
 struct BlockRow { l: vec4<real>, d: vec4<real>, u: vec4<real>, r: vec2<real> }
 
-// An unknown, x = e - f x_left - g x_behind.
+// An unknown, x = e - f x_before - g x_behind.
 struct Unknown { e: vec2<real>, f: vec4<real>, g: vec4<real> }
 
-// Two of them, those of the threads before and behind.
-struct Beside { before: Unknown, behind: Unknown }
+override GROUP = 128u;      // threads of a group
+const WINDOW: u32 = 512u;   // block rows of a window, four a thread
+const PAIRS: u32 = 64u;     // of threads
 
-// Unknowns on their way between threads and memory; or what threads show one another.
-var<workgroup> stage: array<vec2<real>, 1024>;
+// What threads show one another, in five places each: twice 64 of them, so that they do not meet in a bank. Then the unknowns
+// on their way to memory, and last ones of threads.
+const APART: u32 = 68u;
+const PLACES: u32 = 136u;
+var<workgroup> stage: array<vec2<real>, 680>;
+var<workgroup> bad: u32;
 
 // The slot of an unknown, so that neither a thread's nor neighbours' meet in a bank.
 fn slot(block: u32) -> u32 { return block ^ (((block >> 3u) & 3u) ^ ((block >> 5u) & 1u)); }
@@ -47,15 +51,43 @@ fn without(s: vec4<real>, a: vec4<real>, b: vec4<real>) -> vec4<real> {
         fma(-a.z, b.x, fma(-a.w, b.z, s.z)), fma(-a.z, b.y, fma(-a.w, b.w, s.w)));
 }
 
-fn determinant_of(m: vec4<real>) -> real { return fma(m.x, m.w, -m.y * m.z); }
+fn inverse_of(m: vec4<real>) -> vec4<real> {
+    return (real(1) / fma(m.x, m.w, -m.y * m.z)) * vec4<real>(m.w, -m.y, -m.z, m.x);
+}
 
-fn inverse_of(m: vec4<real>) -> vec4<real> { return (real(1) / determinant_of(m)) * vec4<real>(m.w, -m.y, -m.z, m.x); }
+// The unknown of a block row.
+fn solved(o: BlockRow) -> Unknown {
+    let inverse = inverse_of(o.d);
+    return Unknown(applied(inverse, o.r), product(inverse, o.l), product(inverse, o.u));
+}
 
-fn none() -> Unknown { return Unknown(vec2<real>(), vec4<real>(), vec4<real>()); }
+// A block row in which the one before it is replaced by those beside that.
+fn after(before: Unknown, o: BlockRow) -> BlockRow {
+    return BlockRow(-product(o.l, before.f), without(o.d, o.l, before.g), o.u, less(o.r, o.l, before.e));
+}
 
-// The unknown to the left of a thread's own.
-fn left_one() -> Unknown {
-    return Unknown(vec2<real>(), vec4<real>(real(-1), real(0), real(0), real(-1)), vec4<real>());
+// The same for the one behind it.
+fn ahead_of(behind: Unknown, o: BlockRow) -> BlockRow {
+    return BlockRow(o.l, without(o.d, o.u, behind.f), -product(o.u, behind.g), less(o.r, o.u, behind.e));
+}
+
+// An unknown as a block row.
+fn row_of(v: Unknown) -> BlockRow {
+    return BlockRow(v.f, vec4<real>(real(1), real(0), real(0), real(1)), v.g, v.e);
+}
+
+// An unknown with the one behind it, x_behind = e - f x_before - g x_behind, in its place.
+fn joined(v: Unknown, behind: Unknown) -> Unknown {
+    return Unknown(less(v.e, v.g, behind.e), without(v.f, v.g, behind.f), -product(v.g, behind.g));
+}
+
+// An unknown by the one before it alone, x = e - f x_before.
+struct Upward { e: vec2<real>, f: vec4<real> }
+
+// That of a block row, with the one behind it.
+fn upward(o: BlockRow, behind: Upward) -> Upward {
+    let inverse = inverse_of(without(o.d, o.u, behind.f));
+    return Upward(applied(inverse, less(o.r, o.u, behind.e)), product(inverse, o.l));
 }
 
 // A block row in memory; one that does not exist is x = 0.
@@ -69,66 +101,20 @@ fn x_or_none(block: u32) -> vec2<real> {
     return vec2<real>();
 }
 
-// True unless the pivot is small against what its two rows have.
-fn is_pivot(m: vec4<real>, o: BlockRow) -> bool {
-    let l = abs(o.l); let d = abs(o.d); let u = abs(o.u);
-    let upper = ((l.x + l.y) + (d.x + d.y)) + (u.x + u.y);
-    let lower = ((l.z + l.w) + (d.z + d.w)) + (u.z + u.w);
-    return abs(determinant_of(m)) > share_of(p.small) * upper * lower;
+fn show(at: u32, u: Unknown) {
+    stage[at] = u.e;
+    stage[at + PLACES] = u.f.xy;
+    stage[at + 2u * PLACES] = u.f.zw;
+    stage[at + 3u * PLACES] = u.g.xy;
+    stage[at + 4u * PLACES] = u.g.zw;
 }
 
-// The unknowns between the one to the left and those behind, so far: the first and the last, and whether pivots are good.
-struct Sweep { first: Unknown, last: Unknown, good: bool }
-
-// With one more block row.
-fn with_row(s: Sweep, o: BlockRow) -> Sweep {
-    let pivot = without(o.d, o.l, s.last.g);
-    let inverse = inverse_of(pivot);
-    let own = Unknown(
-        applied(inverse, less(o.r, o.l, s.last.e)), -product(inverse, product(o.l, s.last.f)), product(inverse, o.u));
-    let f = s.first;
-    let first = Unknown(less(f.e, f.g, own.e), without(f.f, f.g, own.f), -product(f.g, own.g));
-    return Sweep(first, own, s.good && is_pivot(pivot, o));
+// What is shown at a place; x = 0 where there is none.
+fn shown(at: u32, is_there: bool) -> Unknown {
+    if !is_there { return Unknown(vec2<real>(), vec4<real>(), vec4<real>()); }
+    return Unknown(stage[at], vec4<real>(stage[at + PLACES], stage[at + 2u * PLACES]),
+        vec4<real>(stage[at + 3u * PLACES], stage[at + 4u * PLACES]));
 }
-
-fn shown(t: u32) -> Unknown {
-    if t > 255u { return none(); }
-    return Unknown(stage[t], vec4<real>(stage[t + 256u], stage[t + 512u]), vec4<real>(stage[t + 768u], vec2<real>()));
-}
-
-fn rest_shown(u: Unknown, t: u32) -> Unknown {
-    if t > 255u { return u; }
-    return Unknown(u.e, u.f, vec4<real>(u.g.xy, stage[t]));
-}
-
-// What the threads at these places show, nothing beyond the window's ends.
-fn exchanged(local: u32, own: Unknown, before: u32, behind: u32) -> Beside {
-    stage[local] = own.e;
-    stage[local + 256u] = own.f.xy;
-    stage[local + 512u] = own.f.zw;
-    stage[local + 768u] = own.g.xy;
-    workgroupBarrier();
-    let a = shown(before);
-    let b = shown(behind);
-    workgroupBarrier();
-    stage[local] = own.g.zw;
-    workgroupBarrier();
-    let beside = Beside(rest_shown(a, before), rest_shown(b, behind));
-    workgroupBarrier();
-    return beside;
-}
-
-// The unknown of a thread from those twice as far away.
-fn reduced(v: Unknown, beside: Beside, pivot: vec4<real>) -> Unknown {
-    let inverse = inverse_of(pivot);
-    return Unknown(
-        applied(inverse, less(less(v.e, v.f, beside.before.e), v.g, beside.behind.e)),
-        -product(inverse, product(v.f, beside.before.f)),
-        -product(inverse, product(v.g, beside.behind.g)),
-    );
-}
-
-fn value(u: Unknown, left: vec2<real>, behind: vec2<real>) -> vec2<real> { return less(less(u.e, u.f, left), u.g, behind); }
 
 // True if |r| <= 4^-limit s for one of the two rows with these unknowns, s the sum of the sizes of its products, no digit of
 // which is lost. Or all of them are products with 0.
@@ -136,14 +122,18 @@ fn is_row_certified(l: vec2<real>, d: vec2<real>, u: vec2<real>, r: real,
       before: vec2<real>, own: vec2<real>, behind: vec2<real>) -> bool {
     let a = fma(-l.x, before.x, fma(-l.y, before.y, r));
     let left = abs(fma(-d.x, own.x, fma(-d.y, own.y, fma(-u.x, behind.x, fma(-u.y, behind.y, a)))));
-    let sizes = abs(l * before) + abs(d * own) + abs(u * behind);
-    let scale = sizes.x + sizes.y + abs(r);
+    let share = share_of(p.limit);
     var least = share_of(p.tiny);
     least *= least;
     least *= least;
     least *= least;
-    // Comparisons with what is no number are false.
-    let known = left <= scale * share_of(p.limit) && scale >= least && scale * least <= real(1);
+    // Comparisons with what is no number are false. Mostly a part of s will do.
+    let part = abs(d * (share * own));
+    let some = (part.x + part.y) + abs(share * r);
+    if left < some && some >= least { return true; }
+    let sizes = abs(l * before) + abs(d * own) + abs(u * behind);
+    let scale = sizes.x + sizes.y + abs(r);
+    let known = left <= scale * share && scale >= least && scale * least <= real(1);
     let zero = vec2<real>();
     return known || (r == real(0) && all((l == zero) | (before == zero)) && all((d == zero) | (own == zero))
         && all((u == zero) | (behind == zero)));
@@ -154,63 +144,103 @@ fn is_certified(o: BlockRow, before: vec2<real>, own: vec2<real>, behind: vec2<r
         && is_row_certified(o.l.zw, o.d.zw, o.u.zw, o.r.y, before, own, behind);
 }
 
-// A tile from its window: a thread eliminates 3 of its 4 block rows, its own last unknown being one of 256 of a block
-// tridiagonal system, of which parallel cyclic reduction takes some levels. Whatever that leaves out shows in the residual of
-// the tile's rows.
+// A thread's block rows.
+struct Four { a: BlockRow, b: BlockRow, c: BlockRow, d: BlockRow }
+
+fn four_from(block: i32) -> Four {
+    let k = u32(block);
+    if block >= 0 && k + 3u < p.blocks { return Four(block_row(k), block_row(k + 1u), block_row(k + 2u), block_row(k + 3u)); }
+    return Four(row_or_none(block), row_or_none(block + 1), row_or_none(block + 2), row_or_none(block + 3));
+}
+
+// The block rows of a tile, from the first to behind the last.
+struct Tile { begin: i32, end: i32 }
+
+fn is_in(t: Tile, block: i32) -> bool { return block >= t.begin && block < t.end; }
+
+// Stores an unknown if it is the tile's.
+fn keep(t: Tile, start: i32, k: u32) {
+    let block = start + i32(k);
+    if is_in(t, block) { x[u32(block)] = stage[slot(k)]; }
+}
+
+fn is_good(t: Tile, block: i32, o: BlockRow, before: vec2<real>, own: vec2<real>, behind: vec2<real>) -> bool {
+    return !is_in(t, block) || is_certified(o, before, own, behind);
+}
+
+// A tile from its window: a thread eliminates 3 of its 4 block rows, its own last unknown being one of 128 of a block
+// tridiagonal system. Half of these are eliminated, too, and for the others parallel cyclic reduction takes some levels. Between
+// their last unknowns, threads eliminate their 3 block rows upwards, which costs less than to keep the other elimination.
+// Whatever is left out shows in the residual of the tile's rows.
 fn window(tile: u32, local: u32) {
     if tile >= p.tiles { return; }
-    let overlap = (1024u - p.tile) >> 1u;
     let begin = i32(p.at + tile * p.tile);
-    let start = begin - i32(overlap);
+    let here = Tile(begin, min(begin + i32(p.tile), i32(p.blocks)));
+    let start = begin - i32((WINDOW - p.tile) >> 1u);
     let block = start + i32(4u * local);
-    if local == 0u { flags[tile] = 0u; }
-    storageBarrier();
-    let o0 = row_or_none(block); let o1 = row_or_none(block + 1); let o2 = row_or_none(block + 2);
-    let last = row_or_none(block + 3);
-    let s0 = with_row(Sweep(left_one(), left_one(), true), o0);
-    let s1 = with_row(Sweep(s0.last, s0.last, s0.good), o1);
-    let s2 = with_row(s1, o2);
-    let next = exchanged(local, s2.first, 256u, local + 1u).behind;
-    // The last block row, between the last unknowns of the threads before and behind.
-    let pivot = without(without(last.d, last.l, s2.last.g), last.u, next.f);
-    let inverse = inverse_of(pivot);
-    var v = Unknown(
-        applied(inverse, less(less(last.r, last.l, s2.last.e), last.u, next.e)),
-        -product(inverse, product(last.l, s2.last.f)),
-        -product(inverse, product(last.u, next.g)),
-    );
-    var good = s2.good && is_pivot(pivot, last);
-    let unit = vec4<real>(real(1), real(0), real(0), real(1));
-    for (var half = 1u; half < 1u << p.levels; half <<= 1u) {
-        let beside = exchanged(local, v, local - half, local + half);
-        let both = without(without(unit, v.f, beside.before.g), v.g, beside.behind.f);
-        good = good && abs(determinant_of(both)) > share_of(p.small);
-        v = reduced(v, beside, both);
+    if local == 0u { bad = 0u; }
+    let o = four_from(block);
+    let first = solved(o.a);
+    let second = solved(after(first, o.b));
+    let third = solved(after(second, o.c));
+    let pair = local >> 1u;
+    let is_second = (local & 1u) == 1u;
+    let place = select(pair, pair + APART, is_second);
+    show(place, joined(joined(first, second), third));
+    workgroupBarrier();
+    let next = shown(select(pair + APART, pair + 1u, is_second), local < 2u * PAIRS - 1u);
+    workgroupBarrier();
+    let own = solved(ahead_of(next, after(third, o.d)));
+    show(place, own);
+    workgroupBarrier();
+    // The last unknowns of the second threads of pairs.
+    var v = own;
+    if local < PAIRS {
+        let both = after(shown(local, true), row_of(shown(local + APART, true)));
+        v = solved(ahead_of(shown(local + 1u, local + 1u < PAIRS), both));
     }
-    stage[local] = v.e;
+    var side = 0u;
+    for (var half = 1u; half < 1u << (p.levels - 1u); half <<= 1u) {
+        workgroupBarrier();
+        if local < PAIRS { show(side + local, v); }
+        workgroupBarrier();
+        if local < PAIRS {
+            let both = after(shown(side + local - half, local >= half), row_of(v));
+            v = solved(ahead_of(shown(side + local + half, local + half < PAIRS), both));
+        }
+        side = APART - side;
+    }
+    workgroupBarrier();
+    if local < PAIRS { stage[WINDOW + local] = v.e; }
+    workgroupBarrier();
+    var x3 = stage[WINDOW + pair];
+    if !is_second {
+        var before = vec2<real>();
+        if pair > 0u { before = stage[WINDOW + pair - 1u]; }
+        x3 = less(less(own.e, own.f, before), own.g, x3);
+    }
+    stage[slot(4u * local + 3u)] = x3;
     workgroupBarrier();
     var left = vec2<real>();
-    if local > 0u { left = stage[local - 1u]; }
+    if local > 0u { left = stage[slot(4u * local - 1u)]; }
+    let c = upward(o.c, Upward(x3, vec4<real>()));
+    let b = upward(o.b, c);
+    let a = upward(o.a, b);
+    let x0 = less(a.e, a.f, left);
+    let x1 = less(b.e, b.f, x0);
+    let x2 = less(c.e, c.f, x1);
+    stage[slot(4u * local)] = x0; stage[slot(4u * local + 1u)] = x1; stage[slot(4u * local + 2u)] = x2;
     workgroupBarrier();
-    let x3 = v.e;
-    let x2 = value(s2.last, left, x3);
-    let x1 = value(s1.last, left, x2);
-    let x0 = value(s0.last, left, x1);
-    stage[slot(4u * local)] = x0; stage[slot(4u * local + 1u)] = x1;
-    stage[slot(4u * local + 2u)] = x2; stage[slot(4u * local + 3u)] = x3;
-    workgroupBarrier();
-    for (var k = local; k < 1024u; k += 256u) {
-        let own = start + i32(k);
-        if own >= begin && own < min(begin + i32(p.tile), i32(p.blocks)) { x[u32(own)] = stage[slot(k)]; }
-    }
-    if local < overlap / 4u || local >= (overlap + p.tile) / 4u { return; }
-    // There are threads on both sides.
-    let right = stage[slot(4u * local + 4u)];
-    // Read once more, from the cache, instead of being held all along.
-    good = good && is_certified(row_or_none(block), left, x0, x1) && is_certified(row_or_none(block + 1), x0, x1, x2)
-        && is_certified(row_or_none(block + 2), x1, x2, x3) && is_certified(row_or_none(block + 3), x2, x3, right);
+    keep(here, start, local); keep(here, start, local + 128u);
+    keep(here, start, local + 256u); keep(here, start, local + 384u);
+    var right = vec2<real>();
+    if local < 2u * PAIRS - 1u { right = stage[slot(4u * local + 4u)]; }
+    let good = is_good(here, block, o.a, left, x0, x1) && is_good(here, block + 1, o.b, x0, x1, x2)
+        && is_good(here, block + 2, o.c, x1, x2, x3) && is_good(here, block + 3, o.d, x2, x3, right);
     // Threads that write here all write the same.
-    if !good { flags[tile] = 1u; }
+    if !good { bad = 1u; }
+    workgroupBarrier();
+    if local == 0u { flags[tile] = bad; }
 }
 
 // The two block rows at the border before a tile, with the unknowns that both tiles left.
@@ -221,17 +251,17 @@ fn is_seam_certified(tile: u32) -> bool {
     return is_certified(block_row(block - 1u), a, b, c) && is_certified(block_row(block), b, c, x_or_none(block + 1u));
 }
 
-// A thread takes a tile; of 256 the number of those that are not certified.
+// A thread takes a tile; of 128 the number of those that are not certified.
 fn seam(group: u32, local: u32) {
-    let tile = group * 256u + local;
-    var bad = 0u;
-    if tile < p.tiles { bad = select(1u, flags[tile], is_seam_certified(tile)); }
-    stage[local].x = real(bad);
-    for (var half = 128u; half > 0u; half >>= 1u) {
+    let tile = group * GROUP + local;
+    var own = 0u;
+    if tile < p.tiles { own = select(1u, flags[tile], is_seam_certified(tile)); }
+    stage[local].x = real(own);
+    for (var half = GROUP / 2u; half > 0u; half >>= 1u) {
         workgroupBarrier();
         if local < half { stage[local].x += stage[local + half].x; }
     }
-    if local == 0u && group * 256u < p.tiles { flags[p.tiles + group] = u32(stage[0].x); }
+    if local == 0u && group * GROUP < p.tiles { flags[p.tiles + group] = u32(stage[0].x); }
 }
 
 fn windows(group: u32, local: u32) {

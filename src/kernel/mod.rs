@@ -159,7 +159,7 @@ macro_rules! kernel {
     ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident $(+ $library:ident)*
         ($($params:tt)*)(
         $($binding:ident: & $($access:ident)? [$element:ty]),* $(,)?
-    ) $(in $q64:ident)? $(.$with:ident($value:expr))?;)+) => {$(
+    ) $(in $q64:ident)? $(.$with:ident($value:expr))*;)+) => {$(
         $(#[$doc])*
         $visibility static $constant: $crate::kernel::Kernel = $crate::kernel::Kernel {
             name: stringify!($name),
@@ -182,7 +182,7 @@ macro_rules! kernel {
                 fixed: $name::Bindings::<$crate::kernel::Q64>::LIST,
             },
             constants: &[],
-        }$(.$with($value))?;
+        }$(.$with($value))*;
 
         #[allow(clippy::module_inception, reason = "a kernel's file has its name, too")]
         pub(crate) mod $name {

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::super::arithmetic::{Number, fma};
 use super::super::kernels::{LANES, small};
-use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
 use crate::array::{array, each};
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
@@ -14,17 +13,22 @@ use crate::parallel::*;
 kernel! {
     /// The unknowns of tiles of a pentadiagonal matrix, or the rows at their borders.
     pub(crate) static PENTADIAGONAL_WINDOW = pentadiagonal_window + block_window + pivots
-        (blocks, at, tiles, tile, levels, small, limit, tiny, seam)(
+        (blocks, at, tiles, tile, levels, limit, tiny, seam)(
         dl2: &[T], dl: &[T], d: &[T], du: &[T], du2: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
-    ).with_cuda_groups(2);
+    ).with(&GROUPS).with_cuda_groups(3);
     /// The same of a block tridiagonal matrix.
     pub(crate) static BLOCK_WINDOW = block_window + block_window + pivots(like pentadiagonal_window)(
         lower: &[T], diagonal: &[T], upper: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
-    );
+    ).with(&GROUPS);
 }
 
+/// Threads of a group. They hold their rows from the first use to the last, and smaller groups wait less for one another.
+pub(super) const GROUP: usize = 128;
+const GROUPS: [(&str, f64); 1] = [("GROUP", GROUP as f64)];
+/// Block rows of a thread.
+pub(super) const OWN: usize = 4;
 /// Block rows of a window.
-pub(super) const WINDOW_BLOCKS: usize = WINDOW_ROWS / 2;
+pub(super) const WINDOW_BLOCKS: usize = OWN * GROUP;
 
 /// The elements of two rows, those before the diagonal block, in it and behind it, each block row by row; and both right-hand
 /// sides.
@@ -161,10 +165,9 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         start..WINDOW_BLOCKS.min(blocks + overlap - first)
     }
 
-    /// Downwards: numbers for the way back, and how many pivots are small.
+    /// Downwards: numbers for the way back.
     #[inline(always)]
-    fn down<const LEVEL: u8>(&mut self) -> Many<T> {
-        let (mut bad, share) = ([T::ZERO; LANES], small::<T>(self.p.small));
+    fn down<const LEVEL: u8>(&mut self) {
         let mut before: Back<T> = [[T::ZERO; LANES]; 6];
         for at in self.part() {
             let o = self.row(at);
@@ -179,12 +182,6 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
                 let [c, d] = [less(o(D + 2), l[1], [g0, g2]), less(o(D + 3), l[1], [g1, g3])];
                 let [r, s] = [less(o(R), l[0], [e0, e1]), less(o(R + 1), l[1], [e0, e1])];
                 let det = fma::<T, LEVEL>(a, d, -(b * c));
-                let size = |row: usize| {
-                    let of = |block: usize| o(block + 2 * row).size() + o(block + 2 * row + 1).size();
-                    of(L) + of(D) + of(U)
-                };
-                let few = det.size() <= share * (size(0) * size(1));
-                bad[j] = bad[j] + if few { T::of(1.0) } else { T::ZERO };
                 let inverse = T::of(1.0) / det;
                 let [a, b, c, d] = [d * inverse, -b * inverse, -c * inverse, a * inverse];
                 let times = |m: [T; 2], v: [T; 2]| fma::<T, LEVEL>(m[0], v[0], m[1] * v[1]);
@@ -203,7 +200,6 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
             }
             self.back[at] = before;
         }
-        bad
     }
 
     /// Upwards: the unknowns of tiles, and how many of their rows are not certified.
@@ -256,7 +252,8 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
 impl<T: Number, R: Rows<T>> Body for Strip<'_, T, R> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
-        let mut bad = self.down::<LEVEL>();
+        let mut bad = [T::ZERO; LANES];
+        self.down::<LEVEL>();
         self.up::<LEVEL>(&mut bad);
         self.flags.iter_mut().zip(bad).for_each(|(flag, bad)| *flag = u32::from(bad != T::ZERO));
     }
@@ -275,7 +272,7 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     });
 }
 
-/// Of each 256 tiles the number of those that are not certified, the rows at the borders before them included.
+/// Of each 128 tiles the number of those that are not certified, the rows at the borders before them included.
 fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };
@@ -284,9 +281,9 @@ fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T]
         uncertified::<T, PORTABLE>(|k| o[k], x, p) == T::ZERO
     };
     let (flags, above) = flags.split_at_mut(tiles);
-    for (group, (flags, above)) in flags.chunks(SEAMS).zip(above).enumerate() {
+    for (group, (flags, above)) in flags.chunks(GROUP).zip(above).enumerate() {
         let bad = |(k, &bad): (usize, &u32)| {
-            let block = at + (group * SEAMS + k) * tile;
+            let block = at + (group * GROUP + k) * tile;
             bad == 1 || (block > at && !(is_certified(block - 1) && is_certified(block)))
         };
         *above = flags.iter().enumerate().filter(|&flag| bad(flag)).count() as u32;

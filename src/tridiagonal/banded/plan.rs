@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use super::super::arithmetic::Number;
 use super::super::range::convert_times;
-use super::super::window::MOST;
 use super::windows::{Memory, Width, Windows};
 use super::{BandedSystem, View};
 use crate::kernel::Precision;
@@ -57,8 +56,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     pub(super) fn wider(self, view: &View<'_>) -> Result<Option<Self>> {
         let (lanes, width) = (self.lanes, self.width);
         drop(self);
-        let widest = Width { overlap: MOST, all: false };
-        (width.overlap < MOST && !width.all).then(|| Self::with(lanes, view, widest)).transpose()
+        let widest = Width::widest(view);
+        (width != widest).then(|| Self::with(lanes, view, widest)).transpose()
     }
 
     /// As many parts as lanes, or, where these do not hold all rows at once, more.

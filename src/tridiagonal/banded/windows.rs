@@ -3,14 +3,13 @@
 use std::ops::Range;
 
 use super::super::arithmetic::Number;
-use super::super::kernels::small_exponent;
-use super::super::window::{BEGUN, LEAST, levels, limit, overlap_for, tiny};
-use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
-use super::kernels::{BLOCK_WINDOW, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window};
+use super::super::window::{BEGUN, levels, limit, overlap_for, tiny};
+use super::kernels::{
+    BLOCK_WINDOW, GROUP, OWN, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window,
+};
 use super::{Form, View};
 use crate::Result;
 use crate::array::array;
-use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
 
 /// A matrix of 2 × 2, row by row.
@@ -65,31 +64,64 @@ const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 /// The windows of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Width {
-    /// Rows on both sides of a tile.
-    pub(super) overlap: usize,
-    /// Whether one window has all rows, and nothing is left out.
-    pub(super) all: bool,
+    /// Block rows of a tile.
+    tile: usize,
+    /// Levels of cyclic reduction on a device.
+    levels: u32,
 }
+
+/// Rows that windows have on both sides of their tiles at most.
+const WIDEST: usize = 448;
 
 impl Width {
     /// The width that these rows need, as far as a look says; none where windows are not enough.
     pub(super) fn of<T: Number>(view: &View<'_>) -> Result<Option<Self>> {
-        let rows = view.rows();
-        if rows <= 2 * (WINDOW_BLOCKS - LEAST) {
-            return Ok(Some(Self { overlap: LEAST, all: true }));
+        let (rows, whole) = (view.rows(), Self::of_systems(view));
+        if let Some(whole) = whole
+            && whole.tile == rows.div_ceil(2)
+        {
+            return Ok(Some(whole));
         }
         let look = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
-        Ok(overlap_for(rows, look)?.map(|overlap| Self { overlap, all: false }))
+        let overlap = overlap_for(rows, look)?.map(|overlap| overlap.min(WIDEST));
+        let beside = overlap.map(Self::beside_tiles);
+        Ok(match (whole, beside) {
+            (Some(whole), Some(beside)) if whole.tile >= beside.tile => {
+                Some(Self { levels: whole.levels.min(beside.levels), ..whole })
+            }
+            (whole, beside) => beside.or(whole),
+        })
     }
 
-    /// Block rows on both sides of a tile.
+    /// With so many rows on both sides of a tile.
+    fn beside_tiles(overlap: usize) -> Self {
+        Self { tile: WINDOW_BLOCKS - overlap, levels: levels(overlap, 2 * OWN) }
+    }
+
+    /// Tiles of whole systems, of which nothing is left out; none where a system is larger than a window.
+    fn of_systems(view: &View<'_>) -> Option<Self> {
+        let (n, most) = (view.n, 2 * WINDOW_BLOCKS / view.n);
+        // Tiles begin with a block row.
+        let even = if n.is_multiple_of(2) { most } else { most / 2 * 2 };
+        let systems = if view.rows() <= most * n { view.rows() / n } else { even };
+        // A system may begin amid a thread's rows.
+        let threads = (n.div_ceil(2 * OWN) + 1).next_power_of_two().min(GROUP);
+        (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2() })
+    }
+
+    /// The widest windows of these rows.
+    pub(super) fn widest(view: &View<'_>) -> Self {
+        Self::of_systems(view).unwrap_or_else(|| Self::beside_tiles(WIDEST))
+    }
+
+    /// Block rows on a side of a tile at most.
     pub(super) fn beside(self) -> usize {
-        self.overlap / 2
+        (WINDOW_BLOCKS - self.tile).div_ceil(2)
     }
 
     /// Block rows of a tile.
     pub(super) fn tile(self) -> usize {
-        WINDOW_BLOCKS - self.overlap
+        self.tile
     }
 }
 
@@ -133,7 +165,7 @@ impl Windows {
         width: Width,
     ) -> Result<Self> {
         let tiles = solved.len().div_ceil(width.tile());
-        let groups = tiles.div_ceil(SEAMS);
+        let groups = tiles.div_ceil(GROUP);
         let flags = lane.alloc("flags of tiles", tiles + groups)?;
         let params = pentadiagonal_window::Params {
             step: 0,
@@ -141,19 +173,14 @@ impl Windows {
             at: solved.start as u32,
             tiles: tiles as u32,
             tile: width.tile() as u32,
-            levels: match width.all {
-                true => Kernel::GROUP.ilog2(),
-                false => levels(width.overlap, WINDOW_ROWS / Kernel::GROUP as usize),
-            },
-            small: small_exponent(T::PRECISION),
+            levels: width.levels,
             limit: limit(T::PRECISION),
             tiny: tiny(T::PRECISION),
             seam: 0,
         };
         let Memory { matrix, b, x } = memory;
         let bind = |groups: usize, seam: u32| {
-            let (params, items) =
-                (pentadiagonal_window::Params { seam, ..params }, groups * Kernel::GROUP as usize);
+            let (params, items) = (pentadiagonal_window::Params { seam, ..params }, groups * GROUP);
             let (rhs, x, flags) = (b.arg(), x.arg(), flags.arg());
             match &matrix[..] {
                 [dl2, dl, d, du, du2] => {
@@ -184,7 +211,7 @@ impl Windows {
 
     /// Whether all tiles are certified, after the launches.
     pub(super) fn are_certified(&self, lane: &Lane) -> Result<bool> {
-        let mut bad = vec![0; self.tiles.div_ceil(SEAMS)];
+        let mut bad = vec![0; self.tiles.div_ceil(GROUP)];
         lane.download(&self.flags, self.tiles, &mut bad)?;
         Ok(bad.iter().all(|&tiles| tiles == 0))
     }

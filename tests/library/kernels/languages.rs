@@ -182,7 +182,7 @@ fn direct_x_text(kernel: &Kernel, module: Module, info: ModuleInfo) -> Result<()
         .write(&module, &info, None)
         .map_err(|e| e.to_string())?;
     let name = entry_point(kernel, &reflection.entry_point_names)?;
-    contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", Kernel::GROUP))
+    contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", kernel.group()))
 }
 
 #[test]
