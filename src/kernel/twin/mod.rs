@@ -4,4 +4,4 @@ mod call;
 pub(crate) mod gather;
 pub(crate) mod simd;
 
-pub(crate) use call::{Call, Memory, Run, blocks};
+pub(crate) use call::{Call, Memory, PARALLEL_ITEMS, Run, blocks};
