@@ -1,6 +1,7 @@
 //! CPU twins: their launches, and vector instructions.
 
 mod call;
+pub(super) mod fractions;
 pub(crate) mod gather;
 pub(crate) mod simd;
 
