@@ -1,5 +1,6 @@
 //! A chain's transitions in memory, from files.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::transitions::{TransitionList, Transitions, exit_rate};
@@ -10,11 +11,55 @@ use crate::{Error, Result};
 /// Transitions sorted by target and by source.
 #[derive(Debug)]
 pub struct Csr {
-    /// Row i: the transitions into state i.
-    into: CsrMatrix,
-    /// Row i: the transitions out of state i.
-    out: CsrMatrix,
+    orders: Orders,
     exit: Vec<f64>,
+}
+
+/// Both orders; where there are few distinct rates, their numbers in a table stand for them.
+#[derive(Debug)]
+enum Orders {
+    Rates(Both<f64>),
+    Bytes(Both<u8>, Vec<f64>),
+    Words(Both<u16>, Vec<f64>),
+}
+
+#[derive(Debug)]
+struct Both<V> {
+    /// Row i: the transitions into state i.
+    into: CsrMatrix<V>,
+    /// Row i: the transitions out of state i.
+    out: CsrMatrix<V>,
+}
+
+impl<V: Copy + Default + Send + Sync> Both<V> {
+    fn new(out: CsrMatrix<V>) -> Self {
+        Self { into: out.transposed(), out }
+    }
+
+    /// Appends a row of an order, the rates those that `rate` tells.
+    fn append(&self, way: Way, state: usize, row: &mut Vec<(u32, f64)>, rate: impl Fn(V) -> f64) {
+        let (states, values) = match way {
+            Way::Into => self.into.row(state),
+            Way::Out => self.out.row(state),
+        };
+        row.extend(states.iter().zip(values).map(|(&state, &value)| (state, rate(value))));
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Into,
+    Out,
+}
+
+impl Orders {
+    fn append(&self, way: Way, state: usize, row: &mut Vec<(u32, f64)>) {
+        match self {
+            Self::Rates(both) => both.append(way, state, row, |rate| rate),
+            Self::Bytes(both, rates) => both.append(way, state, row, |number| rates[number as usize]),
+            Self::Words(both, rates) => both.append(way, state, row, |number| rates[number as usize]),
+        }
+    }
 }
 
 /// The first pair of states that a list has twice.
@@ -56,7 +101,19 @@ impl Csr {
     /// The chain whose transitions out of state i are row i.
     fn of_departures(out: CsrMatrix) -> Self {
         let exit = |i| exit_rate(out.row(i).1.iter().copied());
-        Self { exit: (0..out.rows()).into_par_iter().map(exit).collect(), into: out.transposed(), out }
+        let exit = (0..out.rows()).into_par_iter().map(exit).collect();
+        let orders = match distinct(out.value()) {
+            None => Orders::Rates(Both::new(out)),
+            Some(rates) if rates.len() <= 1 << 8 => {
+                let numbers = numbers(out.value(), &rates, |number| number as u8);
+                Orders::Bytes(Both::new(out.with_values(numbers)), rates)
+            }
+            Some(rates) => {
+                let numbers = numbers(out.value(), &rates, |number| number as u16);
+                Orders::Words(Both::new(out.with_values(numbers)), rates)
+            }
+        };
+        Self { orders, exit }
     }
 
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
@@ -65,6 +122,58 @@ impl Csr {
             Error::Invalid(format!("the transition {from} -> {to} is listed twice; add its rates into one"))
         })
     }
+}
+
+/// Rates that a thread looks at at once.
+const PIECE: usize = 1 << 16;
+
+/// Places where a rate that was met lately is looked for first, and that of a rate.
+const PLACES: usize = 1 << 10;
+fn place(bits: u64) -> usize {
+    (bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+/// The distinct rates, by their bits; none if they are more than 2¹⁶.
+fn distinct(rates: &[f64]) -> Option<Vec<f64>> {
+    const MOST: usize = 1 << 16;
+    let of = |piece: &[f64]| {
+        let (mut lately, mut found) = ([u64::MAX; PLACES], HashSet::new());
+        for bits in piece.iter().map(|rate| rate.to_bits()) {
+            if std::mem::replace(&mut lately[place(bits)], bits) != bits {
+                found.insert(bits);
+            }
+        }
+        Some(found)
+    };
+    let join = |a: Option<HashSet<u64>>, b: Option<HashSet<u64>>| {
+        let (mut a, b) = (a?, b?);
+        a.extend(b);
+        (a.len() <= MOST).then_some(a)
+    };
+    // Rates that are all apart show in few of them.
+    let (first, others) = rates.split_at(rates.len().min(PIECE));
+    let first = of(first).filter(|found| 2 * found.len() <= first.len() + 1 << 8)?;
+    let all = join(Some(first), others.par_chunks(PIECE).map(of).reduce(|| Some(HashSet::new()), join))?;
+    let mut bits: Vec<u64> = all.into_iter().collect();
+    bits.sort_unstable();
+    Some(bits.into_iter().map(f64::from_bits).collect())
+}
+
+/// The number of each rate among `distinct` ones, which ascend by their bits.
+fn numbers<V: Copy + Default + Send>(rates: &[f64], distinct: &[f64], short: fn(usize) -> V) -> Vec<V> {
+    let mut numbers = vec![V::default(); rates.len()];
+    numbers.par_chunks_mut(PIECE).zip(rates.par_chunks(PIECE)).for_each(|(numbers, rates)| {
+        let mut lately = [(u64::MAX, V::default()); PLACES];
+        for (number, bits) in numbers.iter_mut().zip(rates.iter().map(|rate| rate.to_bits())) {
+            let known = &mut lately[place(bits)];
+            if known.0 != bits {
+                let found = distinct.binary_search_by_key(&bits, |rate| rate.to_bits());
+                *known = (bits, short(found.expect("every rate is among the distinct ones")));
+            }
+            *number = known.1;
+        }
+    });
+    numbers
 }
 
 /// The transitions of a list by source, without self-loops and zero rates.
@@ -79,11 +188,11 @@ impl Transitions for Csr {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.into.append(state, row);
+        self.orders.append(Way::Into, state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.out.append(state, row);
+        self.orders.append(Way::Out, state, row);
     }
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
