@@ -10,11 +10,11 @@ const BLOCK: usize = 1 << 12;
 /// Shares of the rows between threads that each look at all entries, at most.
 const MOST_SHARES: usize = 16;
 
-/// A sparse matrix: of each row the columns, ascending, each once, and the values.
+/// A sparse matrix: of each row the columns, ascending, each once, and the values. Rows start at places of type `P`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CsrMatrix<V = f64> {
+pub struct CsrMatrix<V = f64, P = usize> {
     columns: usize,
-    starts: Vec<usize>,
+    starts: Vec<P>,
     column: Vec<u32>,
     value: Vec<V>,
 }
@@ -26,37 +26,69 @@ impl Default for CsrMatrix {
     }
 }
 
+/// The place of an entry: a `u32` where that can count all of them.
+pub trait Place: Copy + Default + Send + Sync {
+    /// The place of that number, which it can hold.
+    fn of(place: usize) -> Self;
+    /// Its number.
+    fn at(self) -> usize;
+}
+
+impl Place for usize {
+    #[inline]
+    fn of(place: usize) -> Self {
+        place
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        self
+    }
+}
+
+impl Place for u32 {
+    #[inline]
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+
 /// The place of a row's next entry, which its start keeps until all are there.
 fn next(starts: &mut [usize], row: usize) -> usize {
     starts[row] += 1;
     starts[row] - 1
 }
 
-impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
+impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
     /// Groups entries by row, keeping their order within one. Every thread has rows of its own, and looks at all entries.
     pub fn grouped(
         rows: usize,
         columns: usize,
         entries: impl Iterator<Item = (u32, u32, V)> + Clone + Sync,
     ) -> Self {
-        let mut lengths = vec![0usize; rows + 1];
+        let mut lengths = vec![P::default(); rows + 1];
         let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
         lengths[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
             entries.clone().for_each(|(row, ..)| {
                 if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
-                    *length += 1;
+                    *length = P::of(length.at() + 1);
                 }
             });
         });
         let mut matrix = Self::of_lengths(columns, lengths);
-        let nnz = matrix.starts[rows];
+        let nnz = matrix.starts[rows].at();
         (matrix.column, matrix.value) = (vec![0; nnz], vec![V::default(); nnz]);
         let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
         let (mut start_rest, mut parts) = (&mut matrix.starts[..], Vec::new());
         while start_rest.len() > 1 {
             let share = share.min(start_rest.len() - 1);
-            let first = start_rest[0];
-            let count = start_rest[share] - first;
+            let first = start_rest[0].at();
+            let count = start_rest[share].at() - first;
             let (starts, column, value);
             (starts, start_rest) = start_rest.split_at_mut(share);
             (column, column_rest) = column_rest.split_at_mut(count);
@@ -66,8 +98,8 @@ impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
         parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
             entries.clone().for_each(|(row, column, value)| {
                 if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
-                    (columns[*next - first], values[*next - first]) = (column, value);
-                    *next += 1;
+                    (columns[next.at() - first], values[next.at() - first]) = (column, value);
+                    *next = P::of(next.at() + 1);
                 }
             });
         });
@@ -76,9 +108,9 @@ impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
     }
 
     /// Rows of these lengths, which stand behind a 0, without columns and values.
-    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<usize>) -> Self {
+    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
         for i in 1..lengths.len() {
-            lengths[i] += lengths[i - 1];
+            lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
         }
         Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
     }
@@ -87,7 +119,7 @@ impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
     fn rewind(&mut self) {
         let n = self.rows();
         self.starts.copy_within(..n, 1);
-        self.starts[0] = 0;
+        self.starts[0] = P::default();
     }
 
     /// The transpose; rows ascend.
@@ -95,16 +127,23 @@ impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
         Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
     }
 
-    /// The same places with other values, one for each.
-    pub(crate) fn with_values<W>(self, value: Vec<W>) -> CsrMatrix<W> {
-        assert_eq!(value.len(), self.column.len(), "as many values as entries");
-        CsrMatrix { columns: self.columns, starts: self.starts, column: self.column, value }
+    /// The same places, less than 2³² of them, with other values, one for each.
+    pub(crate) fn with_values<W>(self, value: Vec<W>) -> CsrMatrix<W, u32> {
+        assert!(
+            value.len() == self.column.len() && u32::try_from(value.len()).is_ok(),
+            "{} values for {} entries",
+            value.len(),
+            self.column.len()
+        );
+        let starts = self.starts.iter().map(|start| start.at() as u32).collect();
+        CsrMatrix { columns: self.columns, starts, column: self.column, value }
     }
 
     /// All entries: row, column, value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
         (0..self.rows()).flat_map(move |i| {
-            (self.starts[i]..self.starts[i + 1]).map(move |e| (i as u32, self.column[e], self.value[e]))
+            (self.starts[i].at()..self.starts[i + 1].at())
+                .map(move |e| (i as u32, self.column[e], self.value[e]))
         })
     }
 
@@ -126,12 +165,12 @@ impl<V: Copy + Default + Send + Sync> CsrMatrix<V> {
     /// Columns and values of a row.
     #[inline]
     pub fn row(&self, i: usize) -> (&[u32], &[V]) {
-        let row = self.starts[i]..self.starts[i + 1];
+        let row = self.starts[i].at()..self.starts[i + 1].at();
         (&self.column[row.clone()], &self.value[row])
     }
 
     /// Where each row starts, and behind the last one where it ends.
-    pub fn starts(&self) -> &[usize] {
+    pub fn starts(&self) -> &[P] {
         &self.starts
     }
 

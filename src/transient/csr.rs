@@ -1,38 +1,37 @@
 //! A chain's transitions in memory, from files.
 
 use std::collections::HashSet;
-use std::ops::Range;
 
-use super::transitions::{TransitionList, Transitions, exit_rate};
+use super::transitions::{TransitionList, Transitions};
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
+use crate::sparse::{CsrMatrix, Place};
 use crate::{Error, Result};
 
 /// Transitions sorted by target and by source.
 #[derive(Debug)]
 pub struct Csr {
+    states: usize,
     orders: Orders,
-    exit: Vec<f64>,
 }
 
 /// Both orders; where there are few distinct rates, their numbers in a table stand for them.
 #[derive(Debug)]
 enum Orders {
-    Rates(Both<f64>),
-    Bytes(Both<u8>, Vec<f64>),
-    Words(Both<u16>, Vec<f64>),
+    Rates(Both<f64, usize>),
+    Bytes(Both<u8, u32>, Vec<f64>),
+    Words(Both<u16, u32>, Vec<f64>),
 }
 
 #[derive(Debug)]
-struct Both<V> {
+struct Both<V, P> {
     /// Row i: the transitions into state i.
-    into: CsrMatrix<V>,
+    into: CsrMatrix<V, P>,
     /// Row i: the transitions out of state i.
-    out: CsrMatrix<V>,
+    out: CsrMatrix<V, P>,
 }
 
-impl<V: Copy + Default + Send + Sync> Both<V> {
-    fn new(out: CsrMatrix<V>) -> Self {
+impl<V: Copy + Default + Send + Sync, P: Place> Both<V, P> {
+    fn new(out: CsrMatrix<V, P>) -> Self {
         Self { into: out.transposed(), out }
     }
 
@@ -100,9 +99,9 @@ impl Csr {
 
     /// The chain whose transitions out of state i are row i.
     fn of_departures(out: CsrMatrix) -> Self {
-        let exit = |i| exit_rate(out.row(i).1.iter().copied());
-        let exit = (0..out.rows()).into_par_iter().map(exit).collect();
-        let orders = match distinct(out.value()) {
+        let states = out.rows();
+        let few = u32::try_from(out.nnz()).ok().and_then(|_| distinct(out.value()));
+        let orders = match few {
             None => Orders::Rates(Both::new(out)),
             Some(rates) if rates.len() <= 1 << 8 => {
                 let numbers = numbers(out.value(), &rates, |number| number as u8);
@@ -113,7 +112,7 @@ impl Csr {
                 Orders::Words(Both::new(out.with_values(numbers)), rates)
             }
         };
-        Self { orders, exit }
+        Self { states, orders }
     }
 
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
@@ -184,7 +183,7 @@ fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
 
 impl Transitions for Csr {
     fn states(&self) -> usize {
-        self.exit.len()
+        self.states
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
@@ -193,10 +192,6 @@ impl Transitions for Csr {
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         self.orders.append(Way::Out, state, row);
-    }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        out.copy_from_slice(&self.exit[states]);
     }
 }
 
