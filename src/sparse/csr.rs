@@ -139,6 +139,11 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         CsrMatrix { columns: self.columns, starts, column: self.column, value }
     }
 
+    /// Where rows start, and the values.
+    pub(crate) fn into_values(self) -> (Vec<P>, Vec<V>) {
+        (self.starts, self.value)
+    }
+
     /// All entries: row, column, value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
         (0..self.rows()).flat_map(move |i| {
