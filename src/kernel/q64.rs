@@ -4,6 +4,7 @@
 //! that what is computed from numbers that are at most the exact ones is at most the exact one.
 
 use super::real::{Number, Precision};
+use super::twin::fractions;
 
 /// The number `self.0`·2⁻⁶⁴, from 0 to 1 − 2⁻⁶⁴.
 #[repr(transparent)]
@@ -125,6 +126,21 @@ impl Number for Q64 {
     #[inline(always)]
     fn stepped<const FUSED: bool>(s: u128, leave: Self, own: Self, _: Self) -> Self {
         Self::number(s.wrapping_add(own.whole()).wrapping_sub(Self::product(leave, own)))
+    }
+
+    #[inline(always)]
+    fn stepped_rows<const LEVEL: u8, const N: usize>(
+        sums: &[u128; N],
+        leave: &[Self; N],
+        own: &[Self; N],
+        _: Self,
+    ) -> [Self; N] {
+        fractions::stepped::<LEVEL, N>(sums, leave, own)
+    }
+
+    #[inline(always)]
+    fn weighted_rows<const LEVEL: u8, const N: usize>(w: Self, a: &[Self; N], sums: &[Self; N]) -> [Self; N] {
+        fractions::weighted::<LEVEL, N>(w, a, sums)
     }
 
     /// Modulo 1: what is below 0 is no fraction.

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::twin::gather::Gather;
+use super::twin::simd::fused;
+use crate::array::array;
 
 /// Type of the numbers of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,6 +90,27 @@ pub trait Number:
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
     /// The next number of a row.
     fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
+    /// [`Number::stepped`] of neighbouring rows. LEVEL must be at most this processor's level.
+    #[inline(always)]
+    fn stepped_rows<const LEVEL: u8, const N: usize>(
+        sums: &[Self::Sum; N],
+        leave: &[Self; N],
+        own: &[Self; N],
+        inverse_alpha: Self,
+    ) -> [Self; N] {
+        array(|i| match fused(LEVEL) {
+            true => Self::stepped::<true>(sums[i], leave[i], own[i], inverse_alpha),
+            false => Self::stepped::<false>(sums[i], leave[i], own[i], inverse_alpha),
+        })
+    }
+    /// [`Number::weighted`] of neighbouring rows. LEVEL must be at most this processor's level.
+    #[inline(always)]
+    fn weighted_rows<const LEVEL: u8, const N: usize>(w: Self, a: &[Self; N], sums: &[Self; N]) -> [Self; N] {
+        array(|i| match fused(LEVEL) {
+            true => Self::weighted::<true>(w, a[i], sums[i]),
+            false => Self::weighted::<false>(w, a[i], sums[i]),
+        })
+    }
     /// 2 next − before.
     fn recurred(next: Self, before: Self) -> Self;
     /// |y − μ x|, the factor standing for μ.

@@ -10,13 +10,13 @@ const BLOCK: usize = 1 << 12;
 /// Shares of the rows between threads that each look at all entries, at most.
 const MOST_SHARES: usize = 16;
 
-/// A sparse matrix: of each row the columns, ascending, each once, and the values.
+/// A sparse matrix: of each row the columns, ascending, each once, and the values. Rows start at places of type `P`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CsrMatrix {
+pub struct CsrMatrix<V = f64, P = usize> {
     columns: usize,
-    starts: Vec<usize>,
+    starts: Vec<P>,
     column: Vec<u32>,
-    value: Vec<f64>,
+    value: Vec<V>,
 }
 
 impl Default for CsrMatrix {
@@ -26,10 +26,168 @@ impl Default for CsrMatrix {
     }
 }
 
+/// The place of an entry: a `u32` where that can count all of them.
+pub trait Place: Copy + Default + Send + Sync {
+    /// The place of that number, which it can hold.
+    fn of(place: usize) -> Self;
+    /// Its number.
+    fn at(self) -> usize;
+}
+
+impl Place for usize {
+    #[inline]
+    fn of(place: usize) -> Self {
+        place
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        self
+    }
+}
+
+impl Place for u32 {
+    #[inline]
+    fn of(place: usize) -> Self {
+        place as Self
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        self as usize
+    }
+}
+
 /// The place of a row's next entry, which its start keeps until all are there.
 fn next(starts: &mut [usize], row: usize) -> usize {
     starts[row] += 1;
     starts[row] - 1
+}
+
+impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
+    /// Groups entries by row, keeping their order within one. Every thread has rows of its own, and looks at all entries.
+    pub fn grouped(
+        rows: usize,
+        columns: usize,
+        entries: impl Iterator<Item = (u32, u32, V)> + Clone + Sync,
+    ) -> Self {
+        let mut lengths = vec![P::default(); rows + 1];
+        let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
+        lengths[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
+            entries.clone().for_each(|(row, ..)| {
+                if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
+                    *length = P::of(length.at() + 1);
+                }
+            });
+        });
+        let mut matrix = Self::of_lengths(columns, lengths);
+        let nnz = matrix.starts[rows].at();
+        (matrix.column, matrix.value) = (vec![0; nnz], vec![V::default(); nnz]);
+        let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
+        let (mut start_rest, mut parts) = (&mut matrix.starts[..], Vec::new());
+        while start_rest.len() > 1 {
+            let share = share.min(start_rest.len() - 1);
+            let first = start_rest[0].at();
+            let count = start_rest[share].at() - first;
+            let (starts, column, value);
+            (starts, start_rest) = start_rest.split_at_mut(share);
+            (column, column_rest) = column_rest.split_at_mut(count);
+            (value, value_rest) = value_rest.split_at_mut(count);
+            parts.push((first, starts, column, value));
+        }
+        parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
+            entries.clone().for_each(|(row, column, value)| {
+                if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
+                    (columns[next.at() - first], values[next.at() - first]) = (column, value);
+                    *next = P::of(next.at() + 1);
+                }
+            });
+        });
+        matrix.rewind();
+        matrix
+    }
+
+    /// Rows of these lengths, which stand behind a 0, without columns and values.
+    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
+        for i in 1..lengths.len() {
+            lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
+        }
+        Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
+    }
+
+    /// Where each row ended the next one starts.
+    fn rewind(&mut self) {
+        let n = self.rows();
+        self.starts.copy_within(..n, 1);
+        self.starts[0] = P::default();
+    }
+
+    /// The transpose; rows ascend.
+    pub(crate) fn transposed(&self) -> Self {
+        Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
+    }
+
+    /// The same places, less than 2³² of them, with other values, one for each.
+    pub(crate) fn with_values<W>(self, value: Vec<W>) -> CsrMatrix<W, u32> {
+        assert!(
+            value.len() == self.column.len() && u32::try_from(value.len()).is_ok(),
+            "{} values for {} entries",
+            value.len(),
+            self.column.len()
+        );
+        let starts = self.starts.iter().map(|start| start.at() as u32).collect();
+        CsrMatrix { columns: self.columns, starts, column: self.column, value }
+    }
+
+    /// Where rows start, and the values.
+    pub(crate) fn into_values(self) -> (Vec<P>, Vec<V>) {
+        (self.starts, self.value)
+    }
+
+    /// All entries: row, column, value.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
+        (0..self.rows()).flat_map(move |i| {
+            (self.starts[i].at()..self.starts[i + 1].at())
+                .map(move |e| (i as u32, self.column[e], self.value[e]))
+        })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Number of entries, explicit zeros included.
+    pub fn nnz(&self) -> usize {
+        self.column.len()
+    }
+
+    /// Columns and values of a row.
+    #[inline]
+    pub fn row(&self, i: usize) -> (&[u32], &[V]) {
+        let row = self.starts[i].at()..self.starts[i + 1].at();
+        (&self.column[row.clone()], &self.value[row])
+    }
+
+    /// Where each row starts, and behind the last one where it ends.
+    pub fn starts(&self) -> &[P] {
+        &self.starts
+    }
+
+    /// Columns of all entries, row by row.
+    pub fn column(&self) -> &[u32] {
+        &self.column
+    }
+
+    /// Values of all entries, row by row.
+    pub fn value(&self) -> &[V] {
+        &self.value
+    }
 }
 
 impl CsrMatrix {
@@ -77,48 +235,6 @@ impl CsrMatrix {
         Ok(matrix)
     }
 
-    /// Groups entries by row, keeping their order within one. Every thread has rows of its own, and looks at all entries.
-    pub fn grouped(
-        rows: usize,
-        columns: usize,
-        entries: impl Iterator<Item = (u32, u32, f64)> + Clone + Sync,
-    ) -> Self {
-        let mut lengths = vec![0usize; rows + 1];
-        let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
-        lengths[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
-            entries.clone().for_each(|(row, ..)| {
-                if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
-                    *length += 1;
-                }
-            });
-        });
-        let mut matrix = Self::of_lengths(columns, lengths);
-        let nnz = matrix.starts[rows];
-        (matrix.column, matrix.value) = (vec![0; nnz], vec![0.0; nnz]);
-        let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
-        let (mut start_rest, mut parts) = (&mut matrix.starts[..], Vec::new());
-        while start_rest.len() > 1 {
-            let share = share.min(start_rest.len() - 1);
-            let first = start_rest[0];
-            let count = start_rest[share] - first;
-            let (starts, column, value);
-            (starts, start_rest) = start_rest.split_at_mut(share);
-            (column, column_rest) = column_rest.split_at_mut(count);
-            (value, value_rest) = value_rest.split_at_mut(count);
-            parts.push((first, starts, column, value));
-        }
-        parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
-            entries.clone().for_each(|(row, column, value)| {
-                if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
-                    (columns[*next - first], values[*next - first]) = (column, value);
-                    *next += 1;
-                }
-            });
-        });
-        matrix.rewind();
-        matrix
-    }
-
     /// Groups entries by row, keeping their order within one; lists in the order of rows become the matrix.
     pub(crate) fn of_lists(
         rows: usize,
@@ -143,14 +259,6 @@ impl CsrMatrix {
         Self { columns, starts, column, value }
     }
 
-    /// Rows of these lengths, which stand behind a 0, without columns and values.
-    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<usize>) -> Self {
-        for i in 1..lengths.len() {
-            lengths[i] += lengths[i - 1];
-        }
-        Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
-    }
-
     /// Has `entries` call what it is given with a row and a column for each entry, in any order.
     pub(crate) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
         let count = self.starts[self.rows()];
@@ -168,13 +276,6 @@ impl CsrMatrix {
         let (starts, values) = (&mut self.starts, &mut self.value);
         entries(&mut |row, value| values[next(starts, row)] = value);
         self.rewind();
-    }
-
-    /// Where each row ended the next one starts.
-    fn rewind(&mut self) {
-        let n = self.rows();
-        self.starts.copy_within(..n, 1);
-        self.starts[0] = 0;
     }
 
     /// Adds a row behind the others.
@@ -276,32 +377,10 @@ impl CsrMatrix {
         twice
     }
 
-    /// The transpose; rows ascend.
-    pub(crate) fn transposed(&self) -> Self {
-        Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
-    }
-
-    /// All entries: row, column, value.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, f64)> + Clone + Sync {
-        (0..self.rows()).flat_map(move |i| {
-            (self.starts[i]..self.starts[i + 1]).map(move |e| (i as u32, self.column[e], self.value[e]))
-        })
-    }
-
     /// Appends a row's entries.
     pub(crate) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
         let (columns, values) = self.row(i);
         row.extend(columns.iter().copied().zip(values.iter().copied()));
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// Number of columns.
-    pub fn columns(&self) -> usize {
-        self.columns
     }
 
     /// A number that depends on all of the matrix, read by all threads: what one read of it takes is measured so.
@@ -319,33 +398,6 @@ impl CsrMatrix {
             .reduce(|| 0, add)
             .wrapping_add(columns.reduce(|| 0, add))
             .wrapping_add(starts.reduce(|| 0, add))
-    }
-
-    /// Number of entries, explicit zeros included.
-    pub fn nnz(&self) -> usize {
-        self.column.len()
-    }
-
-    /// Columns and values of a row.
-    #[inline]
-    pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
-        let row = self.starts[i]..self.starts[i + 1];
-        (&self.column[row.clone()], &self.value[row])
-    }
-
-    /// Where each row starts, and behind the last one where it ends.
-    pub fn starts(&self) -> &[usize] {
-        &self.starts
-    }
-
-    /// Columns of all entries, row by row.
-    pub fn column(&self) -> &[u32] {
-        &self.column
-    }
-
-    /// Values of all entries, row by row.
-    pub fn value(&self) -> &[f64] {
-        &self.value
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tiles of neighbouring rows that recur in a matrix of row patterns.
 
-/// Rows of a tile.
-pub const TILE: usize = 16;
+pub use crate::kernel::twin::simd::TILE;
+
 /// Places of a thread's table of tiles.
 pub const PLACES: usize = 1 << 14;
 

@@ -206,7 +206,8 @@ impl<'a, T: Number> Basis<'a, T> {
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
         for (p, part) in self.iteration.parts.parts.iter().enumerate() {
             let launches = launches(p)?;
-            self.iteration.lanes[part.lane].launch(&launches.iter().collect::<Vec<_>>(), 0)?;
+            let launches: Vec<&Launch> = launches.iter().collect();
+            self.iteration.parts.launching(|| self.iteration.lanes[part.lane].launch(&launches, 0))?;
         }
         Ok(())
     }

@@ -1,20 +1,84 @@
 //! A chain's transitions in memory, from files.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use super::transitions::{TransitionList, Transitions, exit_rate};
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
+
+use super::transitions::{TransitionList, Transitions};
 use crate::parallel::*;
-use crate::sparse::CsrMatrix;
+use crate::sparse::{CsrMatrix, Place};
 use crate::{Error, Result};
 
 /// Transitions sorted by target and by source.
 #[derive(Debug)]
 pub struct Csr {
-    /// Row i: the transitions into state i.
-    into: CsrMatrix,
-    /// Row i: the transitions out of state i.
-    out: CsrMatrix,
-    exit: Vec<f64>,
+    states: usize,
+    orders: Orders,
+}
+
+/// Both orders, in whichever way takes the least memory.
+#[derive(Debug)]
+enum Orders {
+    /// As they are.
+    Rates([CsrMatrix; 2]),
+    /// Numbers of rates in a table.
+    Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
+    /// Numbers of pairs in a table: where each row starts, and the numbers of all rows.
+    Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
+}
+
+/// Target minus source modulo 2³², and rate.
+type Pair = (u32, f64);
+
+/// Which of two orders: row i is the transitions out of state i, or those into it.
+#[derive(Clone, Copy)]
+enum Way {
+    Out,
+    Into,
+}
+
+impl Orders {
+    /// Those of the chain whose transitions out of state i are row i.
+    fn new(out: CsrMatrix) -> Self {
+        fn both<V: Copy + Default + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
+            let into = out.transposed();
+            [out, into]
+        }
+        // Numbers are of 16 bits, starts of 32.
+        let few = |far| u32::try_from(out.nnz()).ok().and_then(|_| numbered(&out, far));
+        if let Some((pairs, numbers)) = few(true) {
+            return Self::Pairs(both(out.with_values(numbers)).map(CsrMatrix::into_values), pairs);
+        }
+        match few(false) {
+            Some((rates, numbers)) => Self::Numbers(both(out.with_values(numbers)), rates),
+            None => Self::Rates(both(out)),
+        }
+    }
+
+    fn append(&self, way: Way, state: usize, row: &mut Vec<(u32, f64)>) {
+        let order = way as usize;
+        match self {
+            Self::Rates(both) => both[order].append(state, row),
+            Self::Numbers(both, rates) => {
+                let (states, numbers) = both[order].row(state);
+                row.extend(states.iter().zip(numbers).map(|(&other, &k)| (other, rates[k as usize].1)));
+            }
+            Self::Pairs(both, pairs) => {
+                let (starts, numbers) = &both[order];
+                let numbers = &numbers[starts[state] as usize..starts[state + 1] as usize];
+                let pairs = numbers.iter().map(|&k| pairs[k as usize]);
+                let state = state as u32;
+                row.extend(pairs.map(|(offset, rate)| match way {
+                    Way::Out => (state.wrapping_add(offset), rate),
+                    Way::Into => (state.wrapping_sub(offset), rate),
+                }));
+            }
+        }
+    }
 }
 
 /// The first pair of states that a list has twice.
@@ -55,8 +119,7 @@ impl Csr {
 
     /// The chain whose transitions out of state i are row i.
     fn of_departures(out: CsrMatrix) -> Self {
-        let exit = |i| exit_rate(out.row(i).1.iter().copied());
-        Self { exit: (0..out.rows()).into_par_iter().map(exit).collect(), into: out.transposed(), out }
+        Self { states: out.rows(), orders: Orders::new(out) }
     }
 
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
@@ -67,6 +130,78 @@ impl Csr {
     }
 }
 
+/// Rows that a thread looks at at once.
+const ROWS: usize = 1 << 14;
+
+/// A pair as it is looked for: the offset, 0 unless it is `far` that counts, and the rate's bits.
+type Key = (u32, u64);
+
+/// The keys of the entries of some rows.
+fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = Key> {
+    rows.flat_map(move |i| {
+        let (to, rates) = out.row(i);
+        let offset = move |to: u32| if far { to.wrapping_sub(i as u32) } else { 0 };
+        to.iter().zip(rates).map(move |(&to, &rate)| (offset(to), rate.to_bits()))
+    })
+}
+
+/// Places where a key that was met lately is looked for first, none of them at the beginning, and that of a key.
+const PLACES: usize = 1 << 10;
+const NONE: Key = (0, u64::MAX);
+fn place((offset, bits): Key) -> usize {
+    let mixed = (u64::from(offset) << 32 ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+/// The distinct pairs of rates and, if they are to be `far`, offsets, and the number of each entry's; none if they are more than
+/// 2¹⁶.
+fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
+    const MOST: usize = 1 << 16;
+    let mut numbers = vec![0; out.nnz()];
+    let (mut rest, mut pieces) = (&mut numbers[..], Vec::new());
+    for first in (0..out.rows()).step_by(ROWS) {
+        let rows = first..out.rows().min(first + ROWS);
+        let (piece, behind) = rest.split_at_mut(out.starts()[rows.end] - out.starts()[rows.start]);
+        rest = behind;
+        pieces.push((rows, piece));
+    }
+    // First numbers of each piece's own, in the order in which its pairs are met.
+    let all = Mutex::new(HashSet::<Key, FixedState>::default());
+    let many = AtomicBool::new(false);
+    let own = pieces.into_par_iter().map(|(rows, numbers)| {
+        let mut met = IndexSet::<Key, FixedState>::default();
+        let mut lately = [(NONE, 0); PLACES];
+        for (number, key) in numbers.iter_mut().zip(keys(out, rows, far)) {
+            let known = &mut lately[place(key)];
+            if known.0 != key {
+                let (found, _) = met.insert_full(key);
+                if found >= MOST || many.load(Ordering::Relaxed) {
+                    many.store(true, Ordering::Relaxed);
+                    break;
+                }
+                *known = (key, found as u16);
+            }
+            *number = known.1;
+        }
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(&met);
+        many.fetch_or(all.len() > MOST, Ordering::Relaxed);
+        (numbers, met)
+    });
+    let pieces: Vec<_> = own.collect();
+    if many.into_inner() {
+        return None;
+    }
+    let mut keys: Vec<Key> = all.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    keys.sort_unstable();
+    pieces.into_par_iter().for_each(|(numbers, met)| {
+        let number = |key| keys.binary_search(key).expect("every piece's pairs are among all") as u16;
+        let of: Vec<u16> = met.iter().map(number).collect();
+        numbers.iter_mut().for_each(|number| *number = of[*number as usize]);
+    });
+    Some((keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect(), numbers))
+}
+
 /// The transitions of a list by source, without self-loops and zero rates.
 fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
     list.drop_still();
@@ -75,19 +210,15 @@ fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
 
 impl Transitions for Csr {
     fn states(&self) -> usize {
-        self.exit.len()
+        self.states
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.into.append(state, row);
+        self.orders.append(Way::Into, state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.out.append(state, row);
-    }
-
-    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
-        out.copy_from_slice(&self.exit[states]);
+        self.orders.append(Way::Out, state, row);
     }
 }
 
@@ -120,6 +251,38 @@ mod tests {
         let mut exit = [0.0; 3];
         csr.exit_rates(0..3, &mut exit);
         assert_eq!(exit, [1.5, 2.0, 5.0]);
+    }
+
+    #[test]
+    fn every_way_to_keep_the_orders_gives_the_same_rows() {
+        let n = 70_001u32;
+        let (far, near) = (|i: u32| (7 * i) % 70_001, |i: u32| (i + 1 + i % 3) % 70_001);
+        let (few, many) = (|i: u32| f64::from(1 + i % 300), |i: u32| 1.0 + f64::from(i));
+        for (to, rate, kept) in
+            [(near as fn(u32) -> u32, few as fn(u32) -> f64, 2), (far, few, 1), (near, many, 0)]
+        {
+            let entries: Vec<_> = (1..n).map(|i| (i, to(i), rate(i))).collect();
+            let csr = Csr::new(n as usize, list(&entries)).unwrap();
+
+            let found = match csr.orders {
+                Orders::Rates(_) => 0,
+                Orders::Numbers(..) => 1,
+                Orders::Pairs(..) => 2,
+            };
+            assert_eq!(found, kept);
+            let (mut out, mut into) = (Vec::new(), Vec::new());
+            for state in 0..n {
+                let mut row = Vec::new();
+                csr.outgoing(state as usize, &mut row);
+                out.extend(row.iter().map(|&(to, rate)| (state, to, rate)));
+                row.clear();
+                csr.incoming(state as usize, &mut row);
+                into.extend(row.iter().map(|&(from, rate)| (from, state, rate)));
+            }
+            assert_eq!(out, entries);
+            into.sort_by_key(|&(from, ..)| from);
+            assert_eq!(into, entries);
+        }
     }
 
     #[test]

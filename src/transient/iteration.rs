@@ -297,7 +297,8 @@ impl<'a, T: Number> Iteration<'a, T> {
             let (launch, launches) = self.small_launch(to, targets.first().copied())?;
             let mut watch = |done: u64| observer.progress(before + (from + done * SMALL_STEPS).min(to), all);
             let lane = &self.lanes[self.parts.parts[0].lane];
-            lane.run(&Program { cycle: vec![vec![&launch]] }, 0, launches, &mut watch)?;
+            let program = Program { cycle: vec![vec![&launch]] };
+            self.parts.launching(|| lane.run(&program, 0, launches, &mut watch))?;
             // The kernel leaves x_k where it found it.
             self.k = to;
             return Ok(Vec::new());
@@ -306,7 +307,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         let launches = |lane: usize, source: usize, stage: Stage| {
             self.step_launches(lane, targets, source, from..to, stage)
         };
-        self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
+        self.parts.launching(|| self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch))?;
         self.k = to;
         self.now = (self.now + count as usize) % 2;
         if self.measured() == 0 { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
@@ -528,7 +529,8 @@ impl<'a, T: Number> Iteration<'a, T> {
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
         for (p, part) in self.parts.parts.iter().enumerate() {
             let launches = launches(p)?;
-            self.lanes[part.lane].launch(&launches.iter().collect::<Vec<_>>(), self.k)?;
+            let launches: Vec<&Launch> = launches.iter().collect();
+            self.parts.launching(|| self.lanes[part.lane].launch(&launches, self.k))?;
         }
         Ok(())
     }

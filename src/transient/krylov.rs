@@ -12,8 +12,8 @@
 use super::basis::{Basis, Recurrence};
 use super::bound::MatrixStatistics;
 use super::built::Built;
+use super::cost;
 use super::iteration::{Accumulators, Iteration};
-use super::kernels::SWEEP_ROWS;
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
@@ -91,23 +91,16 @@ pub(super) const FIRST_TRY: u64 = 4 * MOST as u64;
 /// A try costs at most this share of what is ahead of a sweep: all of them together a thirtieth.
 const TRY_SHARE: f64 = 40.0;
 
-/// What a product costs in those of a sweep, by the bytes that are moved: 20 vectors are read three times and a half, every second time twice. Launches take
-/// as long as tens of kilobytes do, but where a sweep has hundreds of steps in one, and a share of the small exponential some hundreds.
-fn cost<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
-    let n = states as f64;
-    let launch = if states <= SWEEP_ROWS { 1e4 } else { 5e4 };
-    1.0 + (840.0 * n + 1e6) / (4.0 * statistics.nnz as f64 + 40.0 * n + launch)
-}
-
 /// True if a sweep of αt steps is long enough to try it.
 pub(super) fn is_worth<T: Number>(statistics: &MatrixStatistics<T>, states: usize, lambda: f64) -> bool {
-    T::PRECISION == Precision::F64 && FIRST_TRY as f64 * cost(statistics, states) * TRY_SHARE <= lambda
+    T::PRECISION == Precision::F64
+        && FIRST_TRY as f64 * cost::krylov(statistics, states) * TRY_SHARE <= lambda
 }
 
 impl Budget {
     /// Of a try with some products by a sweep that has done some steps and is to do others; none where those do not allow for it.
     pub(super) fn of<T>(built: &Built<'_, T>, products: u64, done: u64, ahead: f64) -> Option<Self> {
-        let cost = cost(&built.statistics, built.problem.transitions.states());
+        let cost = cost::krylov(&built.statistics, built.problem.transitions.states());
         let products = products as f64;
         let most = (ahead / TRY_SHARE).min(done as f64);
         (products * cost <= most).then_some(Self { products, pays: 0.5 * ahead / cost })

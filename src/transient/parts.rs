@@ -20,7 +20,9 @@ use super::timeline::Timeline;
 use super::transitions::Transitions;
 use super::transport::Transport;
 use crate::kernel::Number;
+use crate::kernel::twin::PARALLEL_ITEMS;
 use crate::lane::{Buffer, Lane, Launch};
+use crate::parallel::alone;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
 use crate::{Machine, Result};
@@ -107,6 +109,14 @@ impl<T: Number> Parts<T> {
     /// True if no other lane, of this rank or of another, reads anything of these.
     pub(super) fn closed(&self) -> bool {
         self.between_lanes.is_empty()
+    }
+
+    /// Does work of launches over parts, in this thread where none of them has rows for others: they would take longer to wake.
+    pub(super) fn launching<R>(&self, work: impl FnOnce() -> R) -> R {
+        match self.parts.iter().all(|part| part.computed.len() < PARALLEL_ITEMS) {
+            true => alone(work),
+            false => work(),
+        }
     }
 
     /// The parts of a lane, with their numbers.

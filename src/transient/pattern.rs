@@ -4,16 +4,16 @@
 //! the model's innermost loop; so a tile of rows is worked out once and kept by the thread: the offsets that any of
 //! its rows has, ascending, and for each offset the sixteen values, 0 where a row has none. An offset then is one
 //! contiguous read of x, and nothing is gathered. Offsets of COO entries lie apart, by the partial sum that they go
-//! to. Zeros change no sum, so the bits are those of one row at a time.
+//! to, but in fixed point. Zeros change no sum, so the bits are those of one row at a time.
 
 use std::any::Any;
 use std::cell::RefCell;
 
 use super::step::{Rows, each, step_pattern};
 use crate::array::array;
-use crate::kernel::Number;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::{Number, Precision};
 use crate::sparse::patterns::Tables;
 use crate::sparse::slices::{plus_product, tail};
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
@@ -100,13 +100,15 @@ impl<T: Number> Tiles<T> {
             }
         };
         let mut tile = Tile { key: *key, region, ends: None, reach: (0, 0), exit: [T::ZERO; TILE] };
+        // Integers add up to the same in any order: theirs is one sum.
+        let apart = T::PRECISION != Precision::Q64;
         // (sum, offset) and value of the entries of each row.
         let entries = |id: u16| {
             let ell = tables.ell(id).map(|(offset, value)| ((0, offset as i32), value));
             let coo = tables.coo(id).enumerate();
             let coo = coo.map(|(t, e)| {
                 let (offset, value) = tables.entry(e);
-                ((1 + t % 4, offset as i32), value)
+                ((if apart { 1 + t % 4 } else { 0 }, offset as i32), value)
             });
             ell.chain(coo).filter(|&(_, value)| value != T::ZERO)
         };
@@ -153,6 +155,8 @@ struct Patterned<'a, T> {
 }
 
 impl<T: Number> Body for Patterned<'_, T> {
+    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
+
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let rows = self.rows.y.len();
@@ -182,12 +186,12 @@ impl<T: Number> Patterned<'_, T> {
         let offsets = &self.tiles.offsets[region..][..MOST_OFFSETS];
         let values = &self.tiles.values[region..][..MOST_OFFSETS];
         let x = self.x;
-        let mut sums = T::tile_sums::<LEVEL, TILE>(&offsets[..ends[0]], &values[..ends[0]], x, at);
+        let mut sums = T::tile_sums::<LEVEL>(&offsets[..ends[0]], &values[..ends[0]], x, at);
         if ends[0] < ends[SUMS - 1] {
             let mut p = [[T::NONE; TILE]; 4];
             for (i, p) in p.iter_mut().enumerate() {
                 let here = ends[i]..ends[i + 1];
-                *p = T::tile_sums::<LEVEL, TILE>(&offsets[here.clone()], &values[here], x, at);
+                *p = T::tile_sums::<LEVEL>(&offsets[here.clone()], &values[here], x, at);
             }
             for (r, s) in sums.iter_mut().enumerate() {
                 let coo = T::plus_sum(T::plus_sum(p[0][r], p[2][r]), T::plus_sum(p[1][r], p[3][r]));

@@ -15,7 +15,7 @@ use super::pattern::step_pattern;
 use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
-use crate::kernel::{Kernel, Number, kernel};
+use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::parallel::*;
 use crate::sparse::slices::{Matrix, Plain, ell, tails};
 
@@ -201,10 +201,7 @@ impl<T: Number> Rows<'_, T> {
     ) {
         let own: [T; N] = first(&self.own[row..]);
         let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), array(exit));
-        let mut y: [T; N] = array(|i| match fused(LEVEL) {
-            true => T::stepped::<true>(sums[i], exit[i], own[i], self.inverse_alpha),
-            false => T::stepped::<false>(sums[i], exit[i], own[i], self.inverse_alpha),
-        });
+        let mut y = T::stepped_rows::<LEVEL, N>(&sums, &exit, &own, self.inverse_alpha);
         if self.recurrence {
             let before: [T; N] = first(&self.y[row..]);
             y = array(|i| T::recurred(y[i], before[i]));
@@ -212,14 +209,9 @@ impl<T: Number> Rows<'_, T> {
         self.y[row..][..N].copy_from_slice(&y);
         if let Some((acc, weight, next)) = &mut self.acc {
             let acc = &mut acc[row..][..N];
-            let mut sum: [T; N] = first(acc);
-            for (sum, own) in sum.iter_mut().zip(own) {
-                *sum = weighted::<T, LEVEL>(*weight, own, *sum);
-            }
+            let mut sum = T::weighted_rows::<LEVEL, N>(*weight, &own, &first(acc));
             if let Some(next) = next {
-                for (sum, y) in sum.iter_mut().zip(y) {
-                    *sum = weighted::<T, LEVEL>(*next, y, *sum);
-                }
+                sum = T::weighted_rows::<LEVEL, N>(*next, &y, &sum);
             }
             acc.copy_from_slice(&sum);
         }
@@ -244,6 +236,8 @@ pub(super) struct Sliced<'a, T, M> {
 }
 
 impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
+    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
+
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let mut sums = [T::NONE; SLICE];

@@ -7,6 +7,7 @@ use super::bessel::products;
 use super::built::{Built, total};
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::clock::Activity;
+use super::cost;
 use super::iteration::{Accumulators, Iteration, Target, Which, touched};
 use super::krylov::Budget;
 use super::poisson::Weights;
@@ -21,10 +22,12 @@ use crate::parallel::*;
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
-/// Steps before the first look whether the sweep can stop, and between two of them at least. A look costs as much as two steps: after
-/// every sixteenth more of them they take little, and so does what is swept too far.
+/// Steps before the first look whether the sweep can stop, and between two of them at least.
 const CHECK_STEPS: u64 = 64;
-const CHECK_SHARE: u64 = 16;
+/// A look follows after this share more steps, so that little is swept too far, or after more, so that all looks together take at most
+/// a 32nd of the products of a sweep that never stops.
+const CHECK_SHARE: f64 = 1.0 / 16.0;
+const LOOKS_SHARE: f64 = 1.0 / 32.0;
 
 /// Transitions followed backwards before a better bound of a stop is given up.
 const MOST_WORK: u64 = 1 << 32;
@@ -175,6 +178,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         before: u64,
     ) -> Self {
         let vectors = built.problem.vectors;
+        let end = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let worth = built.options.method != Method::Uniformization && looks_in(built, end) >= 1.0;
+        let check = if worth { CHECK_STEPS } else { u64::MAX };
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
         Self {
@@ -186,10 +192,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             free,
             spare: accumulators,
             accumulators,
-            check: match built.options.method {
-                Method::Uniformization => u64::MAX,
-                _ => CHECK_STEPS,
-            },
+            check,
             until: None,
             before,
             vectors,
@@ -325,7 +328,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             let Some(end) = self.end() else { continue };
             // What ends soon by itself is not worth the curve.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
-                self.check = to + (to / CHECK_SHARE).max(CHECK_STEPS);
+                self.check = next_look(to, end, looks_in(self.built, end));
                 let goes_on = self.goes_on(checkpointer);
                 if let Some(stop) = clock.time(Activity::Looks, || self.stop(goes_on, observer))? {
                     let steps = self.iteration.steps();
@@ -684,6 +687,18 @@ impl<'a, T: Number> Curve<'a, T> {
 /// A reward on a curve.
 pub(super) fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown]: [f64; 3]) -> f64 {
     rest * absorbing + shrunk * leavable + grown * flow
+}
+
+/// Looks that a sweep of some steps affords.
+fn looks_in<T>(built: &Built<'_, T>, steps: u64) -> f64 {
+    LOOKS_SHARE * steps as f64 / cost::look(&built.statistics, built.problem.transitions.states())
+}
+
+/// The step to look at behind one, so that `looks` of them at most, at distances that grow like the steps, are made up to `end`.
+fn next_look(step: u64, end: u64, looks: f64) -> u64 {
+    let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
+    let share = CHECK_SHARE.max((all.ln() / looks).exp_m1());
+    step.saturating_add(((step as f64 * share) as u64).max(CHECK_STEPS))
 }
 
 /// p_k and P(N > k) of a time point that rewards are wanted at.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::kernel::{Binding, Number};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
-const PARALLEL_ITEMS: usize = 8192;
+pub(crate) const PARALLEL_ITEMS: usize = 8192;
 
 /// Memory that launches share.
 pub(crate) trait Memory: Send + Sync + std::fmt::Debug {

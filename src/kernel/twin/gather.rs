@@ -3,12 +3,14 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
 #[cfg(target_arch = "x86_64")]
+use super::fractions::ifma::MOST;
+#[cfg(target_arch = "x86_64")]
 use super::simd::PORTABLE;
-use super::simd::{SLICE, fused};
+use super::simd::{SLICE, TILE, fused};
 use crate::kernel::{Number, Q64};
 
 #[cfg(target_arch = "x86_64")]
-use super::simd::AVX512;
+use super::simd::{AVX2, AVX512_IFMA};
 
 /// Sums over the entries of 64 rows. In each function `sums[r]` = sum over k of value(64k + r) · x\[column(64k + r)\], k
 /// ascending. Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x` reads its last
@@ -44,14 +46,14 @@ pub trait Gather: Sized {
         sums: &mut [Self::Total; SLICE],
     );
 
-    /// Sums of N neighbouring rows, eight or sixteen, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
+    /// Sums of the rows of a tile, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
     /// `x[at + offsets[k] + r]`. Panics beyond the ends of `x`.
-    fn tile_sums<const LEVEL: u8, const N: usize>(
+    fn tile_sums<const LEVEL: u8>(
         offsets: &[i32],
-        values: &[[Self; N]],
+        values: &[[Self; TILE]],
         x: &[Self],
         at: i64,
-    ) -> [Self::Total; N];
+    ) -> [Self::Total; TILE];
 }
 
 /// Whether indices into an array of this length fit the gathers' signed 32 bits.
@@ -61,7 +63,7 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
-    ($t:ty, $total:ty, $avx512:ident, $avx2:ident, $portable:ident, $tiles:expr) => {
+    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
         impl Gather for $t {
             type Total = $total;
 
@@ -84,10 +86,12 @@ macro_rules! gather {
                     // SAFETY: the caller runs at a level that this processor has; lengths were checked above, and
                     // indices are clamped to the last element of x, which fits the gathers' signed 32 bits.
                     unsafe {
-                        if LEVEL == AVX512 {
-                            x86::$avx512::plain(columns, values, x, sums);
-                        } else {
-                            x86::$avx2::plain(columns, values, x, sums);
+                        match LEVEL {
+                            AVX512_IFMA if columns.len() / SLICE <= MOST => {
+                                x86::$ifma::plain(columns, values, x, sums)
+                            }
+                            AVX2 => x86::$avx2::plain(columns, values, x, sums),
+                            _ => x86::$avx512::plain(columns, values, x, sums),
                         }
                     }
                     return;
@@ -115,10 +119,12 @@ macro_rules! gather {
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(table.len()) {
                     // SAFETY: as in slice_sums, the table's indices clamped to its last element.
                     unsafe {
-                        if LEVEL == AVX512 {
-                            x86::$avx512::packed(entries, bits, table, x, sums);
-                        } else {
-                            x86::$avx2::packed(entries, bits, table, x, sums);
+                        match LEVEL {
+                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
+                                x86::$ifma::packed(entries, bits, table, x, sums)
+                            }
+                            AVX2 => x86::$avx2::packed(entries, bits, table, x, sums),
+                            _ => x86::$avx512::packed(entries, bits, table, x, sums),
                         }
                     }
                     return;
@@ -155,10 +161,12 @@ macro_rules! gather {
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(values.len()) {
                     // SAFETY: as in slice_sums, the tables' indices clamped to their last element.
                     unsafe {
-                        if LEVEL == AVX512 {
-                            x86::$avx512::pairs(entries, offsets, values, base, x, sums);
-                        } else {
-                            x86::$avx2::pairs(entries, offsets, values, base, x, sums);
+                        match LEVEL {
+                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
+                                x86::$ifma::pairs(entries, offsets, values, base, x, sums)
+                            }
+                            AVX2 => x86::$avx2::pairs(entries, offsets, values, base, x, sums),
+                            _ => x86::$avx512::pairs(entries, offsets, values, base, x, sums),
                         }
                     }
                     return;
@@ -172,21 +180,31 @@ macro_rules! gather {
             }
 
             #[inline(always)]
-            fn tile_sums<const LEVEL: u8, const N: usize>(
+            fn tile_sums<const LEVEL: u8>(
                 offsets: &[i32],
-                values: &[[Self; N]],
+                values: &[[Self; TILE]],
                 x: &[Self],
                 at: i64,
-            ) -> [$total; N] {
-                assert!(offsets.len() == values.len() && (N == 8 || N == 16), "a tile of {N} rows");
-                $tiles(offsets, values, x, at)
+            ) -> [$total; TILE] {
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE {
+                    // SAFETY: the caller runs at a level that this processor has.
+                    return unsafe {
+                        match LEVEL {
+                            AVX512_IFMA if offsets.len() <= MOST => x86::$ifma::tile(offsets, values, x, at),
+                            AVX2 => x86::$avx2::tile(offsets, values, x, at),
+                            _ => x86::$avx512::tile(offsets, values, x, at),
+                        }
+                    };
+                }
+                by_tiles::<Self, LEVEL>(offsets, values, x, at)
             }
         }
     };
 }
-gather!(f64, f64, f64_avx512, f64_avx2, portable, by_tiles::<Self, LEVEL, N>);
-gather!(f32, f32, f32_avx512, f32_avx2, portable, by_tiles::<Self, LEVEL, N>);
-gather!(Q64, u128, q64_avx512, q64_avx2, by_rows, by_tiles_of_integers::<LEVEL, N>);
+gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2, portable);
+gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2, portable);
+gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2, by_rows);
 
 /// Four rows at a time, whose sums stay in registers.
 #[inline(always)]
@@ -228,44 +246,20 @@ fn portable<T: Number, const LEVEL: u8>(
 }
 
 #[inline(always)]
-fn by_tiles<T: Number, const LEVEL: u8, const N: usize>(
+fn by_tiles<T: Number, const LEVEL: u8>(
     offsets: &[i32],
-    values: &[[T; N]],
+    values: &[[T; TILE]],
     x: &[T],
     at: i64,
-) -> [T::Sum; N] {
-    let mut sums = [T::NONE; N];
+) -> [T::Sum; TILE] {
+    let mut sums = [T::NONE; TILE];
     for (&offset, values) in offsets.iter().zip(values) {
-        let x = &x[(at + i64::from(offset)) as usize..][..N];
+        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
         for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
             *s = plus_product::<T, LEVEL>(value, x, *s);
         }
     }
     sums
-}
-
-/// The same with vector instructions where there are some.
-#[inline(always)]
-fn by_tiles_of_integers<const LEVEL: u8, const N: usize>(
-    offsets: &[i32],
-    values: &[[Q64; N]],
-    x: &[Q64],
-    at: i64,
-) -> [u128; N] {
-    #[cfg(target_arch = "x86_64")]
-    if LEVEL != PORTABLE {
-        let mut sums = [0; N];
-        let runs = offsets.iter().map(|&offset| &x[(at + i64::from(offset)) as usize..][..N]);
-        // SAFETY: the caller runs at a level that this processor has.
-        unsafe {
-            match LEVEL {
-                AVX512 => x86::tile_avx512(values, runs, &mut sums),
-                _ => x86::tile_avx2(values, runs, &mut sums),
-            }
-        }
-        return sums;
-    }
-    by_tiles::<Q64, LEVEL, N>(offsets, values, x, at)
 }
 
 /// s + a·b.
@@ -276,17 +270,18 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
+    use super::super::fractions::{avx2, avx512, ifma};
     use super::Q64;
     use std::arch::x86_64::*;
 
     /// One pass of rows over all entries of a slice: `$regs` accumulators of `$lanes` rows each.
     macro_rules! level {
         ($name:ident, $features:literal, $t:ty, $total:ty, $lanes:literal, $regs:literal, $index:ty, $vector:ty,
-         $zero:ident, $load:ident, $store:ident, $fma:ident, $set:ident, $load_index:ident, $add:ident, $min:ident,
+         $zero:path, $load:path, $store:path, $fma:path, $set:ident, $load_index:ident, $add:ident, $min:ident,
          $and:ident, $shift:ident, bytes: $load_bytes:expr, gather: $gather:expr, offsets: $offsets:expr,
          small: $small:literal, tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
             pub(super) mod $name {
-                use super::super::SLICE;
+                use super::super::{SLICE, TILE};
                 use super::*;
 
                 /// # Safety
@@ -374,6 +369,33 @@ mod x86 {
                         let column = $min($add(row, $offsets(o.cast(), id)), last);
                         $fma($gather(v, id), $gather(x, column), sum)
                     });
+                }
+
+                /// # Safety
+                /// The processor has the features.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn tile(
+                    offsets: &[i32],
+                    values: &[[$t; TILE]],
+                    x: &[$t],
+                    at: i64,
+                ) -> [$total; TILE] {
+                    let mut acc = [$zero(); TILE / $lanes];
+                    for (&offset, values) in offsets.iter().zip(values) {
+                        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
+                        for (j, a) in acc.iter_mut().enumerate() {
+                            let (value, x) = (&values[j * $lanes..], &x[j * $lanes..]);
+                            // SAFETY: `$lanes` numbers each.
+                            *a = unsafe { $fma($load(value.as_ptr()), $load(x.as_ptr()), *a) };
+                        }
+                    }
+                    let mut sums = [<$t as crate::kernel::Number>::NONE; TILE];
+                    for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
+                        // SAFETY: `$lanes` numbers.
+                        unsafe { $store(sums.as_mut_ptr(), *a) };
+                    }
+                    sums
                 }
 
                 /// Runs `term(element, row, sum)` over the entries of all rows.
@@ -513,165 +535,38 @@ mod x86 {
         pick: |both, id| _mm256_permutevar8x32_ps(both, id)
     );
 
-    /// Products of fractions, added up in parts as in `shaders/lib/q64.wgsl`, and what stores them as sums.
-    macro_rules! parts {
-        ($features:literal, $vector:ident, $parts:ident, $lanes:literal, $load:ident, $none:ident, $add_product:ident,
-         $store:ident, $tile:ident, zero: $zero:ident, loaded: $loaded:ident, set: $set:ident, and: $and:ident,
-         add: $add:ident, multiply: $multiply:ident, up: $up:ident, down: $down:ident,
-         ordered: |$high:ident, $low:ident| $ordered:expr) => {
-            #[derive(Clone, Copy)]
-            struct $parts {
-                high: $vector,
-                middle: $vector,
-                low: $vector,
-            }
-
-            /// # Safety
-            /// The processor has the features, and there are as many numbers from `from` on.
-            #[target_feature(enable = $features)]
-            #[inline]
-            unsafe fn $load(from: *const Q64) -> $vector {
-                // SAFETY: the caller's; a fraction is an integer.
-                unsafe { $loaded(from.cast()) }
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn $none() -> $parts {
-                $parts { high: $zero(), middle: $zero(), low: $zero() }
-            }
-
-            #[target_feature(enable = $features)]
-            #[inline]
-            fn $add_product(a: $vector, b: $vector, s: $parts) -> $parts {
-                let word = $set(0xffff_ffff);
-                let (a1, b1) = ($down::<32>(a), $down::<32>(b));
-                let low = $multiply(a, b);
-                // Neither wraps: (2³² − 1)² + 2³² − 1 < 2⁶⁴.
-                let one = $add($multiply(a1, b), $down::<32>(low));
-                let other = $add($multiply(a, b1), $and(one, word));
-                let high = $add($multiply(a1, b1), $add($down::<32>(one), $down::<32>(other)));
-                $parts {
-                    high: $add(s.high, high),
-                    middle: $add(s.middle, $and(other, word)),
-                    low: $add(s.low, $and(low, word)),
-                }
-            }
-
-            /// # Safety
-            /// The processor has the features, and there is room for as many sums from `to` on.
-            #[target_feature(enable = $features)]
-            #[inline]
-            unsafe fn $store(to: *mut u128, s: $parts) {
-                let middle = $add(s.middle, $down::<32>(s.low));
-                let $high = $add(s.high, $down::<32>(middle));
-                let $low = $add($up::<32>(middle), $and(s.low, $set(0xffff_ffff)));
-                let ordered: [$vector; 2] = $ordered;
-                // SAFETY: the caller's.
-                unsafe { to.cast::<[$vector; 2]>().write_unaligned(ordered) };
-            }
-
-            /// `sums[r]` = the sum of `values[k][r]` times number r of run k; N is 8 or 16.
-            ///
-            /// # Safety
-            /// The processor has the features.
-            #[target_feature(enable = $features)]
-            #[inline]
-            pub(super) unsafe fn $tile<'a, const N: usize>(
-                values: &[[Q64; N]],
-                runs: impl Iterator<Item = &'a [Q64]>,
-                sums: &mut [u128; N],
-            ) {
-                const MOST: usize = 16 / $lanes;
-                let mut acc = [$none(); MOST];
-                for (values, x) in values.iter().zip(runs) {
-                    for (j, acc) in acc.iter_mut().enumerate().take(N / $lanes) {
-                        let (value, x) = (&values[j * $lanes..][..$lanes], &x[j * $lanes..][..$lanes]);
-                        // SAFETY: `$lanes` numbers each.
-                        *acc = unsafe { $add_product($load(value.as_ptr()), $load(x.as_ptr()), *acc) };
-                    }
-                }
-                for (acc, sums) in acc.iter().zip(sums.chunks_exact_mut($lanes)) {
-                    // SAFETY: room for `$lanes` sums.
-                    unsafe { $store(sums.as_mut_ptr(), *acc) };
-                }
-            }
+    macro_rules! fractions {
+        ($name:ident, $features:literal, $parts:ident) => {
+            level!(
+                $name,
+                $features,
+                Q64,
+                u128,
+                8,
+                4,
+                __m256i,
+                $parts::Parts,
+                $parts::none,
+                $parts::load,
+                $parts::store,
+                $parts::add_product,
+                _mm256_set1_epi32,
+                _mm256_loadu_si256,
+                _mm256_add_epi32,
+                _mm256_min_epu32,
+                _mm256_and_si256,
+                _mm256_srl_epi32,
+                bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+                gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+                offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+                small: 16,
+                tables: |t| (avx512::load(t), avx512::load(t.add(8))),
+                pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
+            );
         };
     }
-
-    parts!(
-        "avx512f,avx512vl,avx2,fma",
-        __m512i,
-        Parts512,
-        8,
-        load_512,
-        none_512,
-        add_product_512,
-        store_512,
-        tile_avx512,
-        zero: _mm512_setzero_si512,
-        loaded: _mm512_loadu_epi64,
-        set: _mm512_set1_epi64,
-        and: _mm512_and_si512,
-        add: _mm512_add_epi64,
-        multiply: _mm512_mul_epu32,
-        up: _mm512_slli_epi64,
-        down: _mm512_srli_epi64,
-        ordered: |high, low| {
-            let first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
-            let second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-            [_mm512_permutex2var_epi64(low, first, high), _mm512_permutex2var_epi64(low, second, high)]
-        }
-    );
-    parts!(
-        "avx2,fma",
-        __m256i,
-        Parts256,
-        4,
-        load_256,
-        none_256,
-        add_product_256,
-        store_256,
-        tile_avx2,
-        zero: _mm256_setzero_si256,
-        loaded: _mm256_loadu_si256,
-        set: _mm256_set1_epi64x,
-        and: _mm256_and_si256,
-        add: _mm256_add_epi64,
-        multiply: _mm256_mul_epu32,
-        up: _mm256_slli_epi64,
-        down: _mm256_srli_epi64,
-        ordered: |high, low| {
-            let (odd, even) = (_mm256_unpacklo_epi64(low, high), _mm256_unpackhi_epi64(low, high));
-            [_mm256_permute2x128_si256::<0x20>(odd, even), _mm256_permute2x128_si256::<0x31>(odd, even)]
-        }
-    );
-    level!(
-        q64_avx512,
-        "avx512f,avx512vl,avx2,fma",
-        Q64,
-        u128,
-        8,
-        4,
-        __m256i,
-        Parts512,
-        none_512,
-        load_512,
-        store_512,
-        add_product_512,
-        _mm256_set1_epi32,
-        _mm256_loadu_si256,
-        _mm256_add_epi32,
-        _mm256_min_epu32,
-        _mm256_and_si256,
-        _mm256_srl_epi32,
-        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
-        gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
-        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
-        small: 16,
-        tables: |t| (load_512(t), load_512(t.add(8))),
-        pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
-    );
+    fractions!(q64_avx512, "avx512f,avx512vl,avx2,fma", avx512);
+    fractions!(q64_ifma, "avx512f,avx512vl,avx512ifma,avx2,fma", ifma);
     level!(
         q64_avx2,
         "avx2,fma",
@@ -680,11 +575,11 @@ mod x86 {
         4,
         4,
         __m128i,
-        Parts256,
-        none_256,
-        load_256,
-        store_256,
-        add_product_256,
+        avx2::Parts,
+        avx2::none,
+        avx2::load,
+        avx2::store,
+        avx2::add_product,
         _mm_set1_epi32,
         _mm_loadu_si128,
         _mm_add_epi32,
@@ -701,4 +596,64 @@ mod x86 {
             _mm256_blendv_epi8(both.0, both.1, second)
         }
     );
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::array::array;
+    use crate::kernel::twin::simd::{AVX512, Level, level};
+
+    /// All fractions whose words are at the ends of their range, and others.
+    fn fractions(seed: u64, count: usize) -> Vec<Q64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut word = || [0, 1, u32::MAX, u32::MAX - 1, random.u32(..)][random.usize(..5)];
+        (0..count).map(|_| Q64(u64::from(word()) << 32 | u64::from(word()))).collect()
+    }
+
+    /// Everything that is asked of fractions, from some columns.
+    fn all<const LEVEL: u8>(width: usize, table: usize) -> Vec<u128> {
+        let x = fractions(1, 300);
+        let mut random = fastrand::Rng::with_seed(2);
+        let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
+        let values = fractions(3, columns.len());
+        let mut sums = [[0; SLICE]; 3];
+        Q64::slice_sums::<LEVEL>(&columns, &values, &x, &mut sums[0]);
+
+        let table = fractions(4, table);
+        let entries: Vec<u32> =
+            columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
+        Q64::packed_sums::<LEVEL>(&entries, 9, &table, &x, &mut sums[1]);
+
+        let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
+        let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
+        Q64::pair_sums::<LEVEL>(&entries, &offsets, &table, 7, &x, &mut sums[2]);
+
+        let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
+        let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();
+        let tile = Q64::tile_sums::<LEVEL>(&offsets, &tile, &x, 50);
+
+        let ends = |from: &[Q64]| -> [Q64; TILE] { array(|i| from[i]) };
+        let (leave, own) = (ends(&x[20..]), ends(&x));
+        let next = Q64::stepped_rows::<LEVEL, TILE>(&tile, &leave, &own, Q64::ZERO);
+        let weighted = Q64::weighted_rows::<LEVEL, TILE>(x[40], &own, &next);
+        let fractions = next.into_iter().chain(weighted).map(|y| u128::from(y.0));
+        sums.concat().into_iter().chain(tile).chain(fractions).collect()
+    }
+
+    #[test]
+    fn every_level_gives_the_same_bits() {
+        for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (MOST, 100), (MOST + 1, 200)] {
+            let portable = all::<PORTABLE>(width, table);
+            if level() != Level::Portable {
+                assert_eq!(all::<AVX2>(width, table), portable, "AVX2, {width} entries a row");
+            }
+            if matches!(level(), Level::Avx512 | Level::Avx512Ifma) {
+                assert_eq!(all::<AVX512>(width, table), portable, "AVX-512, {width} entries a row");
+            }
+            if level() == Level::Avx512Ifma {
+                assert_eq!(all::<AVX512_IFMA>(width, table), portable, "IFMA, {width} entries a row");
+            }
+        }
+    }
 }

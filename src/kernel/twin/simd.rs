@@ -15,6 +15,8 @@ use crate::array::each;
 
 /// Rows in a slice of ELL entries.
 pub const SLICE: usize = 64;
+/// Rows of a tile, which vector instructions compute at once.
+pub const TILE: usize = 16;
 
 /// Instruction sets that bodies are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) enum Level {
     Avx2,
     /// AVX-512 F and VL.
     Avx512,
+    /// AVX-512 with products of 52 bits.
+    Avx512Ifma,
 }
 
 /// [`Level::Portable`] as a const parameter.
@@ -33,6 +37,8 @@ pub(crate) const PORTABLE: u8 = 0;
 pub(crate) const AVX2: u8 = 1;
 /// [`Level::Avx512`] as a const parameter.
 pub(crate) const AVX512: u8 = 2;
+/// [`Level::Avx512Ifma`] as a const parameter.
+pub(crate) const AVX512_IFMA: u8 = 3;
 
 /// Whether a level's multiply and add round once.
 pub(crate) const fn fused(level: u8) -> bool {
@@ -51,7 +57,11 @@ pub(crate) fn level() -> Level {
         {
             let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             if fma && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-                return Level::Avx512;
+                return if is_x86_feature_detected!("avx512ifma") {
+                    Level::Avx512Ifma
+                } else {
+                    Level::Avx512
+                };
             }
             if fma {
                 return Level::Avx2;
@@ -64,7 +74,10 @@ pub(crate) fn level() -> Level {
 /// A computation compiled once for every level. `run` must be `#[inline(always)]`, so that its code takes on
 /// the features of the function that it is inlined into.
 pub(crate) trait Body {
-    /// Runs at that level, one of [`PORTABLE`], [`AVX2`], [`AVX512`].
+    /// Whether it multiplies fractions: others have nothing of [`Level::Avx512Ifma`].
+    const FRACTIONS: bool = false;
+
+    /// Runs at that level, one of [`PORTABLE`], [`AVX2`], [`AVX512`], [`AVX512_IFMA`].
     fn run<const LEVEL: u8>(self);
 }
 
@@ -73,12 +86,21 @@ pub(crate) fn dispatch<B: Body>(body: B) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() found every feature that the function is compiled for.
-        Level::Avx512 => unsafe { avx512(body) },
+        Level::Avx512Ifma if B::FRACTIONS => unsafe { avx512_ifma(body) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx512 | Level::Avx512Ifma => unsafe { avx512(body) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::Avx2 => unsafe { avx2(body) },
         _ => body.run::<PORTABLE>(),
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512ifma,avx2,fma")]
+unsafe fn avx512_ifma<B: Body>(body: B) {
+    body.run::<AVX512_IFMA>();
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -98,7 +120,7 @@ unsafe fn avx2<B: Body>(body: B) {
 #[inline(always)]
 pub(crate) fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8]) {
     #[cfg(target_arch = "x86_64")]
-    if LEVEL == AVX512 && size_of::<T>() == 8 && to.as_ptr().addr().is_multiple_of(64) {
+    if LEVEL >= AVX512 && size_of::<T>() == 8 && to.as_ptr().addr().is_multiple_of(64) {
         use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
         // SAFETY: a body runs at a level that the processor has; both sides have 64 bytes, and the target is aligned.
         unsafe { _mm512_stream_pd(to.as_mut_ptr().cast(), _mm512_loadu_pd(from.as_ptr().cast())) };
@@ -111,7 +133,7 @@ pub(crate) fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &
 #[inline(always)]
 pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], columns: &mut [[T; 8]; 8]) {
     #[cfg(target_arch = "x86_64")]
-    if LEVEL == AVX512 && size_of::<T>() == 8 {
+    if LEVEL >= AVX512 && size_of::<T>() == 8 {
         use std::arch::x86_64::{
             __m512d, _mm512_loadu_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd, _mm512_unpackhi_pd,
             _mm512_unpacklo_pd,

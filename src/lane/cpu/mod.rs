@@ -60,7 +60,7 @@ impl CpuLane {
     fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
         let memory = available_memory();
         let level = match simd::level() {
-            simd::Level::Avx512 => "AVX-512",
+            simd::Level::Avx512 | simd::Level::Avx512Ifma => "AVX-512",
             simd::Level::Avx2 => "AVX2",
             simd::Level::Portable => "portable code",
         };
