@@ -10,7 +10,7 @@ struct Params {
     levels: u32,   // levels of cyclic reduction, at least 1
     limit: u32,    // rows are certified up to a backward error of 4^-limit
     tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
-    seam: u32,     // 1: rows at borders, and of 128 tiles the number of those that are not certified
+    seam: u32,     // 1: rows at borders, and of 128 tiles the number of those that are not certified; 2: the number alone
 }
 var<immediate> p: Params;
 
@@ -233,8 +233,8 @@ fn window(tile: u32, local: u32) {
     workgroupBarrier();
     keep(here, start, local); keep(here, start, local + 128u);
     keep(here, start, local + 256u); keep(here, start, local + 384u);
-    var right = vec2<real>();
-    if local < 2u * PAIRS - 1u { right = stage[slot(4u * local + 4u)]; }
+    // A tile has the window's last row only where nothing lies behind it.
+    let right = stage[slot(min(4u * local + 4u, WINDOW - 1u))];
     let good = is_good(here, block, o.a, left, x0, x1) && is_good(here, block + 1, o.b, x0, x1, x2)
         && is_good(here, block + 2, o.c, x1, x2, x3) && is_good(here, block + 3, o.d, x2, x3, right);
     // Threads that write here all write the same.
@@ -246,7 +246,7 @@ fn window(tile: u32, local: u32) {
 // The two block rows at the border before a tile, with the unknowns that both tiles left.
 fn is_seam_certified(tile: u32) -> bool {
     let block = p.at + tile * p.tile;
-    if tile == 0u || block >= p.blocks { return true; }
+    if p.seam == 2u || tile == 0u || block >= p.blocks { return true; }
     let a = x[block - 2u]; let b = x[block - 1u]; let c = x[block];
     return is_certified(block_row(block - 1u), a, b, c) && is_certified(block_row(block), b, c, x_or_none(block + 1u));
 }
@@ -265,5 +265,5 @@ fn seam(group: u32, local: u32) {
 }
 
 fn windows(group: u32, local: u32) {
-    if p.seam == 1u { seam(group, local); } else { window(group, local); }
+    if p.seam > 0u { seam(group, local); } else { window(group, local); }
 }

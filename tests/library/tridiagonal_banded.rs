@@ -257,7 +257,9 @@ mod suite {
             let b = vec![(0..all).map(|i| ((i * i) % 17) as f64 - 8.0).collect()];
             let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
             let solution = check(&machine, &many);
-            assert_eq!((solution.method, solution.block), (Method::OnePass, block));
+            assert_eq!(solution.method, Method::OnePass);
+            // In single precision couplings are lost sooner.
+            assert!(solution.block == block || precision == Precision::F32, "{n}: {}", solution.block);
         }
         // A singular one is told, and the others are solved.
         let n = 9;

@@ -261,7 +261,7 @@ impl<T: Number, R: Rows<T>> Body for Strip<'_, T, R> {
 
 fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &mut [T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
-    if p.seam == 1 {
+    if p.seam > 0 {
         return seams(rows, p, x, flags);
     }
     let here = 2 * at..2 * blocks.min(at + tiles * tile);
@@ -284,7 +284,7 @@ fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T]
     for (group, (flags, above)) in flags.chunks(GROUP).zip(above).enumerate() {
         let bad = |(k, &bad): (usize, &u32)| {
             let block = at + (group * GROUP + k) * tile;
-            bad == 1 || (block > at && !(is_certified(block - 1) && is_certified(block)))
+            bad == 1 || (p.seam == 1 && block > at && !(is_certified(block - 1) && is_certified(block)))
         };
         *above = flags.iter().enumerate().filter(|&flag| bad(flag)).count() as u32;
     }

@@ -68,6 +68,8 @@ pub(super) struct Width {
     tile: usize,
     /// Levels of cyclic reduction on a device.
     levels: u32,
+    /// Whether tiles are whole systems, so that nothing couples them.
+    whole: bool,
 }
 
 /// Rows that windows have on both sides of their tiles at most.
@@ -95,7 +97,7 @@ impl Width {
 
     /// With so many rows on both sides of a tile.
     fn beside_tiles(overlap: usize) -> Self {
-        Self { tile: WINDOW_BLOCKS - overlap, levels: levels(overlap, 2 * OWN) }
+        Self { tile: WINDOW_BLOCKS - overlap, levels: levels(overlap, 2 * OWN), whole: false }
     }
 
     /// Tiles of whole systems, of which nothing is left out; none where a system is larger than a window.
@@ -106,7 +108,7 @@ impl Width {
         let systems = if view.rows() <= most * n { view.rows() / n } else { even };
         // A system may begin amid a thread's rows.
         let threads = (n.div_ceil(2 * OWN) + 1).next_power_of_two().min(GROUP);
-        (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2() })
+        (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2(), whole: true })
     }
 
     /// The widest windows of these rows.
@@ -196,7 +198,7 @@ impl Windows {
                 _ => unreachable!("five diagonals or three blocks"),
             }
         };
-        Ok(Self { launches: [bind(tiles, 0)?, bind(groups, 1)?], tiles, flags })
+        Ok(Self { launches: [bind(tiles, 0)?, bind(groups, if width.whole { 2 } else { 1 })?], tiles, flags })
     }
 
     /// Bytes on the device, without the rows.
