@@ -7,6 +7,7 @@ pub use crate::parallel::{alone, interruptible};
 pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 pub use crate::transient::built::Built;
 pub use crate::transient::clock::ActivitySeconds;
+pub use crate::transient::cost::Costs;
 pub use crate::transient::csr::Csr;
 pub use crate::transient::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::iteration::{Iteration, Target};

@@ -22,6 +22,7 @@ use super::bound::{LAZY, expect_room, scale_of};
 use super::built::{Built, surveyed};
 use super::chain::{Initial, Reward};
 use super::classes::Classes;
+use super::cost::Costs;
 use super::elimination;
 use super::fixed;
 use super::iteration::Iteration;
@@ -157,7 +158,9 @@ fn absorbed<T: Number>(
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let initial_error = problem.initial.rounding();
         let expands = false;
-        let built = Built { machine, problem, options, statistics, parts, initial, initial_error, expands };
+        let costs = Costs::new(&statistics, problem.transitions.states(), machine);
+        let built =
+            Built { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
         totals(&built, &passing, observer)?
     };
     let mut rewards = found.totals;

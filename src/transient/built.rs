@@ -2,6 +2,7 @@
 
 use super::bound::{MatrixStatistics, statistics_of_rows};
 use super::chain::Initial;
+use super::cost::Costs;
 use super::partitioning::{rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
@@ -24,6 +25,8 @@ pub struct Built<'a, T> {
     pub options: &'a Options,
     /// Statistics of the matrix.
     pub statistics: MatrixStatistics<T>,
+    /// What looks and products of Krylov spaces cost.
+    pub costs: Costs,
     /// The rows on the lanes.
     pub parts: Parts<T>,
     /// Of this rank's rows.

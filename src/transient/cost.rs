@@ -1,23 +1,67 @@
-//! What looks and products of Krylov spaces cost, in products of a sweep. It decides how often they are made, and follows from a chain's
-//! size alone: the bits of an answer depend neither on a clock nor on a device.
+//! What looks and products of Krylov spaces cost, in products of a sweep. It decides how often they are made, and follows from the sizes of
+//! a chain and the kind of its lanes: the bits of an answer do not depend on a clock.
 
 use super::bound::MatrixStatistics;
 use super::kernels::SWEEP_ROWS;
+use crate::Machine;
+use crate::kernel::twin::PARALLEL_ITEMS;
 
-/// Bytes that a product of a sweep moves: its entries and a few numbers a state.
-fn product<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
-    4.0 * statistics.nnz as f64 + 40.0 * states as f64
+/// Most vectors of a Krylov space.
+pub(super) const MOST_VECTORS: usize = 40;
+
+/// The sizes that costs follow from.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    states: usize,
+    /// Bytes that a product of a sweep moves: its entries and a few numbers a state.
+    product: f64,
+    /// True if the lanes of all ranks are processor cores, for which the host need not wait.
+    on_host: bool,
 }
 
-/// A look whether a sweep can stop: two vectors read, and a way to the host and back. That takes as long as some 50 products of a
-/// small chain, and as 20 where a product is one launch of a device.
-pub(super) fn look<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
-    2.0 + 5e6 / (product(statistics, states) + 1e5)
-}
+impl Costs {
+    /// Those of a chain on the lanes of a machine, with all ranks of it.
+    pub fn new<T>(statistics: &MatrixStatistics<T>, states: usize, machine: &Machine) -> Self {
+        let device = machine.lanes.iter().any(|lane| !lane.device().on_host_cores());
+        let on_host = machine.ranks.all_reduce_max(f64::from(u8::from(device))) == 0.0;
+        Self::of(states, statistics.nnz as f64, on_host)
+    }
 
-/// A product of a Krylov space: 20 vectors are read three times and a half, every second time twice. Launches take as long as
-/// tens of kilobytes do, but where a sweep has hundreds of steps in one, and a share of the small exponential some hundreds.
-pub(super) fn krylov<T>(statistics: &MatrixStatistics<T>, states: usize) -> f64 {
-    let launch = if states <= SWEEP_ROWS { 1e4 } else { 5e4 };
-    1.0 + (840.0 * states as f64 + 1e6) / (product(statistics, states) + launch)
+    pub(super) fn of(states: usize, entries: f64, on_host: bool) -> Self {
+        Self { states, product: 4.0 * entries + 40.0 * states as f64, on_host }
+    }
+
+    /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. Few states
+    /// are looked at by the thread that asks; of more the cores have to wake, or a device and the host wait for each other.
+    pub(super) fn look(&self) -> f64 {
+        let way = match self.on_host {
+            true if self.states < PARALLEL_ITEMS => 1e5,
+            true => 5e6,
+            false => 2e8,
+        };
+        2.0 + way / (self.product + self.launch())
+    }
+
+    /// Vectors of a Krylov space.
+    pub(super) fn vectors(&self) -> usize {
+        self.states.min(MOST_VECTORS)
+    }
+
+    /// A product of a Krylov space of 40 vectors, or a share of that: 20 are read three times and a half, every second time twice, in some 20
+    /// launches, and a share of the small exponential.
+    pub(super) fn krylov(&self) -> f64 {
+        let launches = if self.on_host { 1e6 } else { 1e9 };
+        let all = 840.0 * self.states as f64 + launches;
+        1.0 + all * self.vectors() as f64 / MOST_VECTORS as f64 / (self.product + self.launch())
+    }
+
+    /// What a step of a sweep waits for its launch: next to nothing where one launch has hundreds of them.
+    fn launch(&self) -> f64 {
+        match (self.on_host, self.states <= SWEEP_ROWS) {
+            (true, true) => 1e3,
+            (true, false) => 5e4,
+            (false, true) => 3e6,
+            (false, false) => 8e6,
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
-use super::transitions::{TransitionList, Transitions};
+use super::transitions::{TransitionList, Transitions, exit_rate};
 use crate::parallel::*;
 use crate::sparse::{CsrMatrix, Place};
 use crate::{Error, Result};
@@ -220,12 +220,22 @@ impl Transitions for Csr {
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         self.orders.append(Way::Out, state, row);
     }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        out.par_chunks_mut(ROWS).enumerate().for_each(|(k, out)| {
+            let mut row = Vec::new();
+            for (state, rate) in (states.start + k * ROWS..).zip(out) {
+                row.clear();
+                self.outgoing(state, &mut row);
+                *rate = exit_rate(row.iter().map(|&(_, rate)| rate));
+            }
+        });
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::transitions::exit_rate;
 
     fn list(entries: &[(u32, u32, f64)]) -> TransitionList {
         TransitionList {

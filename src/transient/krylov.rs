@@ -10,9 +10,8 @@
 //! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
 
 use super::basis::{Basis, Recurrence};
-use super::bound::MatrixStatistics;
 use super::built::Built;
-use super::cost;
+use super::cost::{Costs, MOST_VECTORS};
 use super::iteration::{Accumulators, Iteration};
 use super::problem::Observer;
 use super::projected::Projected;
@@ -20,16 +19,15 @@ use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use super::stop::{Shares, Stop};
 use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
-use crate::kernel::{Number, Precision};
+use crate::kernel::Number;
 use crate::{Error, Result};
 
-/// Most and fewest vectors of a space.
-const MOST: usize = 40;
+/// Fewest vectors of a space that it is tried with, but for chains of fewer states.
 const FEWEST: usize = 8;
 /// The share of a bound that is left to what spaces lack. It costs few products to make that small, and a stop, which sees it as well, comes sooner.
 const TIGHT: f64 = 0.1;
 /// Less than this many products of a sweep are left to it.
-const SHORT: f64 = 4.0 * MOST as f64;
+const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
 
 /// A time point on its way.
 struct Open {
@@ -53,6 +51,11 @@ impl Open {
 
     fn room(&self) -> f64 {
         self.goal - self.fixed
+    }
+
+    /// What the bound may be where rounding keeps a sweep from the goal, too.
+    fn loosened(&self) -> f64 {
+        if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
     }
 }
 
@@ -82,28 +85,39 @@ impl Clock {
 pub(super) struct Budget {
     /// This much in any case.
     products: f64,
-    /// More than that as long as all together are predicted to be fewer than these.
+    /// More than that as long as all together are predicted to be fewer than these, rounding permitting,
     pays: f64,
+    /// or fewer than these, which is so little that the prediction may be too good.
+    little: f64,
 }
 
-/// Products that a sweep tries it with first; after that with four times as many.
-pub(super) const FIRST_TRY: u64 = 4 * MOST as u64;
-/// A try costs at most this share of what is ahead of a sweep: all of them together a thirtieth.
-const TRY_SHARE: f64 = 40.0;
+/// Products that a sweep tries it with first, those of four spaces; after that with four times as many, or with half of that at least.
+pub(super) fn first_try(costs: &Costs) -> u64 {
+    4 * costs.vectors() as u64
+}
+
+/// A try takes at most this share of what is ahead of a sweep: all of them together less than a thirtieth.
+const TRY_SHARE: f64 = 64.0;
+/// What is expected to take this share is little.
+const LITTLE_SHARE: f64 = 20.0;
 
 /// True if a sweep of αt steps is long enough to try it.
-pub(super) fn is_worth<T: Number>(statistics: &MatrixStatistics<T>, states: usize, lambda: f64) -> bool {
-    T::PRECISION == Precision::F64
-        && FIRST_TRY as f64 * cost::krylov(statistics, states) * TRY_SHARE <= lambda
+pub(super) fn is_worth(costs: &Costs, lambda: f64) -> bool {
+    0.5 * first_try(costs) as f64 * costs.krylov() * TRY_SHARE <= lambda
 }
 
 impl Budget {
-    /// Of a try with some products by a sweep that has done some steps and is to do others; none where those do not allow for it.
-    pub(super) fn of<T>(built: &Built<'_, T>, products: u64, done: u64, ahead: f64) -> Option<Self> {
-        let cost = cost::krylov(&built.statistics, built.problem.transitions.states());
-        let products = products as f64;
-        let most = (ahead / TRY_SHARE).min(done as f64);
-        (products * cost <= most).then_some(Self { products, pays: 0.5 * ahead / cost })
+    /// Of a try with some products, or half as many at least, by a sweep that has done some steps and is to do others; none where those
+    /// do not allow for it.
+    pub(super) fn of(costs: &Costs, products: u64, done: u64, ahead: f64) -> Option<Self> {
+        let (cost, products) = (costs.krylov(), products as f64);
+        let allowed = products.min(ahead / TRY_SHARE / cost);
+        let tried = 2.0 * allowed >= products && allowed * cost <= done as f64;
+        tried.then_some(Self {
+            products: allowed,
+            pays: 0.5 * ahead / cost,
+            little: ahead / LITTLE_SHARE / cost,
+        })
     }
 }
 
@@ -150,6 +164,39 @@ pub(super) fn run<T: Number>(
     }
 }
 
+/// What is expected of the way ahead.
+struct Ahead {
+    /// Spaces, if curves stay as long as those of the later half were,
+    steady: f64,
+    /// and if they go on to grow as they have from the half before: where they have at least doubled, as less may be chance.
+    growing: f64,
+    /// What rounding adds up to on the whole way.
+    rounding: f64,
+}
+
+impl Ahead {
+    /// Of the way to a time, from what was reached behind each space, and what rounding had added up to there.
+    fn new(reached: &[(f64, f64)], last: f64) -> Self {
+        let spaces = reached.len();
+        let behind = |spaces: usize| spaces.checked_sub(1).map_or((0.0, 0.0), |place| reached[place]);
+        let half = (spaces / 2).max(1);
+        let [(begin, _), (middle, rounded), (now, rounding)] =
+            [spaces.saturating_sub(2 * half), spaces.saturating_sub(half), spaces].map(behind);
+        let later = now - middle;
+        let (blocks, growth) = ((last - now) / later, later / (middle - begin));
+        let growing = match growth >= 2.0 && growth.is_finite() {
+            // As many terms of a geometric series as make the sum.
+            true => (blocks * (growth - 1.0) / growth).ln_1p() / growth.ln(),
+            false => blocks,
+        };
+        Self {
+            steady: half as f64 * blocks,
+            growing: half as f64 * growing,
+            rounding: rounding + blocks * (rounding - rounded),
+        }
+    }
+}
+
 struct Run<'a, T> {
     built: &'a Built<'a, T>,
     basis: Basis<'a, T>,
@@ -160,26 +207,32 @@ struct Run<'a, T> {
     /// Ascending.
     open: Vec<Open>,
     now: Clock,
-    /// How long the last curve was.
-    length: f64,
+    /// Behind each space the time that was reached, and what rounding may have added up to.
+    reached: Vec<(f64, f64)>,
     /// What the curve errs by so far.
     truncation: f64,
     rounding: f64,
-    /// Of each reward what is earned so far, times α.
+    /// Of each reward what is earned so far, times α; and the integral of the norms that it is added up from.
     earned: Vec<f64>,
+    norms: f64,
 }
 
 impl<'a, T: Number> Run<'a, T> {
     fn new(built: &'a Built<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
         let (machine, statistics) = (built.machine, &built.statistics);
         let rewards = scaled(built);
-        let progress = (expansion.terms, expansion.terms + MOST as u64);
+        let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
         let mut iteration =
             Iteration::new(&machine.lanes, &built.parts, statistics.inverse_alpha, &rewards, progress)?;
         iteration.start_in(&built.initial, built.beginning())?;
         let acc = if built.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = built.problem.transitions.states();
-        let basis = Basis::new(iteration, MOST.min(room(built, MOST as u64)), states, statistics.step)?;
+        let basis = Basis::new(
+            iteration,
+            MOST_VECTORS.min(room(built, MOST_VECTORS as u64)),
+            states,
+            statistics.step,
+        )?;
         let earned = vec![0.0; rewards.len()];
         let now = Clock::default();
         Ok(Self {
@@ -190,10 +243,11 @@ impl<'a, T: Number> Run<'a, T> {
             host: Vec::new(),
             open,
             now,
-            length: 0.0,
+            reached: Vec::new(),
             truncation: 0.0,
             rounding: 0.0,
             earned,
+            norms: 0.0,
         })
     }
 
@@ -211,23 +265,28 @@ impl<'a, T: Number> Run<'a, T> {
                 "the devices have memory for {room} more vectors, and it takes {FEWEST}"
             )));
         }
+        // More have no further direction.
+        let room = room.min(self.built.costs.vectors());
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
-        let Budget { products, pays: most } = budget.unwrap_or(Budget { products: last, pays: 0.0 });
+        let Budget { products, pays, little } =
+            budget.unwrap_or(Budget { products: last, pays: 0.0, little: 0.0 });
         while !self.open.is_empty() {
             let terms = self.basis.iteration.steps();
             let reached = self.now.high;
-            // Curves become longer, so that this is more than it will be.
-            let all = terms as f64 + room as f64 * ((last - reached) / self.length).ceil().max(1.0);
-            let pays = all < most;
-            if terms as f64 + room as f64 > products && !pays {
+            let Ahead { steady, growing, rounding } = Ahead::new(&self.reached, last);
+            let [steady, growing] =
+                [steady, growing].map(|spaces| terms as f64 + room as f64 * spaces.ceil());
+            let fits = self.open.last().is_none_or(|open| rounding <= open.loosened() - open.fixed);
+            let goes_on = (steady < pays && fits) || growing < little;
+            if terms as f64 + room as f64 > products && !goes_on {
                 let share = 100.0 * reached / last;
                 return Ok(Some(format!(
                     "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
             self.basis.iteration.progress =
-                (0, all.min(products.max(most)).max(terms as f64 + room as f64) as u64);
+                (0, growing.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
             let mut stop = None;
             let (open, built, now) = (&self.open, self.built, self.now);
             let spent = self.truncation + self.rounding;
@@ -238,7 +297,7 @@ impl<'a, T: Number> Run<'a, T> {
             let recurrence = self.basis.span(room, observer, &mut look)?;
             expansion.terms = self.basis.iteration.steps();
             if let Some(stop) = stop {
-                self.finish(stop, times, observer)?;
+                self.finish(stop, times, observer, expansion)?;
                 expansion.given_up = 0;
                 return Ok(None);
             }
@@ -261,7 +320,7 @@ impl<'a, T: Number> Run<'a, T> {
     fn loosen(&mut self) -> bool {
         let mut more = false;
         for open in &mut self.open {
-            let goal = open.goal.max(if open.rounds > open.goal { 4.0 * open.rounds } else { 0.0 });
+            let goal = open.loosened();
             more |= goal > open.goal;
             open.goal = goal;
         }
@@ -302,9 +361,10 @@ impl<'a, T: Number> Run<'a, T> {
             }
             let values = curve.values(local, 4.0 * self.unit() * local + 1e-24 * open.lambda);
             let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
-            let size: f64 = multiples.iter().map(|&(j, u)| u.abs() * recurrence.norms[j]).sum();
+            let size = weighted(&values.at, recurrence);
             expansion.norm = expansion.norm.max(size);
-            expansion.weighted_norm = expansion.norm;
+            let mean = (self.norms + weighted(&values.until, recurrence)) / open.lambda;
+            expansion.weighted_norm = expansion.weighted_norm.max(size).max(mean);
             let rounding = self.rounding
                 + error.rounding
                 + values.rounding
@@ -340,9 +400,9 @@ impl<'a, T: Number> Run<'a, T> {
         }
         let values = curve.values(end, 0.0);
         let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
-        let size: f64 = multiples.iter().map(|&(j, u)| u.abs() * recurrence.norms[j]).sum();
+        let size = weighted(&values.at, recurrence);
         expansion.norm = expansion.norm.max(size);
-        expansion.weighted_norm = expansion.norm;
+        self.norms += weighted(&values.until, recurrence);
         self.truncation += error.truncation;
         self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
         for (r, earned) in self.earned.iter_mut().enumerate() {
@@ -350,7 +410,7 @@ impl<'a, T: Number> Run<'a, T> {
                 values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
         }
         self.now.advance(end);
-        self.length = end;
+        self.reached.push((self.now.high, self.rounding));
         self.basis.replace_newest(&multiples)?;
         Ok(true)
     }
@@ -388,11 +448,15 @@ impl<'a, T: Number> Run<'a, T> {
         stop: Stop,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
+        expansion: &mut Expansion,
     ) -> Result<()> {
         let curve = Curve::new(self.built, &self.basis.iteration, 1.0)?;
         while let Some(open) = self.open.first() {
             let ahead = self.now.until(open.lambda);
             let shares = shares(&stop, ahead);
+            // What the curve begins with has the norm of a distribution, but for its error.
+            let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.lambda;
+            expansion.weighted_norm = expansion.weighted_norm.max(mean);
             let grown = shares.at[2];
             let bound = Bound {
                 truncation: self.truncation,
@@ -424,6 +488,11 @@ impl<'a, T: Number> Run<'a, T> {
     }
 }
 
+/// The l1 norms of multiples of a space's vectors.
+fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
+    factors.iter().zip(&recurrence.norms).map(|(factor, norm)| factor.abs() * norm).sum()
+}
+
 /// The shares of what a stop is made of, in continuous time.
 fn shares(stop: &Stop, ahead: f64) -> Shares {
     let (leak, shrunk) = (stop.leak, (-stop.leak * ahead).exp());
@@ -448,4 +517,77 @@ fn serving<T: Number>(
         spent + (stop.defect + stop.rounding) * grown + 64.0 * f64::EPSILON <= 0.99 * open.room()
     };
     Ok(open.iter().all(serves).then_some(stop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_take_a_thirtieth_of_a_sweep_at_most() {
+        for (states, entries, on_host) in
+            [(3478, 14e3, true), (3478, 14e3, false), (200, 1e3, true), (1 << 25, 2e8, false)]
+        {
+            let costs = Costs::of(states, entries, on_host);
+            for ahead in [1e4, 1e5, 3e5, 1e7, 1e9] {
+                let (mut products, mut all) = (first_try(&costs), 0.0);
+                while let Some(budget) = Budget::of(&costs, products, u64::MAX, ahead) {
+                    assert!(budget.products >= 0.5 * products as f64 && is_worth(&costs, ahead));
+                    all += budget.products * costs.krylov();
+                    products *= 4;
+                }
+                assert!(all <= ahead / 30.0, "{states} states: {all} of {ahead}");
+                assert_eq!(all > 0.0, is_worth(&costs, ahead), "{states} states, {ahead} steps");
+            }
+        }
+        // Two spaces of a chain of thousands of states are tried within 10⁵ steps, where no device has to be waited for, behind as many
+        // steps as they take.
+        let costs = |on_host| Costs::of(3478, 14e3, on_host);
+        assert!(is_worth(&costs(true), 1e5) && !is_worth(&costs(false), 1e5));
+        let done = |done| Budget::of(&costs(true), 160, done, 1e5);
+        assert!(done(1000).is_none() && done(2000).is_some_and(|budget| budget.products < 160.0));
+    }
+
+    /// What is reached with spaces of some lengths, each of which rounds by a share of its own.
+    fn reached(lengths: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
+        let mut now = 0.0;
+        let mut next = |length: f64| {
+            now += length;
+            (now, 1e-15 * now)
+        };
+        lengths.into_iter().map(&mut next).collect()
+    }
+
+    #[test]
+    fn spaces_ahead_are_those_of_curves_that_stay_or_grow() {
+        for (lengths, last, steady, growing) in [
+            (vec![], 1e3, f64::INFINITY, f64::INFINITY),
+            (vec![10.0], 1e3, 99.0, 99.0),
+            (vec![10.0; 8], 1e3, 92.0, 92.0),
+            // A little longer is no growth.
+            (vec![10.0, 10.0, 12.0, 12.0], 1e3, 79.7, 79.7),
+            // Each twice as long as the one before: 1 + 2 + … + 512 are 1023.
+            (vec![1.0, 2.0, 4.0, 8.0], 1023.0, 2.0 * 1008.0 / 12.0, 6.0),
+        ] {
+            let ahead = Ahead::new(&reached(lengths.clone()), last);
+
+            assert!(
+                (ahead.steady - steady).abs() < 0.1 || ahead.steady == steady,
+                "{lengths:?}: {}",
+                ahead.steady
+            );
+            assert!(
+                (ahead.growing - growing).abs() < 0.1 || ahead.growing == growing,
+                "{lengths:?}: {}",
+                ahead.growing
+            );
+            if !lengths.is_empty() {
+                assert!(
+                    (ahead.rounding - 1e-15 * last).abs() < 1e-25 * last,
+                    "{lengths:?}: {:e}",
+                    ahead.rounding
+                );
+            }
+        }
+    }
 }

@@ -96,7 +96,7 @@ pub mod checkpoint;
 mod chunk;
 mod classes;
 pub(crate) mod clock;
-mod cost;
+pub(crate) mod cost;
 pub(crate) mod csr;
 mod elimination;
 mod exchange;

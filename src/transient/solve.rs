@@ -7,6 +7,7 @@ use super::built::{Built, surveyed, total};
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
+use super::cost::Costs;
 use super::fixed::exact_mass;
 use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
 use super::matrix::MatrixInfo;
@@ -196,11 +197,12 @@ fn solve_in<T: Number>(
             problem.transitions.release_outgoing();
         }
         let (width, format) = (options.width, options.format);
+        let costs = Costs::new(&statistics, n, machine);
         let expands = options.method == Method::Auto
             && T::PRECISION != Precision::Q64
             && checkpointer.is_idle()
             && options.split.halo_depth.is_none_or(|depth| depth == 1)
-            && is_far(&statistics, problem, options.epsilon)?;
+            && is_far(&statistics, &costs, problem, options.epsilon)?;
         let how = match expands {
             true => Partitioning { halo_depth: Some(1), ..options.split },
             false => options.partitioning(),
@@ -210,7 +212,7 @@ fn solve_in<T: Number>(
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
         let mut built =
-            Built { machine, problem, options, statistics, parts, initial, initial_error, expands };
+            Built { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
         built.statistics.lengths = Vec::new();
         built.statistics.exit = Vec::new();
         let at = Instant::now();
@@ -286,14 +288,19 @@ fn solve_in<T: Number>(
 }
 
 /// True if Chebyshev's expansion or Krylov's method may pay for one of the times.
-fn is_far<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>, epsilon: f64) -> Result<bool> {
+fn is_far<T: Number>(
+    statistics: &MatrixStatistics<T>,
+    costs: &Costs,
+    problem: &Problem<'_>,
+    epsilon: f64,
+) -> Result<bool> {
     let longest = problem.times.iter().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
     if longest == 0.0 || statistics.alpha == 0.0 {
         return Ok(false);
     }
     let lambda = statistics.lambda(longest)?;
-    let states = problem.transitions.states();
-    Ok(chebyshev::is_worth(lambda, epsilon) || krylov::is_worth(statistics, states, lambda))
+    let krylov = T::PRECISION == Precision::F64 && krylov::is_worth(costs, lambda);
+    Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.

@@ -7,7 +7,6 @@ use super::bessel::products;
 use super::built::{Built, total};
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::clock::Activity;
-use super::cost;
 use super::iteration::{Accumulators, Iteration, Target, Which, touched};
 use super::krylov::Budget;
 use super::poisson::Weights;
@@ -25,9 +24,9 @@ const MASS_STEPS: u64 = 64;
 /// Steps before the first look whether the sweep can stop, and between two of them at least.
 const CHECK_STEPS: u64 = 64;
 /// A look follows after this share more steps, so that little is swept too far, or after more, so that all looks together take at most
-/// a 32nd of the products of a sweep that never stops.
+/// a fiftieth of the products of a sweep that never stops.
 const CHECK_SHARE: f64 = 1.0 / 16.0;
-const LOOKS_SHARE: f64 = 1.0 / 32.0;
+const LOOKS_SHARE: f64 = 1.0 / 50.0;
 
 /// Transitions followed backwards before a better bound of a stop is given up.
 const MOST_WORK: u64 = 1 << 32;
@@ -200,7 +199,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             room: None,
             left_over,
             expands: built.expands,
-            krylov: (built.expands && T::PRECISION == Precision::F64).then_some(krylov::FIRST_TRY),
+            krylov: (built.expands && T::PRECISION == Precision::F64)
+                .then_some(krylov::first_try(&built.costs)),
             expansion: None,
             expanded: vec![None; built.problem.times.len()],
             certificate: None,
@@ -529,7 +529,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let chebyshev =
             self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon);
         let products = self.krylov.filter(|_| !chebyshev);
-        let budget = products.and_then(|products| Budget::of(built, products, k, lambda - k as f64));
+        let budget = products.and_then(|products| Budget::of(&built.costs, products, k, lambda - k as f64));
         if !chebyshev && budget.is_none() {
             return Ok(());
         }
@@ -691,14 +691,14 @@ pub(super) fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown
 
 /// Looks that a sweep of some steps affords.
 fn looks_in<T>(built: &Built<'_, T>, steps: u64) -> f64 {
-    LOOKS_SHARE * steps as f64 / cost::look(&built.statistics, built.problem.transitions.states())
+    LOOKS_SHARE * steps as f64 / built.costs.look()
 }
 
 /// The step to look at behind one, so that `looks` of them at most, at distances that grow like the steps, are made up to `end`.
 fn next_look(step: u64, end: u64, looks: f64) -> u64 {
     let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
     let share = CHECK_SHARE.max((all.ln() / looks).exp_m1());
-    step.saturating_add(((step as f64 * share) as u64).max(CHECK_STEPS))
+    step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
 }
 
 /// p_k and P(N > k) of a time point that rewards are wanted at.
@@ -711,5 +711,28 @@ fn weight_and_tail(time: &Planned, k: u64) -> (f64, f64) {
     } else {
         let i = (k - window.start) as usize;
         (time.weights.values[i], time.tails[i + 1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_no_more_than_a_sweep_affords_and_near_enough_to_each_other() {
+        for end in [1000, 10_000, 1_000_000, 1 << 40] {
+            for afforded in [1.0, 2.5, 10.0, 1e3, 1e6] {
+                let (mut at, mut looks) = (CHECK_STEPS, 0);
+                while at < end {
+                    looks += 1;
+                    let next = next_look(at, end, afforded);
+                    assert!(next >= at + CHECK_STEPS, "{next} behind {at}");
+                    let near = afforded < 300.0 || next <= at + at.div_ceil(16).max(CHECK_STEPS);
+                    assert!(near, "{next} behind {at}, {afforded} looks to {end}");
+                    at = next;
+                }
+                assert!(f64::from(looks) <= afforded.ceil(), "{looks} looks to {end}, {afforded} afforded");
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use kolmo::internals::{
-    ActivitySeconds, Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep,
+    ActivitySeconds, Built, Costs, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep,
 };
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -240,6 +240,7 @@ impl<'a> Row<'a> {
             machine,
             problem: &problem,
             options: &options,
+            costs: Costs::new(&statistics, n, machine),
             statistics,
             parts,
             initial,

@@ -22,9 +22,11 @@ const PIECES: u64 = 64;
 /// Bytes of text that a byte of a compressed file stands for, about.
 const PACKED: u64 = 8;
 
-/// Chunks of a piece for each thread, and in all at most.
+/// Chunks of a piece for each thread, and in all at most; where one thread unpacks the text, as it takes longer than the others
+/// with what is there, and memory that it writes again stays in its cache.
 const CHUNKS: usize = 8;
 const MOST_CHUNKS: usize = 64;
+const PACKED_CHUNKS: usize = 4;
 
 /// A text file and how it begins. What is compressed cannot be cut: each of several ranks unpacks all of it, once to know how
 /// long the text is and once for its lines, and holds these alone.
@@ -139,7 +141,8 @@ impl<'a> Parted<'a> {
             }
         }
         pieces.left = end.saturating_sub(at);
-        let many = (CHUNKS * rayon::current_num_threads()).min(MOST_CHUNKS) * CHUNK;
+        let most = if self.packed { PACKED_CHUNKS } else { MOST_CHUNKS };
+        let many = (CHUNKS * rayon::current_num_threads()).min(most) * CHUNK;
         pieces.piece = (pieces.left / PIECES).clamp(CHUNK as u64, many as u64);
         pieces.text = Some(text);
         Ok(pieces)

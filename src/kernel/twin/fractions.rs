@@ -135,8 +135,9 @@ macro_rules! parts {
             #[inline]
             pub(super) unsafe fn step(s: *const u128, leave: *const Q64, own: *const Q64, y: *mut Q64) {
                 // SAFETY: the caller's.
-                let ([$first, $second], leave, own) =
-                    unsafe { (s.cast::<[$vector; 2]>().read_unaligned(), load(leave), load(own)) };
+                let [$first, $second] = unsafe { s.cast::<[$vector; 2]>().read_unaligned() };
+                // SAFETY: the caller's.
+                let (leave, own) = unsafe { (load(leave), load(own)) };
                 let (high, low): ($vector, $vector) = $parted;
                 let word = $set(0xffff_ffff);
                 let stays = Parts {
