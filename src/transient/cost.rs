@@ -4,7 +4,6 @@
 use super::bound::MatrixStatistics;
 use super::kernels::SWEEP_ROWS;
 use crate::Machine;
-use crate::kernel::twin::PARALLEL_ITEMS;
 
 /// Most vectors of a Krylov space.
 pub(super) const MOST_VECTORS: usize = 40;
@@ -31,15 +30,10 @@ impl Costs {
         Self { states, product: 4.0 * entries + 40.0 * states as f64, on_host }
     }
 
-    /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. Few states
-    /// are looked at by the thread that asks; of more the cores have to wake, or a device and the host wait for each other.
+    /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. It is that of a
+    /// device, where it takes longest, on cores, too: a sweep stops at one step on all, and gives the same bits.
     pub(super) fn look(&self) -> f64 {
-        let way = match self.on_host {
-            true if self.states < PARALLEL_ITEMS => 1e5,
-            true => 5e6,
-            false => 2e8,
-        };
-        2.0 + way / (self.product + self.launch())
+        2.0 + 2e8 / (self.product + self.launch(false))
     }
 
     /// Vectors of a Krylov space.
@@ -52,12 +46,12 @@ impl Costs {
     pub(super) fn krylov(&self) -> f64 {
         let launches = if self.on_host { 1e6 } else { 1e9 };
         let all = 840.0 * self.states as f64 + launches;
-        1.0 + all * self.vectors() as f64 / MOST_VECTORS as f64 / (self.product + self.launch())
+        1.0 + all * self.vectors() as f64 / MOST_VECTORS as f64 / (self.product + self.launch(self.on_host))
     }
 
     /// What a step of a sweep waits for its launch: next to nothing where one launch has hundreds of them.
-    fn launch(&self) -> f64 {
-        match (self.on_host, self.states <= SWEEP_ROWS) {
+    fn launch(&self, on_host: bool) -> f64 {
+        match (on_host, self.states <= SWEEP_ROWS) {
             (true, true) => 1e3,
             (true, false) => 5e4,
             (false, true) => 3e6,

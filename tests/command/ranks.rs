@@ -57,6 +57,10 @@ fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
         (&[5], "transient tandem:35 --time 0.4,3 --top 300"),
         // The last time is stopped at the steady state.
         (&[3], "transient tandem:35 --time 0,0.4,3,800 --rewards r.srew --epsilon 1e-2"),
+        (
+            &[2, 3],
+            "transient tandem:35 --time 0.4,40,90 --rewards r.srew --method krylov --strict --epsilon 1e-7 -o OUT.npy",
+        ),
         (&[3], "transient tandem:35 --time 2 --labels m.lab --absorbing odd --initial label:full --top 9"),
     ] {
         bits_on(counts, &place, &format!("{line} --device cpu --quiet"));
