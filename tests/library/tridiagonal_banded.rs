@@ -258,8 +258,12 @@ mod suite {
             let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
             let solution = check(&machine, &many);
             assert_eq!(solution.method, Method::OnePass);
-            // In single precision couplings are lost sooner.
-            assert!(solution.block == block || precision == Precision::F32, "{n}: {}", solution.block);
+            // In single precision couplings are lost sooner, and processors rather have windows in the place of systems.
+            assert!(
+                spec == "cpu" || precision == Precision::F32 || solution.block == block,
+                "{}",
+                solution.block
+            );
         }
         // A singular one is told, and the others are solved.
         let n = 9;

@@ -49,7 +49,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 
     pub(super) fn of(lanes: &'a [Lane], view: &View<'_>) -> Result<Option<Self>> {
-        Width::of::<T>(view)?.map(|width| Self::with(lanes, view, width)).transpose()
+        Width::of::<T>(lanes, view)?.map(|width| Self::with(lanes, view, width)).transpose()
     }
 
     /// The same with the widest windows, unless these are.

@@ -76,8 +76,8 @@ pub(super) struct Width {
 const WIDEST: usize = 448;
 
 impl Width {
-    /// The width that these rows need, as far as a look says; none where windows are not enough.
-    pub(super) fn of<T: Number>(view: &View<'_>) -> Result<Option<Self>> {
+    /// The width that these rows need on these lanes, as far as a look says; none where windows are not enough.
+    pub(super) fn of<T: Number>(lanes: &[Lane], view: &View<'_>) -> Result<Option<Self>> {
         let (rows, whole) = (view.rows(), Self::of_systems(view));
         if let Some(whole) = whole
             && whole.tile == rows.div_ceil(2)
@@ -87,8 +87,10 @@ impl Width {
         let look = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
         let overlap = overlap_for(rows, look)?.map(|overlap| overlap.min(WIDEST));
         let beside = overlap.map(Self::beside_tiles);
+        // A processor works on several tiles at a time, which meet in its caches where they are a power of two apart.
+        let side_by_side = lanes.iter().any(|lane| lane.device().backend == "cpu");
         Ok(match (whole, beside) {
-            (Some(whole), Some(beside)) if whole.tile >= beside.tile => {
+            (Some(whole), Some(beside)) if whole.tile >= beside.tile && !side_by_side => {
                 Some(Self { levels: whole.levels.min(beside.levels), ..whole })
             }
             (whole, beside) => beside.or(whole),
