@@ -260,7 +260,7 @@ mod suite {
             assert_eq!(solution.method, Method::OnePass);
             // In single precision couplings are lost sooner, and processors rather have windows in the place of systems.
             assert!(
-                spec == "cpu" || precision == Precision::F32 || solution.block == block,
+                spec == "cpu" || precision == F32 || solution.block == block,
                 "{}",
                 solution.block
             );
