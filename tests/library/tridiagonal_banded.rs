@@ -259,11 +259,7 @@ mod suite {
             let solution = check(&machine, &many);
             assert_eq!(solution.method, Method::OnePass);
             // In single precision couplings are lost sooner, and processors rather have windows in the place of systems.
-            assert!(
-                spec == "cpu" || precision == F32 || solution.block == block,
-                "{}",
-                solution.block
-            );
+            assert!(spec == "cpu" || precision == F32 || solution.block == block, "{}", solution.block);
         }
         // A singular one is told, and the others are solved.
         let n = 9;
