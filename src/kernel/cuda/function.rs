@@ -142,7 +142,7 @@ impl<'a> Body<'a> {
         // A multiprocessor of the first architecture holds 1024 threads, of later ones 1536 or 2048.
         let groups = match groups {
             0 => String::new(),
-            _ => format!(", __CUDA_ARCH__ < 800 ? {} : {groups}", 1024 / group),
+            _ => format!(", __CUDA_ARCH__ < 800 ? {} : {groups}", groups.min(1024 / group)),
         };
         self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group}{groups})"));
         self.line(&format!("{name}({}) {{", parameters.join(", ")));
