@@ -127,7 +127,7 @@ fn is_row_certified(l: vec2<real>, d: vec2<real>, u: vec2<real>, r: real,
     least *= least;
     least *= least;
     least *= least;
-    // Comparisons with what is no number are false. Mostly a part of s will do.
+    // Comparisons with what is no number are false. Mostly a part of s will do; products that overflow make the residual infinite.
     let part = abs(d * (share * own));
     let some = (part.x + part.y) + abs(share * r);
     if left < some && some >= least { return true; }

@@ -272,7 +272,8 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     });
 }
 
-/// Of each 128 tiles the number of those that are not certified, the rows at the borders before them included.
+/// Of each 128 tiles the number of those that are not certified, the rows at the borders before them included unless nothing couples
+/// tiles.
 fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };
