@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
 use super::patterns::Patterns;
-use super::{Repeats, RowSource};
+use super::{Repeats, RowSource, column_bits};
 use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
 use crate::parallel::*;
@@ -21,6 +21,14 @@ pub const MOST_PATTERNS: usize = 1 << 16;
 pub const MOST_PAIRS: usize = 1 << 8;
 
 type Set<K> = IndexSet<K, FixedState>;
+
+/// Distinct values that can be named beside a column of so many.
+pub fn most_values(columns: usize) -> usize {
+    match column_bits(columns) {
+        bits if bits < 32 => 1 << (32 - bits),
+        _ => 0,
+    }
+}
 
 /// Why a kind cannot be named, for people.
 pub type TooMany = String;

@@ -18,6 +18,7 @@
 //! [`Number::NEGLIGIBLE`] in each of at most 2 nnz + 6 n operations and stored numbers. Since P is an l1 contraction, errors
 //! of different steps add, and N steps err by at most N times max_j g_j and that.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -116,6 +117,25 @@ impl<T: Number> MatrixStatistics<T> {
             + drift
             + handed_out
     }
+}
+
+/// Appends a row of the stored matrix to `entries`, each column as `place` has it.
+pub(super) fn append_entries<T: Number>(
+    transitions: &dyn Transitions,
+    statistics: &MatrixStatistics<T>,
+    row: usize,
+    place: impl Fn(u32) -> u32,
+    entries: &mut Vec<(u32, T)>,
+) {
+    thread_local! {
+        static RATES: RefCell<Vec<(u32, f64)>> = const { RefCell::new(Vec::new()) };
+    }
+    RATES.with_borrow_mut(|rates| {
+        rates.clear();
+        transitions.incoming(row, rates);
+        let entry = |rate: f64| T::entry(rate * statistics.scale, statistics.divisor);
+        entries.extend(rates.iter().map(|&(column, rate)| (place(column), entry(rate))));
+    });
 }
 
 /// Makes sure, before all states are looked at, that there is room for what every run needs: on the host the lengths,

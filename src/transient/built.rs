@@ -3,11 +3,10 @@
 use super::bound::{MatrixStatistics, statistics_of_rows};
 use super::chain::Initial;
 use super::cost::Costs;
-use super::partitioning::{rows_of, share};
+use super::partitioning::{most_elements, rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
 use super::problem::{Options, Problem};
-use super::survey::Survey;
 use super::transitions::{Transitions, add_rates};
 use crate::kernel::Number;
 use crate::parallel::*;
@@ -56,7 +55,10 @@ pub(super) fn surveyed<T: Number>(
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
         let look = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
-        let mut statistics = match transitions.survey().and_then(Survey::take) {
+        let together =
+            lanes.len() == 1 && transitions.states() <= most_elements(&lanes[0], T::PRECISION.bytes());
+        let found = transitions.survey().and_then(|survey| survey.take(together));
+        let mut statistics = match found {
             Some(found) => found,
             None => lanes[0].host(look)?,
         };

@@ -1,9 +1,8 @@
 //! The matrix of a part: which format it takes, and its chunks on the lane.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
-use super::bound::MatrixStatistics;
+use super::bound::{MatrixStatistics, append_entries};
 use super::chunk::{Chunk, SendRows, Stored};
 use super::need::Need;
 use super::partitioning::Partition;
@@ -17,7 +16,7 @@ use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::repetition::{self, Repetition};
+use crate::sparse::repetition::{self, Repetition, most_values};
 use crate::sparse::tiles;
 use crate::sparse::{
     BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
@@ -151,19 +150,10 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Appends a computed row of the region, columns local.
     fn row(&self, row: usize, entries: &mut Vec<(u32, T)>) {
-        thread_local! {
-            static RATES: RefCell<Vec<(u32, f64)>> = const { RefCell::new(Vec::new()) };
-        }
-        let (scale, divisor) = (self.statistics.scale, self.statistics.divisor);
         let apart = self.region.len() > self.region.rows.len();
-        RATES.with_borrow_mut(|rates| {
-            rates.clear();
-            self.transitions.incoming(self.region.computed.start + row, rates);
-            entries.extend(rates.iter().map(|&(column, rate)| {
-                let column = if apart { self.region.local(column) } else { column };
-                (column, T::entry(rate * scale, divisor))
-            }));
-        });
+        let local = |column| if apart { self.region.local(column) } else { column };
+        let row = self.region.computed.start + row;
+        append_entries(self.transitions, self.statistics, row, local, entries);
     }
 
     /// The bytes that its part is going to take of the lane.
@@ -359,6 +349,22 @@ impl<'a, T: Number> Source<'a, T> {
         Ok((at, stored))
     }
 
+    /// What repeats in the rows.
+    fn repetition(&self) -> Repetition<T> {
+        let all = 0..self.transitions.states();
+        let survey =
+            self.transitions.survey().filter(|_| self.region.rows == all && self.region.len() == all.len());
+        if let Some(found) = survey.and_then(|survey| survey.take_repetition(&self.layout)) {
+            return found;
+        }
+        let width = |row: usize| self.layout.widths[row / SLICE];
+        let own = self.region.left;
+        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
+        let (repeats, exit) = (&self.repeats, self.exit);
+        let rows = repetition::Rows { repeats, own, exit, width: &width, row };
+        self.lane.host(|| repetition::find(&rows, most_values(self.region.len())))
+    }
+
     /// Why this lane is slower with a format than with the next, although that moves more bytes.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
         if !self.lane.device().host {
@@ -380,15 +386,7 @@ impl<'a, T: Number> Source<'a, T> {
         if format == MatrixFormat::Hyb {
             return Ok((Choice::Hyb, Vec::new()));
         }
-        let bits = column_bits(self.region.len());
-        let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
-        let width = |row: usize| self.layout.widths[row / SLICE];
-        let own = self.region.left;
-        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
-        let (repeats, exit) = (&self.repeats, self.exit);
-        let rows = repetition::Rows { repeats, own, exit, width: &width, row };
-        let found = self.lane.host(|| repetition::find(&rows, most_values));
-        let Repetition { patterns, pairs, values } = found;
+        let Repetition { patterns, pairs, values } = self.repetition();
         let candidates = [
             (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
             (MatrixFormat::Pair, pairs.map(|pairs| Choice::Pair(PairTable::new(&pairs)))),

@@ -123,7 +123,7 @@ pub(super) fn split(
 }
 
 /// Most elements of a vector that a lane can bind.
-fn most_elements(lane: &Lane, real: u64) -> usize {
+pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
     let limits = lane.device().limits;
     (limits.binding.min(limits.buffer) / real) as usize
 }

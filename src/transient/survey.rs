@@ -2,41 +2,77 @@
 
 use std::any::Any;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 
-use super::bound::{MatrixStatistics, expect_host_memory, statistics};
+use super::bound::{MatrixStatistics, append_entries, expect_host_memory, statistics};
 use super::transitions::{Distributed, Transitions};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::sparse::Repeat;
+use crate::parallel::interruptible;
+use crate::sparse::repetition::{self, Repetition, Rows, most_values};
+use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
 
-/// The statistics of a chain in double precision, in the making; for one run.
+/// What is known of a chain in double precision before its devices are, in the making; for one run.
 pub struct Survey {
-    thread: Mutex<Option<JoinHandle<Result<MatrixStatistics<f64>>>>>,
-    found: Mutex<Option<MatrixStatistics<f64>>>,
+    statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
+    repetition: Mutex<Pending<Repeating>>,
+    /// Ends the search for what repeats.
+    stop: Arc<AtomicBool>,
+}
+
+/// The repetition in all rows, as one lane that has them all stores them in this layout.
+type Repeating = (Layout, Repetition<f64>);
+
+/// What another thread makes.
+enum Pending<V> {
+    Arriving(Receiver<V>),
+    /// None where it was taken or could not be made: whoever needs it then makes its own, and says what is wrong.
+    There(Option<V>),
+}
+
+impl<V> Pending<V> {
+    /// The value, waited for.
+    fn get(&mut self) -> &mut Option<V> {
+        if let Self::Arriving(receiver) = self {
+            *self = Self::There(receiver.recv().ok());
+        }
+        match self {
+            Self::There(value) => value,
+            Self::Arriving(_) => unreachable!("it was waited for"),
+        }
+    }
+}
+
+fn lock<V>(pending: &Mutex<Pending<V>>) -> MutexGuard<'_, Pending<V>> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Survey {
-    /// The statistics, waited for; none where they were taken or could not be made: whoever needs them then makes its own, and
-    /// says what is wrong.
-    fn found(&self) -> MutexGuard<'_, Option<MatrixStatistics<f64>>> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            *found = thread.join().ok().and_then(Result::ok);
-        }
-        found
-    }
-
     /// The result of `look` at the statistics, if they are there.
     pub(super) fn look<R>(&self, look: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
-        self.found().as_ref().map(look)
+        lock(&self.statistics).get().as_deref().map(look)
     }
 
-    /// The statistics, if they are there and of this precision; of another they are of no use, and let go.
-    pub(super) fn take<T: Number>(&self) -> Option<MatrixStatistics<T>> {
-        let mut found = self.found().take();
+    /// The statistics, if they are there and of this precision; of another they are of no use, and let go. What repeats is
+    /// looked for no longer unless all rows are to be `together`.
+    pub(super) fn take<T: Number>(&self, together: bool) -> Option<MatrixStatistics<T>> {
+        if !together || T::PRECISION != Precision::F64 {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        // Until then the other thread has a share in the statistics.
+        lock(&self.repetition).get();
+        let mut found = lock(&self.statistics).get().take().map(Arc::unwrap_or_clone);
         (&mut found as &mut dyn Any).downcast_mut::<Option<MatrixStatistics<T>>>()?.take()
+    }
+
+    /// What repeats in all rows, if it was found in this layout and is of this precision.
+    pub(super) fn take_repetition<T: Number>(&self, layout: &Layout) -> Option<Repetition<T>> {
+        let mut found = lock(&self.repetition).get().take().filter(|(found, _)| found == layout);
+        let mut found = found.take().map(|(_, repetition)| repetition);
+        (&mut found as &mut dyn Any).downcast_mut::<Option<Repetition<T>>>()?.take()
     }
 }
 
@@ -48,15 +84,47 @@ pub(super) struct Surveyed {
 
 impl Surveyed {
     pub(super) fn begin(inner: Arc<dyn Transitions>) -> Self {
-        let chain = inner.clone();
-        let look = move || {
-            expect_host_memory(chain.states(), Precision::F64.bytes(), 0)?;
-            statistics(&*chain)
+        let ((found, finding), (repeating, searching)) = (channel(), channel());
+        let (chain, stop) = (inner.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let look = move || -> Result<()> {
+            let n = chain.states();
+            // Beside what every run has: the number of each row's pattern.
+            expect_host_memory(n, Precision::F64.bytes(), 2 * n as u64)?;
+            let statistics = Arc::new(statistics(&*chain)?);
+            // Nobody listens where a run ended early.
+            let _ = found.send(statistics.clone());
+            let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
+            drop(statistics);
+            let _ = repeats.map(|repeats| repeating.send(repeats));
+            Ok(())
         };
         // One more thread is no condition of a run.
-        let thread = Builder::new().name("kolmo-survey".to_owned()).spawn(look).ok();
-        Self { inner, survey: Survey { thread: Mutex::new(thread), found: Mutex::default() } }
+        let _ = Builder::new().name("kolmo-survey".to_owned()).spawn(look);
+        let (statistics, repetition) = (Pending::Arriving(finding), Pending::Arriving(searching));
+        let survey = Survey { statistics: Mutex::new(statistics), repetition: Mutex::new(repetition), stop };
+        Self { inner, survey }
     }
+}
+
+/// What repeats in all rows of a chain, which lie in slices as wide as moves the fewest bytes.
+fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) -> Repeating {
+    let layout = Layout::new(&statistics.lengths, WidthRule::Auto, Precision::F64.bytes());
+    let repeats = chain.repeats_among(&statistics.rows);
+    let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+        append_entries(chain, statistics, row, |column| column, entries);
+    };
+    let found = repetition::find(
+        &Rows {
+            repeats: &repeats,
+            own: 0,
+            exit: &statistics.exit,
+            width: &|row| layout.widths[row / SLICE],
+            row: &row,
+        },
+        most_values(chain.states()),
+    );
+    (layout, found)
 }
 
 impl Transitions for Surveyed {
@@ -86,5 +154,42 @@ impl Transitions for Surveyed {
 
     fn distributed(&self) -> Option<&dyn Distributed> {
         self.inner.distributed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_survey_knows_of_one_lane_what_its_build_would_look_for() {
+        let model = crate::models::parse("wlan:12,6").unwrap().unwrap();
+        let chain = Surveyed::begin(model.transitions.into());
+        let survey = chain.survey().unwrap();
+
+        let statistics = survey.take::<f64>(true).expect("the statistics");
+        assert!(survey.take::<f64>(true).is_none(), "they are handed out once");
+        let (layout, expected) = repetition_of(&chain, &statistics);
+        let found = survey.take_repetition::<f64>(&layout).expect("what repeats");
+
+        assert_eq!(found.values, expected.values);
+        assert_eq!(found.pairs, expected.pairs);
+        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
+        assert_eq!((found.ids, found.words), (expected.ids, expected.words));
+        assert!(survey.take_repetition::<f64>(&layout).is_none(), "it is handed out once");
+    }
+
+    #[test]
+    fn what_repeats_in_slices_of_other_widths_or_numbers_is_of_no_use() {
+        let begin =
+            || Surveyed::begin(crate::models::parse("tandem:15").unwrap().unwrap().transitions.into());
+        let layout = |width| {
+            let statistics = statistics::<f64>(&begin()).unwrap();
+            Layout::new(&statistics.lengths, width, Precision::F64.bytes())
+        };
+
+        assert!(begin().survey.take_repetition::<f64>(&layout(WidthRule::Fixed(1))).is_none());
+        assert!(begin().survey.take_repetition::<f32>(&layout(WidthRule::Auto)).is_none());
+        assert!(begin().survey.take_repetition::<f64>(&layout(WidthRule::Auto)).is_some());
     }
 }
