@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use foldhash::fast::FixedState;
+
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::io::write::{push_integer, write_lines};
 use crate::transient::chain::Labels;
@@ -103,7 +105,7 @@ fn state(field: Option<u64>, line: Line, path: &Path, numbers: &Range<u64>) -> R
 
 fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<Labels> {
     let mut labels = Labels::default();
-    let mut position = HashMap::new();
+    let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     let mut scanner = Scanner::new(header.bytes);
     while !scanner.rest().is_empty() {
         let wrong = || {
@@ -167,7 +169,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<La
 
 fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels> {
     let mut labels = Labels::default();
-    let mut position = HashMap::new();
+    let mut position: HashMap<_, usize, FixedState> = HashMap::default();
     loop {
         let Some(line) = lines.next() else {
             return Err(Error::File {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
-use crate::transient::chain::{Chain, ChainFile, Initial, Reward};
+use crate::parallel::join;
+use crate::transient::chain::{Chain, ChainFile, Initial, Labels, Reward};
 use crate::transient::csr::{Csr, Duplicate};
 use crate::transient::names::StateNames;
 use crate::transient::transitions::{TransitionList, Transitions};
@@ -155,16 +156,24 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     expect_memory(states as u64 * 48 + count as u64 * 28, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;
-    let chain = match format {
+    let sorted = || match format {
         // SciPy means their sum.
         Format::Npz => Ok(Csr::added_up(states, transitions)),
         _ => Csr::new(states, transitions),
     };
+    let numbers = numbers(&file);
+    let (chain, labels) = join(sorted, || labelled(path, labels, numbers));
     let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
     if let Some(states) = beside(path, "sta") {
         file.names = Some(sta::read(&states, file.states)?);
     }
-    dressed(path, file, Box::new(chain), labels)
+    Ok(dressed(path, file, Box::new(chain), labels?))
+}
+
+/// The labels in a file that is named or lies beside the model, if there is one.
+pub(super) fn labelled(path: &Path, labels: Option<&Path>, numbers: Range<u64>) -> Result<Option<Labels>> {
+    let file = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
+    file.map(|file| lab::read(&file, numbers)).transpose()
 }
 
 /// Names of the states, for one of ranks that read parts.
@@ -182,19 +191,16 @@ pub(super) fn numbers(file: &ChainFile) -> Range<u64> {
     file.first..file.first + file.states as u64
 }
 
-/// A chain with what its file and labels beside it say.
+/// A chain with what its file says, and `labels` in the place of its own.
 pub(super) fn dressed(
     path: &Path,
     file: ChainFile,
     transitions: Box<dyn Transitions>,
-    labels: Option<&Path>,
-) -> Result<Chain> {
+    labels: Option<Labels>,
+) -> Chain {
     let numbers = numbers(&file);
     let ChainFile { labels: own, rewards, names, warnings, .. } = file;
-    let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
-        Some(file) => lab::read(&file, numbers.clone())?,
-        None => own,
-    };
+    let labels = labels.unwrap_or(own);
     let initial = match labels.get("init") {
         Some([state]) => Initial::State(*state as usize),
         Some(many) if !many.is_empty() => Initial::Uniform(many.to_vec()),
@@ -202,7 +208,7 @@ pub(super) fn dressed(
     };
     let name = path.display().to_string();
     let names = names.map(Arc::new);
-    Ok(Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) })
+    Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) }
 }
 
 /// The error of a transition that is listed twice, with its lines where the format has some.

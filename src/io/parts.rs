@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::generator::{self, RowSums};
-use super::model::{Format, RewardFiles, dressed, names, numbers, twice};
+use super::model::{Format, RewardFiles, dressed, labelled, names, numbers, twice};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
@@ -258,5 +258,6 @@ fn together(
     // The first writes what others know.
     let named = if ranks.is_root() { names(path, format, file.states) } else { Ok(None) };
     file.names = ranks.all_ok(named)?;
-    ranks.all_ok(dressed(path, file, Box::new(chain), labels)).map(Some)
+    let labels = ranks.all_ok(labelled(path, labels, numbers(&file)))?;
+    Ok(Some(dressed(path, file, Box::new(chain), labels)))
 }

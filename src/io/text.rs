@@ -22,8 +22,10 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// The optional first bytes of UTF-8 files.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes that a chunk of parallel work has, about.
+/// Bytes that a chunk of parallel work has, about, at most and of a text of few; and how many of those each thread has then.
 const CHUNK: usize = 1 << 18;
+const LEAST_CHUNK: usize = 1 << 14;
+const SHARES: usize = 4;
 
 /// The first bytes of binary files, and the remedy for each.
 const SIGNATURES: &[(&[u8], &str)] = &[
@@ -218,20 +220,21 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Cuts a text into pieces of about 256 KiB, each of whole lines.
+/// Cuts a text into pieces of whole lines, some for each thread, of 256 KiB at most.
 pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
     blocks(bytes, |_| true)
 }
 
 /// The same in front of lines that `begins` accepts.
 pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
-    let mut chunks = Vec::with_capacity(bytes.len() / CHUNK + 1);
+    let size = (bytes.len() / (SHARES * rayon::current_num_threads())).clamp(LEAST_CHUNK, CHUNK);
+    let mut chunks = Vec::with_capacity(bytes.len() / size + 1);
     let mut rest = bytes;
     while !rest.is_empty() {
         let line = |from: usize| {
             rest[from..].iter().position(|&b| b == b'\n').map_or(rest.len(), |end| from + end + 1)
         };
-        let mut end = line(rest.len().min(CHUNK));
+        let mut end = line(rest.len().min(size));
         while end < rest.len() && !begins(&rest[end..line(end)]) {
             end = line(end);
         }
