@@ -118,6 +118,7 @@ pub mod settings;
 pub mod sparse;
 mod spin;
 mod status;
+mod team;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;

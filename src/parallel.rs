@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use crate::team::Team;
 use crate::{Error, Result};
 
 /// Ranges a thread, where there are enough items: what one thread is late with stays small.
@@ -34,6 +35,9 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
         count if count == 1 || at_hand.alone => (0..count).for_each(range),
         count => {
             let each = |k: usize| at_hand.within(|| range(k));
+            if Team::share_out(count, &each) {
+                return;
+            }
             ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
         }
     }

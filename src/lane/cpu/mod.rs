@@ -18,11 +18,15 @@ use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
 use crate::parallel::{AtHand, Parallel, ParallelSlice, copy_bytes};
+use crate::team::Team;
 use crate::{Error, Result};
 use memory::new_contents;
 
 /// Bytes that a thread touches sooner than others wake.
 const FEW: usize = 1 << 18;
+
+/// Steps for which all threads of a pool are woken up, to stay awake in between.
+const MANY_STEPS: u64 = 16;
 
 /// A pool of threads with memory of its own.
 #[derive(Debug)]
@@ -179,22 +183,27 @@ impl Backend for CpuLane {
 
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let _queue = self.lock();
-        // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
-        // a microsecond, entering the pool tens of them.
-        let mut steps = || {
-            let mut seen = Instant::now();
-            for step in first..first + count {
-                program.launches(step).iter().for_each(|launch| run(launch, step));
-                if seen.elapsed() >= PIECE {
-                    watch(step + 1 - first)?;
-                    seen = Instant::now();
+        let mut done = 0;
+        loop {
+            let since = Instant::now();
+            let mut steps = || {
+                while done < count && since.elapsed() < PIECE {
+                    let step = first + done;
+                    program.launches(step).iter().for_each(|launch| run(launch, step));
+                    done += 1;
                 }
+            };
+            match &self.pool {
+                Some(pool) if count >= MANY_STEPS && !AtHand::now().alone => Team::lead(pool, &mut steps),
+                // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
+                // a microsecond, entering the pool tens of them.
+                _ => self.host(&mut steps),
             }
-            watch(count)
-        };
-        let mut result = Ok(());
-        self.host(&mut || result = steps());
-        result
+            watch(done)?;
+            if done == count {
+                return Ok(());
+            }
+        }
     }
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
