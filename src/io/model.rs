@@ -140,7 +140,15 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
             reason: "there is no such file; give a chain's file, or a built-in such as tandem:15".to_owned(),
         });
     }
+    let rewards = RewardFiles::beside(path);
+    let mut rows = None;
     let mut file = match format {
+        // What is earned at transitions needs them as the file lists them.
+        Format::Tra if rewards.transitions.is_empty() => {
+            let file;
+            (file, rows) = tra::read_numbered(path)?;
+            file
+        }
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
         Format::Umb => umb::read(path)?,
@@ -149,17 +157,21 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Format::Npy => npy::read_chain(path)?,
     };
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
-    file.rewards.extend(RewardFiles::beside(path).read(&numbers(&file), &transitions)?);
+    file.rewards.extend(rewards.read(&numbers(&file), &transitions)?);
     // Each state takes some tens of bytes before the first transition is sorted in: a file may name more states
     // than there is memory for.
-    let count = transitions.rate.len();
-    expect_memory(states as u64 * 48 + count as u64 * 28, || {
+    let (count, bytes) = match &rows {
+        Some(rows) => (rows.len(), 4),
+        None => (transitions.rate.len(), 28),
+    };
+    expect_memory(states as u64 * 48 + count as u64 * bytes, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;
-    let sorted = || match format {
+    let sorted = || match (rows, format) {
+        (Some(rows), _) => Ok(Csr::of_rows(states, rows)),
         // SciPy means their sum.
-        Format::Npz => Ok(Csr::added_up(states, transitions)),
-        _ => Csr::new(states, transitions),
+        (None, Format::Npz) => Ok(Csr::added_up(states, transitions)),
+        (None, _) => Csr::new(states, transitions),
     };
     let numbers = numbers(&file);
     let (chain, labels) = join(sorted, || labelled(path, labels, numbers));

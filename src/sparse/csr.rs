@@ -64,62 +64,76 @@ fn next(starts: &mut [usize], row: usize) -> usize {
     starts[row] - 1
 }
 
+/// Groups entries by row, keeping their order within one: where rows start, and of all of them what stands behind the row. Every
+/// thread has rows of its own, and looks at all entries.
+pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send>(
+    rows: usize,
+    entries: impl Iterator<Item = (u32, C, V)> + Clone + Sync,
+) -> (Vec<P>, Vec<C>, Vec<V>) {
+    let mut starts = vec![P::default(); rows + 1];
+    let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
+    starts[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
+        entries.clone().for_each(|(row, ..)| {
+            if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
+                *length = P::of(length.at() + 1);
+            }
+        });
+    });
+    add_up(&mut starts);
+    let nnz = starts[rows].at();
+    let (mut column, mut value) = (vec![C::default(); nnz], vec![V::default(); nnz]);
+    let (mut column_rest, mut value_rest) = (&mut column[..], &mut value[..]);
+    let (mut start_rest, mut parts) = (&mut starts[..], Vec::new());
+    while start_rest.len() > 1 {
+        let share = share.min(start_rest.len() - 1);
+        let first = start_rest[0].at();
+        let count = start_rest[share].at() - first;
+        let (starts, column, value);
+        (starts, start_rest) = start_rest.split_at_mut(share);
+        (column, column_rest) = column_rest.split_at_mut(count);
+        (value, value_rest) = value_rest.split_at_mut(count);
+        parts.push((first, starts, column, value));
+    }
+    parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
+        entries.clone().for_each(|(row, column, value)| {
+            if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
+                (columns[next.at() - first], values[next.at() - first]) = (column, value);
+                *next = P::of(next.at() + 1);
+            }
+        });
+    });
+    rewind(&mut starts);
+    (starts, column, value)
+}
+
+/// Lengths behind a 0 become starts.
+fn add_up<P: Place>(lengths: &mut [P]) {
+    for i in 1..lengths.len() {
+        lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
+    }
+}
+
+/// Where each row ended the next one starts.
+fn rewind<P: Place>(starts: &mut [P]) {
+    starts.copy_within(..starts.len() - 1, 1);
+    starts[0] = P::default();
+}
+
 impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
-    /// Groups entries by row, keeping their order within one. Every thread has rows of its own, and looks at all entries.
+    /// Groups entries by row, keeping their order within one.
     pub fn grouped(
         rows: usize,
         columns: usize,
         entries: impl Iterator<Item = (u32, u32, V)> + Clone + Sync,
     ) -> Self {
-        let mut lengths = vec![P::default(); rows + 1];
-        let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
-        lengths[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
-            entries.clone().for_each(|(row, ..)| {
-                if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {
-                    *length = P::of(length.at() + 1);
-                }
-            });
-        });
-        let mut matrix = Self::of_lengths(columns, lengths);
-        let nnz = matrix.starts[rows].at();
-        (matrix.column, matrix.value) = (vec![0; nnz], vec![V::default(); nnz]);
-        let (mut column_rest, mut value_rest) = (&mut matrix.column[..], &mut matrix.value[..]);
-        let (mut start_rest, mut parts) = (&mut matrix.starts[..], Vec::new());
-        while start_rest.len() > 1 {
-            let share = share.min(start_rest.len() - 1);
-            let first = start_rest[0].at();
-            let count = start_rest[share].at() - first;
-            let (starts, column, value);
-            (starts, start_rest) = start_rest.split_at_mut(share);
-            (column, column_rest) = column_rest.split_at_mut(count);
-            (value, value_rest) = value_rest.split_at_mut(count);
-            parts.push((first, starts, column, value));
-        }
-        parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
-            entries.clone().for_each(|(row, column, value)| {
-                if let Some(next) = starts.get_mut((row as usize).wrapping_sub(k * share)) {
-                    (columns[next.at() - first], values[next.at() - first]) = (column, value);
-                    *next = P::of(next.at() + 1);
-                }
-            });
-        });
-        matrix.rewind();
-        matrix
+        let (starts, column, value) = group(rows, entries);
+        Self { columns, starts, column, value }
     }
 
     /// Rows of these lengths, which stand behind a 0, without columns and values.
     pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
-        for i in 1..lengths.len() {
-            lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
-        }
+        add_up(&mut lengths);
         Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
-    }
-
-    /// Where each row ended the next one starts.
-    fn rewind(&mut self) {
-        let n = self.rows();
-        self.starts.copy_within(..n, 1);
-        self.starts[0] = P::default();
     }
 
     /// The transpose; rows ascend.
@@ -266,7 +280,7 @@ impl CsrMatrix {
         self.column.resize(count, 0);
         let (starts, columns) = (&mut self.starts, &mut self.column);
         entries(&mut |row, column| columns[next(starts, row)] = column);
-        self.rewind();
+        rewind(&mut self.starts);
     }
 
     /// The same with values, in the order that the columns had.
@@ -275,7 +289,7 @@ impl CsrMatrix {
         self.value.resize(self.column.len(), 0.0);
         let (starts, values) = (&mut self.starts, &mut self.value);
         entries(&mut |row, value| values[next(starts, row)] = value);
-        self.rewind();
+        rewind(&mut self.starts);
     }
 
     /// Adds a row behind the others.

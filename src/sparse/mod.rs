@@ -17,6 +17,7 @@ pub use crate::kernel::twin::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
 pub use coo::Coo;
 pub(crate) use coo::returned;
+pub(crate) use csr::group;
 pub use csr::{CsrMatrix, Place};
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};

@@ -10,7 +10,7 @@ use indexmap::IndexSet;
 
 use super::transitions::{TransitionList, Transitions, exit_rate};
 use crate::parallel::*;
-use crate::sparse::{CsrMatrix, Place};
+use crate::sparse::{CsrMatrix, Place, group};
 use crate::{Error, Result};
 
 /// Transitions sorted by target and by source.
@@ -122,6 +122,18 @@ impl Csr {
         Self { states: out.rows(), orders: Orders::new(out) }
     }
 
+    /// The chain of `n` states whose transitions are `rows`.
+    pub(crate) fn of_rows(n: usize, rows: NumberedRows) -> Self {
+        let NumberedRows { mut starts, numbers, pairs: Numbering { met, .. }, .. } = rows;
+        starts.resize(n + 1, numbers.len() as u32);
+        let pairs = pairs(met);
+        let row = |i: usize| &numbers[starts[i] as usize..starts[i + 1] as usize];
+        let target = |i: usize, number: u16| (i as u32).wrapping_add(pairs[number as usize].0);
+        let entries = (0..n).flat_map(|i| row(i).iter().map(move |&number| (target(i, number), (), number)));
+        let (into, _, turned) = group(n, entries);
+        Self { states: n, orders: Orders::Pairs([(starts, numbers), (into, turned)], pairs) }
+    }
+
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
     pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
         Self::new(n, list).map_err(|Duplicate { from, to }| {
@@ -130,8 +142,97 @@ impl Csr {
     }
 }
 
+/// Transitions that are listed by source, targets ascending, each by the number of its pair. Self-loops and zero rates are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct NumberedRows {
+    /// Where rows start, up to the last one with a transition.
+    starts: Vec<u32>,
+    numbers: Vec<u16>,
+    pairs: Numbering,
+    /// The last transition's target.
+    last: u32,
+}
+
+impl NumberedRows {
+    /// Number of transitions.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Adds transitions up to one that comes too early or too late, or whose pair cannot be named; tells how many it looked at.
+    pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
+        for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
+            if from == to || rate == 0.0 {
+                continue;
+            }
+            let (row, at) = (from as usize + 1, self.numbers.len() as u32);
+            let late = row > self.starts.len() || row == self.starts.len() && to > self.last;
+            // A number in a file must not decide how much memory is taken.
+            if !late || at == u32::MAX || row > MOST_ROWS * (self.numbers.len() + ROWS) {
+                return k;
+            }
+            let Some(number) = self.pairs.number((to.wrapping_sub(from), rate.to_bits())) else { return k };
+            if row > self.starts.len() {
+                self.starts.resize(row, at);
+            }
+            self.numbers.push(number);
+            self.last = to;
+        }
+        rate.len()
+    }
+
+    /// The transitions as a list.
+    pub(crate) fn list(&self) -> TransitionList {
+        let mut list = TransitionList::with_room(self.len());
+        let ends = self.starts.iter().skip(1).map(|&end| end as usize).chain([self.len()]);
+        for ((from, &start), end) in (0u32..).zip(&self.starts).zip(ends) {
+            for &number in &self.numbers[start as usize..end] {
+                let (offset, bits) = self.pairs.met[number as usize];
+                list.from.push(from);
+                list.to.push(from.wrapping_add(offset));
+                list.rate.push(f64::from_bits(bits));
+            }
+        }
+        list
+    }
+}
+
+/// Numbers of keys, in the order in which they are met.
+#[derive(Debug)]
+struct Numbering {
+    met: IndexSet<Key, FixedState>,
+    lately: Box<[(Key, u16); PLACES]>,
+}
+
+impl Default for Numbering {
+    fn default() -> Self {
+        Self { met: IndexSet::default(), lately: Box::new([(NONE, 0); PLACES]) }
+    }
+}
+
+impl Numbering {
+    /// The number of a key; none if it is one too many.
+    #[inline]
+    fn number(&mut self, key: Key) -> Option<u16> {
+        let known = &mut self.lately[place(key)];
+        if known.0 != key {
+            let (found, _) = self.met.insert_full(key);
+            *known = (key, u16::try_from(found).ok()?);
+        }
+        Some(known.1)
+    }
+}
+
+/// Keys as pairs.
+fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
+    keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
+}
+
 /// Rows that a thread looks at at once.
 const ROWS: usize = 1 << 14;
+
+/// Rows for each transition that are begun for it.
+const MOST_ROWS: usize = 16;
 
 /// A pair as it is looked for: the offset, 0 unless it is `far` that counts, and the rate's bits.
 type Key = (u32, u64);
@@ -169,20 +270,15 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
     let all = Mutex::new(HashSet::<Key, FixedState>::default());
     let many = AtomicBool::new(false);
     let own = pieces.into_par_iter().map(|(rows, numbers)| {
-        let mut met = IndexSet::<Key, FixedState>::default();
-        let mut lately = [(NONE, 0); PLACES];
+        let mut own = Numbering::default();
         for (number, key) in numbers.iter_mut().zip(keys(out, rows, far)) {
-            let known = &mut lately[place(key)];
-            if known.0 != key {
-                let (found, _) = met.insert_full(key);
-                if found >= MOST || many.load(Ordering::Relaxed) {
-                    many.store(true, Ordering::Relaxed);
-                    break;
-                }
-                *known = (key, found as u16);
-            }
-            *number = known.1;
+            let Some(found) = own.number(key).filter(|_| !many.load(Ordering::Relaxed)) else {
+                many.store(true, Ordering::Relaxed);
+                break;
+            };
+            *number = found;
         }
+        let met = own.met;
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(&met);
         many.fetch_or(all.len() > MOST, Ordering::Relaxed);
@@ -199,7 +295,7 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
         let of: Vec<u16> = met.iter().map(number).collect();
         numbers.iter_mut().for_each(|number| *number = of[*number as usize]);
     });
-    Some((keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect(), numbers))
+    Some((pairs(keys), numbers))
 }
 
 /// The transitions of a list by source, without self-loops and zero rates.
@@ -293,6 +389,52 @@ mod tests {
             into.sort_by_key(|&(from, ..)| from);
             assert_eq!(into, entries);
         }
+    }
+
+    #[test]
+    fn rows_that_are_numbered_as_they_come_are_those_of_the_list() {
+        let n = 50_000u32;
+        let entries: Vec<_> = (0..n)
+            .flat_map(|i| [(i, i / 2, 1.0 + f64::from(i % 7)), (i, i, 9.0), (i, (i + 5).min(n - 1), 0.5)])
+            .filter(|&(i, to, _)| i % 11 != 3 && (i == to || i / 2 != (i + 5).min(n - 1)))
+            .collect();
+        let moves: Vec<_> = entries.iter().copied().filter(|&(i, to, _)| i != to).collect();
+        let all = list(&entries);
+        let rows = |csr: &Csr| {
+            let mut row = Vec::new();
+            (0..n as usize).for_each(|i| (csr.outgoing(i, &mut row), csr.incoming(i, &mut row)).0);
+            row
+        };
+
+        let mut numbered = NumberedRows::default();
+        for k in (0..entries.len()).step_by(999) {
+            let piece = k..entries.len().min(k + 999);
+            let pushed =
+                numbered.push(&all.from[piece.clone()], &all.to[piece.clone()], &all.rate[piece.clone()]);
+            assert_eq!(pushed, piece.len());
+        }
+        assert_eq!(numbered.list(), list(&moves));
+        let csr = Csr::of_rows(n as usize, numbered);
+
+        assert!(matches!(csr.orders, Orders::Pairs(..)));
+        assert_eq!(rows(&csr), rows(&Csr::new(n as usize, all).unwrap()));
+    }
+
+    #[test]
+    fn numbering_ends_at_what_is_out_of_order_or_cannot_be_named() {
+        let pushed = |entries: &[(u32, u32, f64)]| {
+            let TransitionList { from, to, rate } = list(entries);
+            NumberedRows::default().push(&from, &to, &rate)
+        };
+
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 2, 1.0), (2, 0, 1.0), (2, 2, 1.0)]), 4);
+        assert_eq!(pushed(&[(0, 2, 1.0), (0, 1, 1.0)]), 1, "targets descend");
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 1, 1.0)]), 1, "twice");
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 1, 0.0)]), 2, "not twice: a rate of 0 is none");
+        assert_eq!(pushed(&[(1, 0, 1.0), (0, 1, 1.0)]), 1, "sources descend");
+        assert_eq!(pushed(&[(0, 1, 1.0), (4_000_000_000, 1, 1.0)]), 1, "rows for nothing");
+        let many: Vec<_> = (0..70_000).map(|i| (i, i + 1, 1.0 + f64::from(i))).collect();
+        assert_eq!(pushed(&many), 1 << 16);
     }
 
     #[test]

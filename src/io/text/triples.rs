@@ -111,6 +111,18 @@ impl Triples {
         Ok(())
     }
 
+    /// The same, of which the next lines take the place.
+    pub(in crate::io) fn take_lists(&mut self) -> (&[u32], &[u32], &[f64]) {
+        let end = std::mem::take(&mut self.end);
+        (&self.first[..end], &self.second[..end], &self.value[..end])
+    }
+
+    /// Puts a list in front of what the next lines list.
+    pub(in crate::io) fn begin_with(&mut self, (first, second, value): (Vec<u32>, Vec<u32>, Vec<f64>)) {
+        self.end = value.len();
+        (self.first, self.second, self.value) = (first, second, value);
+    }
+
     /// First and second indices and values, in their order.
     pub(in crate::io) fn into_lists(mut self) -> (Vec<u32>, Vec<u32>, Vec<f64>) {
         self.first.truncate(self.end);
