@@ -118,7 +118,6 @@ pub mod settings;
 pub mod sparse;
 mod spin;
 mod status;
-mod team;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;

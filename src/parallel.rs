@@ -6,6 +6,8 @@
 
 #![expect(unsafe_code, reason = "threads write to different parts of a slice")]
 
+mod team;
+
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -14,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::team::Team;
+pub(crate) use team::Team;
+
 use crate::{Error, Result};
 
 /// Ranges a thread, where there are enough items: what one thread is late with stays small.

@@ -70,7 +70,8 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
         let looked_at = known.push(from, to, rate);
         if looked_at == rate.len() {
             listed += rate.len();
-            sum += rate.iter().sum::<f64>();
+            sum +=
+                rate.par_chunks(1 << 12).map(|rates| rates.iter().sum::<f64>()).reduce(|| 0.0, |a, b| a + b);
             if head.states.is_none() {
                 highest = highest_of(from).max(highest_of(to)).max(highest);
             }

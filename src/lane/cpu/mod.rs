@@ -17,8 +17,7 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Progr
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
-use crate::parallel::{AtHand, Parallel, ParallelSlice, copy_bytes};
-use crate::team::Team;
+use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes};
 use crate::{Error, Result};
 use memory::new_contents;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::parallel::AtHand;
+use super::AtHand;
 use crate::spin::Spin;
 
 /// Items of a loop: each number up to the last is given to `item` once.
