@@ -96,7 +96,9 @@ impl Surveyed {
             let _ = found.send(statistics.clone());
             let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
             drop(statistics);
-            let _ = repeats.map(|repeats| repeating.send(repeats));
+            if let Ok(repeats) = repeats {
+                let _ = repeating.send(repeats);
+            }
             Ok(())
         };
         // One more thread is no condition of a run.
