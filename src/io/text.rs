@@ -24,7 +24,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bytes that a chunk of parallel work has, about, at most and of a text of few; and how many of those each thread has then.
 const CHUNK: usize = 1 << 18;
-const LEAST_CHUNK: usize = 1 << 14;
+const LEAST_CHUNK: usize = 1 << 16;
 const SHARES: usize = 4;
 
 /// The first bytes of binary files, and the remedy for each.
