@@ -12,12 +12,12 @@
 use super::basis::{Basis, Recurrence};
 use super::built::Built;
 use super::cost::{Costs, MOST_VECTORS};
+use super::curve::Curve;
 use super::iteration::{Accumulators, Iteration};
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use super::stop::{Shares, Stop};
-use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
@@ -450,7 +450,8 @@ impl<'a, T: Number> Run<'a, T> {
         observer: &mut dyn Observer,
         expansion: &mut Expansion,
     ) -> Result<()> {
-        let curve = Curve::new(self.built, &self.basis.iteration, 1.0)?;
+        let mut curve = Curve::new(self.built, &self.basis.iteration)?;
+        curve.collect_rewards(self.basis.iteration.rewards(), 1);
         while let Some(open) = self.open.first() {
             let ahead = self.now.until(open.lambda);
             let shares = shares(&stop, ahead);
@@ -468,7 +469,10 @@ impl<'a, T: Number> Run<'a, T> {
                 .rewards
                 .iter()
                 .zip(&self.earned)
-                .map(|(reward, earned)| (value(reward, shares.at), earned + value(reward, shares.until)))
+                .map(|(reward, earned)| {
+                    let value = |share| reward.value(std::iter::once(share));
+                    (value(shares.at), earned + value(shares.until))
+                })
                 .collect();
             let result = TimeResult {
                 window: (0, stop.step),
@@ -480,7 +484,7 @@ impl<'a, T: Number> Run<'a, T> {
             self.deliver(times, observer, result, |_, result| {
                 result.clear();
                 result.resize(curve.len(), 0.0);
-                curve.add_to(result, &shares);
+                curve.add_to(result, &[shares]);
                 Ok(result)
             })?;
         }
@@ -498,7 +502,7 @@ fn shares(stop: &Stop, ahead: f64) -> Shares {
     let (leak, shrunk) = (stop.leak, (-stop.leak * ahead).exp());
     let grown = if leak == 0.0 { ahead } else { -(-leak * ahead).exp_m1() / leak };
     let doubled = if leak == 0.0 { 0.5 * ahead * ahead } else { (ahead - grown) / leak };
-    Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled] }
+    Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
 /// The stop behind the iterate before the newest, if it serves all times that are open.
