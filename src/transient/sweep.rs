@@ -182,7 +182,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     ) -> Self {
         let vectors = built.problem.vectors;
         let end = planned.iter().map(Planned::right).max().unwrap_or(0);
-        let worth = built.options.method != Method::Uniformization && looks_in(built, end) >= 1.0;
+        let worth = built.options.method != Method::Uniformization
+            && !built.costs.is_short(end)
+            && looks_in(built, end) >= 1.0;
         let check = if worth { CHECK_STEPS } else { u64::MAX };
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());

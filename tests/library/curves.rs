@@ -195,7 +195,7 @@ fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
         // Where the way out takes 1e7 steps and longer the rounding of these alone costs more than 1e-9, but a vector of twice the
         // digits stands in their place.
         let provable = match name {
-            "periodic" | "begins_absorbed" | "death" | "settled" | "leak" | "leak_to_three" => true,
+            "periodic" | "begins_absorbed" | "death" | "settled" | "leak" | "leak_to_three" | "parts" => true,
             _ => continue,
         };
         assert_eq!(solution.status == Status::Met, provable, "{name}, ε = {epsilon:e}: {:?}", solution.bound);
@@ -256,6 +256,39 @@ fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
             assert!((reward.instantaneous - 2.0 * held[0]).abs() <= 2.0 * bound, "{reward:?}");
             assert!((reward.cumulative - lived).abs() <= 2.0 * t * bound, "{reward:?}, not {lived}");
         }
+    }
+}
+
+#[test]
+fn parts_of_random_chains_are_those_of_krylov_spaces() {
+    let mut rng = fastrand::Rng::with_seed(22);
+    for case in 0..20 {
+        // Two rings with chords, which are left at rates of their own from some states; the last state leads to both.
+        let (mut list, mut first) = (Vec::new(), 0);
+        for end in 0..2u32 {
+            let n = 3 + rng.u32(..8);
+            let leak = 10f64.powf(-9.0 + 5.0 * rng.f64());
+            for i in 0..n {
+                let chord = (i + 2) % n;
+                list.push((first + i, first + (i + 1) % n, 0.5 + rng.f64()));
+                list.push((first + i, first + chord, 0.1 + rng.f64()));
+                if i % 3 == 0 {
+                    list.push((first + i, 20 + (end + i / 3) % 2, leak * (0.5 + rng.f64())));
+                }
+            }
+            list.push((22, first + rng.u32(..n), 0.5 + rng.f64()));
+            first += n;
+        }
+        let chain = chain(23, &list);
+        let t = 10f64.powf(5.0 + 3.0 * rng.f64());
+        let [(stopped, one), (curved, other)] = [Method::Auto, Method::Krylov { strict: false }]
+            .map(|method| run(&cpu(), &chain, &Initial::State(22), &[t], &Options { method, ..long(1e-7) }));
+
+        assert!(one.status == Status::Met && one.terms < 20_000, "case {case}: {} terms", one.terms);
+        assert!(one.times[0].stopped.is_some(), "case {case}, t = {t:e}");
+        let bounds = one.bound.total() + other.bound.total();
+        let apart = l1(&stopped[0], &curved[0]);
+        assert!(apart <= bounds, "case {case}, t = {t:e}: {apart:e} apart, {bounds:e} allowed");
     }
 }
 
