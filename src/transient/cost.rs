@@ -37,10 +37,10 @@ impl Costs {
         2.0 + 2e8 / (self.product + self.launch(false))
     }
 
-    /// True if a sweep of some steps takes a device less than some ten milliseconds: the kernel of a look alone takes one or two to be made. It is the
-    /// same on cores, as above.
+    /// True if a sweep of some steps takes a device less than some ten milliseconds: the kernel of a look, which small chains do without, takes one
+    /// or two to be made. It is the same on cores, as above.
     pub(super) fn is_short(&self, steps: u64) -> bool {
-        steps as f64 * (self.product + self.launch(false)) < 4e10
+        self.states > SWEEP_ROWS && steps as f64 * (self.product + self.launch(false)) < 4e10
     }
 
     /// A look at the parts of a chain, on the host: its rows in both directions, at some ten nanoseconds an entry, in bytes that a device moves

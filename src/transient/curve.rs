@@ -11,9 +11,10 @@ use super::exact::Exact;
 use super::iteration::{Iteration, Which};
 use super::problem::Observer;
 use super::stop::{Shares, Stop};
-use crate::Result;
 use crate::kernel::{Number, Precision};
+use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::{Error, Result};
 
 /// Rows that a thread looks at in one go.
 const ROWS: usize = 4096;
@@ -177,11 +178,14 @@ struct Measured {
 }
 
 impl<T: Number> Curve<'_, T> {
-    /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision.
+    /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision, and takes memory.
     pub(super) fn refines(built: &Built<'_, T>) -> bool {
+        let room =
+            || expect_memory(80 * built.initial.len() as u64, || "a shape of twice the digits".to_owned());
         T::PRECISION == Precision::F64
             && !built.parts.ranks.is_distributed()
             && built.problem.transitions.is_whole()
+            && room().is_ok()
     }
 
     /// Replaces its vector by one of twice the digits that `enough` holds for, given what it errs by, or by the best that a few corrections come to.
@@ -209,7 +213,10 @@ impl<T: Number> Curve<'_, T> {
             if left == 0 || enough(stops, found.shift) {
                 break;
             }
-            let next = correct(iteration, &vector, &measured.residual, steps, observer)?;
+            let next = match correct(iteration, &vector, &measured.residual, steps, observer) {
+                Err(Error::OutOfMemory { .. }) => break,
+                next => next?,
+            };
             found.steps += steps;
             let then = self.measure(&next, stops.len());
             let sum = |measured: &Measured| measured.defects.iter().sum::<f64>();
