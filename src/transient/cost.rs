@@ -49,6 +49,11 @@ impl Costs {
         (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
     }
 
+    /// The search for these parts, by one thread.
+    pub(super) fn search_for_parts(&self) -> f64 {
+        4e5 * self.entries / (self.product + self.launch(false))
+    }
+
     /// Vectors of a Krylov space.
     pub(super) fn vectors(&self) -> usize {
         self.states.min(MOST_VECTORS)

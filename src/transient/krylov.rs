@@ -285,8 +285,8 @@ impl<'a, T: Number> Run<'a, T> {
                     "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
-            self.basis.iteration.progress =
-                (0, growing.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
+            let most = if goes_on { products.max(pays) } else { products };
+            self.basis.iteration.progress = (0, growing.min(most).max(terms as f64 + room as f64) as u64);
             let mut stop = None;
             let (open, built, now) = (&self.open, self.built, self.now);
             let spent = self.truncation + self.rounding;

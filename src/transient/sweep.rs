@@ -343,7 +343,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                     return Ok(self.iteration.steps() + self.refined);
                 }
                 // With the last look before a power of two.
-                if to.ilog2() < self.check.ilog2() && looks_at_parts(self.built, end) {
+                if to.ilog2() < self.check.ilog2() && looks_at_parts(self.built, to, end) {
                     let found = clock.time(Activity::Looks, || self.stop_parts(observer))?;
                     if let Some((mut curve, stops, shift)) = found {
                         curve.collect_rewards(self.iteration.rewards(), stops.len());
@@ -649,7 +649,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     ) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
-        let slowest = stops.iter().map(|stop| stop.leak).fold(f64::INFINITY, f64::min);
+        let leaks = stops.iter().map(|stop| stop.leak).filter(|leak| *leak > 0.0);
+        let slowest = leaks.reduce(f64::min).unwrap_or(0.0);
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
             let shares: Vec<Shares> = stops.iter().map(|stop| stop.shares(time)).collect();
@@ -716,10 +717,14 @@ fn looks_in<T>(built: &Built<'_, T>, steps: u64) -> f64 {
     LOOKS_SHARE * steps as f64 / built.costs.look()
 }
 
-/// True if a sweep of some steps affords a look at the parts of its chain before each power of two, and these can be told apart.
-fn looks_at_parts<T: Number>(built: &Built<'_, T>, steps: u64) -> bool {
-    let all = built.costs.look_at_parts() * f64::from(steps.max(2).ilog2());
-    !built.statistics.leavable.all() && Curve::refines(built) && all <= LOOKS_SHARE * steps as f64
+/// True if a sweep up to `end` affords a look at the parts of its chain before each power of two, these can be told apart, and it has gone on for longer
+/// than it takes to search for them.
+fn looks_at_parts<T: Number>(built: &Built<'_, T>, step: u64, end: u64) -> bool {
+    let all = built.costs.look_at_parts() * f64::from(end.max(2).ilog2());
+    !built.statistics.leavable.all()
+        && all <= LOOKS_SHARE * end as f64
+        && built.costs.search_for_parts() <= step as f64
+        && Curve::refines(built)
 }
 
 /// The step to look at behind one, so that `looks` of them at most, at distances that grow like the steps, are made up to `end`.

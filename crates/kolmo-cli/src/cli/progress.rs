@@ -144,18 +144,23 @@ fn wait(shared: &Shared, time: Duration) -> Option<State> {
     (!state.ended).then_some(state)
 }
 
-/// After this long it is known how long work takes,
-const EARLY: Duration = Duration::from_secs(2);
-/// and where that is more than this, in seconds, it is said at once.
+/// Work that takes longer than this, in seconds, is announced,
 const LONG: f64 = 600.0;
+/// once it is known, which is looked at this often.
+const EARLY: Duration = Duration::from_secs(2);
 
 fn lines(shared: &Shared) {
     let begun = Instant::now();
-    if let Some(text) = wait(shared, EARLY).and_then(|state| state.announced()) {
-        say(text);
-    }
-    while let Some(state) = wait(shared, Duration::from_secs(60)) {
-        say(format_args!("after {} min: {}", begun.elapsed().as_secs() / 60, state.text()));
+    let (mut announced, mut minutes) = (false, 0);
+    while let Some(state) = wait(shared, EARLY) {
+        if !announced && let Some(text) = state.announced() {
+            say(text);
+            announced = true;
+        }
+        if begun.elapsed().as_secs() / 60 > minutes {
+            minutes = begun.elapsed().as_secs() / 60;
+            say(format_args!("after {minutes} min: {}", state.text()));
+        }
     }
 }
 
