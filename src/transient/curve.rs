@@ -189,10 +189,11 @@ impl<T: Number> Curve<'_, T> {
     }
 
     /// Replaces its vector by one of twice the digits that `enough` holds for, given what it errs by, or by the best that a few corrections come to.
-    /// The stops, one a part, get the numbers of the new vector. The iteration is left elsewhere.
+    /// The stops, one a part, get the numbers of the new vector, which was that of `steps` steps. Iterates are left elsewhere.
     pub(super) fn refine(
         &mut self,
-        iteration: &mut Iteration<'_, T>,
+        steps: u64,
+        before: u64,
         stops: &mut [Stop],
         enough: impl Fn(&[Stop], f64) -> bool,
         observer: &mut dyn Observer,
@@ -204,7 +205,11 @@ impl<T: Number> Curve<'_, T> {
         let mut vector: Vec<Exact> = self.x.iter().enumerate().map(number).collect();
         let mut measured = self.measure(&vector, stops.len());
         let mut found = Refinement::default();
-        let steps = (stops[0].step / CORRECTIONS).clamp(64, MOST_STEPS);
+        let steps = (steps / CORRECTIONS).clamp(64, MOST_STEPS);
+        let built = self.built;
+        let inverse_alpha = built.statistics.inverse_alpha;
+        let mut iteration =
+            Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (before, before))?;
         for left in (0..=CORRECTIONS).rev() {
             found.shift = self.shift(&vector);
             for (part, stop) in stops.iter_mut().enumerate() {
@@ -213,7 +218,7 @@ impl<T: Number> Curve<'_, T> {
             if left == 0 || enough(stops, found.shift) {
                 break;
             }
-            let next = match correct(iteration, &vector, &measured.residual, steps, observer) {
+            let next = match correct(&mut iteration, &vector, &measured.residual, steps, observer) {
                 Err(Error::OutOfMemory { .. }) => break,
                 next => next?,
             };

@@ -621,10 +621,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         observer: &mut dyn Observer,
     ) -> Result<f64> {
         // It works in the place of the iterates.
-        let (built, k, newest) = (self.built, self.iteration.steps(), self.iteration.kept()?);
-        let inverse_alpha = built.statistics.inverse_alpha;
-        let progress = (self.iteration.progress.0 + k, 0);
-        let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], progress)?;
+        let (k, newest) = (self.iteration.steps(), self.iteration.kept()?);
+        let before = self.iteration.progress.0 + k;
         // As many steps again make of d about d²; where that is not enough more of them have to come first.
         let hopeless = |stops: &[Stop], shift: f64| {
             let squared: Vec<Stop> =
@@ -632,7 +630,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             self.misses(&squared, shift)
         };
         let enough = |stops: &[Stop], shift: f64| !self.misses(stops, shift) || hopeless(stops, shift);
-        let refinement = curve.refine(&mut iteration, stops, enough, observer)?;
+        let refinement = curve.refine(k, before, stops, enough, observer)?;
         self.refined += refinement.steps;
         self.iteration.resume(k, &newest)?;
         Ok(refinement.shift)
