@@ -156,6 +156,15 @@ pub(super) struct LastIterate {
     pub(super) certificate: Option<Certificate>,
 }
 
+/// What stands in the place of all later iterates.
+struct Ending<'a, T> {
+    curve: Curve<'a, T>,
+    /// One a part.
+    stops: Vec<Stop>,
+    /// How far the vector of the curve lies from the iterate.
+    shift: f64,
+}
+
 /// What a sweep came to.
 pub(super) struct Swept {
     /// Its multiplications.
@@ -345,9 +354,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 // With the last look before a power of two.
                 if to.ilog2() < self.check.ilog2() && looks_at_parts(self.built, to, end) {
                     let found = clock.time(Activity::Looks, || self.stop_parts(observer))?;
-                    if let Some((mut curve, stops, shift)) = found {
-                        curve.collect_rewards(self.iteration.rewards(), stops.len());
-                        self.go_on_along(&curve, &stops, [shift, 1.0], observer, checkpointer)?;
+                    if let Some(mut ending) = found {
+                        ending.curve.collect_rewards(self.iteration.rewards(), ending.stops.len());
+                        self.go_on_along(&ending, 1.0, observer, checkpointer)?;
                         return Ok(self.iteration.steps() + self.refined);
                     }
                 }
@@ -597,12 +606,11 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         }
         curve.collect_rewards(self.iteration.rewards(), 1);
         curve.divide(mass);
-        self.go_on_along(&curve, &stops, [shift, mass], observer, checkpointer)
+        self.go_on_along(&Ending { curve, stops, shift }, mass, observer, checkpointer)
     }
 
-    /// The curve and stops of several parts behind x_{k−1}, and how far its vector lies from that, if they leave every remaining time within
-    /// its bound.
-    fn stop_parts(&mut self, observer: &mut dyn Observer) -> Result<Option<(Curve<'a, T>, Vec<Stop>, f64)>> {
+    /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
+    fn stop_parts(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
         let parts = self.parts.get_or_insert_with(|| curve::parts(self.built));
         let Some((part, count)) = parts.clone() else { return Ok(None) };
         let mut curve = Curve::of_parts(self.built, &self.iteration, part)?;
@@ -610,7 +618,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let stop = Stop { step, leak: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
         let mut stops = vec![stop; count];
         let shift = self.refine(&mut curve, &mut stops, observer)?;
-        Ok((!self.misses(&stops, shift)).then_some((curve, stops, shift)))
+        Ok((!self.misses(&stops, shift)).then_some(Ending { curve, stops, shift }))
     }
 
     /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
@@ -636,12 +644,11 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         Ok(refinement.shift)
     }
 
-    /// Serves all times that are left by a curve with a stop a part, whose vectors lie some distance from the iterate, which has some mass.
+    /// Serves all times that are left by a curve, from an iterate of some mass.
     fn go_on_along(
         &mut self,
-        curve: &Curve<'_, T>,
-        stops: &[Stop],
-        [shift, mass]: [f64; 2],
+        Ending { curve, stops, shift }: &Ending<'_, T>,
+        mass: f64,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
