@@ -1,5 +1,7 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
+use std::ops::Range;
+
 use super::twin::Call;
 use super::{Kernel, Number, Real, kernel};
 use crate::parallel::*;
@@ -35,6 +37,24 @@ pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
     values[0]
 }
 
+/// The sum of the first block of some rows.
+fn sum_of<T: Number>(rows: Range<usize>, term: impl Fn(usize) -> T::Sum) -> T {
+    let mut sums = [T::NONE; BLOCK];
+    for (i, s) in rows.zip(&mut sums) {
+        *s = term(i);
+    }
+    T::number(tree(&mut sums, T::capped))
+}
+
+/// What [`BLOCK_DEFECT`] writes, of vectors that are on the host; all rows are among them where nothing says which.
+pub(crate) fn defects<T: Number>(factor: T, among: Option<&[u32]>, x: &[T], y: &[T]) -> Vec<T> {
+    let term = |i: usize| match among.is_none_or(|among| among[i / 32] >> (i % 32) & 1 == 1) {
+        true => T::deviation(factor, x[i], y[i]),
+        false => T::NONE,
+    };
+    (0..x.len()).step_by(BLOCK).map(|first| sum_of(first..x.len(), term)).collect()
+}
+
 fn blocks<T: Number>(
     call: &Call<'_>,
     p: block_sum::Params,
@@ -44,13 +64,7 @@ fn blocks<T: Number>(
     let rows = p.rows as usize;
     let at = (p.out + (p.step - p.first_step) * p.out_step) as usize;
     let out = &mut out[at..][..rows.div_ceil(BLOCK)];
-    let block = |(block, out): (usize, &mut T)| {
-        let mut sums = [T::NONE; BLOCK];
-        for (i, s) in (block * BLOCK..rows).zip(&mut sums) {
-            *s = term(i);
-        }
-        *out = T::number(tree(&mut sums, T::capped));
-    };
+    let block = |(block, out): (usize, &mut T)| *out = sum_of(block * BLOCK..rows, &term);
     if call.parallel() {
         out.par_iter_mut().enumerate().with_min_len(64).for_each(block);
     } else {

@@ -50,6 +50,48 @@ impl Classes {
     }
 }
 
+/// A chain without the transitions into some states.
+struct Without<'a> {
+    transitions: &'a dyn Transitions,
+    /// True for these.
+    without: &'a (dyn Fn(usize) -> bool + Sync),
+}
+
+impl Transitions for Without<'_> {
+    fn states(&self) -> usize {
+        self.transitions.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        if !(self.without)(state) {
+            self.transitions.incoming(state, row);
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.transitions.outgoing(state, row);
+        let mut place = 0;
+        row.retain(|&(to, _)| {
+            place += 1;
+            place <= first || !(self.without)(to as usize)
+        });
+    }
+}
+
+/// The class of each state that lies in one of those that are left, if they are, for absorbing states alone, and the number of these classes:
+/// all states are known here.
+pub(super) fn last_classes(
+    transitions: &dyn Transitions,
+    initial: &[f64],
+    absorbing: &(dyn Fn(usize) -> bool + Sync),
+) -> (Vec<Option<usize>>, usize) {
+    let apart = Without { transitions, without: absorbing };
+    let mut classes = Classes::new(&apart, initial, initial);
+    classes.representatives.retain(|&state| !absorbing(state));
+    (classes.of_states(&apart), classes.representatives.len())
+}
+
 /// Which way transitions are followed.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -287,6 +329,32 @@ mod tests {
             rate: transitions.iter().map(|t| t.2).collect(),
         };
         Csr::from_list(n, list).unwrap()
+    }
+
+    #[test]
+    fn classes_that_are_left_for_absorbing_states_alone_are_the_last() {
+        // 0 leads to 1 <-> 2 and to 3 <-> 4, and these to 5; 6 is not reached.
+        let chain = chain(
+            7,
+            &[
+                (0, 1, 1.0),
+                (0, 3, 1.0),
+                (1, 2, 1.0),
+                (2, 1, 1.0),
+                (2, 5, 0.1),
+                (3, 4, 1.0),
+                (4, 3, 1.0),
+                (4, 5, 0.2),
+                (6, 1, 1.0),
+            ],
+        );
+
+        let (class, count) = last_classes(&chain, &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &|state| state == 5);
+
+        assert_eq!(count, 2);
+        assert!(class[0].is_none() && class[5].is_none() && class[6].is_none());
+        assert!(class[1].is_some() && class[1] == class[2]);
+        assert!(class[3].is_some() && class[3] == class[4] && class[3] != class[1]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(super) const MOST_VECTORS: usize = 40;
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     states: usize,
+    entries: f64,
     /// Bytes that a product of a sweep moves: its entries and a few numbers a state.
     product: f64,
     /// True if the lanes of all ranks are processor cores, for which the host need not wait.
@@ -27,13 +28,30 @@ impl Costs {
     }
 
     pub(super) fn of(states: usize, entries: f64, on_host: bool) -> Self {
-        Self { states, product: 4.0 * entries + 40.0 * states as f64, on_host }
+        Self { states, entries, product: 4.0 * entries + 40.0 * states as f64, on_host }
     }
 
     /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. It is that of a
     /// device, where it takes longest, on cores, too: a sweep stops at one step on all, and gives the same bits.
     pub(super) fn look(&self) -> f64 {
         2.0 + 2e8 / (self.product + self.launch(false))
+    }
+
+    /// True if a sweep of some steps takes a device less than some ten milliseconds: the kernel of a look, which small chains do without, takes one
+    /// or two to be made. It is the same on cores, as above.
+    pub(super) fn is_short(&self, steps: u64) -> bool {
+        self.states > SWEEP_ROWS && steps as f64 * (self.product + self.launch(false)) < 4e10
+    }
+
+    /// A look at the parts of a chain, on the host: its rows in both directions, at some ten nanoseconds an entry, in bytes that a device moves
+    /// meanwhile.
+    pub(super) fn look_at_parts(&self) -> f64 {
+        (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
+    }
+
+    /// The search for these parts, by one thread.
+    pub(super) fn search_for_parts(&self) -> f64 {
+        4e5 * self.entries / (self.product + self.launch(false))
     }
 
     /// Vectors of a Krylov space.

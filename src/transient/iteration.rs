@@ -10,6 +10,7 @@ use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM,
 use super::kernels::{accumulate, block_defect, block_dot, block_norm, block_sum, sweep};
 use super::lane_step::Stage;
 use super::parts::Parts;
+use crate::kernel::block_sums::defects;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
 use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
@@ -563,6 +564,9 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     fn defect_of(&self, factor: f64, y: Which, x: Which) -> Result<f64> {
+        if let Some(part) = self.far_and_small() {
+            return self.defect_on_host(part, factor, y, x);
+        }
         for (lane, buffer) in self.lanes.iter().zip(&self.factors) {
             lane.upload(&[T::factor(factor)], buffer, 0)?;
         }
@@ -575,6 +579,37 @@ impl<'a, T: Number> Iteration<'a, T> {
             out,
         })?;
         Ok(sum + rounded)
+    }
+
+    /// The part of a small chain on a device that the host has to wait for: two copies take less time than the first launch of another kernel,
+    /// which is made then.
+    fn far_and_small(&self) -> Option<&'a Part<T>> {
+        let [part] = &self.parts.parts[..] else { return None };
+        let far = !self.lanes[part.lane].device().on_host_cores();
+        (far && part.rows.len() <= SWEEP_ROWS).then_some(part)
+    }
+
+    /// The same as [`Self::defect_of`], bit for bit.
+    fn defect_on_host(&self, part: &Part<T>, factor: f64, y: Which, x: Which) -> Result<f64> {
+        let (lane, rows) = (&self.lanes[part.lane], part.rows.len());
+        let copy = |which: Which| -> Result<Vec<T>> {
+            let mut values = vec![T::ZERO; rows];
+            lane.download(&part.x[self.source(which)], part.own, &mut values)?;
+            Ok(values)
+        };
+        let among = match self.parts.absorbing {
+            true => {
+                let mut words = vec![0u32; rows.div_ceil(32)];
+                lane.download(&part.leavable, 0, &mut words)?;
+                Some(words)
+            }
+            false => None,
+        };
+        let before = copy(x)?;
+        let newest = if x == y { None } else { Some(copy(y)?) };
+        let sums =
+            defects(T::factor(factor), among.as_deref(), &before, newest.as_deref().unwrap_or(&before));
+        Ok(total(&sums, self.parts.ranks) + self.rounded_down())
     }
 
     /// What sums of blocks lack of those of their numbers.

@@ -12,12 +12,12 @@
 use super::basis::{Basis, Recurrence};
 use super::built::Built;
 use super::cost::{Costs, MOST_VECTORS};
-use super::iteration::{Accumulators, Iteration};
+use super::curve::Curve;
+use super::iteration::{Accumulators, Iteration, Which};
 use super::problem::Observer;
 use super::projected::Projected;
 use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use super::stop::{Shares, Stop};
-use super::sweep::{Curve, value};
 use super::sweeps::{room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
@@ -51,6 +51,12 @@ impl Open {
 
     fn room(&self) -> f64 {
         self.goal - self.fixed
+    }
+
+    /// True if a stop leaves it within its goal, from a time on at which some error is there.
+    fn serves(&self, stop: &Stop, now: Clock, spent: f64) -> bool {
+        let grown = shares(stop, now.until(self.lambda)).at[2];
+        spent + (stop.defect + stop.rounding) * grown + 64.0 * f64::EPSILON <= 0.99 * self.room()
     }
 
     /// What the bound may be where rounding keeps a sweep from the goal, too.
@@ -212,6 +218,8 @@ struct Run<'a, T> {
     /// What the curve errs by so far.
     truncation: f64,
     rounding: f64,
+    /// True if a stop whose own rounding costs too much may be refined.
+    refines: bool,
     /// Of each reward what is earned so far, times α; and the integral of the norms that it is added up from.
     earned: Vec<f64>,
     norms: f64,
@@ -246,6 +254,7 @@ impl<'a, T: Number> Run<'a, T> {
             reached: Vec::new(),
             truncation: 0.0,
             rounding: 0.0,
+            refines: Curve::refines(built),
             earned,
             norms: 0.0,
         })
@@ -285,21 +294,24 @@ impl<'a, T: Number> Run<'a, T> {
                     "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
-            self.basis.iteration.progress =
-                (0, growing.min(products.max(pays)).max(terms as f64 + room as f64) as u64);
-            let mut stop = None;
-            let (open, built, now) = (&self.open, self.built, self.now);
+            let most = if goes_on { products.max(pays) } else { products };
+            self.basis.iteration.progress = (0, growing.min(most).max(terms as f64 + room as f64) as u64);
+            let mut found = None;
+            let (open, built, now, refines) = (&self.open, self.built, self.now, self.refines);
             let spent = self.truncation + self.rounding;
             let mut look = |iteration: &Iteration<'_, T>| -> Result<bool> {
-                stop = serving(built, iteration, open, now, spent)?;
-                Ok(stop.is_some())
+                found = serving(built, iteration, open, now, spent, refines)?;
+                Ok(found.is_some())
             };
             let recurrence = self.basis.span(room, observer, &mut look)?;
             expansion.terms = self.basis.iteration.steps();
-            if let Some(stop) = stop {
-                self.finish(stop, times, observer, expansion)?;
-                expansion.given_up = 0;
-                return Ok(None);
+            if let Some(found) = found {
+                if self.finish(found, times, observer, expansion)? {
+                    expansion.given_up = 0;
+                    return Ok(None);
+                }
+                self.refines = false;
+                continue;
             }
             let Some(recurrence) = recurrence else { break };
             expansion.restarts += 1;
@@ -442,15 +454,33 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(())
     }
 
-    /// Serves all times that are open by a stop behind the first of the last two iterates.
+    /// Serves all times that are open by a stop behind the first of the last two iterates. Where that is not enough, refined, the iterate is the
+    /// newest again.
     fn finish(
         &mut self,
-        stop: Stop,
+        found: Found,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
         expansion: &mut Expansion,
-    ) -> Result<()> {
-        let curve = Curve::new(self.built, &self.basis.iteration, 1.0)?;
+    ) -> Result<bool> {
+        let mut curve = Curve::new(self.built, &self.basis.iteration)?;
+        let (mut stops, mut shift) = ([found.stop], 0.0);
+        if !found.serves {
+            let (terms, x) = (self.basis.iteration.steps(), self.basis.iteration.iterate(Which::Before)?);
+            let (open, now, spent) = (&self.open, self.now, self.truncation + self.rounding);
+            let enough = |stops: &[Stop], shift: f64| {
+                open.iter().all(|open| open.serves(&stops[0], now, spent + shift))
+            };
+            let refinement = curve.refine(corrections(now, terms), terms, &mut stops, enough, observer)?;
+            expansion.terms += refinement.steps;
+            shift = refinement.shift;
+            if !enough(&stops, shift) {
+                self.basis.iteration.resume(expansion.terms, &x)?;
+                return Ok(false);
+            }
+        }
+        let [stop] = stops;
+        curve.collect_rewards(self.basis.iteration.rewards(), 1);
         while let Some(open) = self.open.first() {
             let ahead = self.now.until(open.lambda);
             let shares = shares(&stop, ahead);
@@ -460,7 +490,7 @@ impl<'a, T: Number> Run<'a, T> {
             let grown = shares.at[2];
             let bound = Bound {
                 truncation: self.truncation,
-                steady_state: stop.defect * grown,
+                steady_state: shift + stop.defect * grown,
                 rounding: 1.001 * (self.rounding + stop.rounding * grown) + open.fixed + 32.0 * f64::EPSILON,
                 ..Bound::default()
             };
@@ -468,7 +498,10 @@ impl<'a, T: Number> Run<'a, T> {
                 .rewards
                 .iter()
                 .zip(&self.earned)
-                .map(|(reward, earned)| (value(reward, shares.at), earned + value(reward, shares.until)))
+                .map(|(reward, earned)| {
+                    let value = |share| reward.value(std::iter::once(share));
+                    (value(shares.at), earned + value(shares.until))
+                })
                 .collect();
             let result = TimeResult {
                 window: (0, stop.step),
@@ -480,11 +513,11 @@ impl<'a, T: Number> Run<'a, T> {
             self.deliver(times, observer, result, |_, result| {
                 result.clear();
                 result.resize(curve.len(), 0.0);
-                curve.add_to(result, &shares);
+                curve.add_to(result, &[shares]);
                 Ok(result)
             })?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -498,25 +531,43 @@ fn shares(stop: &Stop, ahead: f64) -> Shares {
     let (leak, shrunk) = (stop.leak, (-stop.leak * ahead).exp());
     let grown = if leak == 0.0 { ahead } else { -(-leak * ahead).exp_m1() / leak };
     let doubled = if leak == 0.0 { 0.5 * ahead * ahead } else { (ahead - grown) / leak };
-    Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled] }
+    Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
-/// The stop behind the iterate before the newest, if it serves all times that are open.
+/// Steps of all corrections of a stop at a time, behind some products: those of a sweep, but no more than a few times these.
+fn corrections(now: Clock, terms: u64) -> u64 {
+    (now.high as u64).min(16 * terms)
+}
+
+/// A stop, and whether it serves as it is: else it would if its residual had twice the digits.
+struct Found {
+    stop: Stop,
+    serves: bool,
+}
+
+/// The stop behind the iterate before the newest, if it serves all times that are open, or may when it is refined.
 fn serving<T: Number>(
     built: &Built<'_, T>,
     iteration: &Iteration<'_, T>,
     open: &[Open],
     now: Clock,
     spent: f64,
-) -> Result<Option<Stop>> {
+    refines: bool,
+) -> Result<Option<Found>> {
     let masses = iteration.leavable_masses()?;
     let step = built.statistics.step;
     let stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
-    let serves = |open: &Open| {
-        let grown = shares(&stop, now.until(open.lambda)).at[2];
-        spent + (stop.defect + stop.rounding) * grown + 64.0 * f64::EPSILON <= 0.99 * open.room()
-    };
-    Ok(open.iter().all(serves).then_some(stop))
+    let all = |stop: &Stop| open.iter().all(|open| open.serves(stop, now, spent));
+    if all(&stop) {
+        return Ok(Some(Found { stop, serves: true }));
+    }
+    // What it rounds by costs too much; corrections make of d about d², and move the vector by no more than d a step.
+    let moved = spent + stop.defect * corrections(now, iteration.steps()) as f64;
+    let squared = Stop { defect: stop.defect.powi(2), rounding: 0.0, ..stop };
+    let hopeful = refines
+        && !all(&Stop { defect: 0.0, ..stop })
+        && open.iter().all(|open| open.serves(&squared, now, moved));
+    Ok(hopeful.then_some(Found { stop, serves: false }))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ pub struct Stopped {
     /// The number of the iterate that it went on with.
     pub step: u64,
     /// The factor by which the probability of all states that can be left shrinks in a step, from there on: 1 in the steady
-    /// state.
+    /// state; of several parts that of the slowest that shrinks.
     pub mu: f64,
 }
 

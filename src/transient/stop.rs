@@ -38,6 +38,16 @@ pub(super) struct Shares {
     pub(super) at: [f64; 3],
     /// Sums over the steps m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
     pub(super) until: [f64; 3],
+    /// Bound of what it costs that steps beyond the last weight count as the next.
+    pub(super) beyond: f64,
+}
+
+/// What curves, each with its stop, err by at a time together, and what rounding adds to that.
+pub(super) fn price(stops: &[Stop], lambda: f64) -> [f64; 2] {
+    stops.iter().fold([0.0; 2], |[error, rounding], stop| {
+        let amplification = stop.amplification(lambda);
+        [error + stop.defect * amplification, rounding + stop.rounding * amplification]
+    })
 }
 
 impl Stop {
@@ -92,17 +102,15 @@ impl Stop {
             || (out_of_reach && self.defect <= self.rounding)
     }
 
-    /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next. The
-    /// bound of the mass that is left out or counted there becomes that of what this errs by.
-    pub(super) fn shares(&self, time: &mut Planned) -> Shares {
+    /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next.
+    pub(super) fn shares(&self, time: &Planned) -> Shares {
         let (m, left, right) = (self.step, time.weights.left, time.right());
-        let (beyond, doubt) = time.weights.above();
+        let (beyond, _) = time.weights.above();
         let j = (right + 1 - m) as f64;
         let shrunk = 1.0 - self.leak * self.growth(j);
         let further = self.leak * expected_excess(time.lambda, right + 1);
-        time.truncation = (time.truncation - beyond).max(0.0) + doubt + 2.0 * shrunk * beyond.min(further);
         let rewards = !time.rewards.is_empty();
-        let mut shares = Shares::default();
+        let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
         let weights = &time.weights.values[(first - left) as usize..];
         // The smallest first.

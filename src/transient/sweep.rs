@@ -4,20 +4,20 @@ use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
 use super::bessel::products;
-use super::built::{Built, total};
+use super::built::Built;
 use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::clock::Activity;
+use super::curve::Curve;
 use super::iteration::{Accumulators, Iteration, Target, Which, touched};
 use super::krylov::Budget;
 use super::poisson::Weights;
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
 use super::stationary::{self, FIRST_DISTANCE, meeting};
-use super::stop::{Shares, Stop};
-use super::{Observer, chebyshev, krylov};
+use super::stop::{Shares, Stop, price};
+use super::{Observer, chebyshev, curve, krylov};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::parallel::*;
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
@@ -143,6 +143,10 @@ pub(super) struct Sweep<'a, 'p, T> {
     expanded: Vec<Option<TimeResult>>,
     /// H of the steady state, where the sweep goes on to it.
     certificate: Option<Certificate>,
+    /// Multiplications that curves were corrected by.
+    refined: u64,
+    /// The parts of what can be left and their number, once they were looked for, if there are several.
+    parts: Option<Option<(Vec<u8>, usize)>>,
 }
 
 /// Where a sweep has ended: k, and x_k as it is kept; and H of its steps, if that is known.
@@ -150,6 +154,15 @@ pub(super) struct LastIterate {
     pub(super) steps: u64,
     pub(super) kept: Vec<f64>,
     pub(super) certificate: Option<Certificate>,
+}
+
+/// What stands in the place of all later iterates.
+struct Ending<'a, T> {
+    curve: Curve<'a, T>,
+    /// One a part.
+    stops: Vec<Stop>,
+    /// How far the vector of the curve lies from the iterate.
+    shift: f64,
 }
 
 /// What a sweep came to.
@@ -178,7 +191,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     ) -> Self {
         let vectors = built.problem.vectors;
         let end = planned.iter().map(Planned::right).max().unwrap_or(0);
-        let worth = built.options.method != Method::Uniformization && looks_in(built, end) >= 1.0;
+        let worth = built.options.method != Method::Uniformization
+            && !built.costs.is_short(end)
+            && looks_in(built, end) >= 1.0;
         let check = if worth { CHECK_STEPS } else { u64::MAX };
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
@@ -204,6 +219,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             expansion: None,
             expanded: vec![None; built.problem.times.len()],
             certificate: None,
+            refined: 0,
+            parts: None,
         }
     }
 
@@ -331,9 +348,17 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 self.check = next_look(to, end, looks_in(self.built, end));
                 let goes_on = self.goes_on(checkpointer);
                 if let Some(stop) = clock.time(Activity::Looks, || self.stop(goes_on, observer))? {
-                    let steps = self.iteration.steps();
                     clock.time(Activity::Results, || self.finish_with(stop, observer, checkpointer))?;
-                    return Ok(steps);
+                    return Ok(self.iteration.steps() + self.refined);
+                }
+                // With the last look before a power of two.
+                if to.ilog2() < self.check.ilog2() && looks_at_parts(self.built, to, end) {
+                    let found = clock.time(Activity::Looks, || self.stop_parts(observer))?;
+                    if let Some(mut ending) = found {
+                        ending.curve.collect_rewards(self.iteration.rewards(), ending.stops.len());
+                        self.go_on_along(&ending, 1.0, observer, checkpointer)?;
+                        return Ok(self.iteration.steps() + self.refined);
+                    }
                 }
                 self.expand(observer)?;
             }
@@ -342,8 +367,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// The last term of all windows that are open or wait.
     fn end(&self) -> Option<u64> {
-        let places = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
-        places.map(|place| self.planned[place].right()).max()
+        self.remaining().map(|place| self.planned[place].right()).max()
     }
 
     /// Where the steps from here end: with a window that opens or closes, a mass or a distance to measure, rewards to
@@ -516,8 +540,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         if let Some(steps) = self.certificate.and_then(|certificate| certificate.meeting) {
             stop.most = 2.0 * steps;
         }
-        let mut remaining = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
-        Ok(remaining.all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
+        Ok(self.remaining().all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
     }
 
     /// Serves the times that wait by Chebyshev's expansion, once, or Krylov's method, where that may pay.
@@ -551,6 +574,22 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         self.iteration.resume(k, &newest)
     }
 
+    /// The places of times that are not served.
+    fn remaining(&self) -> impl Iterator<Item = usize> {
+        self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
+    }
+
+    /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound.
+    fn misses(&self, stops: &[Stop], shift: f64) -> bool {
+        let met = |place: usize| {
+            let time = &self.planned[place];
+            let [error, rounding] = price(stops, time.lambda);
+            let steps = self.built.statistics.step * time.lambda.min(stops[0].step as f64);
+            shift + error + rounding <= time.room - steps
+        };
+        !self.remaining().all(met)
+    }
+
     /// Ends the sweep with a curve in the place of all later iterates.
     fn finish_with(
         &mut self,
@@ -558,25 +597,82 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
+        self.bound_by_meeting(&mut stop, &mut checkpointer.defer_interrupt(observer))?;
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
+        let mut curve = Curve::new(self.built, &self.iteration)?;
+        let (mut stops, mut shift) = (vec![stop], 0.0);
+        if self.misses(&stops, shift) && Curve::refines(self.built) {
+            shift = self.refine(&mut curve, &mut stops, &mut checkpointer.defer_interrupt(observer))?;
+        }
+        curve.collect_rewards(self.iteration.rewards(), 1);
+        curve.divide(mass);
+        self.go_on_along(&Ending { curve, stops, shift }, mass, observer, checkpointer)
+    }
+
+    /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
+    fn stop_parts(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
+        let parts = self.parts.get_or_insert_with(|| curve::parts(self.built));
+        let Some((part, count)) = parts.clone() else { return Ok(None) };
+        let mut curve = Curve::of_parts(self.built, &self.iteration, part)?;
+        let step = self.iteration.steps() - 1;
+        let stop = Stop { step, leak: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
+        let mut stops = vec![stop; count];
+        let shift = self.refine(&mut curve, &mut stops, observer)?;
+        Ok((!self.misses(&stops, shift)).then_some(Ending { curve, stops, shift }))
+    }
+
+    /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
+    fn refine(
+        &mut self,
+        curve: &mut Curve<'_, T>,
+        stops: &mut [Stop],
+        observer: &mut dyn Observer,
+    ) -> Result<f64> {
+        // It works in the place of the iterates.
+        let (k, newest) = (self.iteration.steps(), self.iteration.kept()?);
+        let before = self.iteration.progress.0 + k;
+        // As many steps again make of d about d²; where that is not enough more of them have to come first.
+        let hopeless = |stops: &[Stop], shift: f64| {
+            let squared: Vec<Stop> =
+                stops.iter().map(|stop| Stop { defect: stop.defect.powi(2), ..*stop }).collect();
+            self.misses(&squared, shift)
+        };
+        let enough = |stops: &[Stop], shift: f64| !self.misses(stops, shift) || hopeless(stops, shift);
+        let refinement = curve.refine(k, before, stops, enough, observer)?;
+        self.refined += refinement.steps;
+        self.iteration.resume(k, &newest)?;
+        Ok(refinement.shift)
+    }
+
+    /// Serves all times that are left by a curve, from an iterate of some mass.
+    fn go_on_along(
+        &mut self,
+        Ending { curve, stops, shift }: &Ending<'_, T>,
+        mass: f64,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
-        let remaining: Vec<_> = open.chain(waiting).collect();
-        self.bound_by_meeting(&remaining, &mut stop, &mut checkpointer.defer_interrupt(observer))?;
-        let curve = Curve::new(self.built, &self.iteration, mass)?;
-        for (place, target) in remaining {
+        let leaks = stops.iter().map(|stop| stop.leak).filter(|leak| *leak > 0.0);
+        let slowest = leaks.reduce(f64::min).unwrap_or(0.0);
+        for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
-            let shares = stop.shares(time);
-            let amplification = stop.amplification(time.lambda);
-            time.steps = stop.step;
-            time.steady_state = stop.defect * amplification;
+            let shares: Vec<Shares> = stops.iter().map(|stop| stop.shares(time)).collect();
+            let [error, rounding] = price(stops, time.lambda);
+            time.steps = stops[0].step;
+            time.steady_state = shift + error;
             // Shares are known to a few units, and so is what they are multiplied with.
-            time.stop_rounding = stop.rounding * amplification + 16.0 * f64::EPSILON;
-            time.normalisation += shares.at[0] * (mass - 1.0).abs();
-            time.stopped = Some(Stopped { step: stop.step, mu: 1.0 - stop.leak });
+            time.stop_rounding = rounding + 16.0 * f64::EPSILON;
+            // What all parts hold is no more than 1.
+            let (beyond, doubt) = time.weights.above();
+            let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
+            time.truncation = (time.truncation - beyond).max(0.0) + doubt + most;
+            time.normalisation += shares[0].at[0] * (mass - 1.0).abs();
+            time.stopped = Some(Stopped { step: stops[0].step, mu: 1.0 - slowest });
             for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&curve.rewards) {
-                *instant += value(reward, shares.at);
-                *cumulative += value(reward, shares.until);
+                *instant += reward.value(shares.iter().map(|shares| shares.at));
+                *cumulative += reward.value(shares.iter().map(|shares| shares.until));
             }
             if self.vectors {
                 let mut host = self.host();
@@ -584,7 +680,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                     Some(target) => self.iteration.downloaded(&target.acc, host)?,
                     None => {
                         host.clear();
-                        host.resize(curve.x.len(), 0.0);
+                        host.resize(curve.len(), 0.0);
                         host
                     }
                 };
@@ -599,19 +695,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing
     /// and a bound would not be met without.
-    fn bound_by_meeting(
-        &self,
-        remaining: &[(usize, Option<Target<T>>)],
-        stop: &mut Stop,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        let (built, step) = (self.built, self.built.statistics.step);
-        let missed = |time: &Planned| {
-            let rounding = step * time.lambda.min(stop.step as f64);
-            (stop.defect + stop.rounding) * stop.amplification(time.lambda) > time.room - rounding
-        };
-        let missed = remaining.iter().any(|(place, _)| missed(&self.planned[*place]));
-        if missed && built.statistics.leavable.all() && self.certificate.is_none() {
+    fn bound_by_meeting(&self, stop: &mut Stop, observer: &mut dyn Observer) -> Result<()> {
+        let built = self.built;
+        if built.statistics.leavable.all() && self.certificate.is_none() && self.misses(&[*stop], 0.0) {
             // About as much work as was done, and not more than the host does in some seconds.
             let most = (4 * stop.step + (1 << 14)).min(MOST_WORK / built.statistics.nnz.max(1));
             let steps = self.certificate(most, observer)?.meeting;
@@ -631,67 +717,19 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 }
 
-/// The numbers on the host that a curve is made of.
-pub(super) struct Curve<'a, T> {
-    built: &'a Built<'a, T>,
-    /// The last iterate but one, and the flow into absorbing states, if there are any.
-    x: Vec<f64>,
-    flow: Vec<f64>,
-    /// Of each reward its value in x, of states that can be left and of absorbing ones, and in the flow.
-    pub(super) rewards: Vec<[f64; 3]>,
-}
-
-impl<'a, T: Number> Curve<'a, T> {
-    /// The last two iterates divided by their mass; rewards are not.
-    pub(super) fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>, mass: f64) -> Result<Self> {
-        let leavable = &built.statistics.leavable;
-        let mut curve =
-            Self { built, x: iteration.iterate(Which::Before)?, flow: Vec::new(), rewards: Vec::new() };
-        if !leavable.all() {
-            curve.flow = iteration.newest()?;
-            curve.flow.par_iter_mut().zip(&curve.x).for_each(|(y, x)| *y -= x);
-        }
-        for (reward, scale) in iteration.rewards() {
-            let sum = |values: &[f64], leavable_ones: bool| {
-                let among = |i: usize| (leavable.all() || leavable.contains(i)) == leavable_ones;
-                let earned = |(i, (p, r)): (usize, (&f64, &f64))| if among(i) { r * scale * p } else { 0.0 };
-                let earned: Vec<f64> = values.iter().zip(*reward).enumerate().map(earned).collect();
-                total(&earned, built.parts.ranks)
-            };
-            curve.rewards.push([sum(&curve.x, false), sum(&curve.x, true), sum(&curve.flow, false)]);
-        }
-        for values in [&mut curve.x, &mut curve.flow] {
-            values.par_iter_mut().for_each(|p| *p /= mass);
-        }
-        Ok(curve)
-    }
-
-    /// Number of states.
-    pub(super) fn len(&self) -> usize {
-        self.x.len()
-    }
-
-    pub(super) fn add_to(&self, result: &mut [f64], shares: &Shares) {
-        let leavable = &self.built.statistics.leavable;
-        let [rest, shrunk, grown] = shares.at;
-        let add = |(i, p): (usize, &mut f64)| {
-            *p += match leavable.all() || leavable.contains(i) {
-                true => shrunk * self.x[i],
-                false => rest * self.x[i] + grown * self.flow[i],
-            }
-        };
-        result.par_iter_mut().enumerate().with_min_len(4096).for_each(add);
-    }
-}
-
-/// A reward on a curve.
-pub(super) fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown]: [f64; 3]) -> f64 {
-    rest * absorbing + shrunk * leavable + grown * flow
-}
-
 /// Looks that a sweep of some steps affords.
 fn looks_in<T>(built: &Built<'_, T>, steps: u64) -> f64 {
     LOOKS_SHARE * steps as f64 / built.costs.look()
+}
+
+/// True if a sweep up to `end` affords a look at the parts of its chain before each power of two, these can be told apart, and it has gone on for longer
+/// than it takes to search for them.
+fn looks_at_parts<T: Number>(built: &Built<'_, T>, step: u64, end: u64) -> bool {
+    let all = built.costs.look_at_parts() * f64::from(end.max(2).ilog2());
+    !built.statistics.leavable.all()
+        && all <= LOOKS_SHARE * end as f64
+        && built.costs.search_for_parts() <= step as f64
+        && Curve::refines(built)
 }
 
 /// The step to look at behind one, so that `looks` of them at most, at distances that grow like the steps, are made up to `end`.

@@ -182,6 +182,20 @@ fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
 }
 
 #[test]
+fn a_stop_that_rounding_is_in_the_way_of_is_refined() {
+    let (leak, t) = (1e-11, 1e10);
+    let (chain, initial) = pairs(600, leak);
+
+    let (got, solution) = run(&cpu(), &chain, &initial, &[t], &options(KRYLOV, 1e-8));
+
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    assert!(solution.times[0].stopped.is_some() && solution.terms < 1000, "{} products", solution.terms);
+    // What the closed form rounds by: t leak to a unit, and sums.
+    let error = l1(&got[0], &of_pairs(600, leak, t));
+    assert!(error <= solution.bound.total() + 40.0 * f64::EPSILON, "{error:e}, {:?}", solution.bound);
+}
+
+#[test]
 fn what_it_cannot_serve_is_swept_or_refused() {
     // A ring takes as many products as it has states for a wave to go round.
     let ring = model("circulant:300,1");

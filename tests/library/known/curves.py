@@ -53,3 +53,7 @@ halves = ring(0, 2, 1) + ring(2, 2, 1) + [(0, 2, 1e-17)]
 show("hidden_flow", 4, halves, [(i, 0.25) for i in range(4)], [1e8, 1e12, 9e12])
 show("settled", 5, line(5, 1, 2), [(0, 1)], [1e8, 1e10, 3e12])
 show("death", 6, [(i, i + 1, 1.0) for i in range(5)], [(0, 1)], [1.0, 30.0, 1e4, 1e13])
+# Two rows of states that begin somewhere between them, each with a way out of its own.
+apart = line(5, 1, 2) + [(i + 5, j + 5, r) for i, j, r in line(6, 3, 1)] + [(11, 0, 1), (11, 7, 2)]
+apart += [(1, 12, 1e-7), (4, 13, 2e-7), (6, 13, 1e-9), (9, 12, 3e-9)]
+show("parts", 14, apart, [(11, 1)], [1e10, 1e7, 1e8, 1e9])

@@ -40,18 +40,30 @@ impl State {
         Self { ended: false, what, done, all, found: None, since: Instant::now(), first: done }
     }
 
+    /// Seconds that are left at the rate so far, if it is known.
+    fn left(&self) -> Option<f64> {
+        let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
+        (rate > 0.0).then(|| self.all.saturating_sub(self.done) as f64 / rate)
+    }
+
+    /// What work that takes long is going to take.
+    fn announced(&self) -> Option<String> {
+        let left = self.left().filter(|left| *left > LONG)?;
+        Some(format!(
+            "note: {} {} take about {} if nothing ends them earlier",
+            grouped(self.all),
+            self.what,
+            seconds(left)
+        ))
+    }
+
     fn text(&self) -> String {
         if let Some([states, transitions]) = self.found {
             let rate = states as f64 / self.since.elapsed().as_secs_f64();
             let [states, transitions, rate] = [states, transitions, rate as u64].map(grouped);
             return format!("{states} states, {transitions} transitions, {rate} states a second");
         }
-        let left = self.all.saturating_sub(self.done) as f64;
-        let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
-        let left = match rate > 0.0 {
-            true => format!(", about {} left", seconds(left / rate)),
-            false => String::new(),
-        };
+        let left = self.left().map_or(String::new(), |left| format!(", about {} left", seconds(left)));
         match self.all {
             0 if self.done == 0 => self.what.to_owned(),
             0 => format!("{} {}", grouped(self.done), self.what),
@@ -132,10 +144,23 @@ fn wait(shared: &Shared, time: Duration) -> Option<State> {
     (!state.ended).then_some(state)
 }
 
+/// Work that takes longer than this, in seconds, is announced,
+const LONG: f64 = 600.0;
+/// once it is known, which is looked at this often.
+const EARLY: Duration = Duration::from_secs(2);
+
 fn lines(shared: &Shared) {
     let begun = Instant::now();
-    while let Some(state) = wait(shared, Duration::from_secs(60)) {
-        say(format_args!("after {} min: {}", begun.elapsed().as_secs() / 60, state.text()));
+    let (mut announced, mut minutes) = (false, 0);
+    while let Some(state) = wait(shared, EARLY) {
+        if !announced && let Some(text) = state.announced() {
+            say(text);
+            announced = true;
+        }
+        if begun.elapsed().as_secs() / 60 > minutes {
+            minutes = begun.elapsed().as_secs() / 60;
+            say(format_args!("after {minutes} min: {}", state.text()));
+        }
     }
 }
 
@@ -169,6 +194,18 @@ fn bar(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_takes_long_is_announced() {
+        let since = Instant::now().checked_sub(Duration::from_secs(10)).expect("it has run for so long");
+        let state = State { since, ..State::new("multiplications", 1_000, 1_001_000) };
+        assert_eq!(state.announced(), None, "no rate is known");
+        let fast = State { done: 501_000, ..state };
+        assert_eq!(fast.announced(), None);
+        let slow = State { done: 2_000, ..state };
+        let text = slow.announced().expect("it takes hours");
+        assert!(text.starts_with("note: 1 001 000 multiplications take about "), "{text}");
+    }
 
     #[test]
     fn counts_begin_anew_with_what_is_counted() {
