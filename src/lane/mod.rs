@@ -51,7 +51,7 @@ pub use launch::{Launch, PIECE, Program};
 pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;
 pub(crate) use spec::open;
-pub use spec::{DeviceSpec, Listing, OpenOptions, list, of_place, quiet_drivers};
+pub use spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 pub(crate) use window::Window;
 

@@ -29,6 +29,15 @@ pub(super) fn present() -> std::result::Result<(), String> {
         .clone()
 }
 
+/// Asks for one hardware queue a device, unless the environment says how many; see [`crate::lane::prepare_drivers`].
+pub(crate) fn prepare(one_queue: bool) {
+    const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if one_queue && std::env::var_os(QUEUES).is_none() {
+        // SAFETY: the caller has started no thread yet.
+        unsafe { std::env::set_var(QUEUES, "1") };
+    }
+}
+
 /// Versions of the driver: of its kernel module, where the system tells it, and of CUDA.
 pub(super) fn version() -> String {
     let mut version = 0;

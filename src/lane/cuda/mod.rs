@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
-pub(crate) use driver::Event;
 use driver::{Context, Function, Memory, Pinned, Stream};
+pub(crate) use driver::{Event, prepare};
 use transfer::{ReceiveBuffer, SendBuffer};
 
 use super::backend::{Backend, Watch, own};
