@@ -421,7 +421,11 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = |soonest: bool| -> Result<Machine> {
-        let machine = Common { soonest, ..common.clone() }.open_on(ranks)?;
+        let machine = match (Common { soonest, ..common.clone() }).open_on(ranks) {
+            // The other driver may be in order.
+            Err(_) if soonest => common.open_on(ranks)?,
+            opened => opened?,
+        };
         tuned::recall(&machine, common.quiet || !ranks.is_root());
         Ok(machine)
     };
