@@ -214,7 +214,7 @@ mod tests {
                 for k in 0..200 {
                     // Long enough for threads to fall asleep, once or twice.
                     if k % 90 == 89 {
-                        std::thread::sleep(2 * AWAKE);
+                        thread::sleep(2 * AWAKE);
                     }
                     counts[..5 * k + 5].par_iter_mut().for_each(|count| *count += 1);
                 }
