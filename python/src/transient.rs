@@ -111,7 +111,7 @@ pub(crate) fn answer<'py, 'a>(
             Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
         if wanted.is(&DeviceSpec::Auto)
             && capacity::seconds_on_cores(&problem, &options, None)?
-                .is_some_and(|seconds| seconds < capacity::Drivers::default().start[0])
+                .is_some_and(|seconds| seconds < capacity::GPU_START)
         {
             wanted = wanted.on(DeviceSpec::Cpu);
         }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// A device as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// CUDA, else a hardware adapter with the precision asked for, else the CPU; see also [`OpenOptions::soonest`].
+    /// CUDA, else a hardware adapter with the precision asked for, else the CPU.
     Auto,
     /// A pool of CPU threads.
     Cpu,
@@ -80,9 +80,6 @@ pub struct OpenOptions {
     pub memory_limit: Option<u64>,
     /// Threads of a CPU lane; `None` shares out those that there are.
     pub cpu_threads: Option<usize>,
-    /// Whether `auto` opens NVIDIA's GPUs through Vulkan rather than CUDA, whose driver takes longer to start and to end: for
-    /// short runs.
-    pub soonest: bool,
 }
 
 impl Default for OpenOptions {
@@ -95,7 +92,6 @@ impl Default for OpenOptions {
             limbs: false,
             memory_limit: None,
             cpu_threads: None,
-            soonest: false,
         }
     }
 }
@@ -265,20 +261,19 @@ fn common<'a>(
 
 /// The device that `auto` stands for.
 fn automatic(options: &OpenOptions) -> DeviceSpec {
-    #[cfg(all(feature = "cuda", feature = "wgpu"))]
-    // CUDA alone knows which of several GPUs it is to leave alone.
-    if options.soonest
-        && std::env::var_os("CUDA_VISIBLE_DEVICES").is_none()
-        && let Some(n) = precisions(options).into_iter().find_map(super::wgpu::nvidia)
-    {
-        return DeviceSpec::Wgpu(n);
-    }
     #[cfg(feature = "cuda")]
     if let Some(n) = super::cuda::best().filter(|_| !options.checked) {
         return DeviceSpec::Cuda(n);
     }
     #[cfg(feature = "wgpu")]
-    if let Some(n) = precisions(options).into_iter().find_map(super::wgpu::best) {
+    let precisions = match (options.precision, options.without_f64) {
+        (Some(precision), _) => vec![precision],
+        // Fractions lose nothing to doubles; f32 is for those who ask for it.
+        (None, Precision::Q64) => vec![Precision::F64, Precision::Q64],
+        (None, _) => vec![Precision::F64],
+    };
+    #[cfg(feature = "wgpu")]
+    if let Some(n) = precisions.into_iter().find_map(super::wgpu::best) {
         return DeviceSpec::Wgpu(n);
     }
     #[cfg(target_family = "wasm")]
@@ -287,17 +282,6 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
     }
     let _ = options;
     DeviceSpec::Cpu
-}
-
-/// Precisions of which an adapter that `auto` takes has the first it can.
-#[cfg(feature = "wgpu")]
-fn precisions(options: &OpenOptions) -> Vec<Precision> {
-    match (options.precision, options.without_f64) {
-        (Some(precision), _) => vec![precision],
-        // Fractions lose nothing to doubles; f32 is for those who ask for it.
-        (None, Precision::Q64) => vec![Precision::F64, Precision::Q64],
-        (None, _) => vec![Precision::F64],
-    }
 }
 
 /// "known devices: …", for messages.

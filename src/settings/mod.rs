@@ -123,11 +123,6 @@ impl Steps {
         slow.filter_map(|f| f.format.parse().ok()).collect()
     }
 
-    /// Seconds of a step in the format that takes the least, if one was measured.
-    pub fn fastest(&self) -> Option<f64> {
-        self.formats.iter().map(|format| format.seconds).reduce(f64::min)
-    }
-
     /// True if each number could have been measured: shares of rows are made from them.
     fn sound(&self) -> bool {
         let between = |x: f64, least: f64, most: f64| (least..=most).contains(&x);

@@ -17,7 +17,6 @@ use super::subdivided;
 use super::transitions::Transitions;
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
-use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
 use crate::{Error, Machine, Result};
@@ -324,40 +323,9 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     })
 }
 
-/// The drivers of a GPU that both CUDA and Vulkan reach.
-#[derive(Debug, Clone, Copy)]
-pub struct Drivers {
-    /// Seconds that CUDA and Vulkan take to open it, to compile for it and to let go of it.
-    pub start: [f64; 2],
-    /// Seconds in which they move a byte in a step, if that was measured.
-    pub byte: Option<[f64; 2]>,
-}
-
-impl Default for Drivers {
-    /// Those of an H200.
-    fn default() -> Self {
-        Self { start: [0.33, 0.24], byte: None }
-    }
-}
-
-impl Drivers {
-    /// Whether a run is done sooner through Vulkan than through CUDA, as far as a moment tells.
-    ///
-    /// # Errors
-    /// As [`plan`].
-    pub fn vulkan_is_sooner(&self, problem: &Problem<'_>, options: &Options) -> Result<bool> {
-        // By so much longer each state's row takes to store and its probability to fetch: 300 million of them a quarter of a second.
-        const STATE: f64 = 0.8e-9;
-        let [cuda, vulkan] = self.start;
-        let ahead = cuda - vulkan - STATE * problem.transitions.states() as f64;
-        match self.byte {
-            _ if ahead <= 0.0 => Ok(false),
-            Some([cuda, vulkan]) if vulkan > cuda => Ok(products_and_bytes(problem, options)?
-                .is_some_and(|(products, bytes)| products as f64 * bytes as f64 * (vulkan - cuda) < ahead)),
-            _ => Ok(true),
-        }
-    }
-}
+/// Seconds that it takes to open a GPU, to compile for it and to let go of it, where nothing was measured: those of CUDA, with
+/// one hardware queue, and of Vulkan on an H200.
+pub const GPU_START: f64 = 0.25;
 
 /// Seconds that all products take on the host's cores, as far as a moment tells: of chains of few states at finite times.
 /// A product takes 2 µs at least; `speed` is how many bytes a second the cores move, where that was measured. Else every
@@ -372,21 +340,15 @@ pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<
     if problem.transitions.states() > MOST_STATES {
         return Ok(None);
     }
-    let found = products_and_bytes(problem, options)?;
-    Ok(found.map(|(products, bytes)| products as f64 * (bytes as f64 / speed + LEAST)))
-}
-
-/// The products of a run, and the bytes that each moves in HYB; none where time has no end.
-fn products_and_bytes(problem: &Problem<'_>, options: &Options) -> Result<Option<(u64, u64)>> {
     check(Ranks::ALONE, problem, options)?;
-    let count = |statistics: &MatrixStatistics<f64>| -> Result<Option<(u64, u64)>> {
-        let bytes =
-            statistics.lengths.par_iter().map(|&length| row_bytes(length, 8)).reduce(|| 0, |a, b| a + b);
-        Ok(terms(statistics, problem, options)?.map(|terms| (terms, bytes)))
+    let seconds = |statistics: &MatrixStatistics<f64>| -> Result<Option<f64>> {
+        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, 8)).sum();
+        let terms = terms(statistics, problem, options)?;
+        Ok(terms.map(|terms| terms as f64 * (bytes as f64 / speed + LEAST)))
     };
-    match problem.transitions.survey().and_then(|survey| survey.look(count)) {
+    match problem.transitions.survey().and_then(|survey| survey.look(seconds)) {
         Some(found) => found,
-        None => count(&statistics(problem.transitions)?),
+        None => seconds(&statistics(problem.transitions)?),
     }
 }
 

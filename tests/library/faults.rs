@@ -4,7 +4,7 @@ use crate::support::{Keep, model};
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::capacity::{Drivers, plan, seconds_on_cores};
+use kolmo::transient::capacity::{plan, seconds_on_cores};
 use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, solve};
 use kolmo::{Error, Machine};
 
@@ -63,26 +63,4 @@ fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
     assert!(long / short > 1e4, "{long} s, {short} s");
     assert_eq!(seconds("tandem:15", f64::INFINITY), None, "products until the limit are not known");
     assert_eq!(seconds("wlan:60,6", 10.0), None, "too many states to look at first");
-}
-
-#[test]
-fn a_gpu_is_opened_through_the_driver_that_is_done_first() {
-    let sooner = |spec: &str, time: f64, drivers: Drivers| {
-        let (chain, times, initial) = (model(spec), [time], Initial::State(0));
-        let problem =
-            Problem { transitions: &*chain, initial: &initial, times: &times, rewards: &[], vectors: true };
-        drivers.vulkan_is_sooner(&problem, &Options::default()).unwrap()
-    };
-    let drivers = |start, byte| Drivers { start, byte };
-
-    // A nanosecond a state is what a longer start may be worth.
-    assert!(sooner("tandem:15", 10.0, drivers([0.3, 0.2], None)));
-    assert!(!sooner("tandem:15", 10.0, drivers([0.2, 0.3], None)));
-    assert!(!sooner("wlan:12,6", 10.0, drivers([0.3, 0.3 - 1e-5], None)), "126 148 states");
-    // A step of tandem:15 moves some 44 kB; in 10 s there are some 10 000 of them, in 10⁶ s no fewer than 10⁹.
-    let slower = drivers([0.3, 0.2], Some([1e-12, 2e-12]));
-    assert!(sooner("tandem:15", 10.0, slower));
-    assert!(!sooner("tandem:15", 1e6, slower));
-    assert!(!sooner("tandem:15", f64::INFINITY, slower), "products until the limit are not known");
-    assert!(sooner("tandem:15", 1e6, drivers([0.3, 0.2], Some([2e-12, 1e-12]))), "faster in steps, too");
 }

@@ -148,19 +148,6 @@ pub(crate) fn hardware() -> Vec<usize> {
     out
 }
 
-/// The adapter of NVIDIA's GPU that `auto` takes, if it has the precision and all GPUs are of that kind: which of several kinds
-/// CUDA would take is not known here.
-#[cfg(feature = "cuda")]
-pub(crate) fn nvidia(precision: Precision) -> Option<usize> {
-    const NVIDIA: u32 = 0x10de;
-    let kind = |n: usize| {
-        let info = adapters()[n].get_info();
-        (info.vendor, info.device)
-    };
-    let best = best(precision).filter(|&n| kind(n).0 == NVIDIA)?;
-    hardware().into_iter().all(|n| kind(n) == kind(best)).then_some(best)
-}
-
 /// The hardware adapter that `auto` takes, if one has the precision.
 pub(crate) fn best(precision: Precision) -> Option<usize> {
     adapters().iter().position(|adapter| {

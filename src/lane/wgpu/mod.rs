@@ -15,8 +15,6 @@ use std::time::Duration;
 
 use wgpu::{BufferUsages, Features, PollStatus, PollType, SubmissionIndex};
 
-#[cfg(feature = "cuda")]
-pub(crate) use adapter::nvidia;
 pub(crate) use adapter::quiet;
 pub(crate) use adapter::{best, hardware, list};
 

@@ -119,9 +119,6 @@ struct Common {
     /// What auto is on devices without f64, where that is not f32
     #[arg(skip)]
     without_f64: Option<Precision>,
-    /// Whether auto takes the driver that starts sooner
-    #[arg(skip)]
-    soonest: bool,
     /// Memory that a device may take, such as 3GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<Size>,
@@ -245,7 +242,6 @@ impl Common {
             limbs: self.limbs,
             memory_limit,
             cpu_threads: None,
-            soonest: self.soonest,
         };
         Machine::open(specs, &options)
     }

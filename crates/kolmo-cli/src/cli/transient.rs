@@ -420,12 +420,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     );
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &Common { without_f64, ..args.solving.common.clone() };
-    let open = |soonest: bool| -> Result<Machine> {
-        let machine = match (Common { soonest, ..common.clone() }).open_on(ranks) {
-            // The other driver may be in order.
-            Err(_) if soonest => common.open_on(ranks)?,
-            opened => opened?,
-        };
+    let open = || -> Result<Machine> {
+        let machine = common.open_on(ranks)?;
         tuned::recall(&machine, common.quiet || !ranks.is_root());
         Ok(machine)
     };
@@ -439,7 +435,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
             let (machine, mut posed, small) =
                 match ranks.is_distributed() || args.solving.dry_run || cfg!(target_family = "wasm") {
                     true => {
-                        let machine = open(false)?;
+                        let machine = open()?;
                         // The arrays with which bandwidths are measured are not to lie beside the chain.
                         bandwidths(&machine)?;
                         (machine, Posed::read(args, &options, ranks)?, false)
@@ -458,7 +454,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
 fn open_and_read(
     args: &Transient,
     common: &Common,
-    open: &dyn Fn(bool) -> Result<Machine>,
+    open: &dyn Fn() -> Result<Machine>,
     times: &[f64],
     options: &Options,
 ) -> Result<(Machine, Posed, bool)> {
@@ -490,9 +486,9 @@ fn open_and_read(
         if posed.is_for_cores(&machine, start, times, options)? {
             return Ok((machine, posed, true));
         }
-        return Ok((open(posed.is_sooner_on_vulkan(times, options)?)?, posed, false));
+        return Ok((open()?, posed, false));
     }
-    let machine = open(false)?;
+    let machine = open()?;
     let posed = receive.recv().expect("the thread that reads the model ends with a word")?;
     Ok((machine, posed, false))
 }
@@ -537,22 +533,13 @@ impl Posed {
         ranks.all_ok(pose(args, chain, None, ranks))
     }
 
-    /// What predictions are made of.
-    fn problem<'a>(&'a self, times: &'a [f64]) -> Problem<'a> {
-        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
-        Problem { transitions, initial, times, rewards, vectors: true }
-    }
-
-    /// True if a GPU that both drivers reach is done sooner through Vulkan's.
-    fn is_sooner_on_vulkan(&self, times: &[f64], options: &Options) -> Result<bool> {
-        tuned::drivers().vulkan_is_sooner(&self.problem(times), options)
-    }
-
     /// True if the cores, which are those of `machine`, are done before a GPU has started, which takes so many seconds.
     fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
+        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
+        let problem = Problem { transitions, initial, times, rewards, vectors: true };
         let tuned = tuned::of(machine.lanes[0].device(), machine.precision, true);
         let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
-        let seconds = capacity::seconds_on_cores(&self.problem(times), options, speed)?;
+        let seconds = capacity::seconds_on_cores(&problem, options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
     }
 

@@ -14,8 +14,7 @@ use kolmo::models;
 use kolmo::output::OutputFile;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::Options;
-use kolmo::transient::capacity::Drivers;
+use kolmo::transient::{Options, capacity};
 use kolmo::walk::Grid;
 use kolmo::{Machine, Result};
 use kolmo_bench as bench;
@@ -100,36 +99,12 @@ pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
     }
 }
 
-/// What was measured of GPUs on this machine.
-fn gpus() -> Vec<Tuned> {
+/// Seconds that a GPU takes to start: the least that was measured on this machine, or else what one takes elsewhere.
+pub(super) fn gpu_start() -> f64 {
     let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
     let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
-    tuned.filter(|tuned| tuned.key.backend != "cpu").collect()
-}
-
-/// Seconds that a GPU takes to start: the least that was measured on this machine, or else what one takes elsewhere through CUDA.
-pub(super) fn gpu_start() -> f64 {
-    let start = gpus().into_iter().filter_map(|tuned| tuned.start).reduce(f64::min);
-    start.map_or(Drivers::default().start[0], |start| 1e-3 * start)
-}
-
-/// CUDA and Vulkan on the first GPU that was measured through both, or else as they are elsewhere.
-pub(super) fn drivers() -> Drivers {
-    let gpus = gpus();
-    let of = |backend: &'static str| gpus.iter().filter(move |tuned| tuned.key.backend == backend);
-    let mut both = of("cuda").flat_map(|cuda| of("vulkan").map(move |vulkan| [cuda, vulkan]));
-    let same = |[cuda, vulkan]: &[&Tuned; 2]| {
-        (&cuda.key.device, &cuda.key.precision) == (&vulkan.key.device, &vulkan.key.precision)
-    };
-    let starts = |[cuda, vulkan]: [&Tuned; 2]| {
-        let start = [1e-3 * cuda.start?, 1e-3 * vulkan.start?];
-        let byte = cuda.steps.as_ref().zip(vulkan.steps.as_ref()).and_then(|(cuda, vulkan)| {
-            let byte = 1.0 / cuda.bytes_per_second;
-            Some([byte, byte * vulkan.fastest()? / cuda.fastest()?])
-        });
-        Some(Drivers { start, byte })
-    };
-    both.find(same).and_then(starts).unwrap_or_default()
+    let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
+    start.reduce(f64::min).map_or(capacity::GPU_START, |start| 1e-3 * start)
 }
 
 /// Lets lanes take over what was measured of their devices.

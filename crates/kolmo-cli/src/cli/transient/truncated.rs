@@ -40,19 +40,19 @@ pub(super) fn enlarge(
     args: &Transient,
     mut truncation: Truncation,
     common: &Common,
-    open: &dyn Fn(bool) -> Result<Machine>,
+    open: &dyn Fn() -> Result<Machine>,
     times: &[f64],
     options: &mut Options,
 ) -> Result<(Machine, bool, Posed, Option<Probe>)> {
     let mut small = common.leaves_device_open();
-    let mut machine = if small { common.open_all(&[DeviceSpec::Cpu])? } else { open(false)? };
+    let mut machine = if small { common.open_all(&[DeviceSpec::Cpu])? } else { open()? };
     let asked = *options;
     loop {
         *options = asked;
         let chain = part(args, &mut truncation)?;
         let mut posed = pose(args, chain, Some(&truncation), Ranks::ALONE)?;
         if small && !posed.is_for_cores(&machine, tuned::gpu_start(), times, options)? {
-            (small, machine) = (false, open(posed.is_sooner_on_vulkan(times, options)?)?);
+            (small, machine) = (false, open()?);
         }
         posed.begin(args, &machine, options)?;
         let (probe, left) = probe(&posed, &machine, times, options, truncation.allowed(), common.quiet)?;
