@@ -17,7 +17,7 @@ fn self_test(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 256u + local;
     if i >= p.items { return; }
-    var s = no_products();
+    var s = with_own(a[i], b[i], no_products());
     for (var k = 0u; k < 3u; k++) {
         let j = index[3u * i + k];
         s = plus(s, settled(plus_product(a[i], a[j], plus_product(a[j], b[i], no_products()))));

@@ -26,7 +26,7 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = p.first_row + row;
     let own = x[p.own + i];
     let rate = exit[i];
-    let s = row_sum(row);
+    let s = row_sum(row, with_own(rate, own, no_products()));
     let added = terms();
     finish(place, i, rate, own, s, added, held(added.open, i));
 }

@@ -20,51 +20,15 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> entries: array<u32>;  // four a word
 @group(0) @binding(2) var<storage, read> values: array<real>;  // of the pairs
 
-// The pair of entry e.
-fn pair(e: u32) -> u32 {
-    return (entries[e >> 2u] >> (8u * (e & 3u))) & 255u;
-}
-
-// One entry's share, in the row of x[base].
-fn add_entry(base: u32, e: u32, sum: Products) -> Products {
-    let id = pair(e);
-    return plus_product(values[id], x[base + slices[p.offsets + id]], sum);
-}
+alias Entry = u32;
+fn entry(e: u32) -> Entry { return (entries[e >> 2u] >> (8u * (e & 3u))) & 255u; }
+fn entry_x(base: u32, pair: Entry) -> real { return x[base + slices[p.offsets + pair]]; }
+fn entry_value(pair: Entry) -> real { return values[pair]; }
 
 @compute @workgroup_size(256)
 fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
              @builtin(local_invocation_index) local: u32) {
     var place = (group.y * groups.x + group.x) * 256u + local;
     if SOME { place += p.begin; }
-    if place >= p.rows { return; }
-    let row = row_of(place);
-    let ell = entries_of(row);
-    var e = ell.first;
-    let end = ell.end;
-    let i = p.first_row + row;
-    let base = p.own + i;
-    let own = x[base];
-    let rate = exit[i];
-    let added = terms();
-    let before = held(added.open, i);
-
-    // Every load of four entries before the first use.
-    var s = no_products();
-    for (; e + 192u < end; e += 256u) {
-        if e != ell.first { s = settled(s); }
-        let i0 = pair(e); let i1 = pair(e + 64u); let i2 = pair(e + 128u); let i3 = pair(e + 192u);
-        let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];
-        let x2 = x[base + slices[p.offsets + i2]]; let x3 = x[base + slices[p.offsets + i3]];
-        let s1 = plus_product(values[i1], x1, plus_product(values[i0], x0, s));
-        s = plus_product(values[i3], x3, plus_product(values[i2], x2, s1));
-    }
-    if e + 64u < end {
-        let i0 = pair(e); let i1 = pair(e + 64u);
-        let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];
-        s = plus_product(values[i1], x1, plus_product(values[i0], x0, s));
-        e += 128u;
-    }
-    if e < end { s = add_entry(base, e, s); }
-    s = with_tail(s, base, row, ell.pointers);
-    finish(place, i, rate, own, s, added, before);
+    if place < p.rows { step_row(place); }
 }

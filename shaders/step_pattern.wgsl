@@ -75,6 +75,7 @@ fn step_row(place: u32) {
     }
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }
+    s = with_own(leave, own, s);
     let added = terms();
     finish(place, i, leave, own, s, added, held(added.open, i));
 }

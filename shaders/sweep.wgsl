@@ -24,8 +24,11 @@ var<immediate> p: Params;
 
 var<workgroup> state: array<real, 2048>;
 
-// One entry's share, from the x that begins at `base`.
-fn add_entry(base: u32, e: u32, sum: Products) -> Products { return plus_product(values[e], state[base + columns[e]], sum); }
+// Entries, of the x that begins at `base`.
+struct Entry { value: real, column: u32 }
+fn entry(e: u32) -> Entry { return Entry(values[e], columns[e]); }
+fn entry_x(base: u32, entry: Entry) -> real { return state[base + entry.column]; }
+fn entry_value(entry: Entry) -> real { return entry.value; }
 
 @compute @workgroup_size(256)
 fn sweep(@builtin(local_invocation_index) local: u32) {
@@ -37,11 +40,8 @@ fn sweep(@builtin(local_invocation_index) local: u32) {
     for (var k = first; k < end; k++) {
         let to = 1024u - from_;
         for (var i = local; i < p.rows; i += 256u) {
-            let ell = entries_of(i);
             let own = state[from_ + i];
-            var s = no_products();
-            for (var e = ell.first; e < ell.end; e += 64u) { s = settled(add_entry(from_, e, s)); }
-            s = with_tail(s, from_, i, ell.pointers);
+            let s = row_sum(i, from_, with_own(exit[i], own, no_products()));
             state[to + i] = stepped(s, exit[i], own, scalars[0]);
             if k >= p.window_first && k < p.window_end {
                 acc[i] = weighted(scalars[1u + k - p.window_first], own, acc[i]);

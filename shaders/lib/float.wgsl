@@ -6,6 +6,8 @@ alias Products = real;
 
 // Whether many products are added up in four sums: one would wait for each addition.
 const APART = true;
+// Whether there are registers for four entries of a row at a time; where sums have to be settled there are not.
+const FOUR = true;
 
 fn no_products() -> Products { return real(0); }
 fn plus_product(a: real, b: real, s: Products) -> Products { return fma(a, b, s); }
@@ -27,6 +29,9 @@ fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
 
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return fma(w, a, sum); }
+
+// The sum of a row with what may be added to it beside its entries.
+fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + (s - leave own) / alpha.
 fn stepped(s: Products, leave: real, own: real, inverse_alpha: real) -> real {

@@ -6,25 +6,34 @@
 // One entry's share.
 fn add_entry(base: u32, e: u32, sum: Products) -> Products { return plus_product(values[e], x[columns[e]], sum); }
 
-fn row_sum(row: u32) -> Products {
+// The sum of a row's products and what it begins with.
+fn row_sum(row: u32, begin: Products) -> Products {
     let ell = entries_of(row);
     var e = ell.first;
     let end = ell.end;
-    // Four entries at a time, every load before the first use: what limits this is how much it has in flight.
-    var s = no_products();
-    for (; e + 192u < end; e += 256u) {
-        if e != ell.first { s = settled(s); }
-        let c0 = columns[e]; let c1 = columns[e + 64u]; let c2 = columns[e + 128u]; let c3 = columns[e + 192u];
-        let v0 = values[e]; let v1 = values[e + 64u]; let v2 = values[e + 128u]; let v3 = values[e + 192u];
-        let x0 = x[c0]; let x1 = x[c1]; let x2 = x[c2]; let x3 = x[c3];
-        s = plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s))));
-    }
-    if e + 64u < end {
-        let c0 = columns[e]; let c1 = columns[e + 64u];
-        let v0 = values[e]; let v1 = values[e + 64u];
-        let x0 = x[c0]; let x1 = x[c1];
-        s = plus_product(v1, x1, plus_product(v0, x0, s));
-        e += 128u;
+    // Some entries at a time, every load before the first use: what limits this is how much it has in flight.
+    var s = begin;
+    if FOUR {
+        for (; e + 192u < end; e += 256u) {
+            let c0 = columns[e]; let c1 = columns[e + 64u]; let c2 = columns[e + 128u]; let c3 = columns[e + 192u];
+            let v0 = values[e]; let v1 = values[e + 64u]; let v2 = values[e + 128u]; let v3 = values[e + 192u];
+            let x0 = x[c0]; let x1 = x[c1]; let x2 = x[c2]; let x3 = x[c3];
+            s = plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s))));
+        }
+        if e + 64u < end {
+            let c0 = columns[e]; let c1 = columns[e + 64u];
+            let v0 = values[e]; let v1 = values[e + 64u];
+            let x0 = x[c0]; let x1 = x[c1];
+            s = plus_product(v1, x1, plus_product(v0, x0, s));
+            e += 128u;
+        }
+    } else {
+        for (; e + 64u < end; e += 128u) {
+            let c0 = columns[e]; let c1 = columns[e + 64u];
+            let v0 = values[e]; let v1 = values[e + 64u];
+            let x0 = x[c0]; let x1 = x[c1];
+            s = settled(plus_product(v1, x1, plus_product(v0, x0, s)));
+        }
     }
     if e < end { s = add_entry(0u, e, s); }
     return with_tail(s, 0u, row, ell.pointers);

@@ -8,6 +8,8 @@ struct Products { high: u64, middle: u32, low: u32 }
 
 // Additions of integers wait little for one another.
 const APART = false;
+// Whether there are registers for four entries of a row at a time.
+const FOUR = true;
 
 fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
 fn halves(a: u64) -> real { return real(u32(a), u32(a >> 32u)); }
@@ -50,11 +52,13 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + product(w, a).high); }
 
-// own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
-fn stepped(s: Products, leave: real, own: real, unused: real) -> real {
-    let stays = plus(s, Products(0lu, own.y, own.x));
-    return number(total(plus_product(~leave, own, stays)));
+// The sum of a row and own - leave own, which is (2^64 - 1 - leave) own + own parts of 2^-128.
+fn with_own(leave: real, own: real, s: Products) -> Products {
+    return plus_product(~leave, own, plus(s, Products(0lu, own.y, own.x)));
 }
+
+// The whole sum.
+fn stepped(s: Products, leave: real, own: real, unused: real) -> real { return number(total(s)); }
 
 // abs(y - (1 - leak) x).
 fn deviation(leak: real, x: real, y: real) -> Sum {

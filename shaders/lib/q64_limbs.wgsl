@@ -8,6 +8,8 @@ struct Products { low: vec4<u32>, high: vec4<u32>, top: u32 }
 
 // Additions of integers wait little for one another.
 const APART = false;
+// Whether there are registers for four entries of a row at a time.
+const FOUR = false;
 // The largest digit.
 const DIGIT = vec4<u32>(0x1fffu);
 
@@ -19,7 +21,7 @@ fn highest(a: real) -> u32 { return a.y >> 20u; }
 
 fn no_products() -> Products { return Products(); }
 
-// A product adds at most 5 (2^13 - 1)^2 to a column, which holds twelve: four of a loop's, three that it leaves, four of
+// A product adds at most 5 (2^13 - 1)^2 to a column, which holds twelve: four of a loop's, one that it leaves, four of
 // the COO part, and what stays.
 fn plus_product(a: real, b: real, s: Products) -> Products {
     let p = digits(a); let p4 = highest(a);
@@ -111,6 +113,9 @@ fn capped(a: Sum, b: Sum) -> Sum {
 
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, number(product(w, a))).xy; }
+
+// The sum as it is: `leave` and `own` take fewer registers than one.
+fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
 fn stepped(s: Products, leave: real, own: real, unused: real) -> real {

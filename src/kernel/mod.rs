@@ -54,11 +54,10 @@ impl Kernel {
         Self { least_cuda_groups, ..self }
     }
 
-    /// [`Self::least_cuda_groups`] in a precision. Fixed point needs 46 registers: with the 40 that six groups leave, an H200 takes 303
-    /// microseconds for a step in HYB that it does in 276 with five.
+    /// [`Self::least_cuda_groups`] in a precision. Fixed point needs the 40 registers that six groups leave.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda_groups(&self, precision: Precision) -> u32 {
-        let most = if precision == Precision::Q64 { 5 } else { u32::MAX };
+        let most = if precision == Precision::Q64 { 6 } else { u32::MAX };
         self.least_cuda_groups.min(most)
     }
 

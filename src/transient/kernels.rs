@@ -14,7 +14,7 @@ use crate::sparse::slices::Plain;
 
 kernel! {
     /// Many steps of a small chain.
-    pub(crate) static SWEEP = sweep + slices + tail + float(first, count, end, window_first, window_end, rows)(
+    pub(crate) static SWEEP = sweep + entries + slices + tail + float(first, count, end, window_first, window_end, rows)(
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     ) in q64;

@@ -58,9 +58,9 @@ steps! {
     /// One step with a matrix in HYB.
     static STEP = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
     /// One step with a packed matrix.
-    static STEP_PACKED = step_packed + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    static STEP_PACKED = step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
-    static STEP_PAIR = step_pair + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
+    static STEP_PAIR = step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
         .with_cuda_groups(8);
     /// One step with a matrix of row patterns.
     static STEP_PATTERN = step_pattern(
