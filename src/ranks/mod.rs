@@ -344,7 +344,21 @@ const TOLD: [(&str, bool); 6] = [
     ("PALS_RANKID", false),
 ];
 
+/// What launchers say of how many processes they started; none in a process that was started alone.
+fn told() -> Vec<usize> {
+    let told = |&(name, count): &(&str, bool)| {
+        let value = std::env::var(name).ok()?;
+        Some(if count { value.parse().unwrap_or(1) } else { 1 })
+    };
+    TOLD.iter().filter_map(told).collect()
+}
+
 impl Session {
+    /// True for a process that a launcher of MPI started, as its environment tells.
+    pub fn is_launched() -> bool {
+        !told().is_empty()
+    }
+
     /// Joins the ranks, if a launcher started this process; a process that was started alone stays so, and costs
     /// nothing.
     ///
@@ -352,11 +366,7 @@ impl Session {
     /// [`Error::Invalid`] for one of several processes of a build without the feature `mpi`, and for an MPI library
     /// that cannot be called from threads.
     pub fn begin() -> Result<Self> {
-        let told = |&(name, count): &(&str, bool)| {
-            let value = std::env::var(name).ok()?;
-            Some(if count { value.parse().unwrap_or(1) } else { 1usize })
-        };
-        let told: Vec<usize> = TOLD.iter().filter_map(told).collect();
+        let told = told();
         #[cfg(feature = "mpi")]
         if !told.is_empty() {
             let (universe, rank, size, place) = mpi::join()?;

@@ -146,7 +146,7 @@ fn absorbed<T: Number>(
     } else if passing.is_empty() {
         Found::certain(0.0, problem.rewards.len())
     } else {
-        let mut statistics = surveyed::<T>(machine, transitions, true)?;
+        let mut statistics = surveyed::<T>(machine, transitions, options.format, true)?;
         let parts = Parts::build(
             machine,
             transitions,

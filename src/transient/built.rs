@@ -11,7 +11,7 @@ use super::transitions::{Transitions, add_rates};
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::BLOCK;
+use crate::sparse::{BLOCK, MatrixFormat};
 use crate::{Machine, Result};
 
 /// A chain built on its lane, and what the methods share.
@@ -46,10 +46,11 @@ impl<T> Built<'_, T> {
     }
 }
 
-/// The statistics of this rank's rows; `lazy` as there.
+/// The statistics of this rank's rows, for a matrix in a format; `lazy` as there.
 pub(super) fn surveyed<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
+    format: MatrixFormat,
     lazy: bool,
 ) -> Result<MatrixStatistics<T>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
@@ -57,7 +58,8 @@ pub(super) fn surveyed<T: Number>(
         let look = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
         let together =
             lanes.len() == 1 && transitions.states() <= most_elements(&lanes[0], T::PRECISION.bytes());
-        let found = transitions.survey().and_then(|survey| survey.take(together));
+        let repeats = together && format != MatrixFormat::Hyb;
+        let found = transitions.survey().and_then(|survey| survey.take(repeats));
         let mut statistics = match found {
             Some(found) => found,
             None => lanes[0].host(look)?,

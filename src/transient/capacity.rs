@@ -283,7 +283,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
     expect_host_room(machine, transitions, 0)?;
-    let mut statistics = surveyed::<T>(machine, transitions, problem.is_endless())?;
+    let mut statistics = surveyed::<T>(machine, transitions, options.format, problem.is_endless())?;
     let partition = split(machine, transitions, &statistics.shares, choices)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);

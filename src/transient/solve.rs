@@ -124,7 +124,7 @@ fn solve_in<T: Number>(
     let started = Instant::now();
     let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
     ranks.all_ok(expect_room(machine, problem.transitions))?;
-    let statistics = surveyed::<T>(machine, problem.transitions, problem.is_endless())?;
+    let statistics = surveyed::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
     if ranks.is_distributed() {

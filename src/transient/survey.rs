@@ -56,10 +56,10 @@ impl Survey {
         lock(&self.statistics).get().as_deref().map(look)
     }
 
-    /// The statistics, if they are there and of this precision; of another they are of no use, and let go. What repeats is
-    /// looked for no longer unless all rows are to be `together`.
-    pub(super) fn take<T: Number>(&self, together: bool) -> Option<MatrixStatistics<T>> {
-        if !together || T::PRECISION != Precision::F64 {
+    /// The statistics, if they are there and of this precision; of another they are of no use, and let go. Unless it is wanted,
+    /// what repeats in all rows is looked for no longer.
+    pub(super) fn take<T: Number>(&self, repeats: bool) -> Option<MatrixStatistics<T>> {
+        if !repeats || T::PRECISION != Precision::F64 {
             self.stop.store(true, Ordering::Relaxed);
         }
         // Until then the other thread has a share in the statistics.

@@ -314,7 +314,8 @@ fn command() -> clap::Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     interrupt::answer_for_limits();
-    kolmo::lane::prepare_drivers(has_one_stream());
+    // Copies between ranks pass steps by, in a stream of their own.
+    kolmo::lane::prepare_drivers(!Session::is_launched() && has_one_stream());
     let session = match Session::begin() {
         Ok(session) => session,
         Err(e) => {
@@ -374,10 +375,7 @@ fn ended(outcome: Outcome) -> ExitCode {
 fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
-    chains
-        && !words.any(|word| {
-            word.starts_with("--lanes") || word.contains("cuda:all") || word.matches("cuda").count() > 1
-        })
+    chains && !words.any(|word| word.starts_with("--lanes") || word.matches("cuda").count() > 1)
 }
 
 /// An error for ranks of different versions, or with options other than those that are each rank's own.

@@ -432,16 +432,21 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
             enlarge(args, truncation, common, &open, &times, &mut options)?
         }
         None => {
-            let (machine, mut posed, small) =
-                match ranks.is_distributed() || args.solving.dry_run || cfg!(target_family = "wasm") {
-                    true => {
-                        let machine = open()?;
-                        // The arrays with which bandwidths are measured are not to lie beside the chain.
-                        bandwidths(&machine)?;
-                        (machine, Posed::read(args, &options, ranks)?, false)
-                    }
-                    false => open_and_read(args, common, &open, &times, &options)?,
-                };
+            // Processors have nothing to wait for.
+            let processors = common.device.0.iter().all(|device| *device == DeviceSpec::Cpu);
+            let (machine, mut posed, small) = match ranks.is_distributed()
+                || args.solving.dry_run
+                || processors
+                || cfg!(target_family = "wasm")
+            {
+                true => {
+                    let machine = open()?;
+                    // The arrays with which bandwidths are measured are not to lie beside the chain.
+                    bandwidths(&machine)?;
+                    (machine, Posed::read(args, &options, ranks)?, false)
+                }
+                false => open_and_read(args, common, &open, &times, &options)?,
+            };
             posed.begin(args, &machine, &mut options)?;
             (machine, small, posed, None)
         }
@@ -460,9 +465,8 @@ fn open_and_read(
 ) -> Result<(Machine, Posed, bool)> {
     let cores_first = common.leaves_device_open();
     let doubles = matches!(common.precision, super::PrecisionArg::Auto | super::PrecisionArg::F64);
-    let wait = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
     // States that a question makes absorbing have other rows.
-    let ahead = doubles && wait && args.until.is_none();
+    let ahead = doubles && args.until.is_none();
     let surveyed = move |posed: Posed| match ahead {
         true => Posed { chain: posed.chain.surveyed(), ..posed },
         false => posed,
