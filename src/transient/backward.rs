@@ -353,7 +353,7 @@ impl Backward {
             self.step(&a, &mut next, ends);
             if looks {
                 look = k + (k / 8).max(LOOK);
-                observer.progress(0, 0)?;
+                observer.progress(k, 0)?;
                 let (half, high) = self.enclosed(&a, &next, &sum);
                 let rounding = self.rounding * longest * high + 4.0 * U * k as f64 * high;
                 let met = high.is_finite() && half + rounding <= epsilon * high;

@@ -233,7 +233,7 @@ pub(super) fn expected_steps(
         chain.sweep(&met, |_| [1.0], &between, &mut h[..n], true);
         beyond.update(h.as_flattened_mut());
         if sweep.is_multiple_of(64) {
-            ranks.all_ok(observer.progress(0, 0))?;
+            ranks.all_ok(observer.progress(sweep, 0))?;
         }
         if sweep < look && sweep + 2 <= most {
             continue;
@@ -316,7 +316,7 @@ pub(super) fn earned_until<const K: usize>(
             chain.sweep(met, |state| earned[state], &between, &mut values, true);
             sweeps += 2;
             if sweeps.is_multiple_of(64) {
-                observer.progress(0, 0)?;
+                observer.progress(sweeps, 0)?;
             }
         }
         let rounded: [f64; K] = chain.largest(met, |state| {

@@ -167,7 +167,7 @@ impl Default for Options {
 ///
 /// `()` lets everything pass; a `Vec<Vec<f64>>` keeps the probabilities of each time.
 pub trait Observer: Send {
-    /// Multiplications done, and an upper bound of all. An error stops the work.
+    /// Multiplications done, and an upper bound of all, or 0 where nobody knows one. An error stops the work.
     fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
         Ok(())
     }

@@ -43,12 +43,14 @@ pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
 pub use questions::{Answer, Found, Source};
 pub use truncation::Truncation;
 
+// A compensated sum, of rates or of probabilities.
+use kolmo::transient::exit_rate as compensated;
 use kolmo_model::Value;
 
 /// Values of constants.
 pub type Assigned = [(String, Value)];
 
-/// What hears of multiplications done, and of how many there will be at most; its error ends the work.
+/// What hears of multiplications done, and of how many there will be at most, or 0 where nobody knows; its error ends the work.
 pub type Watch<'a> = dyn FnMut(u64, u64) -> kolmo::Result<()> + Send + 'a;
 
 /// The same of what is computed from every state, while properties are planned.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::Watch;
+use crate::compensated;
 use crate::language::{refused, reward_limit};
 use crate::sets::members;
 use crate::state_values::{EachState, Truths, decide, next_from};
 use crate::truncation::{self, Edge};
-use crate::until::{Until, compensated};
+use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,

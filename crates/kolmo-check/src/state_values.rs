@@ -3,10 +3,10 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use crate::Notice;
+use crate::compensated;
 use crate::language::refused;
 use crate::questions::{Source, asks, cumulative_rewards, refuse};
 use crate::sets::{self, members};
-use crate::until::compensated;
 use kolmo::Machine;
 use kolmo::Result;
 use kolmo::internals::Csr;

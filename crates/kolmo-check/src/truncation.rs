@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::compensated;
 use crate::language::refused;
-use crate::until::compensated;
 use kolmo::transient::{Solution, Transitions};
 use kolmo::{Error, Result};
 use kolmo_model::{Instance, Options, Part, Progress, StateSpace};

@@ -1,11 +1,10 @@
 //! The probability of reaching PSI through states of PHI, until a time or within an interval.
 
 use crate::Watch;
+use crate::compensated;
 use crate::sets;
 use crate::truncation::Edge;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
-// A compensated sum, of rates or of probabilities.
-pub(crate) use kolmo::transient::exit_rate as compensated;
 use kolmo::{Error, Machine, Result};
 
 /// States to be reached, and those on the way.

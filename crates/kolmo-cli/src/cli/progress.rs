@@ -91,29 +91,19 @@ impl Progress {
         Self(std::thread::Builder::new().spawn(show).ok().map(|thread| (shared, thread)))
     }
 
-    /// `done` of `all` of what is counted; an `all` of 0 is not known, and changes nothing.
+    /// `done` of `all` of what is counted; of an `all` of 0 nobody knows the end.
     pub(super) fn at(&self, done: u64, all: u64, what: &'static str) {
         // The page that runs this reads such lines.
         if cfg!(target_family = "wasm") && all > 0 {
             return say(format_args!("{done} of {all} {what}"));
         }
-        let Some((shared, _)) = self.0.as_ref().filter(|_| all > 0) else { return };
+        let Some((shared, _)) = self.0.as_ref().filter(|_| done > 0 || all > 0) else { return };
         let mut state = shared.state();
         if (state.all, state.what) != (all, what) || done < state.done {
             // The first report comes after a piece of the work, or, of a run that goes on, after much of it.
             *state = State::new(what, done, all);
         }
-        state.done = done.min(all);
-    }
-
-    /// `done` of what is counted, of which nobody knows the end.
-    pub(super) fn count(&self, done: u64, what: &'static str) {
-        let Some((shared, _)) = self.0.as_ref().filter(|_| done > 0) else { return };
-        let mut state = shared.state();
-        if (state.all, state.what) != (0, what) {
-            *state = State::new(what, 0, 0);
-        }
-        state.done = done;
+        state.done = if all > 0 { done.min(all) } else { done };
     }
 
     /// States and transitions that a search has found so far.
@@ -213,11 +203,9 @@ mod tests {
             Arc::new(Shared { state: Mutex::new(State::new("reading", 0, 0)), ended: Condvar::new() });
         let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
         assert_eq!(shared.state().text(), "reading");
-        progress.at(5, 0, "steps");
+        progress.at(0, 0, "products");
         assert_eq!(shared.state().text(), "reading");
-        progress.count(0, "products");
-        assert_eq!(shared.state().text(), "reading");
-        progress.count(1_200, "products");
+        progress.at(1_200, 0, "products");
         assert_eq!(shared.state().text(), "1 200 products");
         progress.at(2_000, 541_533, "steps");
         // What was done before the first report has no rate.

@@ -332,10 +332,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let mut forecast = Forecast::new(&options, matrix.nnz(), quiet);
     let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
         interrupt::check()?;
-        match all {
-            0 => progress.count(done, "products with the matrix"),
-            _ => progress.at(done, all, "steps"),
-        }
+        progress.at(done, all, if all > 0 { "steps" } else { "products with the matrix" });
         forecast.at(done, all);
         Ok(())
     })?;
