@@ -30,7 +30,7 @@ fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return fma(w, a, sum); }
 
-// The sum of a row with what may be added to it beside its entries.
+// A row's sum with what its state keeps: here `stepped` adds that.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + (s - leave own) / alpha.

@@ -52,12 +52,12 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + product(w, a).high); }
 
-// The sum of a row and own - leave own, which is (2^64 - 1 - leave) own + own parts of 2^-128.
+// A row's sum with what its state keeps: own - leave own = (2^64 - 1 - leave) own + own parts of 2^-128.
 fn with_own(leave: real, own: real, s: Products) -> Products {
     return plus_product(~leave, own, plus(s, Products(0lu, own.y, own.x)));
 }
 
-// The whole sum.
+// The next number, from a sum that has what its state keeps.
 fn stepped(s: Products, leave: real, own: real, unused: real) -> real { return number(total(s)); }
 
 // abs(y - (1 - leak) x).

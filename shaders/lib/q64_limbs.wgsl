@@ -114,7 +114,7 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, number(product(w, a))).xy; }
 
-// The sum as it is: `leave` and `own` take fewer registers than one.
+// A row's sum with what its state keeps: here `stepped` adds that, as `leave` and `own` take fewer registers than a sum.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.

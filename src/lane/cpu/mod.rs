@@ -52,8 +52,10 @@ impl CpuLane {
         let pool = (!cfg!(target_family = "wasm")).then(|| pool.build()).transpose();
         let pool =
             pool.map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
-        // Until all run: the runtime panics in one that finds no memory to start with.
-        pool.iter().for_each(|pool| drop(pool.broadcast(|_| ())));
+        // Waits until all threads run: one that finds no memory to begin with would panic later.
+        if let Some(pool) = &pool {
+            pool.broadcast(|_| ());
+        }
         Ok(Self::of(pool, threads, memory_limit))
     }
 

@@ -314,7 +314,7 @@ fn command() -> clap::Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     interrupt::answer_for_limits();
-    // Copies between ranks pass steps by, in a stream of their own.
+    // Copies between ranks overlap with steps, in a stream of their own, which one queue would hold up.
     kolmo::lane::prepare_drivers(!Session::is_launched() && has_one_stream());
     let session = match Session::begin() {
         Ok(session) => session,

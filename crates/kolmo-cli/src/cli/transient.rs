@@ -432,20 +432,16 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
             enlarge(args, truncation, common, &open, &times, &mut options)?
         }
         None => {
-            // Processors have nothing to wait for.
-            let processors = common.device.0.iter().all(|device| *device == DeviceSpec::Cpu);
-            let (machine, mut posed, small) = match ranks.is_distributed()
-                || args.solving.dry_run
-                || processors
-                || cfg!(target_family = "wasm")
-            {
-                true => {
-                    let machine = open()?;
-                    // The arrays with which bandwidths are measured are not to lie beside the chain.
-                    bandwidths(&machine)?;
-                    (machine, Posed::read(args, &options, ranks)?, false)
-                }
-                false => open_and_read(args, common, &open, &times, &options)?,
+            // Processors open at once.
+            let waits = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
+            let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
+            let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
+                open_and_read(args, common, &open, &times, &options)?
+            } else {
+                let machine = open()?;
+                // The arrays with which bandwidths are measured are not to lie beside the chain.
+                bandwidths(&machine)?;
+                (machine, Posed::read(args, &options, ranks)?, false)
             };
             posed.begin(args, &machine, &mut options)?;
             (machine, small, posed, None)
