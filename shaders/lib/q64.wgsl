@@ -3,8 +3,9 @@
 
 // Magnitudes: a fraction of 2^128.
 struct Sum { high: u64, low: u64 }
-// A row's products, added up: of a fraction of 2^128 the higher two words and each of the lower two.
-struct Products { high: u64, middle: u32, low: u32 }
+// A row's products, added up: three sums, at 2^-64, 2^-96 and 2^-128. The lower two have 32 bits here, 64 in CUDA's own
+// text of `add_long_product`, where a carry is an instruction.
+struct Products { high: u64, middle: u64, low: u64 }
 
 // Additions of integers wait little for one another.
 const APART = false;
@@ -14,37 +15,46 @@ const FOUR = true;
 fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
 fn halves(a: u64) -> real { return real(u32(a), u32(a >> 32u)); }
 fn word_product(a: u32, b: u32) -> u64 { return u64(a) * u64(b); }
+fn low_word(a: u64) -> u64 { return a & 0xfffffffflu; }
 
-fn no_products() -> Products { return Products(0lu, 0u, 0u); }
+fn no_products() -> Products { return Products(0lu, 0lu, 0lu); }
 
 // Nothing wraps: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
-fn plus_product(a: real, b: real, s: Products) -> Products {
-    let low = word_product(a.x, b.x) + u64(s.low);
-    let middle = word_product(a.y, b.x) + ((low >> 32u) + u64(s.middle));
-    let other = word_product(a.x, b.y) + u64(u32(middle));
-    return Products(s.high + word_product(a.y, b.y) + ((middle >> 32u) + (other >> 32u)), u32(other), u32(low));
+fn add_long_product(a: real, b: real, s: Products) -> Products {
+    let low = word_product(a.x, b.x) + s.low;
+    let middle = word_product(a.y, b.x) + ((low >> 32u) + s.middle);
+    let other = word_product(a.x, b.y) + low_word(middle);
+    return Products(s.high + word_product(a.y, b.y) + ((middle >> 32u) + (other >> 32u)), low_word(other), low_word(low));
 }
+fn plus_product(a: real, b: real, s: Products) -> Products { return add_long_product(a, b, s); }
 fn plus(a: Products, b: Products) -> Products {
-    let low = u64(a.low) + u64(b.low);
-    let middle = u64(a.middle) + u64(b.middle) + (low >> 32u);
-    return Products(a.high + b.high + (middle >> 32u), u32(middle), u32(low));
+    let s = total(a);
+    let t = total(b);
+    let low = s.low + t.low;
+    return Products(s.high + t.high + carry(low, t.low), low >> 32u, low_word(low));
 }
 
 fn settled(s: Products) -> Products { return s; }
 
-fn total(s: Products) -> Sum { return Sum(s.high, (u64(s.middle) << 32u) | u64(s.low)); }
+// 1 where an addition to `part` has wrapped.
+fn carry(sum: u64, part: u64) -> u64 { return select(0lu, 1lu, sum < part); }
+
+fn total(s: Products) -> Sum {
+    let low = s.low + (s.middle << 32u);
+    return Sum(s.high + (s.middle >> 32u) + carry(low, s.low), low);
+}
 
 fn none() -> Sum { return Sum(0lu, 0lu); }
 fn whole(a: real) -> Sum { return Sum(joined(a), 0lu); }
 fn product(a: real, b: real) -> Sum { return total(plus_product(a, b, no_products())); }
 fn number(s: Sum) -> real { return halves(s.high); }
-fn minus(a: Sum, b: Sum) -> Sum { return Sum(a.high - b.high - select(0lu, 1lu, a.low < b.low), a.low - b.low); }
+fn minus(a: Sum, b: Sum) -> Sum { return Sum(a.high - b.high - carry(a.low, b.low), a.low - b.low); }
 fn below(a: Sum, b: Sum) -> bool { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
 // The sum of magnitudes, which may exceed 1: the largest that there is stands for these.
 fn capped(a: Sum, b: Sum) -> Sum {
     let low = a.low + b.low;
-    let sum = Sum(a.high + b.high + select(0lu, 1lu, low < a.low), low);
+    let sum = Sum(a.high + b.high + carry(low, a.low), low);
     if below(sum, a) { return Sum(0xfffffffffffffffflu, 0xfffffffffffffffflu); }
     return sum;
 }
@@ -54,7 +64,7 @@ fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + p
 
 // A row's sum with what its state keeps: own - leave own = (2^64 - 1 - leave) own + own parts of 2^-128.
 fn with_own(leave: real, own: real, s: Products) -> Products {
-    return plus_product(~leave, own, plus(s, Products(0lu, own.y, own.x)));
+    return plus_product(~leave, own, plus_product(real(1u, 0u), own, s));
 }
 
 // The next number, from a sum that has what its state keeps.

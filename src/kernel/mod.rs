@@ -54,13 +54,6 @@ impl Kernel {
         Self { least_cuda_groups, ..self }
     }
 
-    /// [`Self::least_cuda_groups`] in a precision. Fixed point needs the 40 registers that six groups leave.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn cuda_groups(&self, precision: Precision) -> u32 {
-        let most = if precision == Precision::Q64 { 6 } else { u32::MAX };
-        self.least_cuda_groups.min(most)
-    }
-
     /// This kernel with other values of its text's `override` constants.
     pub const fn with(&self, constants: &'static [(&'static str, f64)]) -> Self {
         Self { constants, ..*self }

@@ -136,8 +136,7 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
             let read_only: Vec<bool> = interface.bindings.iter().map(|(_, written, _)| !written).collect();
             assert_eq!(cuda.bindings, read_only, "bindings of {}", kernel.name);
             assert_eq!(cuda.params, interface.params.len(), "parameters of {}", kernel.name);
-            let most = if precision == Precision::Q64 { 6 } else { u32::MAX };
-            let groups = match kernel.least_cuda_groups.min(most) {
+            let groups = match kernel.least_cuda_groups {
                 0 => String::new(),
                 groups => format!(", __CUDA_ARCH__ < 800 ? {} : {groups}", groups.min(1024 / kernel.group())),
             };

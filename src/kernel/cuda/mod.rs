@@ -39,6 +39,7 @@
 //!   operation: without `--fmad=false` the compiler would contract others, which is why it is one of [`OPTIONS`].
 //! * Integers wrap; shifts take the amount modulo the width; x / 0 is x, x % 0 is 0, and so is the overflow of
 //!   least / −1; conversions from floating point clamp to the numbers that both types hold.
+//! * A function whose body the prelude has in PTX means what its own text says, whatever parts its sums lie in.
 //! * Indices are not checked, and workgroup memory is not set to zero: as on wgpu lanes without `--checked`.
 
 mod expression;
@@ -71,6 +72,9 @@ pub const OPTIONS: [&str; 6] = [
 
 /// What WGSL means where CUDA C++ means something else: the beginning of every text.
 const PRELUDE: &str = include_str!("prelude.cuh");
+
+/// Functions whose body the prelude has in PTX, because it takes what neither WGSL nor C++ can say.
+const IN_PRELUDE: [&str; 1] = ["add_long_product"];
 
 /// A kernel as CUDA C++.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +137,7 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     let info = validate(&module).map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
     let (module, info) =
         with_constants(kernel, &module, &info).map_err(|e| refuse(None, format!("naga: {e}")))?;
-    write(kernel, kernel.cuda_groups(precision), &module, &info).map_err(|refusal| {
+    write(kernel, kernel.least_cuda_groups, &module, &info).map_err(|refusal| {
         let line = refusal.span.is_defined().then(|| refusal.span.location(&text).line_number);
         refuse(line, refusal.construct)
     })

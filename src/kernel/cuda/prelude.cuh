@@ -380,3 +380,32 @@ struct One<Vec<T, N>> { static __device__ __forceinline__ Vec<T, N> value() { re
     }
 WGSL_SCAN(subgroup_inclusive_add, subgroup_exclusive_add, add, T{})
 WGSL_SCAN(subgroup_inclusive_mul, subgroup_exclusive_mul, mul, One<T>::value())
+
+// s + a b, exactly: three sums of 64 bits, at 2^64, 2^32 and 1, the lower two with their carries in the first. PTX has carries,
+// C++ has not: with its own a product takes 14 instructions in the place of 5.
+template <class S>
+WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
+    auto& [high, middle, low] = s;
+    asm("{\n\t"
+        ".reg .u32 l0, l1, m0, m1, h0, h1;\n\t"
+        "mov.b64 {h0, h1}, %0;\n\t"
+        "mov.b64 {m0, m1}, %1;\n\t"
+        "mov.b64 {l0, l1}, %2;\n\t"
+        "mad.lo.cc.u32 l0, %3, %5, l0;\n\t"
+        "madc.hi.cc.u32 l1, %3, %5, l1;\n\t"
+        "madc.lo.cc.u32 h0, %4, %6, h0;\n\t"
+        "madc.hi.u32 h1, %4, %6, h1;\n\t"
+        "mad.lo.cc.u32 m0, %3, %6, m0;\n\t"
+        "madc.hi.cc.u32 m1, %3, %6, m1;\n\t"
+        "addc.u32 h1, h1, 0;\n\t"
+        "mad.lo.cc.u32 m0, %4, %5, m0;\n\t"
+        "madc.hi.cc.u32 m1, %4, %5, m1;\n\t"
+        "addc.u32 h1, h1, 0;\n\t"
+        "mov.b64 %0, {h0, h1};\n\t"
+        "mov.b64 %1, {m0, m1};\n\t"
+        "mov.b64 %2, {l0, l1};\n\t"
+        "}"
+        : "+l"(high), "+l"(middle), "+l"(low)
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(b.at[0]), "r"(b.at[1]));
+    return s;
+}
