@@ -15,7 +15,7 @@ const FOUR = true;
 fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
 fn halves(a: u64) -> real { return real(u32(a), u32(a >> 32u)); }
 fn word_product(a: u32, b: u32) -> u64 { return u64(a) * u64(b); }
-fn low_word(a: u64) -> u64 { return a & 0xfffffffflu; }
+fn low_word(a: u64) -> u64 { return u64(u32(a)); }
 
 fn no_products() -> Products { return Products(0lu, 0lu, 0lu); }
 
@@ -40,8 +40,8 @@ fn settled(s: Products) -> Products { return s; }
 fn carry(sum: u64, part: u64) -> u64 { return select(0lu, 1lu, sum < part); }
 
 fn total(s: Products) -> Sum {
-    let low = s.low + (s.middle << 32u);
-    return Sum(s.high + (s.middle >> 32u) + carry(low, s.low), low);
+    let middle = s.middle + (s.low >> 32u);
+    return Sum(s.high + (middle >> 32u) + (carry(middle, s.middle) << 32u), (middle << 32u) | low_word(s.low));
 }
 
 fn none() -> Sum { return Sum(0lu, 0lu); }
