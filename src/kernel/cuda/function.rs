@@ -9,7 +9,7 @@ use naga::{
 };
 
 use super::types::{Item, Unit, argument_name, local_name};
-use super::{IN_PRELUDE, Refusal, Written};
+use super::{Refusal, Written};
 
 /// A function while it is written, or the module's own expressions.
 pub(super) struct Body<'a> {
@@ -94,10 +94,8 @@ impl<'a> Body<'a> {
     pub(super) fn function(mut self, handle: Handle<Function>) -> Written {
         let function = self.function_scope()?;
         let mut parameters = Vec::new();
-        let mut names = Vec::new();
         for (i, argument) in function.arguments.iter().enumerate() {
             let name = argument_name(argument.name.as_deref(), i);
-            names.push(name.clone());
             parameters.push(match *self.unit.inner(argument.ty) {
                 TypeInner::Pointer { base, space } => {
                     let ty = self.unit.type_text(base)?;
@@ -124,14 +122,7 @@ impl<'a> Body<'a> {
         let name = self.unit.function_name(handle);
         self.line(&format!("__device__ __forceinline__ {result} {name}({}) {{", parameters.join(", ")));
         self.depth += 1;
-        match function.name.as_deref() {
-            Some(name) if IN_PRELUDE.contains(&name) => {
-                self.line(&format!("return {name}({});", names.join(", ")));
-                self.depth -= 1;
-                self.line("}\n");
-            }
-            _ => self.variables_and_statements()?,
-        }
+        self.variables_and_statements()?;
         Ok(self.out)
     }
 

@@ -39,7 +39,7 @@
 //!   operation: without `--fmad=false` the compiler would contract others, which is why it is one of [`OPTIONS`].
 //! * Integers wrap; shifts take the amount modulo the width; x / 0 is x, x % 0 is 0, and so is the overflow of
 //!   least / −1; conversions from floating point clamp to the numbers that both types hold.
-//! * A function whose body the prelude has in PTX means what its own text says, whatever parts its sums lie in.
+//! * The one function that the prelude has in PTX means what its own text says, whatever parts its sums lie in.
 //! * Indices are not checked, and workgroup memory is not set to zero: as on wgpu lanes without `--checked`.
 
 mod expression;
@@ -73,8 +73,8 @@ pub const OPTIONS: [&str; 6] = [
 /// What WGSL means where CUDA C++ means something else: the beginning of every text.
 const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// Functions whose body the prelude has in PTX, because it takes what neither WGSL nor C++ can say.
-const IN_PRELUDE: [&str; 1] = ["add_long_product"];
+/// The function that is not translated: the prelude has it in PTX, with carries, which neither WGSL nor C++ has.
+const IN_PRELUDE: &str = "add_long_product";
 
 /// A kernel as CUDA C++.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,7 +197,8 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
             text += &format!("__device__ const {ty} {} = {value};\n\n", unit.constant_name(constant));
         }
     }
-    for (handle, function) in module.functions.iter() {
+    let translated = |function: &naga::Function| function.name.as_deref() != Some(IN_PRELUDE);
+    for (handle, function) in module.functions.iter().filter(|(_, function)| translated(function)) {
         text += &Body::of_function(&unit, function, &info[handle])
             .function(handle)
             .map_err(|r| r.at(module.functions.get_span(handle)))?;

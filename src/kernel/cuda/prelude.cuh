@@ -381,8 +381,8 @@ struct One<Vec<T, N>> { static __device__ __forceinline__ Vec<T, N> value() { re
 WGSL_SCAN(subgroup_inclusive_add, subgroup_exclusive_add, add, T{})
 WGSL_SCAN(subgroup_inclusive_mul, subgroup_exclusive_mul, mul, One<T>::value())
 
-// s + a b, exactly: three sums of 64 bits, at 2^64, 2^32 and 1, the lower two with their carries in the first. PTX has carries,
-// C++ has not: with its own a product takes 14 instructions in the place of 5.
+// s + a b, exactly: three sums of 64 bits, at 2^64, 2^32 and 1; what the lower two carry is added to the first. 5 instructions,
+// where C++, which has no carries, takes 14.
 template <class S>
 WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
     auto& [high, middle, low] = s;

@@ -6,7 +6,7 @@ use naga::{
     StorageAccess, StructMember, Type, TypeInner, VectorSize,
 };
 
-use super::{Refusal, Written};
+use super::{IN_PRELUDE, Refusal, Written};
 
 /// The module that is written, with what naga knows of it.
 pub(super) struct Unit<'a> {
@@ -133,7 +133,10 @@ impl<'a> Unit<'a> {
 
     /// The name of a function that is no entry point.
     pub(super) fn function_name(&self, function: Handle<Function>) -> String {
-        format!("{}_f{}", stem(self.module.functions[function].name.as_deref(), "f"), function.index())
+        match self.module.functions[function].name.as_deref() {
+            Some(name) if name == IN_PRELUDE => name.to_owned(),
+            name => format!("{}_f{}", stem(name, "f"), function.index()),
+        }
     }
 
     /// The name of a constant that is an array.
