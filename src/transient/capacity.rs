@@ -9,7 +9,7 @@ use super::exchange_cost::exchange_cost;
 use super::halo_depth::{self, Work};
 use super::matrix::Source;
 pub use super::need::Need;
-use super::partitioning::{LaneExchange, LanePlan, row_bytes, split};
+use super::partitioning::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::region::Region;
 use super::solution::ExchangeCost;
@@ -86,7 +86,7 @@ fn many_in<T: Number>(
         )));
     }
     expect_somebody(machine)?;
-    let cost = exchange_cost(machine, n)?;
+    let cost = exchange_cost(machine, n, f64::INFINITY)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -284,7 +284,8 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     // The host's memory is needed now; a lane's is what the plan is about.
     expect_host_room(machine, transitions, 0)?;
     let mut statistics = surveyed::<T>(machine, transitions, options.format, problem.is_endless())?;
-    let partition = split(machine, transitions, &statistics.shares, choices)?;
+    let run = RunFacts::endless(choices, options.format);
+    let partition = split(machine, transitions, &statistics.shares, &run)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
     let width = options.width.over(machine.ranks, &statistics.lengths);

@@ -27,17 +27,28 @@ impl ExchangeCost {
     }
 }
 
-/// Rounds of a measurement.
+/// Rounds of a measurement of exchanges alone.
 const ROUNDS: usize = 12;
+
+/// Rounds of a measurement of exchanges beside launches, each as long as two exchanges.
+const BUSY_ROUNDS: usize = 4;
 
 /// Seconds of a launch that is too small to fill a device, on its own between others: a row waits for its header, its
 /// columns and what they point to, one after the other. About 20 µs for 10⁵ rows on an H200, by its own clock.
 const SMALL_LAUNCH: f64 = 20e-6;
 
-/// The cost of an exchange between these lanes: measured once, for later solves on the same lanes as well. Ranks measure
-/// each time, since all have to do the same, and with no more values than the `states` of a chain, which a small one
-/// would wait for longer than for its solution.
-pub(super) fn exchange_cost(machine: &Machine, states: usize) -> Result<ExchangeCost> {
+/// The cost of an exchange between two graphics cards of one host: two H100s through Vulkan, medians.
+const BETWEEN_CARDS: ExchangeCost = ExchangeCost { latency: 80e-6, rate: 10e9, busy: 75e-6, drain: 60e9 };
+
+/// Seconds of products from which on a measurement pays: it takes a tenth of a second, and gains some per cent.
+const WORTH_MEASURING: f64 = 2.0;
+
+/// The cost of an exchange between these lanes in a run whose products take `seconds`.
+///
+/// It is measured once, for later solves on the same lanes as well. A short run on graphics cards takes a typical
+/// cost instead. Ranks measure each time, since all have to do the same, and with no more values than the `states` of
+/// a chain, which a small one would wait for longer than for its solution.
+pub(super) fn exchange_cost(machine: &Machine, states: usize, seconds: f64) -> Result<ExchangeCost> {
     static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
     if machine.ranks.is_distributed() {
         return measure(machine, (states as u64).clamp(1 << 12, MOST));
@@ -46,6 +57,10 @@ pub(super) fn exchange_cost(machine: &Machine, states: usize) -> Result<Exchange
     let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, cost)) = known().iter().find(|(measured, _)| *measured == numbers) {
         return Ok(*cost);
+    }
+    let cards = machine.lanes.iter().all(|lane| !lane.device().on_host_cores());
+    if cards && seconds < WORTH_MEASURING {
+        return Ok(BETWEEN_CARDS);
     }
     let cost = measure(machine, MOST)?;
     known().push((numbers, cost));
@@ -70,8 +85,12 @@ fn measure(machine: &Machine, most: u64) -> Result<ExchangeCost> {
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     let (mut busy, mut slower) = (0.0f64, 0.0f64);
-    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
-    for lane in lanes.iter().filter(|lane| !lane.device().on_host_cores()) {
+    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it. One lane of
+    // each kind stands for the rest.
+    let kind = |lane: &Lane| (lane.device().name.clone(), lane.device().backend);
+    let first = |&(i, lane): &(usize, &Lane)| lanes[..i].iter().all(|earlier| kind(earlier) != kind(lane));
+    let measured = lanes.iter().enumerate().filter(|(_, lane)| !lane.device().on_host_cores());
+    for (_, lane) in measured.filter(first) {
         // Small ones are hidden in what the device does anyway.
         let [quarter, whole] =
             [large / 4, large].map(|len| lane.unnoticed(|| busy_seconds(lane, len, with_values)));
@@ -157,14 +176,14 @@ fn busy_seconds(lane: &Lane, elements: usize, exchange: f64) -> Result<f64> {
             before_receives: true,
         };
         let at = Instant::now();
-        for _ in 0..ROUNDS {
+        for _ in 0..BUSY_ROUNDS {
             match exchange {
                 true => worker.exchange(0, (&boundary, 0), Some((&interior, 0)))?,
                 false => lane.submit(&interior, 0)?,
             }
         }
         lane.finish()?;
-        Ok(at.elapsed().as_secs_f64() / ROUNDS as f64)
+        Ok(at.elapsed().as_secs_f64() / BUSY_ROUNDS as f64)
     };
     const SOME: usize = 64;
     seconds(SOME, false)?;

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Instant;
 
 use super::chain::Reward;
-use super::partitioning::{Partitioning, share, split};
+use super::partitioning::{Partition, RunFacts, share, split};
 pub(crate) use super::problem::Order;
 use super::problem::{Observer, Problem};
+use super::solution::LanePlan;
 use super::transitions::Transitions;
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
@@ -130,9 +132,25 @@ impl Observer for Restore<'_> {
 /// Bytes a state of the whole chain: whether it was seen, its place twice, its initial probability twice.
 const WHOLE: u64 = 1 + 2 * 4 + 2 * 8;
 
-/// The chain in the order wanted, if that is not its own, and the order's name.
+/// Seconds in which a thread reads the row and the column of one state, from a sample of the chain's states.
+fn lookup_seconds(transitions: &dyn Transitions) -> f64 {
+    const SAMPLES: usize = 1024;
+    let (n, mut row) = (transitions.states(), Vec::new());
+    let sampled = n.clamp(1, SAMPLES);
+    let started = Instant::now();
+    for state in (0..sampled).map(|i| i * n / sampled) {
+        row.clear();
+        transitions.incoming(state, &mut row);
+        transitions.outgoing(state, &mut row);
+    }
+    started.elapsed().as_secs_f64() / sampled as f64
+}
+
+/// The chain in the requested order, if that is not its own, and the order's name.
 ///
-/// Every rank looks at all states then, and finds the same order.
+/// Every rank looks at all states for a requested order, and finds the same one. [`Order::Auto`] searches
+/// only where the run's steps can gain more time than the search takes. If the chain keeps its own order, the
+/// partition that was found on the way is left in `run`.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that; those of a lane that is
@@ -142,7 +160,7 @@ pub(super) fn reorder<'a>(
     problem: &Problem<'a>,
     initial: &'a [f64],
     lengths: &[u32],
-    how: Partitioning,
+    run: &mut RunFacts,
     wanted: Order,
 ) -> Result<(Option<Reordered<'a>>, Order)> {
     let (transitions, ranks) = (problem.transitions, machine.ranks);
@@ -177,28 +195,35 @@ pub(super) fn reorder<'a>(
         }
         Order::Auto => {}
     }
-    // Seconds of the slowest lane's step.
-    let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64)> {
+    // Seconds of the slowest lane's step, and those that it would take without an exchange.
+    let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64, Partition)> {
         let shares = share(machine, transitions, Some(lengths))?;
-        let plan = split(machine, transitions, &shares, how)?.plan;
-        let step = plan.iter().map(|lane| lane.step).fold(0.0, f64::max);
-        Ok((step, plan.iter().map(|lane| lane.communication_share).fold(0.0, f64::max)))
+        let partition = split(machine, transitions, &shares, run)?;
+        let slowest = |seconds: fn(&LanePlan) -> f64| partition.plan.iter().map(seconds).fold(0.0, f64::max);
+        Ok((slowest(|lane| lane.step), slowest(|lane| lane.compute), partition))
     };
-    let (mut best, share) = predicted(transitions, lengths)?;
+    let (mut best, compute, natural) = predicted(transitions, lengths)?;
     let mut chosen = (None, Order::Natural);
-    if share > WORTHWHILE {
-        for order in [Order::Bfs, Order::Rcm] {
-            let reordered = make(order, initial.into());
-            let lengths: Cow<'_, [u32]> =
-                reordered.old.iter().map(|&state| lengths[state as usize]).collect();
-            let (step, _) = predicted(&reordered, &lengths)?;
-            // A tenth at least: the prediction is no better than that, and the model's own order compresses better.
-            if step < 0.9 * best {
-                best = step;
-                chosen = (Some(reordered), order);
-            }
+    if best - compute <= WORTHWHILE * best {
+        run.known = Some(natural);
+        return Ok(chosen);
+    }
+    let pass = lookup_seconds(transitions) * transitions.states() as f64;
+    // A breadth-first search looks every state up once; the narrow one searches twice, and looks up degrees.
+    for (order, passes) in [(Order::Bfs, 1.0), (Order::Rcm, 4.0)] {
+        if run.steps * (best - compute) <= passes * pass {
+            break;
+        }
+        let reordered = make(order, initial.into());
+        let lengths: Cow<'_, [u32]> = reordered.old.iter().map(|&state| lengths[state as usize]).collect();
+        let (step, ..) = predicted(&reordered, &lengths)?;
+        // A tenth at least: the prediction is no better than that, and the model's own order compresses better.
+        if step < 0.9 * best {
+            best = step;
+            chosen = (Some(reordered), order);
         }
     }
+    run.known = chosen.0.is_none().then_some(natural);
     Ok(chosen)
 }
 
@@ -278,6 +303,8 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::DeviceSpec;
+    use crate::sparse::MatrixFormat;
     use crate::transient::csr::Csr;
     use crate::transient::transitions::TransitionList;
 
@@ -293,6 +320,51 @@ mod tests {
             }
         }
         Csr::from_list(n as usize, list).unwrap()
+    }
+
+    /// A chain that counts how often a state's outgoing transitions are looked up.
+    struct Counted(Csr, std::sync::atomic::AtomicUsize);
+
+    impl Transitions for Counted {
+        fn states(&self) -> usize {
+            self.0.states()
+        }
+
+        fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+            self.0.incoming(state, row);
+        }
+
+        fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+            self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.0.outgoing(state, row);
+        }
+    }
+
+    #[test]
+    fn an_order_is_searched_only_where_it_gains_more_than_the_search_takes() {
+        let n = 4096;
+        let ring = Counted(scattered(n), Default::default());
+        let machine =
+            Machine::open(&[DeviceSpec::Cpu, DeviceSpec::Cpu], &crate::lane::OpenOptions::default()).unwrap();
+        let mut initial = vec![0.0; n as usize];
+        initial[3] = 1.0;
+        let first = crate::transient::Initial::State(3);
+        let problem =
+            Problem { transitions: &ring, initial: &first, times: &[1.0], rewards: &[], vectors: true };
+        let ask = |steps: f64| {
+            ring.1.store(0, std::sync::atomic::Ordering::Relaxed);
+            let lengths = vec![2; n as usize];
+            let mut run = RunFacts { steps, ..RunFacts::endless(Default::default(), MatrixFormat::Auto) };
+            let (_, order) = reorder(&machine, &problem, &initial, &lengths, &mut run, Order::Auto).unwrap();
+            assert_eq!(run.known.is_some(), order == Order::Natural);
+            (order, ring.1.load(std::sync::atomic::Ordering::Relaxed))
+        };
+
+        let (order, lookups) = ask(1.0);
+        assert_eq!(order, Order::Natural);
+        assert!(lookups <= 1024, "{lookups} states were looked up for a run of one step");
+        let (_, lookups) = ask(1e9);
+        assert!(lookups >= n as usize, "{lookups}");
     }
 
     fn bandwidth(chain: &dyn Transitions) -> usize {

@@ -12,8 +12,28 @@ use super::transitions::Transitions;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::BLOCK;
+use crate::sparse::{BLOCK, MatrixFormat};
 use crate::{Error, Machine, Result};
+
+/// Facts of a run that decide how its rows are split.
+#[derive(Debug)]
+pub(super) struct RunFacts {
+    /// The requested choices.
+    pub(super) choices: Partitioning,
+    /// The requested format of the matrix.
+    pub(super) format: MatrixFormat,
+    /// Expected number of matrix–vector products: measurements and searches must not take longer than these.
+    pub(super) steps: f64,
+    /// The partition, where it is known already.
+    pub(super) known: Option<Partition>,
+}
+
+impl RunFacts {
+    /// Facts of a run of any length.
+    pub(super) fn endless(choices: Partitioning, format: MatrixFormat) -> Self {
+        Self { choices, format, steps: f64::INFINITY, known: None }
+    }
+}
 
 /// The parts of all lanes of all ranks.
 #[derive(Debug)]
@@ -89,8 +109,9 @@ pub(super) fn split(
     machine: &Machine,
     transitions: &dyn Transitions,
     shares: &[Range<usize>],
-    options: Partitioning,
+    run: &RunFacts,
 ) -> Result<Partition> {
+    let options = run.choices;
     let (lanes, all, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
     let bandwidths = bandwidths(machine)?;
     let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
@@ -114,9 +135,11 @@ pub(super) fn split(
         return Ok(alone);
     }
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
-    let mut partition =
-        Partition { regions, own, exchange: lane_exchange(machine, transitions.states())?, ..alone };
-    let compute = compute_seconds(&partition.regions, &bandwidths, real);
+    let patterns = run.format != MatrixFormat::Hyb && is_periodic(transitions);
+    let compute = compute_seconds(&regions, &bandwidths, real, patterns);
+    let seconds = run.steps * compute.iter().copied().fold(0.0, f64::max);
+    let exchange = lane_exchange(machine, transitions.states(), seconds)?;
+    let mut partition = Partition { regions, own, exchange, ..alone };
     deepen(&mut partition, machine, transitions, &compute, options);
     partition.plan = plan(machine, &partition, &compute, options);
     Ok(partition)
@@ -128,18 +151,26 @@ pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
     (limits.binding.min(limits.buffer) / real) as usize
 }
 
-/// The way in which these lanes exchange halos.
-fn lane_exchange(machine: &Machine, states: usize) -> Result<LaneExchange> {
+/// The way in which these lanes exchange halos in a run whose products take `seconds`.
+fn lane_exchange(machine: &Machine, states: usize, seconds: f64) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
     if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);
     }
-    Ok(LaneExchange::Host(exchange_cost(machine, states)?))
+    Ok(LaneExchange::Host(exchange_cost(machine, states, seconds)?))
 }
 
-/// Seconds of each lane's own rows. Of other ranks' regions only the owner knows the entries.
-fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64) -> Vec<f64> {
-    let bytes = |r: &Region| r.entries * (real + 4) + r.rows.len() as u64 * 5 * real;
+/// True if nearly all rows repeat with a period, so that they are stored as patterns.
+fn is_periodic(transitions: &dyn Transitions) -> bool {
+    let distinct = transitions.repeats_among(&(0..transitions.states())).looked_at(usize::MAX);
+    distinct.iter().map(Range::len).sum::<usize>() < transitions.states() / 8
+}
+
+/// Seconds of each lane's own rows, whose entries take no memory traffic in patterns. Of other ranks' regions only the
+/// owner knows the entries.
+fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: bool) -> Vec<f64> {
+    let entry = if patterns { 0 } else { real + 4 };
+    let bytes = |r: &Region| r.entries * entry + r.rows.len() as u64 * 5 * real;
     let seconds = |(lane, bandwidth): (usize, &f64)| {
         regions.iter().filter(|r| r.lane == lane).map(bytes).sum::<u64>() as f64 / bandwidth
     };

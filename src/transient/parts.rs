@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::halo::{self, Gathered, HaloTransfer};
 use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
-use super::partitioning::{self, Partition, Partitioning};
+use super::partitioning::{self, Partition, Partitioning, RunFacts};
 use super::timeline::Timeline;
 use super::transitions::Transitions;
 use super::transport::Transport;
@@ -62,13 +62,28 @@ impl<T: Number> Parts<T> {
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
+        Self::build_for(machine, transitions, statistics, rule, RunFacts::endless(options, format))
+    }
+
+    /// As [`Self::build`], for one run.
+    pub(super) fn build_for(
+        machine: &Machine,
+        transitions: &dyn Transitions,
+        statistics: &MatrixStatistics<T>,
+        rule: WidthRule,
+        mut run: RunFacts,
+    ) -> Result<Self> {
+        let format = run.format;
         assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
         let (lanes, ranks, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
         let shares = match &statistics.shares[..] {
             [] => &partitioning::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
-        let partition = partitioning::split(machine, transitions, shares, options)?;
+        let partition = match run.known.take() {
+            Some(known) => known,
+            None => partitioning::split(machine, transitions, shares, &run)?,
+        };
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
         let all = computed_statistics(&lanes[0], transitions, statistics, &partition);

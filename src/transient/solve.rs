@@ -12,6 +12,7 @@ use super::fixed::exact_mass;
 use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
 use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
+use super::partitioning::RunFacts;
 use super::parts::Parts;
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
@@ -130,8 +131,20 @@ fn solve_in<T: Number>(
     if ranks.is_distributed() {
         observer.rows(own.clone());
     }
+    let costs = Costs::new(&statistics, n, machine);
+    let expands = options.method == Method::Auto
+        && T::PRECISION != Precision::Q64
+        && checkpointer.is_idle()
+        && options.split.halo_depth.is_none_or(|depth| depth == 1)
+        && is_far(&statistics, &costs, problem, options.epsilon)?;
+    let choices = match expands {
+        true => Partitioning { halo_depth: Some(1), ..options.split },
+        false => options.partitioning(),
+    };
+    let steps = expected_steps(&statistics, problem);
+    let mut run = RunFacts { choices, format: options.format, steps, known: None };
     let (reordered, order) =
-        reorder(machine, problem, &initial, &statistics.lengths, options.split, options.order)?;
+        reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
     checkpointer.set_order(order);
     if let Some(reordered) = reordered {
         let initial = Initial::Distribution(reordered.permute(&reordered.initial));
@@ -196,18 +209,7 @@ fn solve_in<T: Number>(
         if problem.times.iter().all(|t| t.is_finite()) {
             problem.transitions.release_outgoing();
         }
-        let (width, format) = (options.width, options.format);
-        let costs = Costs::new(&statistics, n, machine);
-        let expands = options.method == Method::Auto
-            && T::PRECISION != Precision::Q64
-            && checkpointer.is_idle()
-            && options.split.halo_depth.is_none_or(|depth| depth == 1)
-            && is_far(&statistics, &costs, problem, options.epsilon)?;
-        let how = match expands {
-            true => Partitioning { halo_depth: Some(1), ..options.split },
-            false => options.partitioning(),
-        };
-        let parts = Parts::build(machine, problem.transitions, &statistics, width, format, how)?;
+        let parts = Parts::build_for(machine, problem.transitions, &statistics, options.width, run)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
@@ -285,6 +287,13 @@ fn solve_in<T: Number>(
     solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
+}
+
+/// Matrix–vector products that the last time takes by uniformization; for the limit a common number of them.
+fn expected_steps<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>) -> f64 {
+    const LIMIT: f64 = 1e4;
+    let of = |&t: &f64| if t.is_finite() { statistics.alpha * t } else { LIMIT };
+    problem.times.iter().map(of).fold(0.0, f64::max)
 }
 
 /// True if Chebyshev's expansion or Krylov's method may pay for one of the times.

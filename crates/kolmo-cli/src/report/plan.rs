@@ -76,7 +76,7 @@ impl Run<'_> {
             LaneExchange::None => None,
             LaneExchange::Peer => Some("stored into each other's memory".to_owned()),
             LaneExchange::Host(cost) => {
-                Some(format!("through the host ({} measured)", super::exchange_cost(cost)))
+                Some(format!("through the host ({} expected)", super::exchange_cost(cost)))
             }
         };
         if let Some(way) = way {

@@ -178,7 +178,7 @@ impl Run<'_> {
                     true => ", as these devices do not reach each other's memory",
                     false => "",
                 };
-                format!("exchange through the host{why}, {every} ({} measured)\n", super::exchange_cost(cost))
+                format!("exchange through the host{why}, {every} ({} expected)\n", super::exchange_cost(cost))
             }
         }
     }
