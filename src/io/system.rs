@@ -58,6 +58,11 @@ pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
     match &extension(path)[..] {
         "npy" => npy::read_columns(path),
         "mtx" => mtx::read_columns(path),
+        "npz" => Err(Error::File {
+            path: path.into(),
+            reason: "is an .npz archive, which holds a matrix; give a vector as .npy, .mtx or text"
+                .to_owned(),
+        }),
         _ => Ok(vec![text::read_vector(path)?]),
     }
 }

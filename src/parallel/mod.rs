@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -51,11 +51,13 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
 pub(crate) struct AtHand {
     /// A flag of [`interruptible`] that ends them, which returns when all of them have.
     stop: Option<*const AtomicBool>,
+    /// A number of [`counted`] that they add to.
+    count: Option<*const AtomicU64>,
     /// Whether they run in the thread that comes to them.
     pub(crate) alone: bool,
 }
 
-// SAFETY: a flag that lives until all threads are done with the work at hand, and that any thread may read.
+// SAFETY: a flag and a number that live until all threads are done with the work at hand, and that any thread may use.
 unsafe impl Send for AtHand {}
 // SAFETY: as above.
 unsafe impl Sync for AtHand {}
@@ -64,7 +66,7 @@ unsafe impl Sync for AtHand {}
 struct Ended;
 
 thread_local! {
-    static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { stop: None, alone: false }) };
+    static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { stop: None, count: None, alone: false }) };
 }
 
 impl AtHand {
@@ -92,6 +94,20 @@ impl AtHand {
             resume_unwind(Box::new(Ended));
         }
     }
+
+    /// Counts so many steps of the work, and ends it here if it is to end.
+    pub(crate) fn step(self, steps: u64) {
+        if let Some(count) = self.count {
+            // SAFETY: the number lives: see `AtHand`.
+            unsafe { &*count }.fetch_add(steps, Ordering::Relaxed);
+        }
+        self.look();
+    }
+}
+
+/// Does work whose steps are counted, wherever its loops run.
+pub(crate) fn counted<R>(count: &AtomicU64, work: impl FnOnce() -> R) -> R {
+    AtHand { count: Some(std::ptr::from_ref(count)), ..AtHand::now() }.within(work)
 }
 
 /// Does work whose loops over threads end soon after `stop` is set, wherever they are; what they were to make is lost.

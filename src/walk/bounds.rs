@@ -6,15 +6,13 @@
 //! v_m β where no entry of L is negative. Behind sweeps, when r is nearly proportional to w, that is a thousandth of 2 v_m ‖r‖ /
 //! (1 − ρ). Where L has both signs, β is the largest |r_i| / w_i, and −β the smallest.
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
 
 use super::certificate::Certificate;
-use super::chains::spread;
 use super::control::Control;
 use super::functional::Targets;
-use super::interval::{shows, unseen};
-use super::kernels::{BLOCK, COLUMNS};
+use super::interval::unseen;
+use super::kernels::BLOCK;
 use super::run::Run;
 use super::sampling::RunningEstimate;
 use super::solution::{Bound, Component};
@@ -37,8 +35,6 @@ pub(super) struct ErrorBounds<'a> {
     /// Steps through the system, at most.
     pub(super) length: u32,
     pub(super) cut: f32,
-    /// How far apart a few walks lie, of each component that this was asked of.
-    pub(super) spreads: RefCell<BTreeMap<u32, [f64; COLUMNS]>>,
     /// α and β of each column, made when they are asked for.
     pub(super) extremes: OnceCell<Vec<(f64, f64)>>,
 }
@@ -119,21 +115,9 @@ impl ErrorBounds<'_> {
         if range >= 0.0 { range.min(norm_range) } else { norm_range }
     }
 
-    /// The half-width that what no chain has shown asks for, where a few walks do not show most of their range.
+    /// The half-width that values which no chain has shown ask for.
     fn floor(&self, column: usize, row: u32, estimate: f64, chains: f64) -> f64 {
-        let range = self.range(column, row, estimate);
-        match shows(self.spread(column, row), range, chains) {
-            true => 0.0,
-            false => unseen(range, chains, self.run.options.confidence),
-        }
-    }
-
-    /// How far apart a few walks lie, which are walked once from a row, if ever.
-    fn spread(&self, column: usize, row: u32) -> f64 {
-        let mut spreads = self.spreads.borrow_mut();
-        let length = self.length + self.targets.start(row, self.table).map_or(0, |start| start.0);
-        let walk = || spread(self.table, row, self.run.options.seed, length, self.cut);
-        spreads.entry(row).or_insert_with(walk)[column] * self.targets.walk_scale(row)
+        unseen(self.range(column, row, estimate), chains, self.run.options.confidence)
     }
 
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.
@@ -144,7 +128,7 @@ impl ErrorBounds<'_> {
     ///
     /// Of a functional v_m is Σ |h_i| v_i; products with h are rounded, and the probabilities of the rows that its walks begin
     /// at are off, which moves it by that much of the most that a walk adds up.
-    fn certain(&self, row: u32, control: &Control, points: u64, length: u32) -> (f64, f64) {
+    pub(super) fn certain(&self, row: u32, control: &Control, points: u64, length: u32) -> (f64, f64) {
         let Self { run, split, table, cut, .. } = *self;
         let (rho, v) = (self.certificate.norm, self.targets.scale(row));
         if v == 0.0 {

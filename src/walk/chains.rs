@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::grid::{Grid, walk_grid};
-use super::kernels::{BLOCK, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number, walk, walk_columns};
-use super::launcher::{BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Watch, Work, arrays};
+use super::kernels::{BLOCK, COLUMNS, WALK, WALK_COLUMNS, number, walk, walk_columns};
+use super::launcher::{
+    BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
+};
 use super::record_layout::UNIT;
-use super::sequence::{PointSource, Points, Scramble, Sequence, Stream};
+use super::sequence::{PointSource, Stream};
 use super::table::Table;
-use crate::array::array;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
-use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Precision, Real};
 use crate::lane::{Buffer, Lane, Launch};
 use crate::{Error, Machine, Result};
@@ -162,7 +162,7 @@ impl<'a> Chains<'a> {
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
         let progress = Progress::new(round.steps(tasks.len()), watch);
-        let all = self.launcher.share_out(streams.len() as u64, &|lane, units| {
+        let walk = |lane: &(&'a Lane, LaneTables), units: &Units| {
             let mut mine = Vec::new();
             while let Some(unit) = units.take(1) {
                 let ((component, replicate), members) = &streams[unit.start as usize];
@@ -172,7 +172,9 @@ impl<'a> Chains<'a> {
                 progress.add(round.steps(members.len()))?;
             }
             Ok(mine)
-        })?;
+        };
+        let share_out = || self.launcher.share_out(streams.len() as u64, &walk);
+        let all = progress.watched(self.launcher.is_long(round), share_out)?;
         let mut sums = vec![0.0; tasks.len() * columns];
         let members = streams.iter().flat_map(|(_, members)| members);
         for (&i, part) in members.zip(all.chunks(columns)) {
@@ -282,45 +284,4 @@ impl<'a> Chains<'a> {
 /// The sums of blocks, column by column.
 fn added(blocks: &[f64], columns: usize) -> impl Iterator<Item = f64> {
     (0..columns).map(move |c| blocks.iter().skip(c).step_by(columns).sum())
-}
-
-/// Walks whose spread is looked at.
-const LOOKED_AT: usize = 64;
-
-/// How far apart a few walks from a row lie in what they add up, column by column: the largest less the smallest.
-pub(super) fn spread(table: &Table, row: u32, seed: u64, length: u32, cut: f32) -> [f64; COLUMNS] {
-    let spread = match &table.columns[..] {
-        [] => [spreads::<1>(table, &[], row, seed, length, cut)[0]; COLUMNS],
-        columns => spreads(table, bytemuck::cast_slice(columns), row, seed, length, cut),
-    };
-    spread.map(|s| s * table.factor)
-}
-
-fn spreads<const C: usize>(
-    table: &Table,
-    columns: &[[f64; C]],
-    row: u32,
-    seed: u64,
-    length: u32,
-    cut: f32,
-) -> [f64; C] {
-    let points =
-        Points::new(Sequence::Philox, Scramble::None, length, seed).expect("philox has random access");
-    let mut theta = [[0.0; C]; BLOCK];
-    dispatch(Block {
-        rows: &table.words,
-        columns,
-        // No run has so many replicates.
-        source: Source::Access(&points, Stream::new(seed, row, u32::MAX)),
-        row: table.place(row),
-        first_point: 0,
-        walks: LOOKED_AT,
-        length,
-        cut: f64::from(cut),
-        theta: &mut theta,
-    });
-    array(|column| {
-        let all = theta[..LOOKED_AT].iter().map(|theta| theta[column]);
-        all.clone().fold(f64::NEG_INFINITY, f64::max) - all.fold(f64::INFINITY, f64::min)
-    })
 }

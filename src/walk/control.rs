@@ -29,11 +29,15 @@ pub const MOST: u32 = 100_000;
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
 
-/// Products with L that a Krylov method takes at most, and as many more as four times the edges of a square grid.
+/// Products with L that a Krylov method takes at most, and as many more as four times the edges of a square grid, unless walks
+/// would take much longer than further products.
 const MOST_PRODUCTS: usize = 1000;
 const EDGES: usize = 4;
 /// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
+
+/// Steps of walks that one entry of a further product may save: a thousandth of their time, at some ten entries a step.
+const STEPS_AN_ENTRY: f64 = 100.0;
 
 /// Whether walks of so many steps take longer than BiCGSTAB on a matrix of so many entries.
 pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
@@ -281,7 +285,9 @@ impl Control {
             // A tenth of what is good enough is left: walks of no step.
             let enough = 0.1 * goal.error * (1.0 - rho);
             let enough = enough.max(f64::EPSILON * control.norm);
-            control.krylov((split, certificate, krylov), asked, enough, go_on)?;
+            let worth = (steps() / (STEPS_AN_ENTRY * entries.max(1) as f64)).min(1e6);
+            let most = (worth as usize).max(MOST_PRODUCTS + EDGES * f.len().isqrt());
+            control.krylov((split, certificate, krylov), asked, (enough, most), go_on)?;
         }
         Ok(control)
     }
@@ -295,16 +301,16 @@ impl Control {
         chains.max(goal.chains) * (self.norm / (goal.error * (1.0 - rho))).ln() / -rho.ln()
     }
 
-    /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough`.
+    /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough` or so many products
+    /// are done.
     fn krylov(
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
         asked: &Asked<'_>,
-        enough: f64,
+        (enough, most): (f64, usize),
         go_on: GoOn<'_>,
     ) -> Result<()> {
         let mut next = HostArray::large(self.r.len());
-        let most = MOST_PRODUCTS + EDGES * self.r.len().isqrt();
         while self.norm > enough && self.products < most && go_on(self.products)? {
             let bicgstab = krylov.of(split, certificate.vector.as_deref())?;
             let before = self.products;

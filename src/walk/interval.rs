@@ -12,8 +12,9 @@
 //! that is worst for Student, two values D apart, has then 93.6 % or more at 16 replicates and 95 % (hits are Poisson
 //! distributed; 0 % without it), since Student's interval is the larger one from some five hits on.
 //!
-//! A certified range is seldom reached. Where a few walks of their own [show](shows) enough of it, what N chains may have
-//! missed is left to Student's interval.
+//! Replicates whose points are stratified may all agree, so that their spread says nothing of a part of small probability
+//! within a stratum. Each of the N points of such strata misses that part independently, with the same probability as
+//! above, so that the term holds for them, too. It is never left out.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -29,13 +30,6 @@ pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     let squares: f64 = estimates.iter().map(|e| (e - mean) * (e - mean)).sum();
     let deviation = (squares / (count - 1.0) / count).sqrt();
     (mean, quantile(count - 1.0, confidence) * deviation)
-}
-
-/// Whether what so many samples may have missed of a range D, 3 D / N, is no more than the half-width of as many independent
-/// ones, 2 σ / √N, by the spread of 64 of them, which is 4.7 standard deviations σ of a normal distribution:
-/// D ≤ √N / 7.05 spreads, and a tenth less.
-pub(crate) fn shows(spread: f64, range: f64, samples: f64) -> bool {
-    range <= samples.sqrt() / 8.0 * spread
 }
 
 /// The half-width below which a mean of so many samples, each within `range` of it, does not fall: what none of them has

@@ -96,7 +96,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
             true => T::fma::<true>,
             false => T::fma::<false>,
         };
-        let columns = self.columns;
+        let (columns, at_hand) = (self.columns, AtHand::now());
         let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
             if C == 1 {
                 theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
@@ -122,6 +122,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
                 }
                 Source::Buffer(words, stride) => (&words[first as usize * stride..], stride),
             };
+            let steps = walking as u64 * u64::from(dimensions);
             for u in coordinates.chunks(stride).take(dimensions as usize) {
                 let mut kept = 0;
                 for k in 0..walking {
@@ -142,6 +143,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
                 walking = kept;
             }
             first += dimensions;
+            at_hand.step(steps);
         }
         for &i in &live[..walking] {
             let i = i as usize;

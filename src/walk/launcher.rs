@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use super::kernels::{BLOCK, BUFFER, walk};
 use super::sequence::{PointBuffer, PointSource, Points, on_cpu};
@@ -180,19 +181,61 @@ impl Units {
 pub(super) struct Progress<'a> {
     done: Mutex<(u64, Watch<'a>)>,
     all: u64,
+    /// Steps of launches that are not done yet, where these count them.
+    pending: AtomicU64,
 }
 
 impl<'a> Progress<'a> {
     pub(super) fn new(all: u64, watch: Watch<'a>) -> Self {
-        Self { done: Mutex::new((0, watch)), all }
+        Self { done: Mutex::new((0, watch)), all, pending: AtomicU64::new(0) }
     }
 
     pub(super) fn add(&self, steps: u64) -> Result<()> {
         let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
         watch(*done, self.all)
     }
+
+    /// Shows the watch the steps so far, those of launches under way among them.
+    fn look(&self) -> Result<()> {
+        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
+    }
+
+    /// Does work. If it is `long`, a single launch may take long on the host: a thread beside it calls the watch, and ends the
+    /// launches where that returns an error. Their results are lost.
+    pub(super) fn watched<R>(&self, long: bool, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        if !long || cfg!(target_family = "wasm") {
+            return work();
+        }
+        let (stop, (working, finished)) = (AtomicBool::new(false), channel::<()>());
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let finished = finished;
+                while finished.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    if let Err(error) = self.look() {
+                        stop.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            });
+            let done = interruptible(&stop, || {
+                let _working = working;
+                counted(&self.pending, work)
+            });
+            let seen = looks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            seen.and(done)
+        })
+    }
 }
+
+/// Time between two looks at the watch beside long launches.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Steps of a launch on the host, and blocks that it has at least.
+const HOST: (u64, u32) = (1 << 22, 16);
 
 /// Lanes that walk with one kernel.
 #[derive(Debug)]
@@ -259,7 +302,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         let end = per_task * part.tasks.len() as u32;
         // Launches are long enough to fill a device, whatever the length of a walk, and short enough that an
         // interruption is noticed.
-        let (steps, least) = if on_cpu(lane) { (1u64 << 22, 16) } else { (1 << 28, 2048) };
+        let (steps, least) = if on_cpu(lane) { HOST } else { (1 << 28, 2048) };
         let of_block = BLOCK as u64 * (u64::from(round.length) + 1);
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
         let params = walk::Params { groups, end, per_task, ..self.params(part, round) };
@@ -279,11 +322,20 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         const MOST: u32 = 1 << 22;
         let batch = (MOST / round.blocks()).max(1) as usize;
         let progress = Progress::new(round.steps(tasks.len()), watch);
-        for tasks in tasks.chunks(batch) {
-            let blocks = self.batch::<T>(tasks, round, &progress)?;
-            blocks.chunks(round.blocks() as usize * self.values()).for_each(&mut take);
-        }
-        Ok(())
+        let walk = || {
+            for tasks in tasks.chunks(batch) {
+                let blocks = self.batch::<T>(tasks, round, &progress)?;
+                blocks.chunks(round.blocks() as usize * self.values()).for_each(&mut take);
+            }
+            Ok(())
+        };
+        progress.watched(self.is_long(round), walk)
+    }
+
+    /// True if the smallest launch of a CPU lane has more steps than launches are to have.
+    pub(super) fn is_long(&self, round: Round) -> bool {
+        let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
+        least > HOST.0 && self.lanes.iter().any(|(lane, _)| on_cpu(lane))
     }
 
     /// What all blocks of some tasks leave.

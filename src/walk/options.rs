@@ -71,6 +71,9 @@ pub struct Options {
     /// After that time no more products and chains are begun, and what there is by then is the answer. The certificate of
     /// convergence is found in any case.
     pub time_limit: Option<Duration>,
+    /// Time after which walks end, not counting the preparation: that of a pilot.
+    #[doc(hidden)]
+    pub walk_limit: Option<Duration>,
 }
 
 impl Default for Options {
@@ -96,6 +99,7 @@ impl Default for Options {
             ahead: false,
             groups: Grid::PUBLISHED.groups,
             time_limit: None,
+            walk_limit: None,
         }
     }
 }

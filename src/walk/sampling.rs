@@ -103,10 +103,13 @@ impl AdaptiveSampling<'_> {
             let points = (all[active[0]].points as u32, end as u32);
             let round = Round { points, length: self.length, cut: self.cut };
             let (before, here) = (result.steps, round.steps(tasks.len()));
-            let mut late = self.run.is_late();
+            let is_late = || {
+                self.run.is_late() || self.run.options.walk_limit.is_some_and(|limit| at.elapsed() >= limit)
+            };
+            let mut late = is_late();
             let mut look = |done: u64, _: u64| {
                 watch(before + done, before.saturating_add(here.max(expected)))?;
-                late = self.run.is_late();
+                late = is_late();
                 if late { Err(Error::Interrupted) } else { Ok(()) }
             };
             let sums = match look(0, here).and_then(|()| sums(&tasks, round, &mut look)) {

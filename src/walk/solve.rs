@@ -1,6 +1,6 @@
 //! Components of x with their intervals.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::time::Instant;
 
 use super::bounds::ErrorBounds;
@@ -145,7 +145,15 @@ impl RhsBatch<'_> {
         let options = run.options;
         let (controls, table) = run.machine.lanes[0].host(|| self.prepare(watch))?;
         watch(0, 0)?;
-        let (length, cut) = self.length(&controls)?;
+        let (controls, table) = (&controls[..], &table);
+        let (length, cut) = self.length(controls)?;
+        let extremes = OnceCell::new();
+        let mut bounds =
+            ErrorBounds { run, targets, split, certificate, controls, table, length, cut, extremes };
+        if self.rounding_decides(&bounds) {
+            bounds.length = 0;
+        }
+        let length = bounds.length;
         let (sequence, seed) = (options.sequence, options.seed);
         // Walks of functionals take some steps to where they begin, unless they end there.
         let before = targets.functionals.iter().map(|h| h.steps()).max().filter(|_| length > 0).unwrap_or(0);
@@ -153,16 +161,12 @@ impl RhsBatch<'_> {
         let points =
             PointSource::new(sequence, run.scramble, dimensions, seed, options.groups, options.ahead)?;
         let at = Instant::now();
-        let mut chains = Chains::new(run.machine, &table, &points)?;
+        let mut chains = Chains::new(run.machine, table, &points)?;
         if let Some(grid) = options.grid {
             chains = chains.on_grid(grid)?;
         }
         let upload = at.elapsed().as_secs_f64();
 
-        let (controls, table) = (&controls[..], &table);
-        let (spreads, extremes) = (RefCell::default(), OnceCell::new());
-        let bounds =
-            ErrorBounds { run, targets, split, certificate, controls, table, length, cut, spreads, extremes };
         let (rhs, columns, most) = (controls.len(), chains.columns(), self.per_replicate.1);
         let mut walk = |rows: &[u32], length: u32| {
             let sampling =
@@ -190,6 +194,22 @@ impl RhsBatch<'_> {
             upload,
             ..walked
         })
+    }
+
+    /// True if rounding keeps walks from every ε, and from less than half of the error of no walk.
+    fn rounding_decides(&self, bounds: &ErrorBounds<'_>) -> bool {
+        let (targets, points) = (self.targets, self.per_replicate.0);
+        let rows = || targets.components.iter().copied().chain(targets.rows_behind());
+        self.run.options.walks_as_needed()
+            && bounds.length > 0
+            && bounds.controls.iter().zip(self.rhs).all(|(control, rhs)| {
+                rows().all(|row| {
+                    let (_, rounding) = bounds.certain(row, control, points, bounds.length);
+                    let (truncation, standing) = bounds.certain(row, control, points, 0);
+                    rounding > targets.scaled_epsilon(row, rhs.epsilon)
+                        && truncation + standing <= 2.0 * rounding
+                })
+            })
     }
 
     /// The control variate of each right-hand side, and the chain table.

@@ -960,3 +960,55 @@ fn products_are_counted_and_can_be_interrupted() {
         assert!(matches!(error, Err(Error::Interrupted)), "{stop}: {error:?}");
     }
 }
+
+/// A chain of −1, 2, −1.
+fn laplacian(n: usize) -> CsrMatrix {
+    CsrMatrix::from_rows(n, n, |i, row| {
+        let (i, n) = (i as u32, n as u32);
+        row.extend(
+            [(i.wrapping_sub(1), -1.0), (i, 2.0), (i + 1, -1.0)].into_iter().filter(|entry| entry.0 < n),
+        );
+    })
+}
+
+#[test]
+fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
+    let limit = std::time::Duration::from_millis(300);
+    let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
+    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[99], functionals: &[] };
+    let base = Options { control: ControlVariate::Sweeps(0), epsilon: Some(1e-3), ..Options::default() };
+    let limited = Options { time_limit: Some(limit), ..base.clone() };
+    let (started, mut steps) = (std::time::Instant::now(), 0);
+    let solution = solve(&cpu(), &problem, &limited, &mut |done, _| {
+        steps = steps.max(done);
+        Ok(())
+    });
+    let (solution, took) = (solution.expect("what is known"), started.elapsed());
+    assert!(took < 10 * limit && solution.status == Status::NotMet, "{took:?}");
+    // Steps are told before the first launch ends.
+    assert!(steps > 0 && solution.components[0].length == 0, "{steps}");
+    assert!((solution.components[0].estimate - 5000.0).abs() <= solution.components[0].half_width);
+
+    let started = std::time::Instant::now();
+    let stopped = solve(&cpu(), &problem, &base, &mut |done, _| match done {
+        0 => Ok(()),
+        _ => Err(Error::Interrupted),
+    });
+    let took = started.elapsed();
+    assert!(matches!(stopped, Err(Error::Interrupted)) && took < 10 * limit, "{took:?}");
+}
+
+#[test]
+fn walks_that_rounding_keeps_from_their_half_width_are_not_walked() {
+    // BiCGSTAB leaves less than rounding does, and a first round of walks would take minutes.
+    let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);
+    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[499], functionals: &[] };
+    for epsilon in [1.0, 1e-2, 1e-9] {
+        let options = Options { epsilon: Some(epsilon), ..Options::default() };
+        let solution = solve(&cpu(), &problem, &options, &mut |_, _| Ok(())).expect("an answer");
+        let x = &solution.components[0];
+        assert!((x.estimate - 125_000.0).abs() <= x.half_width && x.length == 0, "{epsilon:e}: {x:?}");
+        assert_eq!(solution.status == Status::Met, x.half_width <= epsilon);
+        assert!(x.half_width <= 1e-2, "{epsilon:e}: {x:?}");
+    }
+}

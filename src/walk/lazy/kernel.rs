@@ -70,6 +70,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
             true => T::fma::<true>,
             false => T::fma::<false>,
         };
+        let at_hand = AtHand::now();
         let size = |a: T| a.distance(T::ZERO);
         let mut coordinates = [0u32; BLOCK * DIMENSIONS];
         let mut state = [self.row; BLOCK];
@@ -83,6 +84,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                 let dimensions = (self.length - j).min(DIMENSIONS as u32);
                 let out = &mut coordinates[..dimensions as usize * self.walks];
                 self.points.fill(self.stream, self.first_point, j..j + dimensions, out);
+                at_hand.step(walking as u64 * u64::from(dimensions));
             }
             let mut kept = 0;
             for k in 0..walking {

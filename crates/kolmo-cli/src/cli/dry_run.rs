@@ -1,5 +1,7 @@
 //! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: what it would take, by a pilot.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::{Outcome, say, write_report};
@@ -8,12 +10,13 @@ use kolmo::Machine;
 use kolmo::lane::{Lane, available_memory};
 use kolmo::output::OutputFile;
 use kolmo::tridiagonal::{Residual, Rows, Span, System};
-use kolmo::walk::{Count, Options, Problem, solve};
+use kolmo::walk::{Count, Options, PILOT, Problem, solve};
 use kolmo::{Error, Result, tridiagonal};
 
-/// Components of a pilot, and chains of each replicate.
+/// Components of a pilot, chains of each replicate, and the time that they are given.
 const COMPONENTS: usize = 16;
 const CHAINS: u64 = 256;
+const TIME: Duration = Duration::from_millis(500);
 
 /// Rows of a pilot.
 const ROWS: usize = 1 << 20;
@@ -81,10 +84,28 @@ pub(super) fn walk(
         Count::Grow => Options { max_chains: chains, ..options.clone() },
         _ => Options { chains: Count::Number(chains), ..options.clone() },
     };
-    let solution = solve(machine, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
-    let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
+    let walked = Options { walk_limit: Some(TIME), ..walked };
+    let (mut first, mut seen) = (None, (0, 0));
+    let solution = solve(machine, &pilot, &walked, &mut |done, all| {
+        if all > 0 {
+            first.get_or_insert_with(Instant::now);
+            seen = (done, all);
+        }
+        super::interrupt::check()
+    })?;
     let answers = || solution.components.iter().chain(&solution.functionals);
-    let length = answers().map(|c| c.length).max().unwrap_or(0);
+    // Where not even the pilot's chains came to their end, their rate is that of their steps so far.
+    let ended = first.filter(|_| solution.steps == 0).map(|since| since.elapsed().as_secs_f64());
+    let (rate, length) = match ended {
+        Some(seconds) => {
+            let walks = chains * if few.is_empty() { functionals.len() } else { few.len() } as u64;
+            (seen.0 as f64 / seconds, (seen.1 / walks.max(1)) as u32)
+        }
+        None => {
+            let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
+            (rate, answers().map(|c| c.length).max().unwrap_or(0))
+        }
+    };
     // Chains that a component needs, should its interval shrink with their root, as pseudo-random ones do.
     let needed = |c: &kolmo::walk::Component| {
         let left = c.epsilon - c.bound.truncation - c.bound.rounding;
@@ -95,11 +116,13 @@ pub(super) fn walk(
     };
     let worst = match options.chains {
         Count::Number(n) => n as f64,
+        // Those of the first round.
+        _ if ended.is_some() => (PILOT * u64::from(options.replicates)) as f64,
         _ => answers().map(needed).fold(chains as f64, f64::max),
     };
     let capped = worst.min(options.max_chains.max(chains) as f64);
     let all = asked as f64 * problem.rhs.len() as f64;
-    let walks = if length > 0 { capped * f64::from(length) * all / rate } else { 0.0 };
+    let walks = if length > 0 { capped * f64::from(length) * all / rate.max(1.0) } else { 0.0 };
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
     let rooms: Vec<Room> = machine
         .lanes
@@ -142,11 +165,13 @@ pub(super) fn walk(
         say(room.line(&format!("chain table {} and sums", bytes(solution.table_bytes))));
     }
     say(host.line("matrix, vectors and table"));
+    let found = match ended {
+        Some(time) => format!("none at its end after {}", seconds(time)),
+        None => format!("half-width {:.1e}", solution.bound.total()),
+    };
     say(format_args!(
-        "pilot    {} of the components, {} chains each: half-width {:.1e}, {:.1} million steps/s",
-        piloted,
+        "pilot    {piloted} of the components, {} chains each: {found}, {:.1} million steps/s",
         grouped(chains),
-        solution.bound.total(),
         1e-6 * rate
     ));
     if solution.krylov > 0 {
@@ -156,14 +181,15 @@ pub(super) fn walk(
         ));
     }
     let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
+    let most = if ended.is_some() { "at least" } else { "at most" };
     say(format_args!(
-        "chains   at most about {} a component of at most {} steps for {:.1e}{limit}",
+        "chains   {most} about {} a component of at most {} steps for {:.1e}{limit}",
         grouped(capped as u64),
         grouped(u64::from(length)),
         solution.epsilon
     ));
     say(format_args!(
-        "time     load {}, prepare {}, walks at most about {}",
+        "time     load {}, prepare {}, walks {most} about {}",
         seconds(load),
         seconds(prepare),
         seconds(walks)

@@ -116,7 +116,7 @@ pub(super) struct Walk {
     force: bool,
     /// End after that time with the intervals reached; exit code 1 if they are too wide
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
-    time_limit: Option<f64>,
+    pub(super) time_limit: Option<f64>,
 }
 
 impl Walk {
@@ -172,7 +172,7 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
                     ),
                 });
             }
-            let (matrix, notes) = read_matrix(path)?;
+            let (matrix, notes) = read_matrix(path).map_err(|error| of_graph(error))?;
             notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
             let rhs = vec![1.0; matrix.rows()];
             System { name: spec.to_owned(), matrix, rhs }
@@ -183,6 +183,18 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
         given.push(std::mem::take(&mut built.rhs));
     }
     Ok((built, given))
+}
+
+/// The error of a file that is no matrix, with the option that reads lists of links.
+fn of_graph(error: Error) -> Error {
+    let is_matrix =
+        |extension: &std::ffi::OsStr| ["mtx", "npz", "npy"].iter().any(|known| extension == *known);
+    match error {
+        Error::File { path, reason } if !path.extension().is_some_and(is_matrix) => {
+            Error::File { path, reason: format!("{reason}; a list of links is read with --pagerank 0.85") }
+        }
+        error => error,
+    }
 }
 
 /// All vectors of some files.
@@ -209,12 +221,14 @@ pub(super) fn listed(
     known: impl Fn(u64) -> std::result::Result<u32, String>,
 ) -> Result<Vec<u32>> {
     let fail = |reason: String| Error::Invalid(format!("{option}: {reason}"));
-    let number = |s: &str| match count::<u64>(s.trim()) {
-        Some(i) => known(i).map(|_| i).map_err(fail),
-        None => Err(fail(format!("'{s}' is no number; give I,J,K-L, counted from 0"))),
-    };
     let mut all = Vec::new();
     for item in list.split(',') {
+        let number = |s: &str| match count::<u64>(s.trim()) {
+            Some(i) => known(i).map(|_| i).map_err(fail),
+            None => {
+                Err(fail(format!("invalid entry '{item}': expected I,J,K-L, whole numbers counted from 0")))
+            }
+        };
         match item.split_once('-') {
             Some((a, b)) => {
                 let (a, b) = (number(a)?, number(b)?);
@@ -286,6 +300,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         },
         ahead: args.points_ahead,
         time_limit: ranks.all_ok(args.time_limit.map(time_limit).transpose())?,
+        walk_limit: None,
     };
     let quiet = args.solving.common.quiet || !ranks.is_root();
     // Rank 0 writes.
@@ -366,7 +381,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
 }
 
 /// A limit of so many seconds.
-fn time_limit(limit: f64) -> Result<Duration> {
+pub(super) fn time_limit(limit: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0).ok_or_else(|| {
         Error::Invalid(format!("--time-limit {limit} must be a finite number of seconds above 0"))
     })

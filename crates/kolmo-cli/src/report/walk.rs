@@ -150,15 +150,20 @@ impl Summary for Run<'_> {
         }
         out.push_str(&self.bound());
         let x = &s.seconds;
+        let walks = match s.steps {
+            0 => "no walk".to_owned(),
+            steps => {
+                let rate = steps as f64 / x.solve.max(1e-9) / 1e6;
+                format!("walks {} ({rate:.1} million steps/s)", seconds(x.solve))
+            }
+        };
         let _ = writeln!(
             out,
-            "\ntime     {}: load {}, build {}, certificate {}, walks {} ({:.1} million steps/s)",
+            "\ntime     {}: load {}, build {}, certificate {}, {walks}",
             seconds(x.total),
             seconds(x.load),
             seconds(x.build),
             seconds(x.certificate),
-            seconds(x.solve),
-            s.steps as f64 / x.solve.max(1e-9) / 1e6,
         );
         if let Some(j) = s.jacobi
             && j.seconds < x.solve
@@ -180,12 +185,12 @@ impl Summary for Run<'_> {
     fn bound(&self) -> String {
         let s = self.solution;
         let missed = (s.status == Status::NotMet).then(|| self.reason());
-        let percent = 100.0 * self.confidence;
-        let bound = format!(
-            "half-width at most {:.1e} of {:.1e}, {percent} % confidence",
-            s.bound.total(),
-            s.epsilon
-        );
+        // Where nothing was left to chance the interval is certain.
+        let sure = match answers(s).all(|c| c.bound.statistical == 0.0) {
+            true => "proved".to_owned(),
+            false => format!("{} % confidence", 100.0 * self.confidence),
+        };
+        let bound = format!("half-width at most {:.1e} of {:.1e}, {sure}", s.bound.total(), s.epsilon);
         super::bound_line(&bound, missed.as_deref())
     }
 }
