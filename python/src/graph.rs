@@ -33,18 +33,20 @@ pub(crate) struct Reader<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// The graph of so many nodes with a link from each node of a list to that of the other.
+/// The graph of so many nodes with links from each node of a list to that of the other, as many as `counts` says, or one each.
 #[pyfunction]
 pub(crate) fn graph_of_links(
     py: Python<'_>,
     nodes: usize,
     from_: PyReadonlyArray1<'_, u32>,
     to: PyReadonlyArray1<'_, u32>,
+    counts: PyReadonlyArray1<'_, f64>,
     undirected: bool,
 ) -> PyResult<Graph> {
-    let (from, to) = (from_.as_slice()?, to.as_slice()?);
-    let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
-    let graph = py.detach(|| make(nodes, from, to)).map_err(|error| exception(py, &error))?;
+    let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
+    let graph = py
+        .detach(|| graph::Graph::counted(nodes, from, to, counts, undirected))
+        .map_err(|error| exception(py, &error))?;
     Ok(Graph { graph })
 }
 
@@ -54,8 +56,7 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
     let read = || match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
-            let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
-            make(made.nodes, &made.from, &made.to)
+            graph::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)
         }
         None => io::read_graph(Path::new(spec), undirected),
     };

@@ -1,6 +1,6 @@
 //! Lists of links: a line each, the two nodes' numbers between blanks; lines that start with `#` or `%` are comments. That is
 //! the format of SNAP (<https://snap.stanford.edu/data>), plain or gzip. Numbers need not be dense: nodes are those that are
-//! named.
+//! named. A third column of ones is allowed.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,12 +12,13 @@ use crate::sparse::Coo;
 use crate::walk::graph::Graph;
 use crate::{Error, Result};
 
-/// Reads a graph: Matrix Market `.mtx` or SciPy's `.npz` (an entry (i, j) is a link from i to j, nodes counted from 0), or
-/// else a list of links (each line one). With `undirected` links lead both ways.
+/// Reads a graph: Matrix Market `.mtx` or SciPy's `.npz` (an entry (i, j) is the number of links from i to j, nodes counted from
+/// 0), or else a list of links (each line one). With `undirected` links lead both ways; a file that lists every link in both
+/// directions stays as it is.
 ///
 /// # Errors
 /// Whatever the format's reader finds; [`Error::Parse`] for a line that is no link, [`Error::File`] for a file without one,
-/// for a matrix that is not square and for entries other than 1.
+/// for a matrix that is not square, for entries that are no whole numbers, and for an adjacency list of METIS.
 ///
 /// ```
 /// let folder = tempfile::tempdir().expect("a folder");
@@ -29,7 +30,6 @@ use crate::{Error, Result};
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
-    let make = if undirected { Graph::undirected } else { Graph::new };
     let of_file = |made: Result<Graph>| {
         made.map_err(|e| match e {
             Error::Invalid(reason) => Error::File { path: path.into(), reason },
@@ -40,16 +40,23 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
         "mtx" => mtx::read_matrix(path)?,
         "npz" => npz::read_matrix(path)?.0,
         _ => {
-            let (names, from, to) = parse(&text::read(path)?, path)?;
-            return of_file(make(names.len(), &from, &to).and_then(|graph| graph.named(names)));
+            let bytes = text::read(path)?;
+            if !bytes.get(..14).is_some_and(|start| start.eq_ignore_ascii_case(b"%%MatrixMarket")) {
+                let (names, from, to) = parse(&bytes, path)?;
+                return of_file(
+                    Graph::counted(names.len(), &from, &to, &[], undirected)
+                        .and_then(|graph| graph.named(names)),
+                );
+            }
+            mtx::read_matrix(path)?
         }
     };
-    expect_adjacency(&matrix, path)?;
-    of_file(make(matrix.rows, &matrix.row, &matrix.column))
+    let Coo { rows, row, column, value, .. } = adjacency(matrix, path)?;
+    of_file(Graph::counted(rows, &row, &column, &value, undirected))
 }
 
-/// An error for a matrix that is not that of a graph.
-fn expect_adjacency(matrix: &Coo, path: &Path) -> Result<()> {
+/// The matrix without entries that are 0; an error for one that is not that of a graph.
+fn adjacency(mut matrix: Coo, path: &Path) -> Result<Coo> {
     let fail = |reason: String| Err(Error::File { path: path.into(), reason });
     if matrix.rows != matrix.columns {
         return fail(format!(
@@ -57,13 +64,21 @@ fn expect_adjacency(matrix: &Coo, path: &Path) -> Result<()> {
             matrix.rows, matrix.columns
         ));
     }
-    match matrix.value.par_iter().position_first(|&value| value != 1.0) {
-        Some(k) => fail(format!(
-            "the entry from {} to {} is {}; links have no weights, so that entries must be 1: write a `pattern` matrix",
+    let is_count = |value: f64| value >= 0.0 && value.fract() == 0.0;
+    if let Some(k) = matrix.value.par_iter().position_first(|&value| !is_count(value)) {
+        return fail(format!(
+            "the entry from {} to {} is {}; links have no weights: entries must be numbers of parallel links, or the matrix a \
+             `pattern` matrix",
             matrix.row[k], matrix.column[k], matrix.value[k]
-        )),
-        None => Ok(()),
+        ));
     }
+    if matrix.value.contains(&0.0) {
+        let kept: Vec<usize> = (0..matrix.value.len()).filter(|&k| matrix.value[k] != 0.0).collect();
+        matrix.row = kept.iter().map(|&k| matrix.row[k]).collect();
+        matrix.column = kept.iter().map(|&k| matrix.column[k]).collect();
+        matrix.value = kept.iter().map(|&k| matrix.value[k]).collect();
+    }
+    Ok(matrix)
 }
 
 /// Names of the nodes, ascending, and the links between them.
@@ -87,6 +102,12 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
         let reason = "holds no link; write one a line, the numbers of two nodes".to_owned();
         return Err(Error::File { path: path.into(), reason });
     };
+    if is_metis(&ends) {
+        let reason =
+            "is an adjacency list of METIS, a line of neighbours for each node; write one link a line"
+                .to_owned();
+        return Err(Error::File { path: path.into(), reason });
+    }
     // A table of all numbers where it takes no more than the links do; else they are sorted and looked up.
     let names: Vec<u64>;
     let nodes: Vec<u32>;
@@ -106,6 +127,21 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
     }
     let (from, to) = nodes.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
     Ok((names, from, to))
+}
+
+/// True for a graph in METIS's format whose lines all have two numbers: the numbers of nodes and links, and then the two
+/// neighbours of each node, which have it as their neighbour, too.
+fn is_metis(ends: &[u64]) -> bool {
+    let (pairs, _) = ends.as_chunks::<2>();
+    let [[n, links], lists @ ..] = pairs else { return false };
+    let has = |node: u64, other: u64| {
+        let list = usize::try_from(node).ok().and_then(|node| lists.get(node.checked_sub(1)?));
+        list.is_some_and(|list| list.contains(&other))
+    };
+    n == links
+        && *n == lists.len() as u64
+        && *n > 2
+        && (1..).zip(lists).all(|(node, list)| list.iter().all(|&other| other != node && has(other, node)))
 }
 
 /// Links of some lines.
@@ -135,7 +171,7 @@ impl Chunk {
                     None => {
                         let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());
                         let reason = format!(
-                            "{} is no link; write the whole numbers of two nodes between blanks, without weights",
+                            "{} is no link; write the whole numbers of two nodes between blanks, without a weight other than 1",
                             quote(&line[..end])
                         );
                         chunk.trouble = Some((chunk.lines, reason));
@@ -153,9 +189,17 @@ impl Chunk {
 fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
     let from = scanner.unsigned().filter(|_| scanner.is_delimited())?;
     scanner.blanks();
-    let to = scanner.unsigned()?;
+    let to = scanner.unsigned().filter(|_| scanner.is_delimited())?;
     scanner.blanks();
-    (scanner.byte(b'\n') || scanner.peek().is_none()).then_some([from, to])
+    if scanner.byte(b'\n') || scanner.peek().is_none() {
+        return Some([from, to]);
+    }
+    // A weight, which must be 1.
+    let rest = scanner.rest();
+    let line = &rest[..rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len())];
+    let weight: f64 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    scanner.skip_line();
+    (weight == 1.0).then_some([from, to])
 }
 
 /// Writes a list of links, by the node that they lead to, or all of the graph as a pattern `.mtx`.
@@ -189,6 +233,39 @@ mod tests {
         let (names, from, to) = read("999999999999999 3\n3 40000000000\n").unwrap();
         assert_eq!(names, [3, 40_000_000_000, 999_999_999_999_999]);
         assert_eq!((from, to), (vec![2, 0], vec![0, 1]));
+    }
+
+    #[test]
+    fn weights_of_one_are_no_weights() {
+        let (names, from, to) = read("1 0 1.0\n0 2 1\r\n2\t1\t1e0\n1 2").unwrap();
+        assert_eq!((names.len(), from, to), (3, vec![1, 0, 2, 1], vec![0, 2, 1, 2]));
+        for text in ["1 0 1.5\n", "1 0 1 1\n", "1 0 x\n", "1 0 nan\n"] {
+            assert!(matches!(read(text), Err(Error::Parse { line: 1, .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_formats_are_no_lists_of_links() {
+        // A ring of three nodes in METIS's format, and links that only look like one.
+        let metis = read("3 3\n2 3\n1 3\n1 2\n");
+        assert!(matches!(&metis, Err(Error::File { reason, .. }) if reason.contains("METIS")), "{metis:?}");
+        for links in ["3 3\n2 3\n1 3\n1 1\n", "3 3\n2 3\n3 1\n1 3\n", "1 1\n1 1\n", "2 2\n1 2\n2 1\n"] {
+            assert!(read(links).is_ok(), "{links}");
+        }
+        // Matrix Market by its first line, whatever the extension.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("g.edgelist");
+        let head = "%%MatrixMarket matrix coordinate";
+        std::fs::write(&file, format!("{head} pattern symmetric\n3 3 2\n2 1\n3 2\n")).unwrap();
+        assert_eq!(read_graph(&file, false).unwrap().links(), 4);
+        // Numbers of parallel links; an entry 0 is none.
+        let file = folder.path().join("g.mtx");
+        std::fs::write(&file, format!("{head} integer general\n2 2 3\n1 2 100000000000\n2 1 1\n1 1 0\n"))
+            .unwrap();
+        let graph = read_graph(&file, false).unwrap();
+        assert_eq!((graph.links(), graph.nodes()), (100_000_000_001, 2));
+        std::fs::write(&file, format!("{head} real general\n2 2 1\n1 2 0.5\n")).unwrap();
+        assert!(read_graph(&file, false).unwrap_err().to_string().contains("links have no weights"));
     }
 
     #[test]

@@ -421,8 +421,8 @@ fn stirling_error(k: u64) -> f64 {
 
 /// An unevaluated sum of two f64, hi = hi + lo rounded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DoubleWord {
-    pub(super) hi: f64,
+pub(crate) struct DoubleWord {
+    pub(crate) hi: f64,
     lo: f64,
 }
 

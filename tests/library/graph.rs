@@ -197,6 +197,78 @@ fn undirected_graphs_have_links_both_ways() {
 }
 
 #[test]
+fn symmetric_graphs_are_undirected_already() {
+    // A path with a loop at its end, both directions listed in any order, one of them as a count.
+    let (from, to) = ([0, 1, 2, 1, 2], [1, 0, 1, 2, 2]);
+    let directed = Graph::new(3, &from, &to).expect("a sound graph");
+    assert_eq!(Graph::undirected(3, &from, &to).expect("a sound graph"), directed);
+    let counted = |counts: &[f64]| Graph::counted(2, &[0, 1, 1], &[1, 0, 0], counts, true).expect("sound");
+    assert_eq!((counted(&[5.0, 2.0, 3.0]).links(), counted(&[4.0, 2.0, 3.0]).links()), (10, 18));
+    // As many links into each node as out of it do not make a graph symmetric.
+    let ring = Graph::undirected(3, &[0, 1, 2], &[1, 2, 0]).expect("a sound graph");
+    assert_eq!(ring.links(), 6);
+}
+
+#[test]
+fn parallel_links_take_the_memory_of_one() {
+    let (from, to) = ([0, 0, 1, 2], [1, 2, 0, 0]);
+    let few = Graph::counted(3, &from, &to, &[3.0, 1.0, 1.0, 1.0], false).expect("a sound graph");
+    let listed = graph(3, &[(0, 1), (0, 1), (0, 1), (0, 2), (1, 0), (2, 0)]);
+    assert_eq!((few.links(), few.pairs().count()), (listed.links(), 6));
+    let options = Options { relative: 1e-9, ..Options::default() };
+    for (few, listed) in
+        solve(&few, &[0, 1, 2], &options).nodes.iter().zip(solve(&listed, &[0, 1, 2], &options).nodes)
+    {
+        assert!((few.estimate - listed.estimate).abs() <= few.half_width + listed.half_width);
+    }
+    let many = Graph::counted(3, &from, &to, &[1e11, 1.0, 1.0, 1.0], false).expect("a sound graph");
+    assert_eq!(many.links(), 100_000_000_003);
+    let share = 1e11 / (1e11 + 1.0);
+    let solution = solve(&many, &[0, 1, 2], &options);
+    // x_0 = 0.05 + 0.85 (x_1 + x_2), and x_1 = 0.05 + 0.85 share x_0.
+    let x0 = (0.05 + 0.85 * 0.1) / (1.0 - 0.85 * 0.85);
+    for (node, exact) in
+        solution.nodes.iter().zip([x0, 0.05 + 0.85 * share * x0, 0.05 + 0.85 * (1.0 - share) * x0])
+    {
+        assert!((node.estimate - exact).abs() <= node.half_width + 1e-15, "{node:?} {exact:e}");
+    }
+    let lazily = Options { epsilon: 1e-3, relative: 0.0, ..Options::default() };
+    let walked =
+        local_page_rank(&many, &[1], &lazily, &Walks::default(), &mut |_, _| Ok(())).expect("an answer");
+    assert!((walked.nodes[0].estimate - solution.nodes[1].estimate).abs() <= walked.nodes[0].certain);
+    for count in [0.0, 0.5, -1.0, f64::NAN, f64::INFINITY, 1e19] {
+        assert!(Graph::counted(2, &[0], &[1], &[count], false).is_err(), "{count}");
+    }
+    assert!(Graph::counted(2, &[0, 0], &[1, 0], &[9e15, 9e15], false).is_err());
+}
+
+#[test]
+fn a_time_limit_ends_products_with_bounds() {
+    // 2000 nodes on a ring: no elimination, and some 10⁹ products to go.
+    let (from, to): (Vec<u32>, Vec<u32>) = (0..2000).map(|i| (i, (i + 1) % 2000)).unzip();
+    let ring = Graph::new(2000, &from, &to).expect("a sound graph");
+    let limit = std::time::Duration::from_millis(200);
+    let options =
+        Options { damping: 1.0 - 1e-9, seeds: vec![0], time_limit: Some(limit), ..Options::default() };
+    let started = std::time::Instant::now();
+    let solution = solve(&ring, &[1], &options);
+    assert!(solution.status == Status::NotMet && solution.nodes[0].half_width.is_finite());
+    assert!(started.elapsed() < 20 * limit, "{:?}", started.elapsed());
+    let exact = 1e-9 / (1.0 - (1.0 - 1e-9f64).powi(2000)) * (1.0 - 1e-9);
+    assert!((solution.nodes[0].estimate - exact).abs() <= solution.nodes[0].half_width);
+}
+
+#[test]
+fn walks_that_would_take_longer_than_products_leave_it_to_them() {
+    let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
+    let options = Options { epsilon: 1e-6, ..Options::default() };
+    let solution =
+        local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_, _| Ok(())).expect("an answer");
+    assert!(solution.steps < 1 << 25 && solution.products > 0, "{solution:?}");
+    assert!(solution.status == Status::Met && solution.nodes[0].statistical == 0.0);
+}
+
+#[test]
 fn questions_without_an_answer_are_refused() {
     let small = graph(3, &[(0, 1)]);
     let ask =

@@ -55,7 +55,7 @@ class Graph:
         Entry (i, j) is the number of links from node i to node j, a whole number; or a file, as the command reads it: a list of links,
         a line each, ``.mtx``, ``.npz``, or a built-in, ``barabasi:N,LINKS``, ``rmat:SCALE,LINKS``.
     undirected : bool
-        Whether links lead both ways.
+        Whether links lead both ways; adds nothing where each has its reverse already, as in a symmetric matrix.
     seed : int
         Of a built-in.
 
@@ -80,11 +80,11 @@ class Graph:
             )
         major = np.repeat(np.arange(matrix.n, dtype=np.uint32), np.diff(matrix.indptr))
         minor = matrix.indices.astype(np.uint32)
-        if np.any(counts != 1):
-            major, minor = (np.repeat(ends, counts.astype(np.int64)) for ends in (major, minor))
+        if np.any(counts == 0):
+            major, minor, counts = (array[counts != 0] for array in (major, minor, counts))
         if matrix.by_columns:
             major, minor = minor, major
-        self._held = _kolmo.graph_of_links(matrix.n, major, minor, undirected)
+        self._held = _kolmo.graph_of_links(matrix.n, major, minor, counts.astype(np.float64), undirected)
 
     @property
     def n(self) -> int:

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::Graph;
-use super::power::{Node, Options, Seconds, Solution, check};
+use super::power::{Node, Options, Seconds, Solution, check, most_products, page_rank};
+use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::walk::interval::{student, unseen};
@@ -46,7 +46,8 @@ const BLOCK: u64 = 1 << 10;
 
 /// PageRank of `targets`, each by itself, to the half-width `options.epsilon` with the probability of `walks`. What it takes depends on
 /// that half-width and on the links into what leads to a target, not on the size of the graph, but for a list of all links out of
-/// nodes that the graph keeps from the first call on; `watch` gets the targets done.
+/// nodes that the graph keeps from the first call on; `watch` gets the targets done. Where walks would take longer than products
+/// with the whole graph, [`page_rank`](super::page_rank) answers.
 ///
 /// # Errors
 /// As [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width, which alone says how far to push.
@@ -78,19 +79,30 @@ pub fn local_page_rank(
         let given = walks.confidence;
         return Err(Error::Invalid(format!("--confidence {given} must lie between 0 and 1, both excluded")));
     }
-    expect_memory(4 * graph.links() as u64 + 28 * graph.nodes() as u64, || "links out of nodes".to_owned())?;
+    expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
+        "links out of nodes".to_owned()
+    })?;
     let started = Instant::now();
     let (out, dangling) = (graph.out_links(), graph.dangling() > 0);
     let place = |&node: &u32| graph.places[node as usize];
     let seeds: Vec<u32> = options.seeds.iter().map(place).collect();
     let steps = AtomicU64::new(0);
     let mut nodes = Vec::with_capacity(targets.len());
+    let mut products = 0;
     for (k, &target) in targets.iter().enumerate() {
         watch(k as u64, targets.len() as u64)?;
         let pushed = Push::new(graph, options, &seeds, place(&target), dangling);
-        nodes.push(
-            Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps }.node(target),
-        );
+        let ends =
+            Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };
+        if ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
+            // Products answer for this node and all that are left.
+            let certain = Options { relative: 0.0, ..options.clone() };
+            let rest = page_rank(graph, &targets[k..], &certain, watch)?;
+            products = rest.products;
+            nodes.extend(rest.nodes);
+            break;
+        }
+        nodes.push(ends.node(target));
     }
     let status = match nodes.iter().all(|node| node.half_width <= options.epsilon) {
         true => Status::Met,
@@ -99,7 +111,7 @@ pub fn local_page_rank(
     let solve = started.elapsed().as_secs_f64();
     let seconds = Seconds { load: 0.0, solve, total: solve };
     let steps = steps.into_inner();
-    Ok(Solution { status, nodes, products: 0, quotients: (0.0, 0.0), steps, seconds })
+    Ok(Solution { status, nodes, products, quotients: (0.0, 0.0), steps, direct: false, seconds })
 }
 
 /// What a push from a target leaves.
@@ -138,14 +150,13 @@ impl Push {
                 let own = std::mem::take(&mut r[u as usize]);
                 p[u as usize] += (1.0 - d) * own;
                 all += (1.0 - d) * own;
-                let into = graph.links_into(u as usize);
-                links += into.len() as u64;
-                for &v in into {
+                links += graph.links_into(u as usize).len() as u64;
+                for (v, count) in graph.entries_into(u as usize) {
                     let before = r[v as usize];
                     if before == 0.0 && p[v as usize] == 0.0 {
                         touched.push(v);
                     }
-                    r[v as usize] = before + d * own / f64::from(graph.degrees[v as usize]);
+                    r[v as usize] = before + d * own * count as f64 / graph.degrees[v as usize] as f64;
                     if before <= delta && r[v as usize] > delta {
                         queue.push_back(v);
                     }
@@ -168,23 +179,41 @@ impl Push {
 /// Ends of walks from the start, in search of g.
 struct Ends<'a> {
     graph: &'a Graph,
-    out: &'a (Vec<u32>, Vec<u32>),
+    out: &'a OutLinks,
     /// Places.
     seeds: &'a [u32],
     options: &'a Options,
     walks: &'a Walks,
     pushed: &'a Push,
     steps: &'a AtomicU64,
+    started: Instant,
+}
+
+/// Steps of walks that take a fraction of a second, and need no comparison with products.
+const MANY_STEPS: f64 = (1u64 << 24) as f64;
+
+/// Steps of walks that take as long as products to the half-width, were each of these as many as the bound allows.
+fn products_cost(graph: &Graph, options: &Options) -> f64 {
+    let certain = Options { relative: 0.0, ..options.clone() };
+    let products = most_products(graph, &certain).map_or(f64::INFINITY, |most| most as f64);
+    products * (graph.entries() + 8 * graph.nodes()) as f64
 }
 
 impl Ends<'_> {
+    /// Steps of walks to the half-width, were g evenly distributed up to its range.
+    fn steps(&self) -> f64 {
+        let walks = (self.pushed.range / self.options.epsilon).powi(2);
+        walks.min(self.walks.most as f64) / (1.0 - self.options.damping)
+    }
+
     fn node(&self, node: u32) -> Node {
         let Push { known, range, links, .. } = *self.pushed;
         let mut sums = vec![0.0; REPLICATES as usize];
         let (mut done, mut next) = (0, BLOCK);
         let most = (self.walks.most / REPLICATES).max(1);
         // Each number was rounded as often as links were passed, at most.
-        let of_rounding = |estimate: f64| (links + 64) as f64 * f64::EPSILON * estimate + f64::MIN_POSITIVE;
+        let of_rounding =
+            |estimate: f64| (2 * links + 64) as f64 * f64::EPSILON * estimate + f64::MIN_POSITIVE;
         let certain = 0.5 * range;
         let all = known + range;
         if certain + of_rounding(all) <= self.options.epsilon {
@@ -207,7 +236,7 @@ impl Ends<'_> {
             let statistical = spread.max(unseen(range, (REPLICATES * done) as f64, self.walks.confidence));
             let rounding = of_rounding(estimate);
             let half_width = statistical + rounding;
-            if half_width <= self.options.epsilon || done >= most {
+            if half_width <= self.options.epsilon || done >= most || self.options.is_late(self.started) {
                 // It lies between s·p and max g above it, wherever the estimate is.
                 let certain = (estimate - known).max(all - estimate) + rounding;
                 return Node { node, estimate, half_width, statistical, truncation: 0.0, rounding, certain };
@@ -235,17 +264,22 @@ impl Ends<'_> {
         let uniform = ((length >> 11) as f64 + 0.5) * (-53f64).exp2();
         let length = (uniform.ln() / d.ln()) as u64;
         let mut at = anew(start);
-        let (starts, ends) = self.out;
+        let OutLinks { starts, ends, up_to } = self.out;
         let mut words = [0; 2];
         for step in 0..length {
             if step.is_multiple_of(2) {
                 words = draws(1 + (step / 2) as u32);
             }
             let word = words[(step % 2) as usize];
-            let links = &ends[starts[at as usize] as usize..starts[at as usize + 1] as usize];
-            at = match links {
+            let here = starts[at as usize] as usize..starts[at as usize + 1] as usize;
+            let link = || one_of(word, self.graph.degrees[at as usize]);
+            at = match &ends[here.clone()] {
                 [] => anew(word),
-                links => links[one_of(word, links.len() as u64) as usize],
+                links if up_to.is_empty() => links[link() as usize],
+                links => {
+                    let link = link();
+                    links[up_to[here].partition_point(|&before| before <= link)]
+                }
             };
         }
         self.steps.fetch_add(length, Ordering::Relaxed);

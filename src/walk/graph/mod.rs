@@ -45,6 +45,7 @@
 //!   doi:10.1145/2835776.2835823; T. C. Kwok, Z. Wei, M. Yang, "On solving asymmetric diagonally dominant linear systems in
 //!   sublinear time", ITCS 2026, arXiv:2509.13891: push before walks.
 
+mod direct;
 mod local;
 mod power;
 mod ranking;
@@ -60,6 +61,8 @@ use crate::{Error, Result};
 
 /// Links that a graph can have.
 pub const MOST_LINKS: usize = u32::MAX as usize;
+/// Links out of a node, up to which doubles count them.
+const MOST_PARALLEL: f64 = 9_007_199_254_740_992.0;
 
 /// A directed graph, by the links into each node.
 ///
@@ -73,12 +76,24 @@ pub struct Graph {
     /// Where the links into the node at a place begin in `sources`, which are places.
     starts: Vec<u32>,
     sources: Vec<u32>,
+    /// Numbers of parallel links, one for each of `sources`; empty where all are 1.
+    counts: Vec<u64>,
     /// Links out of the node at each place.
-    degrees: Vec<u32>,
+    degrees: Vec<u64>,
     /// Names of the nodes, ascending; none where they are their numbers.
     names: Option<Vec<u64>>,
-    /// Where the links out of the node at a place begin, and their ends; made when walks need them.
-    out: OnceLock<(Vec<u32>, Vec<u32>)>,
+    /// Links out of nodes; made when walks need them.
+    out: OnceLock<OutLinks>,
+}
+
+/// Links out of the node at each place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OutLinks {
+    /// Where they begin in `ends`, which are places.
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+    /// Numbers of parallel links up to each of `ends`, added up from the node's first; empty where all are single.
+    up_to: Vec<u64>,
 }
 
 impl Graph {
@@ -88,12 +103,47 @@ impl Graph {
     /// [`Error::Invalid`] for a node that is none, lists of different lengths, and more than [`MOST_LINKS`];
     /// [`Error::OutOfMemory`].
     pub fn new(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
+        Self::counted(nodes, from, to, &[], false)
+    }
+
+    /// The graph with each link in both directions; one from a node to itself stays one. Where every link has its reverse
+    /// already, as in a symmetric matrix, none is added.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn undirected(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
+        Self::counted(nodes, from, to, &[], true)
+    }
+
+    /// As [`new`](Self::new) or [`undirected`](Self::undirected), with `counts[k]` parallel links `from[k]` → `to[k]`, whole
+    /// numbers of at least 1. Without any counts all are 1. Memory is that of as many single links as there are counts.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`Error::Invalid`] for a count that is no whole number above 0, and for a node with more
+    /// than 2⁵³ links.
+    pub fn counted(nodes: usize, from: &[u32], to: &[u32], counts: &[f64], undirected: bool) -> Result<Self> {
+        let directed = Self::directed(nodes, from, to, counts)?;
+        if !undirected || directed.is_symmetric() {
+            return Ok(directed);
+        }
+        drop(directed);
+        let (mut all_from, mut all_to, mut all_counts) = (from.to_vec(), to.to_vec(), counts.to_vec());
+        for (k, (&from, &to)) in from.iter().zip(to).enumerate().filter(|(_, (from, to))| from != to) {
+            all_from.push(to);
+            all_to.push(from);
+            all_counts.extend(counts.get(k));
+        }
+        Self::directed(nodes, &all_from, &all_to, &all_counts)
+    }
+
+    fn directed(nodes: usize, from: &[u32], to: &[u32], counts: &[f64]) -> Result<Self> {
         let fail = |reason: String| Err(Error::Invalid(reason));
-        if from.len() != to.len() {
+        if from.len() != to.len() || !counts.is_empty() && counts.len() != from.len() {
             return fail(format!(
-                "{} nodes have links and {} are linked to; give as many",
+                "{} nodes have links, {} are linked to, and there are {} counts; give as many",
                 from.len(),
-                to.len()
+                to.len(),
+                counts.len()
             ));
         }
         if nodes == 0 || nodes > u32::MAX as usize || from.len() > MOST_LINKS {
@@ -102,39 +152,74 @@ impl Graph {
                 from.len()
             ));
         }
+        let is_count = |count: f64| count >= 1.0 && count.fract() == 0.0 && count <= MOST_PARALLEL;
+        if let Some(k) = counts.par_iter().position_first(|&count| !is_count(count)) {
+            return fail(format!(
+                "invalid number {} of links from {} to {}: expected a whole number from 1 to 2^53",
+                counts[k], from[k], to[k]
+            ));
+        }
+        let counts = if counts.iter().all(|&count| count == 1.0) { &[] } else { counts };
+        let count = |k: usize| counts.get(k).map_or(1, |&count| count as u64);
         let wrong =
             |all: &[u32]| all.par_iter().position_first(|&node| node as usize >= nodes).map(|k| all[k]);
         if let Some(node) = wrong(from).or_else(|| wrong(to)) {
             return fail(format!("node {node} is none of a graph of {nodes}; they are 0 to {}", nodes - 1));
         }
-        expect_memory(4 * (from.len() + 7 * nodes) as u64, || {
+        expect_memory(4 * (from.len() + 2 * counts.len() + 9 * nodes) as u64, || {
             format!("a graph of {nodes} nodes and {} links", from.len())
         })?;
-        let mut degrees = vec![0u32; nodes];
-        from.iter().for_each(|&node| degrees[node as usize] += 1);
-        let mut links = degrees.clone();
-        to.iter().for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
+        let mut degrees = vec![0u64; nodes];
+        for (k, &node) in from.iter().enumerate() {
+            let degree = &mut degrees[node as usize];
+            *degree += count(k);
+            if *degree > MOST_PARALLEL as u64 {
+                return fail(format!("node {node} has more than 2^53 links; divide the numbers of links"));
+            }
+        }
+        // Entries of both directions.
+        let mut links = vec![0u32; nodes];
+        from.iter().chain(to).for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
         let mut order: Vec<u32> = (0..nodes as u32).collect();
         order.sort_by_key(|&node| std::cmp::Reverse(links[node as usize]));
         let mut places = vec![0u32; nodes];
         (0..).zip(&order).for_each(|(place, &node)| places[node as usize] = place);
         let at = |node: &u32| places[*node as usize];
         let (starts, sources) = by_first(nodes, to.iter().map(at), from.iter().map(at));
+        let counts = match counts {
+            [] => Vec::new(),
+            counts => by_first(nodes, to.iter().map(at), counts.iter().map(|&count| count as u64)).1,
+        };
         let degrees = order.iter().map(|&node| degrees[node as usize]).collect();
-        Ok(Self { order, places, starts, sources, degrees, names: None, out: OnceLock::new() })
+        Ok(Self { order, places, starts, sources, counts, degrees, names: None, out: OnceLock::new() })
     }
 
-    /// The graph with each link in both directions; one from a node to itself stays one.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn undirected(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
-        let (mut all_from, mut all_to) = (from.to_vec(), to.to_vec());
-        for (&from, &to) in from.iter().zip(to).filter(|(from, to)| from != to) {
-            all_from.push(to);
-            all_to.push(from);
+    /// True if as many links lead from each node to each other as lead back.
+    fn is_symmetric(&self) -> bool {
+        let into = |i: usize| (self.links_into(i).len() as u64).max(self.counts_into(i).iter().sum());
+        if (0..self.nodes()).any(|i| into(i) != self.degrees[i]) {
+            return false;
         }
-        Self::new(nodes, &all_from, &all_to)
+        let from = self.sources.iter().copied();
+        let numbered =
+            (0..self.nodes()).flat_map(|i| self.entries_into(i).map(move |(_, count)| (i as u32, count)));
+        let (starts, ends) = by_first(self.nodes(), from, numbered);
+        // Numbers of parallel links by the other node, however many entries they are made of.
+        let merged = |entries: &mut dyn Iterator<Item = (u32, u64)>| {
+            let mut all: Vec<(u32, u64)> = entries.collect();
+            all.sort_unstable_by_key(|&(node, _)| node);
+            all.dedup_by(|next, kept| {
+                next.0 == kept.0 && {
+                    kept.1 += next.1;
+                    true
+                }
+            });
+            all
+        };
+        (0..self.nodes()).into_par_iter().all(|i| {
+            let out = &ends[starts[i] as usize..starts[i + 1] as usize];
+            merged(&mut self.entries_into(i)) == merged(&mut out.iter().copied())
+        })
     }
 
     /// The graph with names for its nodes, ascending.
@@ -158,8 +243,16 @@ impl Graph {
         self.degrees.len()
     }
 
-    /// Number of links.
+    /// Number of links, parallel ones each.
     pub fn links(&self) -> usize {
+        match self.counts.is_empty() {
+            true => self.sources.len(),
+            false => self.counts.iter().fold(0, |all, &count| all.saturating_add(count as usize)),
+        }
+    }
+
+    /// Entries that the links take, one for all that are parallel.
+    fn entries(&self) -> usize {
         self.sources.len()
     }
 
@@ -196,19 +289,48 @@ impl Graph {
     /// The links, as pairs of names, by the node that they lead to.
     pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
         let of = move |(i, &place): (u32, &u32)| {
-            let sources = self.links_into(place as usize).iter();
-            sources.map(move |&j| (self.name(self.order[j as usize]), self.name(i)))
+            self.entries_into(place as usize).flat_map(move |(j, count)| {
+                let pair = (self.name(self.order[j as usize]), self.name(i));
+                (0..count).map(move |_| pair)
+            })
         };
         (0..).zip(&self.places).flat_map(of)
     }
 
-    /// Where the links out of the node at each place begin, and the places that they lead to.
-    fn out_links(&self) -> &(Vec<u32>, Vec<u32>) {
+    /// Links out of the node at each place.
+    fn out_links(&self) -> &OutLinks {
         self.out.get_or_init(|| {
-            let from = self.sources.iter().copied();
+            let from = || self.sources.iter().copied();
             let to = (0..self.nodes()).flat_map(|i| self.links_into(i).iter().map(move |_| i as u32));
-            by_first(self.nodes(), from, to)
+            let (starts, ends) = by_first(self.nodes(), from(), to);
+            let mut up_to = Vec::new();
+            if !self.counts.is_empty() {
+                up_to = by_first(self.nodes(), from(), self.counts.iter().copied()).1;
+                for i in 0..self.nodes() {
+                    let counts = &mut up_to[starts[i] as usize..starts[i + 1] as usize];
+                    counts.iter_mut().fold(0, |before, count| {
+                        *count += before;
+                        *count
+                    });
+                }
+            }
+            OutLinks { starts, ends, up_to }
         })
+    }
+
+    /// Numbers of parallel links into the node at place i; empty where all are 1.
+    #[inline(always)]
+    fn counts_into(&self, i: usize) -> &[u64] {
+        match self.counts.is_empty() {
+            true => &[],
+            false => &self.counts[self.starts[i] as usize..self.starts[i + 1] as usize],
+        }
+    }
+
+    /// Places of the nodes that link to the one at place i, with the number of their parallel links.
+    fn entries_into(&self, i: usize) -> impl Iterator<Item = (u32, u64)> {
+        let counts = self.counts_into(i).iter().copied().chain(std::iter::repeat(1));
+        self.links_into(i).iter().copied().zip(counts)
     }
 
     /// Places of the nodes that link to the one at place i.
@@ -219,16 +341,16 @@ impl Graph {
 }
 
 /// Lists of pairs by the first of both: where the list of each begins, and the seconds, in the order that they are given in.
-fn by_first(
+fn by_first<T: Copy + Default>(
     count: usize,
     first: impl Iterator<Item = u32> + Clone,
-    second: impl Iterator<Item = u32>,
-) -> (Vec<u32>, Vec<u32>) {
+    second: impl Iterator<Item = T>,
+) -> (Vec<u32>, Vec<T>) {
     let mut starts = vec![0u32; count + 1];
     first.clone().for_each(|i| starts[i as usize + 1] += 1);
     (0..count).for_each(|i| starts[i + 1] += starts[i]);
     let mut next = starts.clone();
-    let mut all = vec![0u32; starts[count] as usize];
+    let mut all = vec![T::default(); starts[count] as usize];
     for (i, j) in first.zip(second) {
         all[next[i as usize] as usize] = j;
         next[i as usize] += 1;

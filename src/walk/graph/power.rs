@@ -4,11 +4,12 @@
 //! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
 
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::Graph;
+use super::direct::Elimination;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
@@ -18,6 +19,9 @@ use crate::{Error, Result, Status};
 /// Nodes that one thread works on at a time, and links into them but for those of the last one.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
+
+/// Products after which intervals that cannot become short enough are the answer.
+const LONG: u32 = 1 << 20;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,11 +36,27 @@ pub struct Options {
     pub epsilon: f64,
     /// Products with P at most.
     pub most_products: u32,
+    /// Time after which the bounds reached are the answer.
+    pub time_limit: Option<Duration>,
+}
+
+impl Options {
+    /// True if the time limit of work that started then has passed.
+    pub(super) fn is_late(&self, started: Instant) -> bool {
+        self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { damping: 0.85, seeds: Vec::new(), relative: 1e-6, epsilon: 0.0, most_products: u32::MAX }
+        Self {
+            damping: 0.85,
+            seeds: Vec::new(),
+            relative: 1e-6,
+            epsilon: 0.0,
+            most_products: u32::MAX,
+            time_limit: None,
+        }
     }
 }
 
@@ -92,6 +112,8 @@ pub struct Solution {
     pub quotients: (f64, f64),
     /// Steps of walks.
     pub steps: u64,
+    /// True if elimination found the answer, after products that would not have ended.
+    pub direct: bool,
     /// Times.
     pub seconds: Seconds,
 }
@@ -141,6 +163,7 @@ fn by_powers<T: Real>(
     let places: Vec<u32> = targets.iter().map(|&t| graph.places[t as usize]).collect();
     let mut sums: Vec<f64> = targets.iter().map(|_| 0.0).collect();
     let most = most_products(graph, options).unwrap_or(0);
+    let (mut elimination, mut exact) = (Elimination::new(graph, core.nodes), None);
     loop {
         // Σ_(j<K) d^j z_j, without the last iterate, from which the enclosure goes on.
         let factor = options.damping.powi(powers.products as i32);
@@ -153,20 +176,40 @@ fn by_powers<T: Real>(
         let enclosure = Enclosure::new(&powers, options.damping);
         let least = options.epsilon.max(enclosure.underflow);
         let met = |node: &Node| node.half_width <= (options.relative * node.estimate).max(least);
-        let done = |node: &Node| met(node) || node.truncation <= node.rounding;
         let node = |(sum, &t): (&f64, &u32)| match (t as usize) < core.nodes {
             true => core.in_graph(enclosure.node(&powers, *sum, t)),
             false => core.alone(graph, options, t),
         };
-        let all = || sums.par_iter().zip(&places).with_min_len(ROWS).map(node);
-        let last = powers.products >= options.most_products;
-        if last || all().all(|node| done(&node)) {
-            let nodes: Vec<Node> = all().collect();
+        let all = || sums.par_iter().zip(&places).with_min_len(ROWS);
+        let long = powers.products >= LONG;
+        let is_done = |node: &Node| {
+            // The rounding of all products so far leaves no room for the rest.
+            let (least_x, most_x) = (node.estimate - node.truncation, node.estimate + node.truncation);
+            let hopeless = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
+            met(node) || node.truncation <= node.rounding || hopeless
+        };
+        if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
+            let products = u64::from(powers.products);
+            exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
+        }
+        // A node of the smaller interval.
+        let best = |(sum, t): (&f64, &u32)| {
+            let by_products = node((sum, t));
+            let exact = exact.as_ref().filter(|_| (*t as usize) < core.nodes);
+            let by_elimination = exact.map(|exact| core.in_graph(exact.node(graph, *t)));
+            by_elimination.filter(|node| node.half_width < by_products.half_width).unwrap_or(by_products)
+        };
+        let last = powers.products >= options.most_products || options.is_late(started);
+        let is_done = |target: (&f64, &u32)| is_done(&node(target)) || exact.is_some() && met(&best(target));
+        // Without seeds elimination leaves nothing but the rounding of its answer.
+        let ended = last || exact.is_some() && (long || options.seeds.is_empty()) || all().all(is_done);
+        if ended {
+            let nodes: Vec<Node> = all().map(best).collect();
             let status = if nodes.iter().all(met) { Status::Met } else { Status::NotMet };
-            let (products, quotients) = (powers.products, powers.quotients);
+            let (products, quotients, direct) = (powers.products, powers.quotients, exact.is_some());
             let solve = started.elapsed().as_secs_f64();
             let seconds = Seconds { load: 0.0, solve, total: solve };
-            return Ok(Solution { status, nodes, products, quotients, steps: 0, seconds });
+            return Ok(Solution { status, nodes, products, quotients, steps: 0, direct, seconds });
         }
     }
 }
@@ -209,7 +252,7 @@ fn of_iterates(graph: &Graph, targets: usize) -> u64 {
 
 /// Bytes that the graph and PageRank of so many nodes take on the host.
 pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
-    4 * (graph.links() + 4 * graph.nodes()) as u64 + of_iterates(graph, targets)
+    4 * (graph.entries() + 2 * graph.counts.len() + 5 * graph.nodes()) as u64 + of_iterates(graph, targets)
 }
 
 /// Products after which what is left out of a node, d^(k+1) in sum, is small enough whatever the graph is, where that is
@@ -363,7 +406,7 @@ impl<'a, T: Real> Powers<'a, T> {
             Start::Everywhere(_) => vec![],
             Start::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
         };
-        let inverse = |&degree: &u32| T::of(if degree == 0 { 0.0 } else { 1.0 / f64::from(degree) });
+        let inverse = |&degree: &u64| T::of(if degree == 0 { 0.0 } else { 1.0 / degree as f64 });
         let inverse: Vec<T> = graph.degrees[..n].par_iter().map(inverse).collect();
         let z: Vec<T> = (0..n).into_par_iter().map(|i| T::of(start.of(i))).collect();
         let spread: Vec<T> =
@@ -373,7 +416,7 @@ impl<'a, T: Real> Powers<'a, T> {
         let longest = (0..n).into_par_iter().map(|i| graph.links_into(i).len()).reduce(|| 0, usize::max);
         let pieces = pieces(graph, n);
         // A row's sum, the sum over nodes without a link by pieces, and a few products.
-        let operations = longest + n.min(ROWS) + pieces.len() + 8;
+        let operations = longest + n.min(ROWS) + pieces.len() + 8 + usize::from(!graph.counts.is_empty());
         let zeros = || vec![T::ZERO; n];
         Self {
             graph,
@@ -461,7 +504,13 @@ impl<T: Real> Body for Rows<'_, '_, T> {
         let rows = z.iter().zip(inverse).zip(self.0.before.iter_mut()).zip(self.0.next_spread.iter_mut());
         for (k, (((own, inverse), before), next)) in rows.enumerate() {
             let i = first + k;
-            let new = gathered(graph.links_into(i), spread) + dangling * start.of(i);
+            let links = match graph.counts.is_empty() {
+                true => gathered(graph.links_into(i), spread),
+                false => {
+                    graph.entries_into(i).map(|(j, count)| count as f64 * spread[j as usize].wide()).sum()
+                }
+            };
+            let new = links + dangling * start.of(i);
             let (own, inverse) = (own.wide(), inverse.wide());
             let (sum, sum_before) = (new + own, own + before.wide());
             if sum > 0.0 {

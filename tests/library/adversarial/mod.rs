@@ -4,6 +4,7 @@
 //! begins there, and both together run one case again. A failure names kind and seed.
 
 mod double_word;
+mod page_rank;
 mod transient;
 mod tridiagonal;
 mod walk;

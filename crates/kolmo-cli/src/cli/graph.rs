@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::progress::Progress;
-use super::walk::{Walk, is_npz, listed, open};
+use super::walk::{Walk, is_npz, listed, open, time_limit};
 use super::{Outcome, PrecisionArg, conclude, interrupt, meant, say, whole, write_report};
 use crate::report::graph::Run;
 use crate::report::{bytes, grouped, seconds};
@@ -35,7 +35,7 @@ pub(super) struct GraphArgs {
     /// Nodes that readers start anew at, for personalised PageRank: I,J,K-L [default: all nodes]
     #[arg(long, value_name = "I,J,K-L", requires = "pagerank", value_parser = numbers)]
     seeds: Option<String>,
-    /// Links lead both ways
+    /// Links lead both ways; adds nothing where every link is listed in both directions already
     #[arg(long, requires = "pagerank")]
     undirected: bool,
     /// Half-width of a PageRank, over the estimate [default: 1e-6; 0 with --epsilon]
@@ -48,18 +48,17 @@ pub(super) struct GraphArgs {
 
 /// A list of numbers, as it was written.
 fn numbers(list: &str) -> std::result::Result<String, String> {
-    let wrong = |part: &&str| count::<u64>(part.trim()).is_none();
-    match list.split([',', '-']).find(wrong) {
-        Some(part) => Err(format!("'{part}' is no number; give I,J,K-L")),
+    let wrong = |part: &str| count::<u64>(part.trim()).is_none();
+    match list.split(',').find(|item| item.splitn(2, '-').any(wrong)) {
+        Some(item) => Err(format!("invalid entry '{item}': expected I,J,K-L, whole numbers from 0 on")),
         None => Ok(list.to_owned()),
     }
 }
 
 /// Options of walks, which have no say in PageRank.
-const WALKS: [&str; 17] = [
+const WALKS: [&str; 16] = [
     "rhs",
     "functional",
-    "time_limit",
     "plot",
     "sequence",
     "scramble",
@@ -82,6 +81,7 @@ const LISTED: usize = 10;
 pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
+    let limit = args.time_limit.map(time_limit).transpose()?;
     let (asked, common) = (&args.graph, &args.solving.common);
     let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
     let output = match dry_run {
@@ -112,6 +112,7 @@ pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
         seeds: seeds.unwrap_or_default(),
         relative: asked.relative.unwrap_or(if args.epsilon.is_some() { 0.0 } else { 1e-6 }),
         epsilon: args.epsilon.unwrap_or(0.0),
+        time_limit: limit.map(|limit| limit.saturating_sub(started.elapsed())),
         ..Options::default()
     };
     let load = started.elapsed().as_secs_f64();
@@ -142,7 +143,15 @@ pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     }
     (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
     let confidence = args.lazy.then_some(args.confidence);
-    let run = Run { name: &name, graph: &graph, options: &options, confidence, certain, solution: &solution };
+    let run = Run {
+        name: &name,
+        graph: &graph,
+        options: &options,
+        time_limit: args.time_limit,
+        confidence,
+        certain,
+        solution: &solution,
+    };
     write_report(report_file, [format_args!("{:#}", run.json())])?;
     Ok(conclude(&run, solution.status, common, args.solving.verbose, ranks))
 }
@@ -192,8 +201,7 @@ fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
 fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
     if let Some(made) = models::links(spec, seed) {
         let made = made?;
-        let make = if undirected { Graph::undirected } else { Graph::new };
-        return Ok((made.name, make(made.nodes, &made.from, &made.to)?));
+        return Ok((made.name, Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?));
     }
     let path = Path::new(spec);
     meant::expect_file(spec, &meant::GRAPHS)?;

@@ -17,6 +17,8 @@ pub struct Run<'a> {
     pub graph: &'a Graph,
     /// What was asked for.
     pub options: &'a Options,
+    /// Seconds that it was given.
+    pub time_limit: Option<f64>,
     /// Probability of intervals that come from walks.
     pub confidence: Option<f64>,
     /// Of nodes in order: how many have a place that no other could have.
@@ -67,7 +69,15 @@ impl Run<'_> {
     /// What was done.
     fn work(&self) -> String {
         match self.confidence {
+            Some(_) if self.solution.products > 0 => {
+                format!(
+                    "pushes, {} steps of walks and {} products",
+                    grouped(self.solution.steps),
+                    grouped(u64::from(self.solution.products))
+                )
+            }
             Some(_) => format!("pushes and {} steps of walks", grouped(self.solution.steps)),
+            None if self.solution.direct => format!("{} products and elimination", self.solution.products),
             None => format!("{} products", self.solution.products),
         }
     }
@@ -131,9 +141,15 @@ impl Summary for Run<'_> {
     }
 
     fn bound(&self) -> String {
-        let missed = (self.solution.status == Status::NotMet).then_some(match self.confidence {
-            Some(_) => "all of --max-chains are walked; give more of them or a larger --epsilon",
-            None => "rounding is all that is left of it; give a larger --relative or --epsilon",
+        let late = self.time_limit.filter(|&limit| self.solution.seconds.total >= limit);
+        let missed = (self.solution.status == Status::NotMet).then(|| match (late, self.confidence) {
+            (Some(limit), _) => {
+                format!("the time limit of {} has ended the work; give a larger one", seconds(limit))
+            }
+            (None, Some(_)) if self.solution.products == 0 => {
+                "all of --max-chains are walked; give more of them or a larger --epsilon".to_owned()
+            }
+            _ => "rounding is all that is left of it; give a larger --relative or --epsilon".to_owned(),
         });
         let (relative, epsilon) = (self.options.relative, self.options.epsilon);
         let wanted = match self.is_relative() {
@@ -141,6 +157,9 @@ impl Summary for Run<'_> {
             false => format!("{epsilon:.1e}"),
         };
         let sure = self.confidence.map_or("certain".to_owned(), |p| format!("{} % confidence", 100.0 * p));
-        super::bound_line(&format!("half-width at most {:.1e} of {wanted}, {sure}", self.worst()), missed)
+        super::bound_line(
+            &format!("half-width at most {:.1e} of {wanted}, {sure}", self.worst()),
+            missed.as_deref(),
+        )
     }
 }

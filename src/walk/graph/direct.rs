@@ -1,0 +1,259 @@
+//! PageRank of small graphs by elimination, where products with P hardly gain: a damping factor
+//! near 1 on a graph of a period.
+//!
+//! The rows of I − d P have off-diagonal entries −d P_ij and sum to 1 − d. Elimination that
+//! computes each pivot as the sum of what leaves its row has no subtraction, so that small 1 − d
+//! costs no digits (W. K. Grassmann, M. I. Taksar, D. P. Heyman, "Regenerative analysis and steady
+//! state distributions for Markov chains", Operations Research 33, 1985,
+//! doi:10.1287/opre.33.5.1107). Corrections by residuals in twice the digits follow.
+//!
+//! Bounds are proved by the last residual r, with its own rounding. As (I − d Pᵀ)⁻¹ has no negative
+//! entry and columns that sum to 1 / (1 − d), the error of a node is at most ‖r‖₁ / (1 − d). Where
+//! all s_i are 1/n, |r| ≤ δ (1 − d) s gives a relative error of at most δ.
+
+use super::Graph;
+use super::power::{Node, Options};
+use crate::Result;
+use crate::parallel::*;
+use crate::transient::poisson::DoubleWord;
+
+/// Nodes of a graph that is eliminated at most: their matrix has 8 MiB.
+const MOST_NODES: usize = 1024;
+/// Products before elimination, at least: more than damping factors of every day take.
+const PRODUCTS: u32 = 500;
+/// Corrections at most; one gains about twelve digits.
+const CORRECTIONS: usize = 6;
+/// Rows from which elimination is shared out over threads.
+const MANY: usize = 256;
+
+/// Elimination of one graph, once.
+pub(super) struct Elimination {
+    /// Products that take as long; none where the graph is too large, or it has been done.
+    after: Option<u32>,
+}
+
+impl Elimination {
+    /// Elimination of the first n nodes.
+    pub(super) fn new(graph: &Graph, n: usize) -> Self {
+        let product = graph.entries() + 8 * n;
+        let after = (n.pow(3) / (4 * product)).max(PRODUCTS as usize) as u32;
+        Self { after: (n <= MOST_NODES).then_some(after) }
+    }
+
+    /// True once so many products have taken as long as elimination.
+    pub(super) fn is_due(&self, products: u32) -> bool {
+        self.after.is_some_and(|after| products >= after)
+    }
+
+    /// PageRank of the first n nodes, which have no links from others.
+    pub(super) fn solve(
+        &mut self,
+        graph: &Graph,
+        n: usize,
+        options: &Options,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Exact>> {
+        self.after = None;
+        let (damping, seeds) = (options.damping, &options.seeds[..]);
+        let start = Start::new(graph, n, seeds);
+        let reached = start.reached(graph);
+        let factors = Factors::new(graph, &start, damping, watch)?;
+        let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
+        let b: Vec<f64> =
+            start.at.iter().map(|&at| if at { rest.hi * start.share.hi } else { 0.0 }).collect();
+        let mut x: Vec<DoubleWord> = factors.solve(&b).into_iter().map(DoubleWord::from).collect();
+        let mut best: Option<Exact> = None;
+        for _ in 0..=CORRECTIONS {
+            watch()?;
+            let (r, rounding) = start.residual(graph, &x, (damping, rest));
+            let bound = start.bound(&r, &rounding, rest.hi);
+            if best.as_ref().is_some_and(|best| bound >= 0.5 * best.bound) {
+                break;
+            }
+            let (relative, reached) = (seeds.is_empty(), reached.clone());
+            best = Some(Exact { x: x.iter().map(|x| x.hi).collect(), reached, bound, relative });
+            let part =
+                |sign: f64| factors.solve(&r.iter().map(|r| (sign * r.hi).max(0.0)).collect::<Vec<_>>());
+            for ((x, more), less) in x.iter_mut().zip(part(1.0)).zip(part(-1.0)) {
+                *x = *x + DoubleWord::from(more) + DoubleWord::from(-less);
+            }
+        }
+        Ok(best.filter(|best| best.bound.is_finite()))
+    }
+}
+
+/// PageRank with its proved error.
+pub(super) struct Exact {
+    x: Vec<f64>,
+    /// False for nodes that no way leads to, whose PageRank is 0.
+    reached: Vec<bool>,
+    bound: f64,
+    /// The bound is that of relative errors.
+    relative: bool,
+}
+
+impl Exact {
+    /// The node at a place.
+    pub(super) fn node(&self, graph: &Graph, place: u32) -> Node {
+        let x = self.x[place as usize];
+        let error = match (self.reached[place as usize], self.relative) {
+            (false, _) => 0.0,
+            // |x̂ − x| ≤ δ x ≤ δ x̂ / (1 − δ).
+            (true, true) => self.bound * x / (1.0 - self.bound).max(f64::MIN_POSITIVE),
+            (true, false) => self.bound,
+        };
+        Node::certain(graph.order[place as usize], x, 0.0, error + 2.0 * f64::EPSILON * x)
+    }
+}
+
+/// s.
+struct Start {
+    /// True for nodes to start at.
+    at: Vec<bool>,
+    /// s_i of each.
+    share: DoubleWord,
+}
+
+impl Start {
+    fn new(graph: &Graph, n: usize, seeds: &[u32]) -> Self {
+        let mut at = vec![seeds.is_empty(); n];
+        for &seed in seeds {
+            if let Some(at) = at.get_mut(graph.places[seed as usize] as usize) {
+                *at = true;
+            }
+        }
+        let count = at.iter().filter(|&&at| at).count();
+        Self { at, share: DoubleWord::from(1.0) / DoubleWord::from(count as u64) }
+    }
+
+    /// True for each node that a way leads to from a start.
+    fn reached(&self, graph: &Graph) -> Vec<bool> {
+        let mut reached = self.at.clone();
+        let mut grows = true;
+        while grows {
+            grows = false;
+            for j in 0..reached.len() {
+                if !reached[j] && graph.links_into(j).iter().any(|&i| reached[i as usize]) {
+                    (reached[j], grows) = (true, true);
+                }
+            }
+        }
+        reached
+    }
+
+    fn of(&self, i: usize) -> DoubleWord {
+        if self.at[i] { self.share } else { DoubleWord::from(0.0) }
+    }
+
+    /// (1 − d) s + d Pᵀ x − x, with a bound of the rounding of each entry.
+    fn residual(
+        &self,
+        graph: &Graph,
+        x: &[DoubleWord],
+        (damping, rest): (f64, DoubleWord),
+    ) -> (Vec<DoubleWord>, Vec<f64>) {
+        let n = x.len();
+        let zero = DoubleWord::from(0.0);
+        let degree = |i: usize| graph.degrees[i];
+        let each: Vec<DoubleWord> =
+            (0..n).map(|i| if degree(i) == 0 { zero } else { x[i] / DoubleWord::from(degree(i)) }).collect();
+        let at_ends = (0..n).filter(|&i| degree(i) == 0).fold(zero, |sum, i| sum + x[i]);
+        let row = |i: usize| {
+            let of_link = |(j, count): (u32, u64)| DoubleWord::from(count) * each[j as usize];
+            let links = graph.entries_into(i).map(of_link).fold(zero, |sum, term| sum + term);
+            let gained = rest * self.of(i) + DoubleWord::from(damping) * (links + at_ends * self.of(i));
+            let r = gained + DoubleWord::from(-1.0) * x[i];
+            // An operation rounds by at most 16 u² of its operands, all positive but in the
+            // difference; u = ε / 2.
+            let operations = (graph.links_into(i).len() + n + 16) as f64;
+            let rounding = operations * 4.0 * f64::EPSILON * f64::EPSILON * (gained.hi + x[i].hi.abs());
+            (r, rounding + f64::MIN_POSITIVE)
+        };
+        (0..n).map(row).unzip()
+    }
+
+    /// δ, or ‖r‖₁ / (1 − d) from seeds.
+    fn bound(&self, r: &[DoubleWord], rounding: &[f64], rest: f64) -> f64 {
+        let sizes = r.iter().zip(rounding).map(|(r, rounding)| r.hi.abs() + rounding);
+        let bound = match self.at.iter().all(|&at| at) {
+            true => sizes.fold(0.0, f64::max) / (rest * self.share.hi),
+            false => sizes.sum::<f64>() / rest,
+        };
+        bound * (1.0 + (r.len() + 8) as f64 * f64::EPSILON)
+    }
+}
+
+/// Rows i of the matrix after the elimination of all later nodes: left of the diagonal its entries
+/// over the pivot of i, right of it those towards later nodes, at the time of their elimination.
+struct Factors {
+    n: usize,
+    entries: Vec<f64>,
+    pivots: Vec<f64>,
+}
+
+impl Factors {
+    fn new(
+        graph: &Graph,
+        start: &Start,
+        damping: f64,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let n = start.at.len();
+        let mut entries = vec![0.0; n * n];
+        for j in 0..n {
+            for (i, count) in graph.entries_into(j) {
+                let i = i as usize;
+                entries[i * n + j] += damping * count as f64 / graph.degrees[i] as f64;
+            }
+        }
+        for (_, row) in entries.chunks_mut(n).enumerate().filter(|&(i, _)| graph.degrees[i] == 0) {
+            (0..n).for_each(|j| row[j] = damping * start.of(j).hi);
+        }
+        let mut excess = vec![1.0 - damping; n];
+        let mut pivots = vec![0.0; n];
+        for k in (0..n).rev() {
+            if k.is_multiple_of(64) {
+                watch()?;
+            }
+            let (above, row) = entries.split_at_mut(k * n);
+            let row = &mut row[..k];
+            let pivot = excess[k] + row.iter().sum::<f64>();
+            pivots[k] = pivot;
+            row.iter_mut().for_each(|entry| *entry /= pivot);
+            let (row, lost) = (&*row, excess[k] / pivot);
+            let eliminate = |(above, excess): (&mut [f64], &mut f64)| {
+                let factor = above[k];
+                if factor != 0.0 {
+                    above[..k].iter_mut().zip(row).for_each(|(entry, share)| *entry += factor * share);
+                    *excess += factor * lost;
+                }
+            };
+            match k >= MANY {
+                true => {
+                    above.par_chunks_mut(n).zip(excess[..k].par_chunks_mut(1)).for_each(|(above, excess)| {
+                        eliminate((above, &mut excess[0]));
+                    })
+                }
+                false => above.chunks_mut(n).zip(&mut excess[..k]).for_each(eliminate),
+            }
+        }
+        Ok(Self { n, entries, pivots })
+    }
+
+    /// x of x = d Pᵀ x + b, for b without negative entries.
+    fn solve(&self, b: &[f64]) -> Vec<f64> {
+        let n = self.n;
+        let row = |k: usize| &self.entries[k * n..][..n];
+        let mut x = b.to_vec();
+        for k in (1..n).rev() {
+            let (below, here) = x.split_at_mut(k);
+            below.iter_mut().zip(row(k)).for_each(|(x, share)| *x += here[0] * share);
+        }
+        for k in 0..n {
+            x[k] /= self.pivots[k];
+            let own = x[k];
+            x[k + 1..].iter_mut().zip(&row(k)[k + 1..]).for_each(|(x, entry)| *x += own * entry);
+        }
+        x
+    }
+}

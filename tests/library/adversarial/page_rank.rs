@@ -1,0 +1,129 @@
+//! PageRank against elimination in double-word arithmetic, at damping factors from 0 to nearly 1.
+
+use kolmo::Status;
+use kolmo::walk::graph::{Graph, Options, page_rank};
+
+use super::double_word::DoubleWord;
+use super::run_all;
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Random,
+    Dangling,
+    Ring,
+    Bipartite,
+    Loops,
+    Parallel,
+    Tiny,
+}
+
+const KINDS: [Kind; 7] =
+    [Kind::Random, Kind::Dangling, Kind::Ring, Kind::Bipartite, Kind::Loops, Kind::Parallel, Kind::Tiny];
+
+/// Distances of the damping factor from 1.
+const DISTANCES: [f64; 10] = [1.0, 0.5, 0.15, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-13, 2.3e-16];
+
+/// A graph's nodes, and its links with their counts.
+fn links(kind: Kind, random: &mut fastrand::Rng) -> (usize, Vec<(u32, u32, u64)>) {
+    let n = match kind {
+        Kind::Tiny => random.u32(1..4),
+        Kind::Bipartite => 2 * random.u32(1..12),
+        _ => random.u32(2..28),
+    };
+    let count = random.usize(0..4 * n as usize + 1);
+    let mut pairs: Vec<(u32, u32)> = (0..count).map(|_| (random.u32(..n), random.u32(..n))).collect();
+    match kind {
+        Kind::Dangling => pairs.retain(|&(from, _)| from % 3 != 0),
+        Kind::Ring => pairs = (0..n).map(|i| (i, (i + 1) % n)).collect(),
+        Kind::Bipartite => {
+            pairs.iter_mut().for_each(|(from, to)| *to = *to - *to % 2 + 1 - *from % 2);
+            pairs.extend((0..n).map(|i| (i, i ^ 1)));
+        }
+        Kind::Loops => pairs.extend((0..n).filter(|i| i % 2 == 0).map(|i| (i, i))),
+        Kind::Random | Kind::Parallel | Kind::Tiny => {}
+    }
+    let counted = |(from, to)| {
+        let most = 1u64 << random.u32(..40);
+        let count = if matches!(kind, Kind::Parallel) { 1 + random.u64(..most) } else { 1 };
+        (from, to, count)
+    };
+    (n as usize, pairs.into_iter().map(counted).collect())
+}
+
+/// x of (I − d Pᵀ) x = (1 − d) s.
+fn reference(n: usize, links: &[(u32, u32, u64)], d: f64, seeds: &[u32]) -> Vec<DoubleWord> {
+    let number = |k: u64| DoubleWord::from(k as f64);
+    let start = |i: usize| match seeds {
+        [] => DoubleWord::ONE / number(n as u64),
+        seeds if seeds.contains(&(i as u32)) => DoubleWord::ONE / number(seeds.len() as u64),
+        _ => DoubleWord::ZERO,
+    };
+    let mut degree = vec![0u64; n];
+    links.iter().for_each(|link| degree[link.0 as usize] += link.2);
+    let d = DoubleWord::from(d);
+    let mut a = vec![vec![DoubleWord::ZERO; n + 1]; n];
+    for &(from, to, count) in links {
+        let share = d * number(count) / number(degree[from as usize]);
+        a[to as usize][from as usize] = a[to as usize][from as usize] - share;
+    }
+    for (i, row) in a.iter_mut().enumerate() {
+        for (entry, _) in row.iter_mut().zip(&degree).filter(|(_, degree)| **degree == 0) {
+            *entry = *entry - d * start(i);
+        }
+        row[i] = row[i] + DoubleWord::ONE;
+        row[n] = (DoubleWord::ONE - d) * start(i);
+    }
+    // Column diagonally dominant: elimination needs no exchange of rows.
+    for k in 0..n {
+        let (above, below) = a.split_at_mut(k + 1);
+        let pivot = &above[k];
+        for row in below.iter_mut().filter(|row| row[k].hi != 0.0) {
+            let factor = row[k] / pivot[k];
+            (k..=n).for_each(|j| row[j] = row[j] - factor * pivot[j]);
+        }
+    }
+    let mut x = vec![DoubleWord::ZERO; n];
+    for k in (0..n).rev() {
+        let known: DoubleWord = (k + 1..n).map(|j| a[k][j] * x[j]).sum();
+        x[k] = (a[k][n] - known) / a[k][k];
+    }
+    x
+}
+
+fn check(kind: Kind, seed: u64) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed << 3 | kind as u64);
+    let (n, links) = links(kind, &mut random);
+    let distance = DISTANCES[seed as usize % DISTANCES.len()];
+    let d = 1.0 - distance;
+    let mut seeds: Vec<u32> = (0..n as u32).collect();
+    random.shuffle(&mut seeds);
+    seeds.truncate(if seed / 10 % 2 == 0 { 0 } else { 1 + random.usize(..n) });
+    let x = reference(n, &links, d, &seeds);
+    let column = |of: fn(&(u32, u32, u64)) -> u32| links.iter().map(of).collect::<Vec<u32>>();
+    let counts: Vec<f64> = links.iter().map(|link| link.2 as f64).collect();
+    let graph = Graph::counted(n, &column(|link| link.0), &column(|link| link.1), &counts, false);
+    let graph = graph.map_err(|error| error.to_string())?;
+    let relative = if seed % 3 == 0 { 1e-9 } else { 1e-6 };
+    let options = Options { damping: d, seeds, relative, ..Options::default() };
+    let targets: Vec<u32> = (0..n as u32).collect();
+    let solution = page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).map_err(|e| e.to_string())?;
+    // From seeds the bound is one of the sum of all errors, which the smallest nodes may be below.
+    let smallest = x.iter().map(|x| x.hi).filter(|&x| x > 0.0).fold(1.0, f64::min);
+    if solution.status != Status::Met && smallest > 1e-4 {
+        return Err(format!("not met at {d}: {solution:?}"));
+    }
+    for (node, exact) in solution.nodes.iter().zip(&x) {
+        let error = (DoubleWord::from(node.estimate) - *exact).abs().to_f64();
+        // 2⁻¹⁰¹ an operation of the reference, which 1 / (1 − d) multiplies.
+        let slack = (n * n) as f64 * (-98f64).exp2() / distance;
+        if error.is_nan() || error > node.half_width + slack {
+            return Err(format!("{:e} at {d} is off by {error:e}: {node:?}", exact.hi));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_interval_holds_page_rank() {
+    run_all(&KINDS, 20, check);
+}
