@@ -120,3 +120,43 @@ fn built_in_graphs_are_written_and_read_back() {
     assert!(run.code == 0 && run.stderr.contains("products"), "{}", run.stderr);
     assert_eq!((&place.json("r.json")["links"], &run.stdout[..]), (&256.into(), ""));
 }
+
+#[test]
+fn damping_factors_near_one_end() {
+    let place = Place::new();
+    place.put("two.txt", "0 1\n1 0\n").put("ring.txt", "0 1\n1 2\n2 3\n3 0\n");
+    for damping in ["0.99999999", "0.9999999999", "0.9999999999999999"] {
+        let run = place.kolmo(&format!("walk two.txt --pagerank {damping} --component 0,1"));
+        holds(&run, &[("0", 0.5), ("1", 0.5)]);
+        let run = place.kolmo(&format!("walk ring.txt --pagerank {damping} --seeds 0 --component 0-3"));
+        // x_k = (1 − d) d^k / (1 − d⁴) = (1 + (3/2 − k) (1 − d)) / 4 but for the square of 1 − d.
+        let rest = 1.0 - damping.parse::<f64>().expect("a number");
+        let x = |k: f64| 0.25 * (1.0 + (1.5 - k) * rest);
+        holds(&run, &[("0", x(0.0)), ("1", x(1.0)), ("2", x(2.0)), ("3", x(3.0))]);
+    }
+    let line: String = (0..1100).map(|i| format!("{i} {}\n", (i + 1) % 1100)).collect();
+    place.put("large.txt", line);
+    let run = place.kolmo("walk large.txt --pagerank 0.9999999999 --seeds 0 --component 5 --time-limit 0.3");
+    assert!(run.code == 1 && run.stderr.contains("the time limit of 300.0 ms has ended"), "{}", run.stderr);
+}
+
+#[test]
+fn symmetric_input_is_undirected_already() {
+    let place = Place::new();
+    let head = "%%MatrixMarket matrix coordinate pattern symmetric";
+    place.put("loop.mtx", format!("{head}\n3 3 3\n1 1\n2 1\n3 2\n"));
+    place.put("both.txt", "0 0\n0 1\n1 0\n1 2\n2 1\n");
+    for file in ["loop.mtx", "both.txt"] {
+        let [plain, undirected] =
+            ["", "--undirected"].map(|option| rank(&place, &format!("{file} {option}")));
+        assert!(
+            plain.code == 0 && plain.stdout == undirected.stdout,
+            "{}{}",
+            plain.stdout,
+            undirected.stdout
+        );
+        // NetworkX, on the undirected graph.
+        let first = plain.rows().iter().find(|row| row[0] == *"0").map(|row| number(row[1]));
+        approx::assert_abs_diff_eq!(first.expect("node 0"), 0.381_705_6, epsilon = 1e-3);
+    }
+}

@@ -349,3 +349,41 @@ fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {
     let all = [&fused.stdout, &portable.stdout];
     assert!(all.contains(&&there.stdout), "{}, not one of {all:?}", there.stdout);
 }
+
+/// A chain of −1, 2, −1.
+fn chain(n: usize) -> String {
+    let entries: String = (1..=n).map(|i| format!("{i} {i} 2\n")).collect();
+    let below: String = (2..=n).map(|i| format!("{i} {} -1\n", i - 1)).collect();
+    format!("%%MatrixMarket matrix coordinate real symmetric\n{n} {n} {}\n{entries}{below}", 2 * n - 1)
+}
+
+#[test]
+fn long_chains_are_looked_at_and_end_in_time() {
+    let place = Place::new();
+    place.put("lap.mtx", chain(499));
+    let line = "lap.mtx --component 249 --control none";
+    let at = std::time::Instant::now();
+    let run = walk(&place, &format!("{line} --dry-run"));
+    assert!(run.code == 0 && run.stderr.contains("at least about"), "{}", run.stderr);
+    assert!(run.stderr.contains("faster, BiCGSTAB before them: kolmo walk lap.mtx"), "{}", run.stderr);
+    let run = walk(&place, &format!("{line} --time-limit 0.5"));
+    assert!(run.code == 1 && run.stderr.contains("has ended the work"), "{}", run.stderr);
+    assert!(at.elapsed().as_secs_f64() < 10.0, "{:?}", at.elapsed());
+    // Nothing is left to chance where BiCGSTAB goes before.
+    let run = walk(&place, "lap.mtx --component 249 --epsilon 1e-4");
+    holds(&run, 0, |_| 31_250.0);
+    assert!(run.stderr.contains("proved: met") && run.stderr.contains("no walk"), "{}", run.stderr);
+}
+
+#[test]
+fn messages_name_what_was_given_and_what_helps() {
+    let place = Place::new();
+    place.put("a.mtx", SYSTEM).put("links.txt", "0 1\n1 0\n").put("system.npz", "PK\x03\x04");
+    refuses(
+        &place,
+        "walk a.mtx -b system.npz --component 0",
+        &["which holds a matrix", ".npy, .mtx or text"],
+    );
+    refuses(&place, "walk links.txt --component 0", &["a list of links is read with --pagerank"]);
+    refuses(&place, "walk a.mtx --component -1", &["invalid entry '-1'"]);
+}
