@@ -6,7 +6,7 @@ use kolmo::walk::graph::{self, Node, Options, Walks, local_page_rank, page_rank}
 use kolmo::{Error, Result, Status, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
 use crate::machine::expect_own_process;
@@ -16,6 +16,8 @@ use crate::watch::{Stop, watched};
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: graph::Graph,
+    /// Arguments that make a built-in again.
+    built_in: Option<(String, bool, u64)>,
 }
 
 /// What is asked of a graph, and how.
@@ -35,17 +37,26 @@ pub(crate) struct Reader<'py> {
 
 /// The graph of so many nodes with a link from each node of a list to that of the other.
 #[pyfunction]
+#[pyo3(signature = (nodes, from_, to, undirected, names=None))]
 pub(crate) fn graph_of_links(
     py: Python<'_>,
     nodes: usize,
     from_: PyReadonlyArray1<'_, u32>,
     to: PyReadonlyArray1<'_, u32>,
     undirected: bool,
+    names: Option<PyReadonlyArray1<'_, u64>>,
 ) -> PyResult<Graph> {
     let (from, to) = (from_.as_slice()?, to.as_slice()?);
+    let names = names.as_ref().map(|names| names.as_slice()).transpose()?;
     let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
-    let graph = py.detach(|| make(nodes, from, to)).map_err(|error| exception(py, &error))?;
-    Ok(Graph { graph })
+    let graph = py.detach(|| {
+        let graph = make(nodes, from, to)?;
+        match names {
+            Some(names) => graph.named(names.to_vec()),
+            None => Ok(graph),
+        }
+    });
+    Ok(Graph { graph: graph.map_err(|error| exception(py, &error))?, built_in: None })
 }
 
 /// The graph of a file, or a built-in.
@@ -55,12 +66,12 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
         Some(made) => {
             let made = made?;
             let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
-            make(made.nodes, &made.from, &made.to)
+            let graph = make(made.nodes, &made.from, &made.to)?;
+            Ok(Graph { graph, built_in: Some((spec.to_owned(), undirected, seed)) })
         }
-        None => io::read_graph(Path::new(spec), undirected),
+        None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
     };
-    let graph = py.detach(read).map_err(|error| exception(py, &error))?;
-    Ok(Graph { graph })
+    py.detach(read).map_err(|error| exception(py, &error))
 }
 
 #[pymethods]
@@ -80,6 +91,36 @@ impl Graph {
     /// The names of all nodes, ascending.
     fn names<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         PyArray1::from_iter(py, (0..self.graph.nodes() as u32).map(|node| self.graph.name(node)))
+    }
+
+    /// True if nodes, names and links are equal.
+    fn equals(&self, py: Python<'_>, other: &Self) -> bool {
+        let (ours, theirs) = (&self.graph, &other.graph);
+        py.detach(|| {
+            (ours.nodes(), ours.links()) == (theirs.nodes(), theirs.links())
+                && (0..ours.nodes() as u32).all(|node| ours.name(node) == theirs.name(node))
+                && ours.pairs().eq(theirs.pairs())
+        })
+    }
+
+    /// Pickles a built-in by its specification and every other graph by its links.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let module = py.import("kolmo._kolmo")?;
+        if let Some(made) = &self.built_in {
+            return Ok((module.getattr("read_graph")?, made.into_pyobject(py)?));
+        }
+        let graph = &self.graph;
+        let node = |name| graph.node(name).expect("a link has nodes of the graph");
+        let pairs = py.detach(|| graph.pairs().map(|(from, to)| (node(from), node(to))).unzip());
+        let (from, to): (Vec<u32>, Vec<u32>) = pairs;
+        let links = (PyArray1::from_vec(py, from), PyArray1::from_vec(py, to));
+        let arguments = (graph.nodes(), links.0, links.1, false, self.names(py));
+        Ok((module.getattr("graph_of_links")?, arguments.into_pyobject(py)?))
+    }
+
+    /// The object itself, which does not change.
+    fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        own
     }
 
     /// PageRank of the nodes with these names, or of all.

@@ -120,8 +120,13 @@ impl Initial {
                 }
                 let sum = exit_rate(values.iter().copied());
                 if (sum - 1.0).abs() > 1e-6 {
+                    // No quotient by zero or infinity is a distribution.
+                    let remedy = match sum.is_normal() {
+                        true => format!(" (divide it by {sum})"),
+                        false => String::new(),
+                    };
                     return Err(Error::Invalid(format!(
-                        "the initial distribution sums to {sum}; it must sum to 1 (divide it by {sum})"
+                        "the initial distribution sums to {sum}; it must sum to 1{remedy}"
                     )));
                 }
                 p.copy_from_slice(&values[states]);

@@ -11,25 +11,41 @@ from numpy.typing import ArrayLike
 
 from . import _device, _input, _kolmo
 from ._input import Diagonals, Floats, Place
+from ._result import Result, same
 from .errors import BoundWarning, InvalidInput, Singular
 
 
-@dataclass(frozen=True)
-class Tridiagonal:
-    """Unknowns, and how well they solve the systems."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Tridiagonal(Result):
+    """Unknowns, and how well they solve the systems.
 
-    x: Any = field(repr=False)
-    """Unknowns, in the shape of the right-hand sides; of right-hand sides on a device an array of their library, there."""
+    Attributes
+    ----------
+    x : array
+        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of their library there.
+    met : bool
+        True if ``normwise`` is at most the tolerance and ``componentwise`` at most 1e-8.
+    normwise : float
+        Relative residual in norms.
+    componentwise : float
+        Relative residual of the worst row.
+    device : str
+        Devices of the solver.
+    seconds : float
+        Seconds of the solver.
+    """
+
+    x: Any
     met: bool
-    """Whether both residuals are small enough: the normwise one at most the tolerance, the other at most 1e-8."""
     normwise: float
-    """Relative residual in norms."""
     componentwise: float
-    """Relative residual of the worst row."""
     device: str
-    """The device that solved it."""
-    seconds: float
-    """Seconds of the solver."""
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        residuals = f"residual {self.normwise:.2g} in norms, {self.componentwise:.2g} by rows"
+        return f"Tridiagonal(x of shape {tuple(self.x.shape)}, {residuals}: {met}, device {self.device!r})"
 
 
 @overload
@@ -113,7 +129,7 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
-    place = Place(device, precision)
+    place = _input.place(device, precision)
     there = _device.common_place({"dl": dl, "d": d, "du": du, "b": b}, place)
     if there is not None:
         factor = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
@@ -208,7 +224,7 @@ class TridiagonalFactor:
         device: str = "auto",
         precision: Literal["f64", "f32"] | None = None,
     ) -> None:
-        place = Place(device, precision)
+        place = _input.place(device, precision)
         there = _device.common_place({"dl": dl, "d": d, "du": du}, place)
         self._there: _device.Factor | None = None
         shape: tuple[int, ...]
@@ -218,12 +234,35 @@ class TridiagonalFactor:
         else:
             diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
             self._held = _kolmo.TridiagonalFactor(diagonals, place)
-        self._tolerance = tolerance
+        self._place, self._cyclic, self._tolerance = place, bool(cyclic), float(tolerance)
         self.shape: tuple[int, ...] = shape
         """The shape of the main diagonal."""
 
     def __repr__(self) -> str:
         return f"TridiagonalFactor(shape={self.shape})"
+
+    def _made_by(self) -> tuple[Any, ...]:
+        """Arguments that make the factor again."""
+        if self._there is not None:
+            raise TypeError(
+                f"{self!r} is on {self._there.spec}, which neither pickles nor copies: pickle copies of the "
+                "diagonals on the host, and make the factor of them again"
+            )
+        diagonals = (diagonal.reshape(self.shape) for diagonal in self._held.diagonals())
+        return *diagonals, self._cyclic, self._tolerance, self._place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _factor, self._made_by()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TridiagonalFactor):
+            return NotImplemented
+        if self is other or self._there is not None or other._there is not None:
+            return self is other
+        return same(self._made_by(), other._made_by())
+
+    def __hash__(self) -> int:
+        return hash((TridiagonalFactor, self.shape))
 
     @overload
     def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[False] = ...) -> Any: ...
@@ -256,3 +295,9 @@ class TridiagonalFactor:
         right = _right_hand_sides(b, self.shape)
         answer = self._held.solve(right.each, transpose)
         return _told(answer, _shaped(answer, right), self._tolerance, full_output)
+
+
+def _factor(dl: Floats, d: Floats, du: Floats, cyclic: bool, tolerance: float, place: Place) -> TridiagonalFactor:
+    """The factor of a pickle."""
+    device, precision = place
+    return TridiagonalFactor(dl, d, du, cyclic=cyclic, tolerance=tolerance, device=device, precision=precision)  # type: ignore[arg-type]
