@@ -3,7 +3,6 @@
 import errno
 import pickle
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -94,29 +93,35 @@ def test_arguments_that_have_a_meaning_are_taken():
     np.testing.assert_array_equal(kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), b), kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), Q))
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16, np.float16, np.int32, np.float32])
-def test_entries_at_one_place_are_added_as_doubles(kind):
-    """300 ones at one place wrap in eight bits; 2**24 + 1 is no number of 32 bits."""
-    rows, columns = [0] * 300 + [0, 1, 2], [1] * 300 + [2, 0, 0]
-    value = 120 if np.iinfo(kind).bits == 16 else 1 if np.dtype(kind).kind in "iu" else 1.5
-    parts = sp.coo_array((np.full(303, value, dtype=kind), (rows, columns)), shape=(3, 3))
-    whole = np.array([[0, 300.0, 1], [1, 0, 0], [1, 0, 0]]) * value
-    starts, order = np.array([0, 301, 302, 303]), np.array(columns)
-    compressed = sp.csr_array((np.full(303, value, dtype=kind), order, starts), shape=(3, 3))
-    b, x = np.array([1.0, 2, 3]), np.eye(3) * 1e5
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", kolmo.ConversionWarning)
-        for given in (parts, compressed, compressed.T):
-            exact = whole if given is not compressed and given.format != "csc" or given is compressed else whole.T
-            np.testing.assert_array_equal(kolmo.transient(given, 0, 1e-3).p, kolmo.transient(exact, 0, 1e-3).p)
-            if value != 1.5:
-                assert kolmo.pagerank(given) == kolmo.pagerank(exact)
-            off = exact - np.diag(exact.sum(axis=0))
-            same = kolmo.expm_multiply(off * 1e-3, b)
-            np.testing.assert_allclose(same, scipy.sparse.linalg.expm_multiply(off * 1e-3, b), atol=1e-8)
-        walked = kolmo.walk(sp.coo_array(x) - parts.astype(float), b, [0], epsilon=1e-9)
-    assert walked.met
-    assert parts.nnz == 303 and parts.dtype == kind and compressed.nnz == 303, "arguments are as they were"
+def repeated(value, kind, rows, columns, times):
+    """A matrix of 3 rows with the same value `times` times at each place, in three formats."""
+    data = np.full(times * len(rows), value, dtype=kind)
+    rows, columns = np.repeat(rows, times), np.repeat(columns, times)
+    order = np.argsort(rows, kind="stable")
+    starts = np.searchsorted(rows[order], np.arange(4))
+    yield sp.coo_array((data, (rows, columns)), shape=(3, 3))
+    yield sp.csr_array((data[order], columns[order], starts), shape=(3, 3))
+    # The places are those of a symmetric matrix.
+    yield sp.csc_array((data[order], columns[order], starts), shape=(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore::kolmo.ConversionWarning")
+@pytest.mark.parametrize(("value", "kind"), [(1, np.uint8), (1, np.int8), (120, np.int16), (2**24 + 1, np.int32)])
+def test_entries_at_one_place_are_added_as_doubles(value, kind):
+    """Sums of 300 small integers wrap in their own type."""
+    for given in repeated(value, kind, [0, 0, 1, 2], [1, 2, 0, 0], 300):
+        exact = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0.0]]) * 300 * value
+        np.testing.assert_array_equal(kolmo.transient(given, 0, 1e-6).p, kolmo.transient(exact, 0, 1e-6).p)
+        if value == 1:
+            assert kolmo.pagerank(given) == kolmo.pagerank(exact)
+        assert given.nnz == 1200 and given.dtype == kind, "the argument is as it was"
+    for given in repeated(value, kind, [0, 1, 2], [0, 1, 2], 300):
+        walked = kolmo.walk(given, [3.0, 6, 9], [0, 1, 2], epsilon=1e-12)
+        np.testing.assert_allclose(walked.estimate, np.array([3.0, 6, 9]) / (300.0 * value))
+    if np.dtype(kind).kind == "i":
+        for given in repeated(-value, kind, [0, 1, 2], [0, 1, 2], 300):
+            x = kolmo.expm_multiply(given, [1.0, 2, 3], 0, 1e-3 / value, 2)
+            np.testing.assert_allclose(x[1], np.exp(-0.3) * np.array([1.0, 2, 3]), rtol=1e-8)
 
 
 MIGRATIONS = """.8910 .0963 .0078 .0019 .0030 .0000 .0000 .0000

@@ -28,7 +28,7 @@ def made(tmp_path):
     """Objects of each kind by name, and a function that tells them apart by an answer of theirs."""
     (tmp_path / "queue.sm").write_text(QUEUE)
     (tmp_path / "units.tra").write_text("3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n")
-    (tmp_path / "units.lab").write_text('0="init" 1="deadlock" 2="down"\n0: 0 1\n2: 2\n')
+    (tmp_path / "units.lab").write_text('0="init" 1="deadlock" 2="down"\n0: 0\n1: 0\n2: 2\n')
     (tmp_path / "links.txt").write_text("10 20\n20 10\n30 10\n30 20\n30 30\n")
     model = kolmo.Model(tmp_path / "queue.sm", N=4)
     chains = [kolmo.read("tandem:3"), kolmo.read(tmp_path / "units.tra"), model.chain()]
@@ -47,7 +47,7 @@ def made(tmp_path):
         kolmo.transient(generator(7), times=[1.0, 2.0], rewards={"r": np.arange(7.0)}),
         chains[1].transient([1.0, np.inf], rewards={}),
         model.transient(1.0, truncate=1e-10, epsilon=1e-8),
-        kolmo.walk(4 * np.eye(4) - 1.0, np.ones(4), [1], functional=np.ones(4), splitting="jacobi"),
+        kolmo.walk(5 * np.eye(4) - 1.0, np.ones(4), [1], functional=np.ones(4), splitting="jacobi"),
         kolmo.pagerank(graphs[0]),
         kolmo.solve_tridiagonal(ones[0], 4 * ones[0], ones[0], ones[0], full_output=True),
         model.check('P=? [ F<=1 "full" ]', 'S<0.1 [ "full" ]'),

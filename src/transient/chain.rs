@@ -119,8 +119,9 @@ impl Initial {
                     )));
                 }
                 let sum = exit_rate(values.iter().copied());
+                // A sum of numbers that are not negative is NaN where it overflows.
+                let sum = if sum.is_nan() { f64::INFINITY } else { sum };
                 if (sum - 1.0).abs() > 1e-6 {
-                    // No quotient by zero or infinity is a distribution.
                     let remedy = match sum.is_normal() {
                         true => format!(" (divide it by {sum})"),
                         false => String::new(),
