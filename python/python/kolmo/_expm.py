@@ -45,9 +45,12 @@ def _column_sums(columns: Any, data: Floats, size: Floats) -> tuple[Floats, Floa
     cut = np.ldexp(4.0, np.frexp(size)[1])[columns]
     above = (cut + data) - cut
     below = data - above
-    high, low = np.bincount(columns, above, minlength=n), np.bincount(columns, below, minlength=n)
-    count = np.bincount(columns, minlength=n)
-    return high, low, count * _U * np.bincount(columns, np.abs(below), minlength=n) * _OUTWARD
+    high, low, left = (_sums(columns, part, n) for part in (above, below, np.abs(below)))
+    return high, low, np.bincount(columns, minlength=n) * _U * left * _OUTWARD
+
+
+def _sums(columns: Any, data: Floats, n: int) -> Floats:
+    return np.asarray(np.bincount(columns, data, minlength=n), dtype=np.float64)
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -74,7 +77,7 @@ def _source(A: Any, latest: float, epsilon: float) -> _Source:
             f"A[{rows[k]}, {columns[k]}] is {data[k]}; off the diagonal of a generator no entry is negative: set it to 0 if it "
             "is a rounding error"
         )
-    size = np.bincount(columns, np.abs(data), minlength=n)
+    size = _sums(columns, np.abs(data), n)
     if not np.all(size < 2.0**1000):
         raise InvalidInput(f"a column of A sums to {size.max():.3g} in absolute values; at most 1e301 is possible")
     high, low, summing = _column_sums(columns, data, size)

@@ -6,8 +6,7 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -168,7 +167,7 @@ _OWN = {
 
 def _expect_numbers(name: str, values: Any) -> None:
     """An exception for objects of known classes that are no arrays, with the conversion of each."""
-    if isinstance(values, np.ndarray):
+    if isinstance(values, (np.ndarray, float, int, list, tuple)):
         return
     library, kind = type(values).__module__.partition(".")[0], type(values).__name__
     if values is None:
@@ -350,34 +349,41 @@ def question(
     return Question(at.tolist(), earned, place, number("epsilon", epsilon, "a number above 0"), tell)
 
 
-@contextmanager
-def watched(progress: Progress) -> Iterator[Callable[[int, int], object] | None]:
-    """A function of the work done and all work; True is a bar of tqdm where that is installed, or a line on stderr.
+class watched:
+    """A function of the work done and all work: True is a bar of tqdm where that is installed, or a line on stderr.
 
     The bar ends at 100 % with the work, which may end before its upper bound.
     """
-    if progress is None or progress is False:
-        yield None
-        return
-    if progress is not True:
-        if not callable(progress):
-            raise invalid("progress", progress, "a function of two numbers, True, False or None")
-        yield progress
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield lambda done, total: print(f"\r{done} of {total}", end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
-        return
-    with tqdm() as bar:
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar: Any = None
+
+    def __enter__(self) -> Callable[[int, int], object] | None:
+        progress = self._progress
+        if progress is None or progress is False:
+            return None
+        if progress is not True:
+            if not callable(progress):
+                raise invalid("progress", progress, "a function of two numbers, True, False or None")
+            return progress
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return lambda done, total: print(f"\r{done} of {total}", end="", file=sys.stderr, flush=True)
+        bar = self._bar = tqdm()
 
         def show(done: int, total: int) -> None:
             bar.total, bar.n = total, done
             bar.refresh()
 
-        yield show
-        bar.total = bar.n = bar.total or 1
-        bar.refresh()
+        return show
 
-
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            if kind is None:
+                self._bar.total = self._bar.n = self._bar.total or 1
+                self._bar.refresh()
+            self._bar.close()
+        elif self._progress is True:
+            print(file=sys.stderr)

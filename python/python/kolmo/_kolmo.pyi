@@ -17,6 +17,7 @@ __all__ = [
     "Model",
     "ResidentFactor",
     "TridiagonalFactor",
+    "__version__",
     "chain_of_rates",
     "devices",
     "graph_of_links",

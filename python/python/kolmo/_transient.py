@@ -99,10 +99,10 @@ class Transient(Result):
 
         if states is None:
             states = np.argsort(self.p.max(axis=0))[: -6 : -1]
-        chosen = np.asarray(states)
-        if chosen.dtype == np.bool_:
-            chosen = np.flatnonzero(_input.mask("states", chosen, self.p.shape[1]))
-        chosen = _input.whole("states", chosen, self.p.shape[1])
+        n, chosen = self.p.shape[1], np.asarray(states)
+        if chosen.dtype == np.bool_ and chosen.shape == (n,):
+            chosen = np.flatnonzero(chosen)
+        chosen = _input.whole("states", chosen, n)
         ax = plt.gca() if ax is None else ax
         order = np.argsort(self.times)
         for state in np.atleast_1d(chosen):
