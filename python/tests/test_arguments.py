@@ -1,5 +1,6 @@
 """Arguments that have no meaning: the text names the argument, the value, and what is expected."""
 
+import contextlib
 import errno
 import pickle
 import re
@@ -82,6 +83,41 @@ def test_the_argument_the_value_and_the_expectation_are_named(call, told):
     with pytest.raises(kolmo.InvalidInput) as raised:
         call()
     assert re.search(told, str(raised.value)), str(raised.value)
+
+
+WEIRD = [None, object(), "x", b"x", [1], [], -1, np.nan, np.inf, 2**70, 10**400, 1.5, True, 1j, {"a": 1}, np.float32]
+WEIRD += [CHAIN, np.array(None), np.ones((2, 2, 2)), sp.eye_array(3), np.array(["a"]), [[1, 2], [3]], {1, 2}]
+
+SYSTEM = {"dl": [1.0, 1], "d": [4.0, 4, 4], "du": [1.0, 1], "cyclic": False, "tolerance": 1e-12, "device": "cpu", "precision": None}
+ASKED = {"times": 1.0, "p0": 0, "device": "cpu", "epsilon": 1e-9, "rewards": {}, "absorbing": None, "precision": None}
+WALKS = {"epsilon": 1e-2, "confidence": 0.95, "seed": 0, "lazy": False}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        (kolmo.transient, {"Q": Q, **ASKED}),
+        (CHAIN.transient, {**ASKED, "truncate": None}),
+        (kolmo.expm_multiply, {"A": -np.eye(3), "B": [1.0, 2, 3], "start": 0, "stop": 1, "num": 3, "endpoint": True}),
+        (kolmo.expm_multiply, {"A": -np.eye(3), "B": np.eye(3), "epsilon": 1e-9, "device": "cpu", "return_bound": True}),
+        (kolmo.solve_tridiagonal, {**SYSTEM, "b": [1.0, 2, 3], "transpose": False, "full_output": False}),
+        (kolmo.TridiagonalFactor, SYSTEM),
+        (kolmo.TridiagonalFactor(**SYSTEM).solve, {"b": np.ones(3), "transpose": False}),
+        (kolmo.walk, {"A": A, "b": np.ones(3), "components": [0], "functional": None, "splitting": "auto", "device": "cpu", **WALKS}),
+        (kolmo.pagerank, {"graph": Q, "nodes": None, "damping": 0.85, "seeds": (), "relative": 1e-3, "max_walks": 9, **WALKS}),
+        (kolmo.Graph, {"links": Q, "undirected": False, "seed": 0}),
+        (kolmo.read, {"path": "tandem:1"}),
+        (kolmo.read("tandem:1").state_name, {"state": 0}),
+        (kolmo.pagerank(Q).top, {"count": 1}),
+    ],
+)
+def test_no_argument_ends_in_an_exception_of_another_kind(call, arguments):
+    call(**arguments)
+    for name in arguments:
+        for value in WEIRD:
+            with contextlib.suppress(kolmo.Error):
+                call(**{**arguments, name: value})
 
 
 def test_arguments_that_have_a_meaning_are_taken():

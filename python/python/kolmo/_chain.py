@@ -129,7 +129,10 @@ class Chain(Explored):
 
     def state_name(self, state: int) -> str | None:
         """The values of the model's variables in a state, where the file has them."""
-        return self._held.state_name(int(_input.whole("state", state, self.n)))
+        number = _input.whole("state", state, self.n)
+        if number.ndim != 0:
+            raise _input.invalid("state", state, "one number")
+        return self._held.state_name(int(number))
 
     def rates(self) -> Any:
         """The rates R as a ``scipy.sparse.csr_array``."""

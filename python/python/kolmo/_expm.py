@@ -160,10 +160,13 @@ def expm_multiply(
         raise InvalidInput("give start and stop, or neither")
     times: Floats = np.ones(1)
     if start is not None and stop is not None:
-        times = np.linspace(start, stop, num=50 if num is None else num, endpoint=endpoint is not False)
+        start, stop = _input.number("start", start), _input.number("stop", stop)
+        end = endpoint is None or _input.flag("endpoint", endpoint)
+        times = np.linspace(start, stop, num=50 if num is None else _input.count("num", num), endpoint=end)
     if times.size == 0 or not np.all(times >= 0) or not np.all(np.isfinite(times)):
         raise InvalidInput(f"times from {start} to {stop}, {num} of them; give at least one, finite and not negative")
     right = np.asarray(_input.real("B", B.toarray() if hasattr(B, "toarray") else B), dtype=np.float64)
+    return_bound = _input.flag("return_bound", return_bound)
     epsilon, place = _input.number("epsilon", epsilon, "a number above 0"), _input.place(device, precision)
     source = _source(A, float(times.max()), epsilon)
     n = int(np.shape(A)[0])

@@ -61,7 +61,7 @@ class PageRank(Result):
 
     def top(self, count: int) -> list[tuple[int, float]]:
         """The nodes with the largest PageRank, each with that."""
-        order = np.lexsort((self.nodes, -self.estimate))[:count]
+        order = np.lexsort((self.nodes, -self.estimate))[: _input.count("count", count)]
         return [(int(self.nodes[k]), float(self.estimate[k])) for k in order]
 
 
@@ -133,7 +133,10 @@ class Graph:
 
 
 def _named(name: str, nodes: ArrayLike) -> list[int]:
-    array = np.asarray(nodes)
+    try:
+        array = np.asarray(nodes)
+    except ValueError:
+        array = np.array([np.nan])
     if array.size and (array.dtype.kind not in "iu" or np.any(array < 0)):
         raise InvalidInput(f"{name} is {nodes!r}; give names of nodes, which are whole numbers from 0 on")
     _input.expect_once(name, array)

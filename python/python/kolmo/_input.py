@@ -182,6 +182,15 @@ def _expect_numbers(name: str, values: Any) -> None:
         raise InvalidInput(f"{name} is a {kind}, which has no entries: give a sparse matrix or an array")
 
 
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """An array of some type, without a copy."""
+    _expect_numbers(name, values)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} is no array of numbers: {error}") from error
+
+
 def _expect_real(name: str, dtype: np.dtype[Any]) -> None:
     """An exception for types that hold no real numbers."""
     if dtype.kind == "c":
@@ -196,13 +205,7 @@ def real(name: str, values: ArrayLike) -> NDArray[Any]:
         raise InvalidInput(f"{name} is a masked array; give {name}.filled(...)")
     if hasattr(values, "toarray"):
         raise InvalidInput(f"{name} is sparse; give {name}.toarray()")
-    _expect_numbers(name, values)
-    try:
-        array = np.asarray(exchanged(name, values))
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{name} is no array of numbers: {error}") from error
+    array = as_array(name, exchanged(name, values))
     _expect_real(name, array.dtype)
     return array
 
@@ -215,15 +218,14 @@ def floats(name: str, values: ArrayLike) -> Floats:
 def vector(name: str, values: ArrayLike, n: int) -> Floats:
     """The same, of n numbers."""
     array = floats(name, values)
-    if array.shape != (n,) or np.ndim(values) != 1:
-        raise InvalidInput(f"{name} has the shape {np.shape(values)}; give {n} numbers, one a row")
+    if array.shape != (n,):
+        raise InvalidInput(f"{name} has the shape {array.shape}; give {n} numbers, one a row")
     return array
 
 
 def whole(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
     """Whole numbers from 0 to n − 1, each of them once, in the shape that they have."""
-    _expect_numbers(name, values)
-    array = np.asarray(values)
+    array = as_array(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise InvalidInput(f"{name} holds {array.dtype}; give whole numbers from 0 to {n - 1}")
     outside = (array < 0) | (array >= n) if array.size else np.zeros(0, dtype=np.bool_)
@@ -245,8 +247,7 @@ def mask(name: str, states: ArrayLike | None, n: int) -> NDArray[np.bool_] | Non
     """States as a mask, from a mask or from their numbers."""
     if states is None:
         return None
-    _expect_numbers(name, states)
-    array = np.asarray(states)
+    array = as_array(name, states)
     if array.dtype == np.bool_:
         if array.shape != (n,):
             raise InvalidInput(f"{name} has the shape {array.shape}; a mask has {n} values, one a state")
@@ -318,7 +319,7 @@ def begin(p0: ArrayLike | None, n: int, call: str) -> int | Floats:
     if p0 is None:
         return 0
     try:
-        return int(whole("p0", p0, n)) if np.ndim(p0) == 0 else vector("p0", p0, n)
+        return int(whole("p0", p0, n)) if as_array("p0", p0).ndim == 0 else vector("p0", p0, n)
     except InvalidInput as error:
         raise InvalidInput(f"{error} (the order of arguments is {call})") from None
 

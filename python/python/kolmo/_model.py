@@ -111,7 +111,7 @@ class Checked(Result):
 def _constant(name: str, value: Any) -> Constant:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, (float, np.floating)):
         return float(value)
@@ -254,7 +254,8 @@ class Model(Explored):
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
         values = []
         for name, value in {**self.constants, **constants}.items():
-            several = value if isinstance(value, (Sequence, np.ndarray, range)) else [value]
+            listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
+            several: Any = value if listed else [value]
             if len(several) == 0:
                 raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
             values.append((name, [_constant(name, each) for each in several]))

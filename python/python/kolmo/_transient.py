@@ -99,7 +99,7 @@ class Transient(Result):
 
         if states is None:
             states = np.argsort(self.p.max(axis=0))[: -6 : -1]
-        n, chosen = self.p.shape[1], np.asarray(states)
+        n, chosen = self.p.shape[1], _input.as_array("states", states)
         if chosen.dtype == np.bool_ and chosen.shape == (n,):
             chosen = np.flatnonzero(chosen)
         chosen = _input.whole("states", chosen, n)

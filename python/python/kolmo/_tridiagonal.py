@@ -129,16 +129,25 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
-    place = _input.place(device, precision)
+    place, tolerance = _input.place(device, precision), _tolerance(tolerance)
+    cyclic, transpose = _input.flag("cyclic", cyclic), _input.flag("transpose", transpose)
+    full_output = _input.flag("full_output", full_output)
     there = _device.common_place({"dl": dl, "d": d, "du": du, "b": b}, place)
     if there is not None:
-        factor = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
-        answer = factor.solve(b, bool(transpose))
+        factor = _device.Factor(dl, d, du, cyclic, tolerance, there)
+        answer = factor.solve(b, transpose)
         return _told(answer, answer.pop("x"), tolerance, full_output)
     diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
     right = _right_hand_sides(b, shape)
     answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, place)
     return _told(answer, _shaped(answer, right), tolerance, full_output)
+
+
+def _tolerance(tolerance: Any) -> float:
+    number = _input.number("tolerance", tolerance, "a finite number, 0 or more")
+    if not 0 <= number < np.inf:
+        raise _input.invalid("tolerance", tolerance, "a finite number, 0 or more")
+    return number
 
 
 class _RightHandSides(NamedTuple):
@@ -160,7 +169,7 @@ def _diagonals(
             raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
         sides.append(side.ravel())
     batch = 1 if diagonal.ndim == 1 else diagonal.shape[0]
-    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, bool(cyclic), float(tolerance))
+    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, cyclic, tolerance)
     return made, diagonal.shape
 
 
@@ -224,17 +233,18 @@ class TridiagonalFactor:
         device: str = "auto",
         precision: Literal["f64", "f32"] | None = None,
     ) -> None:
-        place = _input.place(device, precision)
+        place, tolerance = _input.place(device, precision), _tolerance(tolerance)
+        cyclic = _input.flag("cyclic", cyclic)
         there = _device.common_place({"dl": dl, "d": d, "du": du}, place)
         self._there: _device.Factor | None = None
         shape: tuple[int, ...]
         if there is not None:
-            self._there = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
+            self._there = _device.Factor(dl, d, du, cyclic, tolerance, there)
             shape = self._there.shape
         else:
             diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
             self._held = _kolmo.TridiagonalFactor(diagonals, place)
-        self._place, self._cyclic, self._tolerance = place, bool(cyclic), float(tolerance)
+        self._place, self._cyclic, self._tolerance = place, cyclic, tolerance
         self.shape: tuple[int, ...] = shape
         """The shape of the main diagonal."""
 
@@ -287,8 +297,9 @@ class TridiagonalFactor:
         ndarray or Tridiagonal
             The unknowns, in the shape of `b`.
         """
+        transpose, full_output = _input.flag("transpose", transpose), _input.flag("full_output", full_output)
         if self._there is not None:
-            answer = self._there.solve(b, bool(transpose))
+            answer = self._there.solve(b, transpose)
             return _told(answer, answer.pop("x"), self._tolerance, full_output)
         if (there := _device.place_of(b)) is not None:
             raise InvalidInput(f"b lies on {there.spec}, the matrix on the host; give the diagonals on {there.spec}, too")
