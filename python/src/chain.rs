@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
+use crate::machine::expect_own_process;
 use crate::transient::{Begin, Question, answer};
 use crate::watch::{Stop, Stoppable};
 
@@ -67,6 +68,7 @@ pub(crate) fn chain_of_rates(
     let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
     let p = initial.as_slice()?;
     let chain = py.detach(|| {
+        expect_own_process()?;
         let wrong = |_| Error::Invalid(format!("{name}: an index of a state is out of range"));
         let starts = starts.iter().map(|&k| usize::try_from(k)).collect::<Result<Vec<_>, _>>();
         let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();

@@ -37,24 +37,31 @@ pub(crate) struct Reader<'py> {
 
 /// The graph of so many nodes with a link from each node of a list to that of the other.
 #[pyfunction]
-#[pyo3(signature = (nodes, from_, to, undirected, names=None))]
 pub(crate) fn graph_of_links(
     py: Python<'_>,
     nodes: usize,
     from_: PyReadonlyArray1<'_, u32>,
     to: PyReadonlyArray1<'_, u32>,
     undirected: bool,
-    names: Option<PyReadonlyArray1<'_, u64>>,
 ) -> PyResult<Graph> {
     let (from, to) = (from_.as_slice()?, to.as_slice()?);
-    let names = names.as_ref().map(|names| names.as_slice()).transpose()?;
     let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
+    let graph = py.detach(|| make(nodes, from, to)).map_err(|error| exception(py, &error))?;
+    Ok(Graph { graph, built_in: None })
+}
+
+/// The graph of named nodes with links between their places: the inverse of `Graph.__reduce__`.
+#[pyfunction]
+pub(crate) fn graph_of_names(
+    py: Python<'_>,
+    names: PyReadonlyArray1<'_, u64>,
+    from_: PyReadonlyArray1<'_, u32>,
+    to: PyReadonlyArray1<'_, u32>,
+) -> PyResult<Graph> {
+    let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
     let graph = py.detach(|| {
-        let graph = make(nodes, from, to)?;
-        match names {
-            Some(names) => graph.named(names.to_vec()),
-            None => Ok(graph),
-        }
+        expect_own_process()?;
+        graph::Graph::new(names.len(), from, to)?.named(names.to_vec())
     });
     Ok(Graph { graph: graph.map_err(|error| exception(py, &error))?, built_in: None })
 }
@@ -114,8 +121,8 @@ impl Graph {
         let pairs = py.detach(|| graph.pairs().map(|(from, to)| (node(from), node(to))).unzip());
         let (from, to): (Vec<u32>, Vec<u32>) = pairs;
         let links = (PyArray1::from_vec(py, from), PyArray1::from_vec(py, to));
-        let arguments = (graph.nodes(), links.0, links.1, false, self.names(py));
-        Ok((module.getattr("graph_of_links")?, arguments.into_pyobject(py)?))
+        let arguments = (self.names(py), links.0, links.1);
+        Ok((module.getattr("graph_of_names")?, arguments.into_pyobject(py)?))
     }
 
     /// The object itself, which does not change.

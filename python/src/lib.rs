@@ -22,7 +22,7 @@ mod _kolmo {
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]
-    use super::graph::{Graph, graph_of_links, read_graph};
+    use super::graph::{Graph, graph_of_links, graph_of_names, read_graph};
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]

@@ -21,6 +21,7 @@ __all__ = [
     "chain_of_rates",
     "devices",
     "graph_of_links",
+    "graph_of_names",
     "model_of_text",
     "read",
     "read_graph",
@@ -166,11 +167,10 @@ def chain_of_rates(
 ) -> Chain: ...
 def devices() -> list[dict[str, Any]]: ...
 def graph_of_links(
-    nodes: int,
-    from_: NDArray[np.uint32],
-    to: NDArray[np.uint32],
-    undirected: bool,
-    names: NDArray[np.uint64] | None = None,
+    nodes: int, from_: NDArray[np.uint32], to: NDArray[np.uint32], undirected: bool
+) -> Graph: ...
+def graph_of_names(
+    names: NDArray[np.uint64], from_: NDArray[np.uint32], to: NDArray[np.uint32]
 ) -> Graph: ...
 def model_of_text(path: str, text: str) -> Model: ...
 def read(spec: str) -> Chain: ...
