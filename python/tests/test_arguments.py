@@ -19,22 +19,48 @@ CHAIN = kolmo.read("tandem:1")
 
 def graph_of(library):
     """An object of a class that says to be of another library."""
-    return type("Graph", (), {"__module__": f"{library}.classes", "__iter__": lambda self: iter(range(3))})()
+    return type(
+        "Graph", (), {"__module__": f"{library}.classes", "__iter__": lambda self: iter(range(3))}
+    )()
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: kolmo.transient(Q, 0, 1, device=0), "invalid device 0: expected a text such as 'auto'"),
+        (
+            lambda: kolmo.transient(Q, 0, 1, device=0),
+            "invalid device 0: expected a text such as 'auto'",
+        ),
         (lambda: kolmo.transient(Q, 0, 1, device=None), "invalid device None"),
         (lambda: CHAIN.transient(1, device=["cpu"]), r"invalid device \['cpu'\]"),
-        (lambda: kolmo.solve_tridiagonal([1, 1], [4, 4, 4], [1, 1], [1, 2, 3], device=1), "invalid device 1"),
-        (lambda: kolmo.transient(Q, 0, 1, precision=np.float32), "invalid precision <class 'numpy.float32'>: expected 'f64'"),
-        (lambda: kolmo.transient(Q, 0, 1, rewards={1: [0, 0, 1]}), "invalid rewards 1: expected names"),
-        (lambda: kolmo.transient(Q, 0, 1, rewards=[0, 0, 1]), r"invalid rewards \[0, 0, 1\]: expected a mapping"),
-        (lambda: kolmo.transient(Q, 0, 1, rewards={"a": [1, np.nan, 0]}), r"rewards\['a'\] is nan in state 1"),
-        (lambda: kolmo.transient(Q, 0, 1, rewards={"a": [1, 0, -np.inf]}), r"rewards\['a'\] is -inf in state 2"),
-        (lambda: kolmo.transient(Q, 0, 1, epsilon=None), "invalid epsilon None: expected a number above 0"),
+        (
+            lambda: kolmo.solve_tridiagonal([1, 1], [4, 4, 4], [1, 1], [1, 2, 3], device=1),
+            "invalid device 1",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, precision=np.float32),
+            "invalid precision <class 'numpy.float32'>: expected 'f64'",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, rewards={1: [0, 0, 1]}),
+            "invalid rewards 1: expected names",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, rewards=[0, 0, 1]),
+            r"invalid rewards \[0, 0, 1\]: expected a mapping",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, rewards={"a": [1, np.nan, 0]}),
+            r"rewards\['a'\] is nan in state 1",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, rewards={"a": [1, 0, -np.inf]}),
+            r"rewards\['a'\] is -inf in state 2",
+        ),
+        (
+            lambda: kolmo.transient(Q, 0, 1, epsilon=None),
+            "invalid epsilon None: expected a number above 0",
+        ),
         (lambda: kolmo.transient(Q, 0, 1, progress=3), "invalid progress 3: expected a function"),
         (lambda: kolmo.transient(Q, 0, None), r"times is missing: .*transient\(Q, p0, times\)"),
         (lambda: kolmo.transient(Q, [1.0, 2.0]), r"times is missing: .*transient\(Q, p0, times\)"),
@@ -43,13 +69,19 @@ def graph_of(library):
         (lambda: CHAIN.transient(0, [1.0, 2.0, 3.0, 4.0]), r"transient\(times, p0\)"),
         (lambda: kolmo.transient(Q, [0, 0, 0], 1), r"sums to 0; it must sum to 1$"),
         (lambda: kolmo.transient(Q, [1e308] * 3, 1), "sums to inf; it must sum to 1$"),
-        (lambda: kolmo.transient(Q, 0, 1, absorbing=[0, 0, 1]), "absorbing has the number 0 twice; .*mask as an array of bool"),
+        (
+            lambda: kolmo.transient(Q, 0, 1, absorbing=[0, 0, 1]),
+            "absorbing has the number 0 twice; .*mask as an array of bool",
+        ),
         (lambda: CHAIN.transient(1, absorbing=[1, 1]), "absorbing has the number 1 twice"),
         (lambda: kolmo.pagerank(Q, [0, 0, 1]), "nodes has the number 0 twice"),
         (lambda: kolmo.pagerank(Q, seeds=[2, 2]), "seeds has the number 2 twice"),
         (lambda: kolmo.walk(A, [1.0] * 3, [1, 1]), "components has the number 1 twice"),
         (lambda: kolmo.transient(Q, 0, 1).plot([1, 1]), "states has the number 1 twice"),
-        (lambda: kolmo.walk(A, [1.0] * 3, 0, seed=None), r"invalid seed None: expected a whole number from 0 to 2\*\*64 - 1"),
+        (
+            lambda: kolmo.walk(A, [1.0] * 3, 0, seed=None),
+            r"invalid seed None: expected a whole number from 0 to 2\*\*64 - 1",
+        ),
         (lambda: kolmo.walk(A, [1.0] * 3, 0, seed=-1), "invalid seed -1"),
         (lambda: kolmo.pagerank(Q, seed=2**64), "invalid seed 18446744073709551616"),
         (lambda: kolmo.pagerank(Q, max_walks=1.5), "invalid max_walks 1.5"),
@@ -60,19 +92,37 @@ def graph_of(library):
         (lambda: kolmo.walk(A, [1.0] * 3, 0, time_limit="1"), "invalid time_limit '1'"),
         (lambda: kolmo.read(None), "invalid path None"),
         (lambda: kolmo.Model(3), "invalid path 3"),
-        (lambda: CHAIN.transient(1, absorbing="x"), r"tandem:1 has no label 'x'; there are|it has no labels"),
+        (
+            lambda: CHAIN.transient(1, absorbing="x"),
+            r"tandem:1 has no label 'x'; there are|it has no labels",
+        ),
         (lambda: kolmo.read("birth-death:3,1,1").transient(1, absorbing="x"), "no label 'x'; "),
         (lambda: kolmo.transient(None, 0, 1), "invalid Q None: expected an array"),
-        (lambda: kolmo.transient(CHAIN, 0, 1), r"Q is a kolmo\.Chain, not an array: call its method transient"),
-        (lambda: kolmo.walk(kolmo.Graph(Q), [1.0] * 3, 0), r"A is a kolmo\.Graph, not an array: kolmo\.pagerank takes it"),
+        (
+            lambda: kolmo.transient(CHAIN, 0, 1),
+            r"Q is a kolmo\.Chain, not an array: call its method transient",
+        ),
+        (
+            lambda: kolmo.walk(kolmo.Graph(Q), [1.0] * 3, 0),
+            r"A is a kolmo\.Graph, not an array: kolmo\.pagerank takes it",
+        ),
         (
             lambda: kolmo.transient(scipy.sparse.linalg.aslinearoperator(Q), 0, 1),
             "Q is a .*LinearOperator, which has no entries",
         ),
-        (lambda: kolmo.pagerank(graph_of("networkx")), r"links is a graph of NetworkX.*to_scipy_sparse_array\(links\)"),
-        (lambda: kolmo.Graph(graph_of("igraph")), "links is a graph of igraph.*get_adjacency_sparse"),
+        (
+            lambda: kolmo.pagerank(graph_of("networkx")),
+            r"links is a graph of NetworkX.*to_scipy_sparse_array\(links\)",
+        ),
+        (
+            lambda: kolmo.Graph(graph_of("igraph")),
+            "links is a graph of igraph.*get_adjacency_sparse",
+        ),
         (lambda: kolmo.transient([[1, 2], [3]], 0, 1), "Q is no array of numbers"),
-        (lambda: kolmo.transient(Q + 0j, 0, 1), r"Q holds complex128; give Q\.real if all imaginary parts are 0"),
+        (
+            lambda: kolmo.transient(Q + 0j, 0, 1),
+            r"Q holds complex128; give Q\.real if all imaginary parts are 0",
+        ),
         (lambda: kolmo.transient(sp.csr_array(Q + 0j), 0, 1), r"Q holds complex128; give Q\.real"),
         (lambda: kolmo.transient(Q - 1e-18, 0, 1), r"set it to 0 if it is a rounding error"),
         (lambda: kolmo.transient([[-0.11, 0.1098], [0, 0]], 0, 1), "leave the diagonal out"),
@@ -85,11 +135,52 @@ def test_the_argument_the_value_and_the_expectation_are_named(call, told):
     assert re.search(told, str(raised.value)), str(raised.value)
 
 
-WEIRD = [None, object(), "x", b"x", [1], [], -1, np.nan, np.inf, 2**70, 10**400, 1.5, True, 1j, {"a": 1}, np.float32]
-WEIRD += [CHAIN, np.array(None), np.ones((2, 2, 2)), sp.eye_array(3), np.array(["a"]), [[1, 2], [3]], {1, 2}]
+WEIRD = [
+    None,
+    object(),
+    "x",
+    b"x",
+    [1],
+    [],
+    -1,
+    np.nan,
+    np.inf,
+    2**70,
+    10**400,
+    1.5,
+    True,
+    1j,
+    {"a": 1},
+    np.float32,
+]
+WEIRD += [
+    CHAIN,
+    np.array(None),
+    np.ones((2, 2, 2)),
+    sp.eye_array(3),
+    np.array(["a"]),
+    [[1, 2], [3]],
+    {1, 2},
+]
 
-SYSTEM = {"dl": [1.0, 1], "d": [4.0, 4, 4], "du": [1.0, 1], "cyclic": False, "tolerance": 1e-12, "device": "cpu", "precision": None}
-ASKED = {"times": 1.0, "p0": 0, "device": "cpu", "epsilon": 1e-9, "rewards": {}, "absorbing": None, "precision": None}
+SYSTEM = {
+    "dl": [1.0, 1],
+    "d": [4.0, 4, 4],
+    "du": [1.0, 1],
+    "cyclic": False,
+    "tolerance": 1e-12,
+    "device": "cpu",
+    "precision": None,
+}
+ASKED = {
+    "times": 1.0,
+    "p0": 0,
+    "device": "cpu",
+    "epsilon": 1e-9,
+    "rewards": {},
+    "absorbing": None,
+    "precision": None,
+}
 WALKS = {"epsilon": 1e-2, "confidence": 0.95, "seed": 0, "lazy": False}
 
 
@@ -99,13 +190,50 @@ WALKS = {"epsilon": 1e-2, "confidence": 0.95, "seed": 0, "lazy": False}
     [
         (kolmo.transient, {"Q": Q, **ASKED}),
         (CHAIN.transient, {**ASKED, "truncate": None}),
-        (kolmo.expm_multiply, {"A": -np.eye(3), "B": [1.0, 2, 3], "start": 0, "stop": 1, "num": 3, "endpoint": True}),
-        (kolmo.expm_multiply, {"A": -np.eye(3), "B": np.eye(3), "epsilon": 1e-9, "device": "cpu", "return_bound": True}),
-        (kolmo.solve_tridiagonal, {**SYSTEM, "b": [1.0, 2, 3], "transpose": False, "full_output": False}),
+        (
+            kolmo.expm_multiply,
+            {"A": -np.eye(3), "B": [1.0, 2, 3], "start": 0, "stop": 1, "num": 3, "endpoint": True},
+        ),
+        (
+            kolmo.expm_multiply,
+            {
+                "A": -np.eye(3),
+                "B": np.eye(3),
+                "epsilon": 1e-9,
+                "device": "cpu",
+                "return_bound": True,
+            },
+        ),
+        (
+            kolmo.solve_tridiagonal,
+            {**SYSTEM, "b": [1.0, 2, 3], "transpose": False, "full_output": False},
+        ),
         (kolmo.TridiagonalFactor, SYSTEM),
         (kolmo.TridiagonalFactor(**SYSTEM).solve, {"b": np.ones(3), "transpose": False}),
-        (kolmo.walk, {"A": A, "b": np.ones(3), "components": [0], "functional": None, "splitting": "auto", "device": "cpu", **WALKS}),
-        (kolmo.pagerank, {"graph": Q, "nodes": None, "damping": 0.85, "seeds": (), "relative": 1e-3, "max_walks": 9, **WALKS}),
+        (
+            kolmo.walk,
+            {
+                "A": A,
+                "b": np.ones(3),
+                "components": [0],
+                "functional": None,
+                "splitting": "auto",
+                "device": "cpu",
+                **WALKS,
+            },
+        ),
+        (
+            kolmo.pagerank,
+            {
+                "graph": Q,
+                "nodes": None,
+                "damping": 0.85,
+                "seeds": (),
+                "relative": 1e-3,
+                "max_walks": 9,
+                **WALKS,
+            },
+        ),
         (kolmo.Graph, {"links": Q, "undirected": False, "seed": 0}),
         (kolmo.read, {"path": "tandem:1"}),
         (kolmo.read("tandem:1").state_name, {"state": 0}),
@@ -122,11 +250,16 @@ def test_no_argument_ends_in_an_exception_of_another_kind(call, arguments):
 
 def test_arguments_that_have_a_meaning_are_taken():
     r = kolmo.transient(Q, 0, 1, rewards=None)
-    assert r.rewards == {} and r == kolmo.transient(Q, np.int8(0), np.float32(1), epsilon=np.float64(1e-9))
+    assert r.rewards == {} and r == kolmo.transient(
+        Q, np.int8(0), np.float32(1), epsilon=np.float64(1e-9)
+    )
     assert kolmo.transient(Q, 0, 1, absorbing=np.array([0, 0, 1], dtype=bool)).met
     assert kolmo.pagerank(Q, lazy=np.False_, seed=np.uint64(3)).met
     b = sp.csc_array(Q)
-    np.testing.assert_array_equal(kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), b), kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), Q))
+    np.testing.assert_array_equal(
+        kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), b),
+        kolmo.expm_multiply(Q.T - np.diag(Q.sum(axis=1)), Q),
+    )
 
 
 def repeated(value, kind, rows, columns, times):
@@ -142,12 +275,16 @@ def repeated(value, kind, rows, columns, times):
 
 
 @pytest.mark.filterwarnings("ignore::kolmo.ConversionWarning")
-@pytest.mark.parametrize(("value", "kind"), [(1, np.uint8), (1, np.int8), (120, np.int16), (2**24 + 1, np.int32)])
+@pytest.mark.parametrize(
+    ("value", "kind"), [(1, np.uint8), (1, np.int8), (120, np.int16), (2**24 + 1, np.int32)]
+)
 def test_entries_at_one_place_are_added_as_doubles(value, kind):
     """Sums of 300 small integers wrap in their own type."""
     for given in repeated(value, kind, [0, 0, 1, 2], [1, 2, 0, 0], 300):
         exact = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0.0]]) * 300 * value
-        np.testing.assert_array_equal(kolmo.transient(given, 0, 1e-6).p, kolmo.transient(exact, 0, 1e-6).p)
+        np.testing.assert_array_equal(
+            kolmo.transient(given, 0, 1e-6).p, kolmo.transient(exact, 0, 1e-6).p
+        )
         if value == 1:
             assert kolmo.pagerank(given) == kolmo.pagerank(exact)
         assert given.nnz == 1200 and given.dtype == kind, "the argument is as it was"
@@ -193,7 +330,12 @@ def test_files_have_the_attributes_of_an_oserror(tmp_path):
     assert (error.errno, error.filename) == (errno.ENOENT, str(tmp_path / "none.tra"))
     assert str(error).startswith(str(tmp_path)) and "no such file" in str(error)
     again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.errno, again.filename) == (type(error), str(error), error.errno, error.filename)
+    assert (type(again), str(again), again.errno, again.filename) == (
+        type(error),
+        str(error),
+        error.errno,
+        error.filename,
+    )
     with pytest.raises(FileNotFoundError):
         kolmo.Model(tmp_path / "none.sm")
     (tmp_path / "bad.tra").write_text("2 1\n0 1 x\n")
@@ -204,7 +346,9 @@ def test_files_have_the_attributes_of_an_oserror(tmp_path):
 
 
 def test_both_triangles_of_a_symmetric_file_are_named(tmp_path):
-    (tmp_path / "both.mtx").write_text("%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1.0\n1 2 1.0\n")
+    (tmp_path / "both.mtx").write_text(
+        "%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n2 1 1.0\n1 2 1.0\n"
+    )
     with pytest.raises(kolmo.FileError, match="one triangle of a symmetric matrix"):
         kolmo.read(tmp_path / "both.mtx")
 
@@ -224,6 +368,13 @@ def test_the_bar_ends_at_100_percent_where_a_run_ends_early(capsys):
 
 def test_fields_of_results_and_the_version_are_documented():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", kolmo.__version__)
-    for result in (kolmo.Transient, kolmo.Walk, kolmo.PageRank, kolmo.Tridiagonal, kolmo.Answer, kolmo.Checked):
+    for result in (
+        kolmo.Transient,
+        kolmo.Walk,
+        kolmo.PageRank,
+        kolmo.Tridiagonal,
+        kolmo.Answer,
+        kolmo.Checked,
+    ):
         for name in result.__dataclass_fields__:
             assert re.search(rf"^    {name} : ", result.__doc__, re.MULTILINE), (result, name)

@@ -59,7 +59,9 @@ def made(tmp_path):
 def answer(one):
     """Numbers of an object, to the bit."""
     if isinstance(one, (kolmo.Chain, kolmo.Model)):
-        return one.transient([0.5, 3.0], absorbing=sorted(one.labels)[-1] if getattr(one, "labels", {}) else None)
+        return one.transient(
+            [0.5, 3.0], absorbing=sorted(one.labels)[-1] if getattr(one, "labels", {}) else None
+        )
     if isinstance(one, kolmo.TridiagonalFactor):
         return one.solve(np.arange(np.prod(one.shape), dtype=float).reshape(one.shape)).tolist()
     if isinstance(one, kolmo.Graph):
@@ -69,9 +71,13 @@ def answer(one):
 
 def test_copies_are_equal_and_answer_alike(made):
     for one in made:
-        copies = [pickle.loads(pickle.dumps(one, protocol)) for protocol in (2, pickle.HIGHEST_PROTOCOL)]
+        copies = [
+            pickle.loads(pickle.dumps(one, protocol)) for protocol in (2, pickle.HIGHEST_PROTOCOL)
+        ]
         for other in (*copies, copy.deepcopy(one), copy.copy(one)):
-            assert type(other) is type(one) and (other == one) is True and (other != one) is False, one
+            assert (
+                type(other) is type(one) and (other == one) is True and (other != one) is False
+            ), one
             assert answer(other) == answer(one)
             assert repr(other) == repr(one)
     for k, one in enumerate(made):
@@ -83,7 +89,11 @@ def test_copies_of_chains_keep_names_labels_and_what_was_added(made):
     units, queue = made[2:4]
     queue.labels["mine"] = np.array([1, 2], dtype=np.uint32)
     other = pickle.loads(pickle.dumps(queue))
-    assert other.state_name(4) == "(q=4)" and other.labels["mine"].tolist() == [1, 2] and other == queue
+    assert (
+        other.state_name(4) == "(q=4)"
+        and other.labels["mine"].tolist() == [1, 2]
+        and other == queue
+    )
     assert other.rewards["length"].tolist() == [0, 1, 2, 3, 4]
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(units)).initial, [0.5, 0.5, 0])
     other.labels["mine"][0] = 3
@@ -141,8 +151,13 @@ def test_memory_of_a_device_neither_pickles_nor_copies(monkeypatch):
     monkeypatch.setitem(kolmo._device.KINDS, 1, "cpu")
     diagonals = [There(np.full(5, value)) for value in (1.0, 4.0, 1.0)]
     factor = kolmo.TridiagonalFactor(*diagonals)
-    for one, told in ((factor, "pickle copies of the diagonals"), (factor.solve(There(np.ones(5))), "from_dlpack")):
+    for one, told in (
+        (factor, "pickle copies of the diagonals"),
+        (factor.solve(There(np.ones(5))), "from_dlpack"),
+    ):
         for make in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError, match=told):
                 make(one)
-    assert factor == factor and factor != kolmo.TridiagonalFactor(np.ones(5), np.full(5, 4.0), np.ones(5))
+    assert factor == factor and factor != kolmo.TridiagonalFactor(
+        np.ones(5), np.full(5, 4.0), np.ones(5)
+    )

@@ -15,7 +15,7 @@ pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
 
-/// Row sums this close to 1 in every row are no coincidence; those of printed tables with four digits are.
+/// Distance of every row sum from 1 in a table of probabilities, which may be printed with four digits.
 const STOCHASTIC_TOLERANCE: f64 = 1e-3;
 
 /// Largest probability, rounded to six digits.
@@ -92,7 +92,8 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
         }
         if x < 0.0 && i != j {
             return Err(format!(
-                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative; set it to 0 if it is a rounding error, or change the sign of a matrix −Q"
+                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative; \
+                 set it to 0 if it is a rounding error, or change the sign of a matrix −Q"
             ));
         }
         generator |= x < 0.0;
@@ -248,13 +249,13 @@ fn check_generator(sums: &Sums) -> Result<(), String> {
         )
     } else {
         format!(
-            "row {state}, counted from 0, sums to {sum:e} with the diagonal entry {diagonal:e}; a matrix with a negative diagonal is a generator, whose rows sum to 0 within 1e-5 of the diagonal entry; \
-             leave the diagonal out to give the rates alone"
+            "row {state}, counted from 0, sums to {sum:e} with the diagonal entry {diagonal:e}; \
+             a matrix with a negative diagonal is a generator, whose rows sum to 0 within 1e-5 of the diagonal entry; leave the diagonal out to give the rates alone"
         )
     })
 }
 
-/// True if the rates of several states look like the rows of a discrete-time chain: at most 1, with sums near 1.
+/// True if the rates of several states look like probabilities: at most 1, with sums near 1.
 pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
     if states < 2 || states > list.rate.len() {

@@ -13,13 +13,15 @@ from . import _input, _kolmo
 from ._input import Compressed, Floats, Progress
 from .errors import BoundWarning, InvalidInput
 
-# Unit roundoff and the smallest number: a product is off by at most u of itself, or by half of the smallest number.
+# Unit roundoff and the smallest number: a product is off by at most u of itself, or by half of the
+# smallest number.
 _U, _TINY = 2.0**-53, 2.0**-1074
 
-# A column sums to 0 if its sum is at most this much of its entries, and at most a tenth of epsilon over all times.
+# A column sums to 0 if its sum is at most this much of its entries, and at most a tenth of epsilon
+# over all times.
 _ROUNDING = 1e-12
 
-# Smallest epsilon of the solver where the matrix grows: a smaller one than rounding leaves no bound to meet.
+# Smallest epsilon of the solver where the matrix grows: below rounding no bound can be met.
 _LEAST_EPSILON = 1e-13
 
 # Of the bound itself: a sum of fewer than 64 terms and factors, each rounded once.
@@ -27,7 +29,7 @@ _OUTWARD = 1 + 128 * _U
 
 
 class _Source(NamedTuple):
-    """A chain of which exp(tA') p has the probabilities, but for the factor exp(growth t); A' is near A."""
+    """A chain with probabilities exp(-growth t) exp(tA') p, where A' is near A."""
 
     chain: Compressed
     growth: float
@@ -38,8 +40,9 @@ class _Source(NamedTuple):
 def _column_sums(columns: Any, data: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
     """Sums of columns as two parts, high + low, and a bound on the error of that.
 
-    Entries are cut at a multiple of u M, where M is a power of two above four times the column's `size`: what is above adds up
-    without rounding, what is below is at most u M (Rump, Ogita, Oishi: Accurate floating-point summation, 2008).
+    Entries are cut at a multiple of u M, where M is a power of two above four times the column's
+    `size`. The parts above add up without rounding, those below are at most u M each (Rump, Ogita,
+    Oishi: Accurate floating-point summation, 2008).
     """
     n = size.size
     cut = np.ldexp(4.0, np.frexp(size)[1])[columns]
@@ -61,7 +64,7 @@ def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def _source(A: Any, latest: float, epsilon: float) -> _Source:
-    """The chain of a matrix. Missing rates of columns that do not sum to 0 lead to an additional last state."""
+    """The chain of a matrix. Columns that do not sum to 0 have a rate to an additional last state."""
     matrix = _input.compressed("A", A)
     n, data = matrix.n, matrix.data.astype(np.float64, copy=False)
     if not np.all(np.isfinite(data)):
@@ -79,7 +82,9 @@ def _source(A: Any, latest: float, epsilon: float) -> _Source:
         )
     size = _sums(columns, np.abs(data), n)
     if not np.all(size < 2.0**1000):
-        raise InvalidInput(f"a column of A sums to {size.max():.3g} in absolute values; at most 1e301 is possible")
+        raise InvalidInput(
+            f"a column of A sums to {size.max():.3g} in absolute values; at most 1e301 is possible"
+        )
     high, low, summing = _column_sums(columns, data, size)
     sums, error = _two_sum(high, low)
     nearly = np.abs(sums) <= _ROUNDING * size
@@ -93,8 +98,11 @@ def _source(A: Any, latest: float, epsilon: float) -> _Source:
             "is proved of that; for distributions give A.T, whose columns sum to 0, as in expm_multiply(t * Q.T, p0)"
         )
     missing, lacking = _two_sum(np.full(n, growth), -kept)
-    # The diagonal of A' is that of A and growth - missing - (sum of the column): `lacking` and what `kept` leaves out.
-    apart = float(np.max(np.abs(lacking) + np.abs(sums - kept) + np.abs(error) + summing)) * _OUTWARD
+    # The diagonal of A' exceeds that of A by growth - missing - (sum of the column), which is
+    # `lacking` and the part of the sum that is not in `kept`.
+    apart = (
+        float(np.max(np.abs(lacking) + np.abs(sums - kept) + np.abs(error) + summing)) * _OUTWARD
+    )
     if not kept.any():
         return _Source(turned, 0.0, apart)
     import scipy.sparse as sp
@@ -102,7 +110,9 @@ def _source(A: Any, latest: float, epsilon: float) -> _Source:
     leaving = ~on_diagonal & (data != 0)
     to = np.concatenate([rows[leaving], np.full(n, n)])
     source = np.concatenate([columns[leaving], np.arange(n)])
-    rates = sp.csr_array((np.concatenate([data[leaving], missing]), (source, to)), shape=(n + 1, n + 1))
+    rates = sp.csr_array(
+        (np.concatenate([data[leaving], missing]), (source, to)), shape=(n + 1, n + 1)
+    )
     return _Source(_input.compressed("A", rates), growth, apart)
 
 
@@ -141,7 +151,8 @@ def expm_multiply(
     device, precision, progress
         As in :func:`transient`.
     return_bound : bool
-        Return the bounds as well: for each time and column, on the sum of the errors of all entries, rounding included.
+        Return the bounds as well: for each time and column, on the sum of the errors of all
+        entries, rounding included.
 
     Returns
     -------
@@ -162,12 +173,21 @@ def expm_multiply(
     if start is not None and stop is not None:
         start, stop = _input.number("start", start), _input.number("stop", stop)
         end = endpoint is None or _input.flag("endpoint", endpoint)
-        times = np.linspace(start, stop, num=50 if num is None else _input.count("num", num), endpoint=end)
+        times = np.linspace(
+            start, stop, num=50 if num is None else _input.count("num", num), endpoint=end
+        )
     if times.size == 0 or not np.all(times >= 0) or not np.all(np.isfinite(times)):
-        raise InvalidInput(f"times from {start} to {stop}, {num} of them; give at least one, finite and not negative")
-    right = np.asarray(_input.real("B", B.toarray() if hasattr(B, "toarray") else B), dtype=np.float64)
+        raise InvalidInput(
+            f"times from {start} to {stop}, {num} of them; give at least one, finite and not negative"
+        )
+    right = np.asarray(
+        _input.real("B", B.toarray() if hasattr(B, "toarray") else B), dtype=np.float64
+    )
     return_bound = _input.flag("return_bound", return_bound)
-    epsilon, place = _input.number("epsilon", epsilon, "a number above 0"), _input.place(device, precision)
+    epsilon, place = (
+        _input.number("epsilon", epsilon, "a number above 0"),
+        _input.place(device, precision),
+    )
     source = _source(A, float(times.max()), epsilon)
     n = int(np.shape(A)[0])
     if right.ndim not in (1, 2) or right.shape[0] != n:
@@ -182,11 +202,20 @@ def expm_multiply(
     with _input.watched(progress) as tell:
         question = _input.question(source.chain.n, times, {}, place, asked_for, tell)
         for k, column in enumerate(right.T if right.ndim == 2 else [right]):
-            _column(source, _input.floats("B", column), question, (grown, own), columns[:, :, k], bounds[:, k])
+            _column(
+                source,
+                _input.floats("B", column),
+                question,
+                (grown, own),
+                columns[:, :, k],
+                bounds[:, k],
+            )
     with np.errstate(over="ignore"):
         met = np.all(bounds <= epsilon * np.abs(right).sum(axis=0))
     if not met:
-        warnings.warn(f"a bound is {bounds.max():.2g}, more than epsilon allows", BoundWarning, stacklevel=2)
+        warnings.warn(
+            f"a bound is {bounds.max():.2g}, more than epsilon allows", BoundWarning, stacklevel=2
+        )
     result = columns[:, :, 0] if right.ndim == 1 else columns
     result, bounds = (result[0], bounds[0]) if single else (result, bounds)
     return (result, bounds) if return_bound else result
@@ -195,9 +224,11 @@ def expm_multiply(
 def _growth(source: _Source, times: Floats) -> tuple[Floats, Floats]:
     """The factor exp(growth t) of each time as a number, and the relative error of all but the solver.
 
-    Relative to exp(growth t) times the sum of |B|: the exponential of a product that is rounded (a relative error of growth t u,
-    and of 4 u for `exp`, of which libraries promise less than 2 u), the division by the sum of B (u), the product with
-    both (2 u), and the matrix: |exp(tA') - exp(tA)| is at most t |A' - A| exp(t (growth + |A' - A|)) in the norm of column sums.
+    Relative to exp(growth t) times the sum of |B|, the errors are those of
+
+    * the exponential of a rounded product: growth t u, and 4 u for `exp`, which is good to 2 u;
+    * the division by the sum of B, u, and the product with both factors, 2 u;
+    * the matrix: |exp(tA') - exp(tA)| <= t |A' - A| exp(t (growth + |A' - A|)), as column sums.
     """
     moved = source.apart * times
     return np.exp(source.growth * times), (source.growth * times + 8) * _U + moved * np.exp(moved)
@@ -211,7 +242,7 @@ def _column(
     result: Floats,
     bound: Floats,
 ) -> None:
-    """exp(tA) b of a column b for all times, and bounds on the sum of its errors, written into the last two arrays."""
+    """Writes exp(tA) b of a column b for all times, and bounds on the sum of its errors."""
     n = column.size
     # Of order 1, so that no sum overflows; the exponent is exact.
     exponent = int(np.frexp(np.abs(column).max())[1])

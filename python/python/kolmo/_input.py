@@ -304,7 +304,7 @@ def compressed(name: str, matrix: Any) -> Compressed:
 
 
 def _doubles(matrix: Any) -> Any:
-    """A matrix whose entries at one place are added as doubles: small integers would wrap. Truth values stay."""
+    """A matrix that adds entries at one place as doubles, as small integers wrap; bool stays."""
     data = getattr(matrix, "data", None)
     if not isinstance(data, np.ndarray) or data.dtype != matrix.dtype or data.dtype in (np.bool_, np.float64):
         return matrix
@@ -315,7 +315,7 @@ def _doubles(matrix: Any) -> Any:
 
 
 def begin(p0: ArrayLike | None, n: int, call: str) -> int | Floats:
-    """The beginning of a chain: state 0, a state, or a distribution; `call` has the order of arguments."""
+    """Initial state or distribution; state 0 if none is given. `call` shows the order of arguments."""
     if p0 is None:
         return 0
     try:
@@ -351,7 +351,7 @@ def question(
 
 
 class watched:
-    """A function of the work done and all work: True is a bar of tqdm where that is installed, or a line on stderr.
+    """A function of the work done and all work. True is a bar of tqdm, or without it a line on stderr.
 
     The bar ends at 100 % with the work, which may end before its upper bound.
     """

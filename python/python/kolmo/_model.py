@@ -30,7 +30,8 @@ class Answer(Result):
     name : str or None
         Name of the property, if it has one.
     value : float, bool or None
-        Number of the property. For a property with a threshold its truth, None if the error leaves that open.
+        Number of the property. For a property with a threshold its truth, None if the error leaves
+        that open.
     number : float or None
         Number of the property, also of one with a threshold.
     bound : float

@@ -9,15 +9,20 @@ import numpy as np
 
 
 def same(a: Any, b: Any) -> bool:
-    """True for equal values: arrays of one type and shape with equal numbers, where NaN equals NaN."""
+    """True for equal values. Arrays are of one type and shape; NaN equals NaN."""
     if a is b:
         return True
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or (a.dtype, a.shape) != (b.dtype, b.shape):
+        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)) or (a.dtype, a.shape) != (
+            b.dtype,
+            b.shape,
+        ):
             return False
         return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
     if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return (
+            isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     equal = a == b
@@ -33,7 +38,7 @@ def counted(number: int, noun: str) -> str:
 
 
 class Result:
-    """Base of the results: equal if all fields but ``seconds`` are, where NaN equals NaN; not hashable."""
+    """Base of the results: equal if all fields but ``seconds`` are, and not hashable."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

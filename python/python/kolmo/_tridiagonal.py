@@ -22,7 +22,8 @@ class Tridiagonal(Result):
     Attributes
     ----------
     x : array
-        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of their library there.
+        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of
+        their library there.
     met : bool
         True if ``normwise`` is at most the tolerance and ``componentwise`` at most 1e-8.
     normwise : float
