@@ -90,6 +90,9 @@ def graph_of(library):
         (lambda: kolmo.Graph(Q, undirected=2), "invalid undirected 2"),
         (lambda: kolmo.walk(A, [1.0] * 3, 0, splitting=None), "invalid splitting None"),
         (lambda: kolmo.walk(A, [1.0] * 3, 0, time_limit="1"), "invalid time_limit '1'"),
+        (lambda: kolmo.solve_tridiagonal(4, [4.0], 4, [1.0], tolerance=-1), "invalid tolerance -1: expected a finite number"),
+        (lambda: kolmo.TridiagonalFactor(4, [4.0], 4, tolerance=np.nan), "invalid tolerance nan"),
+        (lambda: kolmo.solve_tridiagonal(4, [4.0], 4, [1.0], transpose="T"), "invalid transpose 'T'"),
         (lambda: kolmo.read(None), "invalid path None"),
         (lambda: kolmo.Model(3), "invalid path 3"),
         (
