@@ -51,11 +51,10 @@ pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
 /// Values, indices, and where rows begin.
 type Rows<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
 
-/// Variables of a model, and for each state their values with [`BETWEEN`] between them.
-type Names = (Vec<String>, Vec<String>);
-
-/// A control character that no value has.
-const BETWEEN: &str = "\x1f";
+/// Variables of a model, and their values: states apart by [`STATE`], values of one by [`VALUE`].
+type Names = (Vec<String>, String);
+const STATE: char = '\x1e';
+const VALUE: char = '\x1f';
 
 /// A chain from its rates, without labels and rewards: the inverse of `Chain.__reduce__`.
 #[pyfunction]
@@ -82,10 +81,10 @@ pub(crate) fn chain_of_rates(
         };
         let names = names.map(|(variables, values)| {
             let mut names = StateNames::new(variables);
-            for state in &values {
-                let values: Vec<&str> = state.split(BETWEEN).take(names.variables().len()).collect();
-                names.push(values);
-            }
+            values.split(STATE).take(p.len()).for_each(|state| {
+                let values = state.split(VALUE).take(names.variables().len());
+                names.push(values.collect::<Vec<_>>());
+            });
             Arc::new(names)
         });
         Ok(transient::Chain { name: name.to_owned(), initial, names, ..chain })
@@ -187,8 +186,9 @@ impl Chain {
             return Ok((module.getattr("read")?, (spec,).into_pyobject(py)?));
         }
         let names = self.about.names.as_ref().map(|names| {
-            let values = |state| names.values(state).collect::<Vec<_>>().join(BETWEEN);
-            (names.variables().to_vec(), (0..names.states()).map(values).collect::<Vec<_>>())
+            let values = |state| names.values(state).collect::<Vec<_>>().join(&VALUE.to_string());
+            let states: Vec<String> = (0..names.states()).map(values).collect();
+            (names.variables().to_vec(), states.join(&STATE.to_string()))
         });
         let arguments = (&self.about.name, self.rates(py), self.initial(py)?, names);
         Ok((module.getattr("chain_of_rates")?, arguments.into_pyobject(py)?))

@@ -163,7 +163,7 @@ def chain_of_rates(
     name: str,
     rates: tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]],
     initial: NDArray[np.float64],
-    names: tuple[list[str], list[str]] | None,
+    names: tuple[list[str], str] | None,
 ) -> Chain: ...
 def devices() -> list[dict[str, Any]]: ...
 def graph_of_links(
