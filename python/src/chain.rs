@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use kolmo::io::generator::Content;
 use kolmo::transient::{self, Transitions};
-use kolmo::{io, models};
+use kolmo::transient::{Initial, StateNames};
+use kolmo::{Error, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
+use crate::machine::expect_own_process;
 use crate::transient::{Begin, Question, answer};
 use crate::watch::{Stop, Stoppable};
 
@@ -20,12 +22,18 @@ pub(crate) struct Chain {
     /// Without its transitions.
     about: transient::Chain,
     transitions: Arc<dyn Transitions>,
+    /// The specification of a built-in, which makes the chain again.
+    built_in: Option<String>,
 }
 
 impl From<transient::Chain> for Chain {
     fn from(chain: transient::Chain) -> Self {
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
-        Self { about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions }
+        Self {
+            about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain },
+            transitions,
+            built_in: None,
+        }
     }
 }
 
@@ -36,7 +44,52 @@ pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
         Some(model) => model.map(transient::Chain::from),
         None => io::read_chain(Path::new(spec), None),
     });
-    read.map(Chain::from).map_err(|error| exception(py, &error))
+    let chain = read.map(Chain::from).map_err(|error| exception(py, &error))?;
+    Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
+}
+
+/// Values, indices, and where rows begin.
+type Rows<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
+
+/// Variables of a model, and their values: states apart by [`STATE`], values of one by [`VALUE`].
+type Names = (Vec<String>, String);
+const STATE: char = '\x1e';
+const VALUE: char = '\x1f';
+
+/// A chain from its rates, without labels and rewards: the inverse of `Chain.__reduce__`.
+#[pyfunction]
+pub(crate) fn chain_of_rates(
+    py: Python<'_>,
+    name: &str,
+    rates: Rows<'_>,
+    initial: PyReadonlyArray1<'_, f64>,
+    names: Option<Names>,
+) -> PyResult<Chain> {
+    let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
+    let p = initial.as_slice()?;
+    let chain = py.detach(|| {
+        expect_own_process()?;
+        let wrong = |_| Error::Invalid(format!("{name}: an index of a state is out of range"));
+        let starts = starts.iter().map(|&k| usize::try_from(k)).collect::<Result<Vec<_>, _>>();
+        let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();
+        let (starts, states) = (starts.map_err(wrong)?, states.map_err(wrong)?);
+        let chain = transient::Chain::from_csr(p.len(), &starts, &states, values)?;
+        // A state is no distribution: its probability has no rounding.
+        let initial = match p.iter().position(|&p| p == 1.0) {
+            Some(state) => Initial::State(state),
+            None => Initial::Distribution(p.to_vec()),
+        };
+        let names = names.map(|(variables, values)| {
+            let mut names = StateNames::new(variables);
+            values.split(STATE).take(p.len()).for_each(|state| {
+                let values = state.split(VALUE).take(names.variables().len());
+                names.push(values.collect::<Vec<_>>());
+            });
+            Arc::new(names)
+        });
+        Ok(transient::Chain { name: name.to_owned(), initial, names, ..chain })
+    });
+    chain.map(Chain::from).map_err(|error| exception(py, &error))
 }
 
 #[pymethods]
@@ -105,6 +158,45 @@ impl Chain {
             (values, states, starts)
         });
         (PyArray1::from_vec(py, values), PyArray1::from_vec(py, states), PyArray1::from_vec(py, starts))
+    }
+
+    /// True if the rates and the names of states are equal.
+    fn equals(&self, py: Python<'_>, other: &Self) -> bool {
+        if Arc::ptr_eq(&self.transitions, &other.transitions) {
+            return true;
+        }
+        py.detach(|| {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            self.states() == other.states()
+                && self.about.names == other.about.names
+                && (0..self.states()).all(|state| {
+                    ours.clear();
+                    theirs.clear();
+                    self.transitions.outgoing(state, &mut ours);
+                    other.transitions.outgoing(state, &mut theirs);
+                    ours == theirs
+                })
+        })
+    }
+
+    /// Pickles a built-in by its specification and every other chain by its numbers.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let module = py.import("kolmo._kolmo")?;
+        if let Some(spec) = &self.built_in {
+            return Ok((module.getattr("read")?, (spec,).into_pyobject(py)?));
+        }
+        let names = self.about.names.as_ref().map(|names| {
+            let values = |state| names.values(state).collect::<Vec<_>>().join(&VALUE.to_string());
+            let states: Vec<String> = (0..names.states()).map(values).collect();
+            (names.variables().to_vec(), states.join(&STATE.to_string()))
+        });
+        let arguments = (&self.about.name, self.rates(py), self.initial(py)?, names);
+        Ok((module.getattr("chain_of_rates")?, arguments.into_pyobject(py)?))
+    }
+
+    /// The object itself, which does not change.
+    fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        own
     }
 
     /// Probabilities at some times, `absorbing` states without a way out.

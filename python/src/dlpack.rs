@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use kolmo::lane::Buffer;
-use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -319,6 +319,15 @@ impl Lent {
 impl Lent {
     fn __repr__(&self) -> String {
         format!("DeviceArray(shape={:?}, device={:?})", self.shape, (self.device.kind, self.device.number))
+    }
+
+    /// An error: memory of a device belongs to one process.
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(format!(
+            "{} is memory of a device, which neither pickles nor copies; take it over with from_dlpack of CuPy, \
+             Torch or JAX, and copy that",
+            self.__repr__()
+        )))
     }
 
     /// Numbers in each dimension.

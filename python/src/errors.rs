@@ -9,20 +9,26 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::OnRank { source, .. } => return exception(py, source),
         Error::Invalid(_) => "InvalidInput",
         Error::Divergent { .. } => "Divergent",
-        Error::Parse { .. } | Error::File { .. } | Error::Io { .. } => "FileError",
         Error::Device(_) => "DeviceError",
         Error::DeviceLost { .. } => "DeviceLost",
         Error::OutOfMemory { .. } => "OutOfMemory",
         _ => "Error",
     };
-    let class = py.import("kolmo.errors").and_then(|module| module.getattr(name));
+    let module = py.import("kolmo.errors");
     let text = error.to_string();
     // Constants are no option here.
     let text = as_keywords(text.strip_prefix("--const: ").unwrap_or(&text));
-    match class.and_then(|class| class.call1((text,))) {
-        Ok(value) => PyErr::from_value(value),
-        Err(error) => error,
-    }
+    let value = module.and_then(|module| match error {
+        Error::Parse { path, .. } | Error::File { path, .. } | Error::Io { path, .. } => {
+            let code = match error {
+                Error::Io { source, .. } => source.raw_os_error(),
+                _ => None,
+            };
+            module.getattr("file_error")?.call1((text, code, path))
+        }
+        _ => module.getattr(name)?.call1((text,)),
+    });
+    value.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// A text in which options of the command are keywords: `--time-limit` is time_limit. What stands in backquotes is a command.

@@ -6,7 +6,7 @@ use kolmo::walk::graph::{self, Node, Options, Walks, local_page_rank, page_rank}
 use kolmo::{Error, Result, Status, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
 use crate::machine::expect_own_process;
@@ -16,6 +16,8 @@ use crate::watch::{Stop, watched};
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: graph::Graph,
+    /// Arguments that make a built-in again.
+    built_in: Option<(String, bool, u64)>,
 }
 
 /// What is asked of a graph, and how.
@@ -47,7 +49,25 @@ pub(crate) fn graph_of_links(
     let graph = py
         .detach(|| graph::Graph::counted(nodes, from, to, counts, undirected))
         .map_err(|error| exception(py, &error))?;
-    Ok(Graph { graph })
+    Ok(Graph { graph, built_in: None })
+}
+
+/// The graph of named nodes with counted links between their places: the inverse of `Graph.__reduce__`.
+#[pyfunction]
+pub(crate) fn graph_of_names(
+    py: Python<'_>,
+    names: PyReadonlyArray1<'_, u64>,
+    from_: PyReadonlyArray1<'_, u32>,
+    to: PyReadonlyArray1<'_, u32>,
+    counts: PyReadonlyArray1<'_, f64>,
+) -> PyResult<Graph> {
+    let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
+    let counts = counts.as_slice()?;
+    let graph = py.detach(|| {
+        expect_own_process()?;
+        graph::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec())
+    });
+    Ok(Graph { graph: graph.map_err(|error| exception(py, &error))?, built_in: None })
 }
 
 /// The graph of a file, or a built-in.
@@ -56,12 +76,12 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
     let read = || match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
-            graph::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)
+            let graph = graph::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
+            Ok(Graph { graph, built_in: Some((spec.to_owned(), undirected, seed)) })
         }
-        None => io::read_graph(Path::new(spec), undirected),
+        None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
     };
-    let graph = py.detach(read).map_err(|error| exception(py, &error))?;
-    Ok(Graph { graph })
+    py.detach(read).map_err(|error| exception(py, &error))
 }
 
 #[pymethods]
@@ -81,6 +101,39 @@ impl Graph {
     /// The names of all nodes, ascending.
     fn names<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         PyArray1::from_iter(py, (0..self.graph.nodes() as u32).map(|node| self.graph.name(node)))
+    }
+
+    /// True if nodes, names and links are equal.
+    fn equals(&self, py: Python<'_>, other: &Self) -> bool {
+        let (ours, theirs) = (&self.graph, &other.graph);
+        py.detach(|| {
+            (ours.nodes(), ours.links()) == (theirs.nodes(), theirs.links())
+                && (0..ours.nodes() as u32).all(|node| ours.name(node) == theirs.name(node))
+                && ours.counted_pairs().eq(theirs.counted_pairs())
+        })
+    }
+
+    /// Pickles a built-in by its specification and every other graph by its links.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let module = py.import("kolmo._kolmo")?;
+        if let Some(made) = &self.built_in {
+            return Ok((module.getattr("read_graph")?, made.into_pyobject(py)?));
+        }
+        let graph = &self.graph;
+        let (mut from, mut to, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for (first, second, count) in graph.counted_pairs() {
+            from.push(first);
+            to.push(second);
+            counts.push(count as f64);
+        }
+        let (from, to) = (PyArray1::from_vec(py, from), PyArray1::from_vec(py, to));
+        let arguments = (self.names(py), from, to, PyArray1::from_vec(py, counts));
+        Ok((module.getattr("graph_of_names")?, arguments.into_pyobject(py)?))
+    }
+
+    /// The object itself, which does not change.
+    fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        own
     }
 
     /// PageRank of the nodes with these names, or of all.

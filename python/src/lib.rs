@@ -15,16 +15,18 @@ mod watch;
 
 #[pyo3::pymodule]
 mod _kolmo {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
-    use super::chain::{Chain, read};
+    use super::chain::{Chain, chain_of_rates, read};
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
     #[pymodule_export]
-    use super::graph::{Graph, graph_of_links, read_graph};
+    use super::graph::{Graph, graph_of_links, graph_of_names, read_graph};
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]
-    use super::model::{Model, read_model};
+    use super::model::{Model, model_of_text, read_model};
     #[pymodule_export]
     use super::resident::{DeviceLane, ResidentFactor};
     #[pymodule_export]
@@ -33,4 +35,9 @@ mod _kolmo {
     use super::tridiagonal::{TridiagonalFactor, solve_tridiagonal};
     #[pymodule_export]
     use super::walk::walk;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

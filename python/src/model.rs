@@ -12,7 +12,7 @@ use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::chain::Chain;
 use crate::errors::exception;
@@ -79,6 +79,14 @@ pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
     Ok(Model { path: path.to_owned(), subject })
 }
 
+/// A model from its text, which was read from `path`.
+#[pyfunction]
+pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<Model> {
+    let model = py.detach(|| kolmo_model::Model::parse(path, text).map_err(language::refused));
+    let model = model.map_err(|error| exception(py, &error))?;
+    Ok(Model { path: path.to_owned(), subject: Subject::Language(model) })
+}
+
 impl Model {
     /// Finds the states.
     fn explore(&self, values: &Assigned, told: &mut Told<'_>) -> Result<StateSpace> {
@@ -111,6 +119,24 @@ impl Model {
     fn constants(&self) -> Vec<(String, String)> {
         let Subject::Language(model) = &self.subject else { return Vec::new() };
         model.undefined_constants().map(|(name, ty)| (name.to_owned(), ty.to_string())).collect()
+    }
+
+    /// The text of the model.
+    #[getter]
+    fn text(&self) -> &str {
+        let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
+        model.text()
+    }
+
+    /// Pickles a model by its text.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let module = py.import("kolmo._kolmo")?;
+        Ok((module.getattr("model_of_text")?, (&self.path, self.text()).into_pyobject(py)?))
+    }
+
+    /// The object itself, which does not change.
+    fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        own
     }
 
     /// The chain with these constants.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use kolmo::lane::DeviceSpec;
 use kolmo::tridiagonal::{Factor, Matrix, Options, Solution, System, solve_into};
 use kolmo::{Machine, Result, Status};
-use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use self_cell::self_cell;
@@ -124,6 +124,15 @@ impl TridiagonalFactor {
         });
         let (kept, on_cpu) = made.map_err(|error| exception(py, &error))?;
         Ok(Self { kept: Mutex::new(kept), rows: d.len(), on_cpu })
+    }
+
+    /// Copies of the diagonals below, on and above the main one.
+    fn diagonals<'py>(&self, py: Python<'py>) -> [Bound<'py, PyArray1<f64>>; 3] {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.with_dependent(|_, factor| {
+            let matrix = factor.matrix();
+            [&matrix.dl, &matrix.d, &matrix.du].map(|diagonal| PyArray1::from_slice(py, diagonal))
+        })
     }
 
     fn solve<'py>(

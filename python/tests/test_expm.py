@@ -1,5 +1,7 @@
 """Properties that SciPy's tests ask of its expm_multiply, of matrices that are generators or their transposes."""
 
+import decimal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -90,3 +92,78 @@ def test_the_generator_itself_where_columns_do_not_grow_far():
 def test_input_without_an_answer_is_refused(a, b, options, told):
     with pytest.raises(kolmo.InvalidInput, match=told):
         kolmo.expm_multiply(a, b, **options)
+
+
+DIGITS = decimal.Context(prec=120)
+
+
+def exactly(a, b, t):
+    """exp(tA) b in decimal numbers, by scaling and Taylor's series."""
+    with decimal.localcontext(DIGITS):
+        a = [[decimal.Decimal(float(x)) * decimal.Decimal(float(t)) for x in row] for row in a]
+        x = [decimal.Decimal(float(value)) for value in b]
+        if len(a) == 1:
+            return [a[0][0].exp() * x[0]]
+        steps = 1 + int(max(sum(abs(value) for value in row) for row in a))
+        for _ in range(steps):
+            term = x
+            for k in range(1, 90):
+                term = [sum(r * y for r, y in zip(row, term, strict=True)) / (k * steps) for row in a]
+                x = [u + v for u, v in zip(x, term, strict=True)]
+        return x
+
+
+def expect_bound(a, b, *times, epsilon=1e-9):
+    """A check of the error against the bound, both exact."""
+    if times:
+        times = [*times, 3]
+        found, bounds = kolmo.expm_multiply(a, b, *times, return_bound=True, epsilon=epsilon)
+        at = np.linspace(*times)
+    else:
+        found, bounds = (each[None] for each in kolmo.expm_multiply(a, b, return_bound=True, epsilon=epsilon))
+        at = np.ones(1)
+    for t, x, bound in zip(at, found, bounds, strict=True):
+        (bound,), exact = bound, exactly(a, b, t)
+        with decimal.localcontext(DIGITS):
+            error = sum(abs(decimal.Decimal(float(p)) - q) for p, q in zip(x, exact, strict=True))
+            assert error <= decimal.Decimal(float(bound)), (a, b, t, float(error), bound)
+        assert bound <= 1.01 * epsilon * np.abs(b).sum() + 1e-300, "the bound is no guess"
+
+
+def test_the_bound_holds_where_a_single_number_grows_or_decays():
+    expect_bound(np.array([[0.001]]), np.array([-0.6131700061123667]), 0, 5266.77033059299)
+    expect_bound(np.array([[0.14583756178366172]]), np.array([0.272097020758701]))
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        rate, b = rng.uniform(-3, 3), rng.standard_normal(1) * 10.0 ** rng.integers(-20, 20)
+        expect_bound(np.array([[rate]]), b)
+        rate = rng.choice([-1, 1]) * 10.0 ** rng.uniform(-6, 0)
+        expect_bound(np.array([[rate]]), b, 0, rng.uniform(0, 6.9) / abs(rate))
+
+
+def test_the_bound_holds_where_numbers_move_grow_vanish_or_stay():
+    rng = np.random.default_rng(2)
+    for k in range(30):
+        n = int(rng.integers(2, 5))
+        a = rng.uniform(0, 1, (n, n)) * (rng.uniform(0, 1, (n, n)) < 0.7)
+        np.fill_diagonal(a, 0)
+        # Columns that sum to 0 but for rounding, to less, to more, or to any of them.
+        drift = [np.zeros(n), -rng.uniform(0, 1, n), rng.uniform(0, 1, n), rng.uniform(-1, 1, n), 1e-11 * rng.uniform(-1, 1, n)]
+        a += np.diag(drift[k % 5] - a.sum(axis=0))
+        expect_bound(a * rng.uniform(0, 2), rng.standard_normal(n), epsilon=float(rng.choice([1e-9, 1e-11])))
+        expect_bound(np.zeros((n, n)), rng.standard_normal(n))
+
+
+def test_numbers_at_the_ends_of_the_range():
+    q = np.array([[-1.0, 2.0], [1.0, -2.0]])
+    largest, bound = kolmo.expm_multiply(q, np.full(2, 1e308), return_bound=True)
+    ones = kolmo.expm_multiply(q, np.ones(2))
+    np.testing.assert_allclose(largest, 1e308 * ones, rtol=1e-15)
+    assert np.isfinite(bound)
+    with pytest.warns(kolmo.BoundWarning):
+        smallest, bound = kolmo.expm_multiply(q, np.array([5e-324, 0.0]), return_bound=True)
+    assert np.all(smallest <= 5e-324) and bound >= 5e-324
+    with pytest.raises(kolmo.InvalidInput, match="above 1.79e308"):
+        kolmo.expm_multiply(np.array([[1.0]]), np.array([1e308]))
+    x, bound = kolmo.expm_multiply(sp.csr_array((3, 3)), np.zeros(3), return_bound=True)
+    assert bound == 0 and not x.any()

@@ -15,8 +15,11 @@ pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
 
-/// Row sums this close to 1 in every row are no coincidence; those of probabilities with six digits are.
-const STOCHASTIC_TOLERANCE: f64 = 1e-5;
+/// Distance of every row sum from 1 in a table of probabilities, which may be printed with four digits.
+const STOCHASTIC_TOLERANCE: f64 = 1e-3;
+
+/// Largest probability, rounded to six digits.
+const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 
 /// Reads `matrix`, entry (i, j) being the rate from state i to state j, as a chain.
 ///
@@ -82,21 +85,23 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     if rows as u64 > MOST_STATES {
         return Err(format!("{rows} states; at most {MOST_STATES} are possible"));
     }
-    let (mut generator, mut count, mut total) = (false, 0, 0.0);
+    let (mut generator, mut count, mut total, mut largest) = (false, 0, 0.0, 0.0f64);
     for (i, j, x) in entries() {
         if !x.is_finite() {
             return Err(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite"));
         }
         if x < 0.0 && i != j {
             return Err(format!(
-                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative (if the matrix is −Q, change its sign)"
+                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative; \
+                 set it to 0 if it is a rounding error, or change the sign of a matrix −Q"
             ));
         }
         generator |= x < 0.0;
         count += 1;
         total += x;
+        largest = largest.max(x);
     }
-    if !generator && !may_be_stochastic(rows, total) {
+    if !generator && !(may_be_stochastic(rows, total) && largest <= LARGEST_PROBABILITY) {
         return Ok(Content::Rates);
     }
     let sums = Sums::of(rows, count, entries);
@@ -181,6 +186,7 @@ pub(crate) struct RowSums {
     sums: Vec<f64>,
     diagonals: Vec<f64>,
     negative: bool,
+    largest: f64,
     /// True if no entry is one that no chain has.
     fits: bool,
 }
@@ -190,13 +196,14 @@ impl RowSums {
     pub(crate) fn new(states: usize, columns: usize, rows: &Range<usize>) -> Self {
         let fits = states == columns && states > 0 && states as u64 <= MOST_STATES;
         let zeros = || vec![0.0f64; rows.len()];
-        Self { first: rows.start, sums: zeros(), diagonals: zeros(), negative: false, fits }
+        Self { first: rows.start, sums: zeros(), diagonals: zeros(), negative: false, largest: 0.0, fits }
     }
 
     /// Adds an entry of these rows.
     pub(crate) fn add(&mut self, i: u32, j: u32, x: f64) {
         self.fits &= x.is_finite() && (x >= 0.0 || i == j);
         self.negative |= x < 0.0;
+        self.largest = self.largest.max(x);
         self.sums[i as usize - self.first] += x;
         if i == j {
             self.diagonals[i as usize - self.first] += x;
@@ -209,7 +216,7 @@ impl RowSums {
         self.fits.then(|| RowFacts {
             negative: self.negative,
             balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
-            stochastic: self.sums.iter().all(|&sum| is_one(sum)),
+            stochastic: self.largest <= LARGEST_PROBABILITY && self.sums.iter().all(|&sum| is_one(sum)),
         })
     }
 }
@@ -242,19 +249,22 @@ fn check_generator(sums: &Sums) -> Result<(), String> {
         )
     } else {
         format!(
-            "row {state}, counted from 0, sums to {sum:e} with the diagonal entry {diagonal:e}; a matrix with a negative diagonal is a generator, whose rows sum to 0 within 1e-5 of the diagonal entry"
+            "row {state}, counted from 0, sums to {sum:e} with the diagonal entry {diagonal:e}; \
+             a matrix with a negative diagonal is a generator, whose rows sum to 0 within 1e-5 of the diagonal entry; leave the diagonal out to give the rates alone"
         )
     })
 }
 
-/// True if the rates of each of several states sum to 1, as the probabilities of a discrete-time chain do.
+/// True if the rates of several states look like probabilities: at most 1, with sums near 1.
 pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
     if states < 2 || states > list.rate.len() {
         return false;
     }
     let parts: Vec<f64> = list.rate.par_chunks(1 << 12).map(|rates| rates.iter().sum::<f64>()).collect();
-    if !may_be_stochastic(states, parts.iter().sum()) {
+    if !may_be_stochastic(states, parts.iter().sum())
+        || list.rate.iter().any(|&rate| rate > LARGEST_PROBABILITY)
+    {
         return false;
     }
     let mut sums = vec![0.0; states];
@@ -322,6 +332,27 @@ mod tests {
     fn a_transposed_generator_is_recognised() {
         let reason = reason(2, &[(0, 0, -2.0), (1, 0, 2.0), (0, 1, 5.0), (1, 1, -5.0)]);
         assert!(reason.contains("transposed"), "{reason}");
+    }
+
+    #[test]
+    fn a_printed_table_of_probabilities_gets_a_warning_and_rates_above_1_do_not() {
+        let table =
+            [(0, 0, 0.9543), (0, 1, 0.0455), (1, 0, 0.0091), (1, 1, 0.9042), (1, 2, 0.0868), (2, 2, 1.0)];
+        let warnings = read(3, &table).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].contains("discrete-time chain"), "{warnings:?}");
+        let ring = [(0, 1, 1.0005), (1, 2, 1.0005), (2, 0, 1.0005)];
+        assert!(read(3, &ring).unwrap().warnings.is_empty());
+        let matrix = |entries: &[(u32, u32, f64)]| Coo {
+            rows: 3,
+            columns: 3,
+            row: entries.iter().map(|e| e.0).collect(),
+            column: entries.iter().map(|e| e.1).collect(),
+            value: entries.iter().map(|e| e.2).collect(),
+        };
+        let facts = |entries| row_facts(&matrix(entries), &(0..3)).unwrap().stochastic;
+        assert!(facts(&table) && !facts(&ring));
+        let reason = reason(2, &[(0, 0, -0.11), (0, 1, 0.1098), (1, 1, 0.0)]);
+        assert!(reason.contains("leave the diagonal out"), "{reason}");
     }
 
     #[test]

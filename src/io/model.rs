@@ -231,8 +231,11 @@ pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplica
         Format::MatrixMarket => mtx::line_of(path, from, to),
         _ => Ok(Vec::new()),
     };
-    let reason =
-        |also: &str| format!("the transition {from} -> {to} is listed twice{also}; add its rates into one");
+    let remedy = match format {
+        Format::MatrixMarket => "add its rates into one, or list one triangle of a symmetric matrix",
+        _ => "add its rates into one",
+    };
+    let reason = |also: &str| format!("the transition {from} -> {to} is listed twice{also}; {remedy}");
     match lines.as_deref() {
         Ok([first, second, ..]) => Error::Parse {
             path: path.into(),

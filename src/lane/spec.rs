@@ -286,8 +286,8 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
 
 /// "known devices: …", for messages.
 pub(super) fn known() -> String {
-    let names: Vec<String> =
-        list().iter().map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
+    let usable = list().into_iter().filter(|listing| listing.unusable.is_none());
+    let names: Vec<String> = usable.map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
     format!("there are: {}", names.join(", "))
 }
 

@@ -119,9 +119,15 @@ impl Initial {
                     )));
                 }
                 let sum = exit_rate(values.iter().copied());
+                // A sum of numbers that are not negative is NaN where it overflows.
+                let sum = if sum.is_nan() { f64::INFINITY } else { sum };
                 if (sum - 1.0).abs() > 1e-6 {
+                    let remedy = match sum.is_normal() {
+                        true => format!(" (divide it by {sum})"),
+                        false => String::new(),
+                    };
                     return Err(Error::Invalid(format!(
-                        "the initial distribution sums to {sum}; it must sum to 1 (divide it by {sum})"
+                        "the initial distribution sums to {sum}; it must sum to 1{remedy}"
                     )));
                 }
                 p.copy_from_slice(&values[states]);

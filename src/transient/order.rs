@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn an_order_is_searched_only_where_it_gains_more_than_the_search_takes() {
-        let n = 4096;
+        let n = 15_839;
         let ring = Counted(scattered(n), Default::default());
         let machine =
             Machine::open(&[DeviceSpec::Cpu, DeviceSpec::Cpu], &crate::lane::OpenOptions::default()).unwrap();

@@ -59,6 +59,11 @@ impl Model {
         Err(Error::Text(Diagnostics::new(&source, errors)))
     }
 
+    /// The text that was parsed.
+    pub fn text(&self) -> &str {
+        &self.0.source.text
+    }
+
     /// Constants that have no value, and are to be given one.
     pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
         self.0.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))

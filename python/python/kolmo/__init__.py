@@ -11,7 +11,7 @@ from . import errors
 from ._chain import Chain, read
 from ._expm import expm_multiply
 from ._graph import Graph, PageRank, pagerank
-from ._kolmo import DeviceArray, devices
+from ._kolmo import DeviceArray, __version__, devices
 from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
@@ -25,6 +25,7 @@ from .errors import (
     Error,
     FileError,
     InvalidInput,
+    MissingFile,
     OutOfMemory,
     Singular,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "FileError",
     "Graph",
     "InvalidInput",
+    "MissingFile",
     "Model",
     "OutOfMemory",
     "PageRank",
@@ -51,6 +53,7 @@ __all__ = [
     "Tridiagonal",
     "TridiagonalFactor",
     "Walk",
+    "__version__",
     "devices",
     "errors",
     "expm_multiply",

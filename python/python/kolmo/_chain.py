@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _input, _kolmo
-from ._input import Floats, Place, Progress, Question
+from ._input import Floats, Progress, Question
+from ._result import same
 from ._transient import Transient, made
 from .errors import InvalidInput
 
@@ -57,26 +58,30 @@ class Explored:
         >>> bool(r.p[0, 99] < 1e-5)
         True
         """
-        place = Place(device, precision)
+        place = _input.place(device, precision)
         if truncate is not None:
             if p0 is not None or rewards is not None or not isinstance(absorbing, (str, type(None))):
                 raise InvalidInput(
                     "truncate: states have no numbers before they are explored; leave p0 and rewards out, and give absorbing "
                     "states as a label or by their variables"
                 )
-            asked = _input.question(0, times, {}, place, epsilon, progress)
-            chain, answer = self._truncated(asked, absorbing, float(truncate))
+            with _input.watched(progress) as tell:
+                asked = _input.question(0, times, {}, place, epsilon, tell)
+                chain, answer = self._truncated(asked, absorbing, _input.number("truncate", truncate))
             return made(answer, chain.name, chain)
         chain = self._asked()
         if isinstance(absorbing, str):
             if absorbing not in chain.labels:
-                raise InvalidInput(f"{chain.name} has no label '{absorbing}'; there are {', '.join(chain.labels)}")
+                there = f"there are {', '.join(chain.labels)}" if chain.labels else "it has no labels: give numbers of states"
+                raise InvalidInput(f"{chain.name} has no label '{absorbing}'; {there}")
             absorbing = chain.labels[absorbing]
         earned = chain.rewards if rewards is None else rewards
-        asked = _input.question(chain.n, times, earned, place, epsilon, progress)
-        begin = None if p0 is None else _input.begin(p0, chain.n)
+        begin = None if p0 is None else _input.begin(p0, chain.n, "transient(times, p0) here")
         mask = _input.mask("absorbing", absorbing, chain.n)
-        return made(chain._held.transient(begin, mask, asked), chain.name, chain)
+        with _input.watched(progress) as tell:
+            asked = _input.question(chain.n, times, earned, place, epsilon, tell)
+            answer = chain._held.transient(begin, mask, asked)
+        return made(answer, chain.name, chain)
 
 
 class Chain(Explored):
@@ -110,12 +115,24 @@ class Chain(Explored):
     def __repr__(self) -> str:
         return f"Chain({self.name!r}, {self.n} states, labels {sorted(self.labels)}, rewards {sorted(self.rewards)})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chain):
+            return NotImplemented
+        ours, theirs = (self.initial, self.labels, self.rewards), (other.initial, other.labels, other.rewards)
+        return self is other or (same(ours, theirs) and self._held.equals(other._held))
+
+    def __hash__(self) -> int:
+        return hash((Chain, self.n))
+
     def _asked(self) -> Chain:
         return self
 
     def state_name(self, state: int) -> str | None:
         """The values of the model's variables in a state, where the file has them."""
-        return self._held.state_name(int(_input.whole("state", state, self.n)))
+        number = _input.whole("state", state, self.n)
+        if number.ndim != 0:
+            raise _input.invalid("state", state, "one number")
+        return self._held.state_name(int(number))
 
     def rates(self) -> Any:
         """The rates R as a ``scipy.sparse.csr_array``."""
@@ -143,7 +160,7 @@ def read(path: str | os.PathLike[str]) -> Chain:
     >>> kolmo.read("tandem:5").n
     66
     """
-    held = _kolmo.read(os.fspath(path))
+    held = _kolmo.read(_input.path("path", path))
     for told in held.warnings:
         warnings.warn(told, UserWarning, stacklevel=2)
     return Chain(held)

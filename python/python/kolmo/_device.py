@@ -145,6 +145,11 @@ class Factor:
         on = _whole(taken["d"], n, False)
         self._held = self._lane.factor(below, on, above, batch, n, cyclic, tolerance)
 
+    @property
+    def spec(self) -> str:
+        """Name of the device."""
+        return self._there.spec
+
     def solve(self, b: Any, transpose: bool) -> dict[str, Any]:
         """The answer of the compiled module, unknowns in an array of the library that `b` is of."""
         right = borrowed("b", b, self._lane, self._there)

@@ -4,29 +4,69 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
-from ._input import Compressed, Floats, Place, Progress
+from ._input import Compressed, Floats, Progress
 from .errors import BoundWarning, InvalidInput
 
-# A column that sums to this much of its diagonal entry, or less, sums to 0.
+# Unit roundoff and the smallest number: a product is off by at most u of itself, or by half of the
+# smallest number.
+_U, _TINY = 2.0**-53, 2.0**-1074
+
+# A column sums to 0 if its sum is at most this much of its entries, and at most a tenth of epsilon
+# over all times.
 _ROUNDING = 1e-12
 
-# What may be asked of the solver where the matrix grows: less than rounding leaves no bound to meet.
+# Smallest epsilon of the solver where the matrix grows: below rounding no bound can be met.
 _LEAST_EPSILON = 1e-13
 
+# Of the bound itself: a sum of fewer than 64 terms and factors, each rounded once.
+_OUTWARD = 1 + 128 * _U
 
-def _sources(A: Any, latest: float) -> tuple[Compressed, float]:
-    """The chain whose probabilities are exp(tA) p but for the factor exp(growth·t), and that growth.
 
-    Where columns do not sum to 0, what is missing goes to a state behind the others.
+class _Source(NamedTuple):
+    """A chain with probabilities exp(-growth t) exp(tA') p, where A' is near A."""
+
+    chain: Compressed
+    growth: float
+    apart: float
+    """Bound on the largest sum of a column of |A' - A|."""
+
+
+def _column_sums(columns: Any, data: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sums of columns as two parts, high + low, and a bound on the error of that.
+
+    Entries are cut at a multiple of u M, where M is a power of two above four times the column's
+    `size`. The parts above add up without rounding, those below are at most u M each (Rump, Ogita,
+    Oishi: Accurate floating-point summation, 2008).
     """
+    n = size.size
+    cut = np.ldexp(4.0, np.frexp(size)[1])[columns]
+    above = (cut + data) - cut
+    below = data - above
+    high, low, left = (_sums(columns, part, n) for part in (above, below, np.abs(below)))
+    return high, low, np.bincount(columns, minlength=n) * _U * left * _OUTWARD
+
+
+def _sums(columns: Any, data: Floats, n: int) -> Floats:
+    return np.asarray(np.bincount(columns, data, minlength=n), dtype=np.float64)
+
+
+def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The rounded sum and its error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _source(A: Any, latest: float, epsilon: float) -> _Source:
+    """The chain of a matrix. Columns that do not sum to 0 have a rate to an additional last state."""
     matrix = _input.compressed("A", A)
-    n, data = matrix.n, matrix.data
+    n, data = matrix.n, matrix.data.astype(np.float64, copy=False)
     if not np.all(np.isfinite(data)):
         raise InvalidInput("A holds numbers that are not finite")
     # Row i of the chain's matrix is column i of A.
@@ -37,27 +77,43 @@ def _sources(A: Any, latest: float) -> tuple[Compressed, float]:
     if np.any(data[~on_diagonal] < 0):
         k = np.flatnonzero((data < 0) & ~on_diagonal)[0]
         raise InvalidInput(
-            f"A[{rows[k]}, {columns[k]}] is {data[k]}; off the diagonal of a generator no entry is negative"
+            f"A[{rows[k]}, {columns[k]}] is {data[k]}; off the diagonal of a generator no entry is negative: set it to 0 if it "
+            "is a rounding error"
         )
-    sums = np.bincount(columns, data, minlength=n)
-    size = np.bincount(columns, np.abs(data), minlength=n)
-    sums[np.abs(sums) <= _ROUNDING * size] = 0.0
-    growth = max(float(sums.max()), 0.0)
-    if not sums.any():
-        return turned, 0.0
+    size = _sums(columns, np.abs(data), n)
+    if not np.all(size < 2.0**1000):
+        raise InvalidInput(
+            f"a column of A sums to {size.max():.3g} in absolute values; at most 1e301 is possible"
+        )
+    high, low, summing = _column_sums(columns, data, size)
+    sums, error = _two_sum(high, low)
+    nearly = np.abs(sums) <= _ROUNDING * size
+    if latest * np.max(np.abs(sums), where=nearly, initial=0.0) > epsilon / 10:
+        nearly[:] = False
+    kept = np.where(nearly, 0.0, sums)
+    growth = max(float(kept.max()), 0.0)
     if growth * latest > math.log(1e3):
         raise InvalidInput(
             f"the columns of A sum to as much as {growth:.3g}: exp(tA) may grow by exp({growth * latest:.3g}), and no bound "
             "is proved of that; for distributions give A.T, whose columns sum to 0, as in expm_multiply(t * Q.T, p0)"
         )
+    missing, lacking = _two_sum(np.full(n, growth), -kept)
+    # The diagonal of A' exceeds that of A by growth - missing - (sum of the column), which is
+    # `lacking` and the part of the sum that is not in `kept`.
+    apart = (
+        float(np.max(np.abs(lacking) + np.abs(sums - kept) + np.abs(error) + summing)) * _OUTWARD
+    )
+    if not kept.any():
+        return _Source(turned, 0.0, apart)
     import scipy.sparse as sp
 
     leaving = ~on_diagonal & (data != 0)
-    missing = growth - sums
     to = np.concatenate([rows[leaving], np.full(n, n)])
     source = np.concatenate([columns[leaving], np.arange(n)])
-    rates = sp.csr_array((np.concatenate([data[leaving], missing]), (source, to)), shape=(n + 1, n + 1))
-    return _input.compressed("A", rates), growth
+    rates = sp.csr_array(
+        (np.concatenate([data[leaving], missing]), (source, to)), shape=(n + 1, n + 1)
+    )
+    return _Source(_input.compressed("A", rates), growth, apart)
 
 
 def expm_multiply(
@@ -84,7 +140,7 @@ def expm_multiply(
     ----------
     A : sparse matrix or array_like, (n, n)
         The matrix.
-    B : array_like, (n,) or (n, k)
+    B : array_like or sparse matrix, (n,) or (n, k)
         Vectors, with entries of any sign.
     start, stop, num, endpoint
         As in ``numpy.linspace``, the times t; 1 alone if none is given.
@@ -95,7 +151,8 @@ def expm_multiply(
     device, precision, progress
         As in :func:`transient`.
     return_bound : bool
-        Whether to return the bounds, too: of each time and column, the largest sum of errors.
+        Return the bounds as well: for each time and column, on the sum of the errors of all
+        entries, rounding included.
 
     Returns
     -------
@@ -114,38 +171,100 @@ def expm_multiply(
         raise InvalidInput("give start and stop, or neither")
     times: Floats = np.ones(1)
     if start is not None and stop is not None:
-        times = np.linspace(start, stop, num=50 if num is None else num, endpoint=endpoint is not False)
+        start, stop = _input.number("start", start), _input.number("stop", stop)
+        end = endpoint is None or _input.flag("endpoint", endpoint)
+        times = np.linspace(
+            start, stop, num=50 if num is None else _input.count("num", num), endpoint=end
+        )
     if times.size == 0 or not np.all(times >= 0) or not np.all(np.isfinite(times)):
-        raise InvalidInput(f"times from {start} to {stop}, {num} of them; give at least one, finite and not negative")
-    right = _input.real("B", B)
-    chain, growth = _sources(A, float(times.max()))
+        raise InvalidInput(
+            f"times from {start} to {stop}, {num} of them; give at least one, finite and not negative"
+        )
+    right = np.asarray(
+        _input.real("B", B.toarray() if hasattr(B, "toarray") else B), dtype=np.float64
+    )
+    return_bound = _input.flag("return_bound", return_bound)
+    epsilon, place = (
+        _input.number("epsilon", epsilon, "a number above 0"),
+        _input.place(device, precision),
+    )
+    source = _source(A, float(times.max()), epsilon)
     n = int(np.shape(A)[0])
     if right.ndim not in (1, 2) or right.shape[0] != n:
         raise InvalidInput(f"B has the shape {right.shape}; A has {n} rows")
-    asked_for = max(epsilon * math.exp(-growth * float(times.max())), min(epsilon, _LEAST_EPSILON))
-    question = _input.question(chain.n, times, {}, Place(device, precision), asked_for, progress)
+    if not np.all(np.isfinite(right)):
+        raise InvalidInput("B holds numbers that are not finite")
+    grown, own = _growth(source, times)
+    most = epsilon / float(grown.max())
+    asked_for = max(most - 2 * float(own.max()), most / 2, min(epsilon, _LEAST_EPSILON))
     columns = np.zeros((times.size, n, 1 if right.ndim == 1 else right.shape[1]))
     bounds = np.zeros((times.size, columns.shape[2]))
-    grown = np.exp(growth * times)
-    relative = True
-    for k, column in enumerate(right.T if right.ndim == 2 else [right]):
-        column = _input.floats("B", column)
-        if not np.all(np.isfinite(column)):
-            raise InvalidInput("B holds numbers that are not finite")
-        whole = float(np.abs(column).sum())
-        for sign in (1.0, -1.0):
-            part = np.maximum(sign * column, 0.0)
-            weight = float(part.sum())
-            if weight == 0.0:
-                continue
-            begin = np.zeros(chain.n)
-            begin[:n] = part / weight
-            answer = _kolmo.transient(chain, begin, None, question)
-            columns[:, :, k] += (sign * weight * grown)[:, None] * answer["p"][:, :n]
-            bounds[:, k] += weight * grown * answer["bound"]
-        relative &= bool(np.all(bounds[:, k] <= epsilon * whole * (1 + 1e-9)))
-    if not relative:
-        warnings.warn(f"a bound is {bounds.max():.2g}, more than epsilon allows", BoundWarning, stacklevel=2)
+    with _input.watched(progress) as tell:
+        question = _input.question(source.chain.n, times, {}, place, asked_for, tell)
+        for k, column in enumerate(right.T if right.ndim == 2 else [right]):
+            _column(
+                source,
+                _input.floats("B", column),
+                question,
+                (grown, own),
+                columns[:, :, k],
+                bounds[:, k],
+            )
+    with np.errstate(over="ignore"):
+        met = np.all(bounds <= epsilon * np.abs(right).sum(axis=0))
+    if not met:
+        warnings.warn(
+            f"a bound is {bounds.max():.2g}, more than epsilon allows", BoundWarning, stacklevel=2
+        )
     result = columns[:, :, 0] if right.ndim == 1 else columns
     result, bounds = (result[0], bounds[0]) if single else (result, bounds)
     return (result, bounds) if return_bound else result
+
+
+def _growth(source: _Source, times: Floats) -> tuple[Floats, Floats]:
+    """The factor exp(growth t) of each time as a number, and the relative error of all but the solver.
+
+    Relative to exp(growth t) times the sum of |B|, the errors are those of
+
+    * the exponential of a rounded product: growth t u, and 4 u for `exp`, which is good to 2 u;
+    * the division by the sum of B, u, and the product with both factors, 2 u;
+    * the matrix: |exp(tA') - exp(tA)| <= t |A' - A| exp(t (growth + |A' - A|)), as column sums.
+    """
+    moved = source.apart * times
+    return np.exp(source.growth * times), (source.growth * times + 8) * _U + moved * np.exp(moved)
+
+
+def _column(
+    source: _Source,
+    column: Floats,
+    question: _input.Question,
+    factors: tuple[Floats, Floats],
+    result: Floats,
+    bound: Floats,
+) -> None:
+    """Writes exp(tA) b of a column b for all times, and bounds on the sum of its errors."""
+    n = column.size
+    # Of order 1, so that no sum overflows; the exponent is exact.
+    exponent = int(np.frexp(np.abs(column).max())[1])
+    column = np.ldexp(column, -exponent)
+    grown, own = factors
+    for sign in (1.0, -1.0):
+        part = np.maximum(sign * column, 0.0)
+        weight = float(part.sum())
+        if weight == 0.0:
+            continue
+        begin = np.zeros(source.chain.n)
+        begin[:n] = part / weight
+        answer = _kolmo.transient(source.chain, begin, None, question)
+        scale = weight * grown
+        result += (sign * scale)[:, None] * answer["p"][:, :n]
+        # The solver's bound is that of a distribution; the sum of `begin` is one but for rounding.
+        most = max(1.0, float(begin.sum()) * (1 + 2 * n * _U))
+        bound += scale * most * (answer["bound"] + own) * (1 + own) + 8 * n * _TINY * grown
+    # The second part is added to the first.
+    bound += _U * np.abs(result).sum(axis=1) * (1 + 2 * n * _U)
+    with np.errstate(over="ignore"):
+        result[:] = np.ldexp(result, exponent)
+        bound[:] = np.ldexp(bound * _OUTWARD, exponent) + (2 * n * _TINY if column.any() else 0.0)
+    if not np.all(np.isfinite(result)):
+        raise InvalidInput("exp(tA) B has numbers above 1.79e308; divide B by a power of two")

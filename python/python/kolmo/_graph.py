@@ -12,37 +12,56 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _input, _kolmo
 from ._input import Floats, Progress
+from ._result import Result, counted
 from .errors import BoundWarning, InvalidInput
 
 
-@dataclass(frozen=True)
-class PageRank:
-    """PageRank of some nodes, each with an interval."""
+@dataclass(frozen=True, eq=False, repr=False)
+class PageRank(Result):
+    """PageRank of some nodes, each with an interval.
+
+    Attributes
+    ----------
+    nodes : ndarray of int
+        Names of the nodes.
+    estimate : ndarray
+        PageRank, which sums to 1 over all nodes of the graph.
+    half_width : ndarray
+        Half-width of each interval: ``statistical + truncation + rounding``.
+    statistical : ndarray
+        Half-width from random walks, at the requested confidence; 0 without walks.
+    truncation : ndarray
+        Bound on the terms that are left out.
+    rounding : ndarray
+        Bound on all rounding errors.
+    certain : ndarray
+        Half-width that holds with certainty.
+    met : bool
+        True if every half-width is at most the requested one.
+    products : int
+        Matrix–vector products.
+    seconds : float
+        Seconds of the solver.
+    """
 
     nodes: NDArray[np.uint64]
-    """Their names."""
     estimate: Floats
-    """PageRank, which sums to 1 over all nodes of the graph."""
     half_width: Floats
-    """Half-widths of their intervals: the sum of the next three."""
-    statistical: Floats = field(repr=False)
-    """What walks leave open, with the probability asked for; 0 where nothing was left to chance."""
-    truncation: Floats = field(repr=False)
-    """What terms that were left out can add, certain."""
-    rounding: Floats = field(repr=False)
-    """Rounding of all numbers, certain."""
-    certain: Floats = field(repr=False)
-    """Half-widths that are certain, whatever walks have found."""
+    statistical: Floats
+    truncation: Floats
+    rounding: Floats
+    certain: Floats
     met: bool
-    """Whether every half-width is what was asked for."""
-    products: int = field(repr=False)
-    """Multiplications with the graph's matrix."""
-    seconds: float
-    """Seconds of the solver."""
+    products: int
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        return f"PageRank({counted(len(self.nodes), 'node')}, half-width up to {self.half_width.max(initial=0.0):.2g}: {met})"
 
     def top(self, count: int) -> list[tuple[int, float]]:
         """The nodes with the largest PageRank, each with that."""
-        order = np.lexsort((self.nodes, -self.estimate))[:count]
+        order = np.lexsort((self.nodes, -self.estimate))[: _input.count("count", count)]
         return [(int(self.nodes[k]), float(self.estimate[k])) for k in order]
 
 
@@ -68,8 +87,10 @@ class Graph:
     """
 
     def __init__(self, links: Any, *, undirected: bool = False, seed: int = 0) -> None:
-        if isinstance(links, (str, os.PathLike)):
-            self._held = _kolmo.read_graph(os.fspath(links), undirected, seed)
+        undirected = _input.flag("undirected", undirected)
+        if isinstance(links, (str, bytes, os.PathLike)):
+            path = _input.path("links", links)
+            self._held = _kolmo.read_graph(path, undirected, _input.count("seed", seed))
             return
         matrix = _input.compressed("links", links)
         counts = matrix.data
@@ -104,11 +125,21 @@ class Graph:
     def __repr__(self) -> str:
         return f"Graph({self.n} nodes, {self.links} links)"
 
+    def __eq__(self, other: object) -> bool:
+        return self._held.equals(other._held) if isinstance(other, Graph) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Graph, self.n, self.links))
+
 
 def _named(name: str, nodes: ArrayLike) -> list[int]:
-    array = np.asarray(nodes)
+    try:
+        array = np.asarray(nodes)
+    except ValueError:
+        array = np.array([np.nan])
     if array.size and (array.dtype.kind not in "iu" or np.any(array < 0)):
         raise InvalidInput(f"{name} is {nodes!r}; give names of nodes, which are whole numbers from 0 on")
+    _input.expect_once(name, array)
     return [int(node) for node in array.ravel()]
 
 
@@ -161,19 +192,20 @@ def pagerank(
     ([0, 1], True)
     """
     held = graph if isinstance(graph, Graph) else Graph(graph)
-    asked = _input.Reader(
-        None if nodes is None else _named("nodes", nodes),
-        float(damping),
-        _named("seeds", seeds),
-        (1e-6 if epsilon is None else 0.0) if relative is None else float(relative),
-        0.0 if epsilon is None else float(epsilon),
-        lazy,
-        float(confidence),
-        seed,
-        max_walks,
-        _input.callback(progress),
-    )
-    result = PageRank(**held._held.page_rank(asked))
+    with _input.watched(progress) as tell:
+        asked = _input.Reader(
+            None if nodes is None else _named("nodes", nodes),
+            _input.number("damping", damping, "a number from 0 on and below 1"),
+            _named("seeds", seeds),
+            (1e-6 if epsilon is None else 0.0) if relative is None else _input.number("relative", relative),
+            0.0 if epsilon is None else _input.number("epsilon", epsilon),
+            _input.flag("lazy", lazy),
+            _input.number("confidence", confidence, "a probability"),
+            _input.count("seed", seed),
+            None if max_walks is None else _input.count("max_walks", max_walks),
+            tell,
+        )
+        result = PageRank(**held._held.page_rank(asked))
     if not result.met:
         warnings.warn(f"a half-width is {result.half_width.max():.2g}, more than was asked for", BoundWarning, stacklevel=2)
     return result

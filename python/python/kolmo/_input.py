@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -106,15 +108,105 @@ def exchanged(name: str, values: Any) -> Any:
     )
 
 
+def invalid(name: str, value: Any, expected: str) -> InvalidInput:
+    """The exception of an argument: its name, its value, and what is expected."""
+    told = repr(value)
+    return InvalidInput(f"invalid {name} {told if len(told) <= 60 else told[:57] + '...'}: expected {expected}")
+
+
+def number(name: str, value: Any, expected: str = "a number") -> float:
+    """A single number as a double."""
+    try:
+        if not isinstance(value, (str, bytes, bool, np.bool_)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise invalid(name, value, expected)
+
+
+def count(name: str, value: Any) -> int:
+    """A whole number of 64 bits without a sign: a seed, or how often something happens."""
+    try:
+        whole_number = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        whole_number = -1
+    if not 0 <= whole_number < 2**64:
+        raise invalid(name, value, "a whole number from 0 to 2**64 - 1")
+    return whole_number
+
+
+def flag(name: str, value: Any) -> bool:
+    """A truth value."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise invalid(name, value, "True or False")
+
+
+def path(name: str, value: Any) -> str:
+    """A path, or the specification of a built-in."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return os.fsdecode(value)
+    raise invalid(name, value, "a path or a text")
+
+
+def place(device: Any, precision: Any) -> Place:
+    """Devices and a precision by their names."""
+    if not isinstance(device, str):
+        raise invalid("device", device, "a text such as 'auto', 'cpu', 'cuda:0', or several names with commas between them")
+    if not isinstance(precision, (str, type(None))):
+        raise invalid("precision", precision, "'f64', 'f32', 'q64' or None")
+    return Place(device, precision)  # type: ignore[arg-type]
+
+
+_OWN = {
+    "Chain": "call its method transient, or give its rates()",
+    "Graph": "kolmo.pagerank takes it",
+    "Model": "call its method transient, or give its chain().rates()",
+}
+
+
+def _expect_numbers(name: str, values: Any) -> None:
+    """An exception for objects of known classes that are no arrays, with the conversion of each."""
+    if isinstance(values, (np.ndarray, float, int, list, tuple)):
+        return
+    library, kind = type(values).__module__.partition(".")[0], type(values).__name__
+    if values is None:
+        raise invalid(name, None, "an array of real numbers")
+    if library == "kolmo" and kind in _OWN:
+        raise InvalidInput(f"{name} is a kolmo.{kind}, not an array: {_OWN[kind]}")
+    if library == "networkx":
+        raise InvalidInput(f"{name} is a graph of NetworkX, not a matrix: give networkx.to_scipy_sparse_array({name})")
+    if library == "igraph":
+        raise InvalidInput(f"{name} is a graph of igraph, not a matrix: give {name}.get_adjacency_sparse()")
+    if hasattr(values, "matvec"):
+        raise InvalidInput(f"{name} is a {kind}, which has no entries: give a sparse matrix or an array")
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """An array of some type, without a copy."""
+    _expect_numbers(name, values)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} is no array of numbers: {error}") from error
+
+
+def _expect_real(name: str, dtype: np.dtype[Any]) -> None:
+    """An exception for types that hold no real numbers."""
+    if dtype.kind == "c":
+        raise InvalidInput(f"{name} holds {dtype}; give {name}.real if all imaginary parts are 0")
+    if dtype.kind not in "fiub":
+        raise InvalidInput(f"{name} holds {dtype}; give real numbers, such as float64")
+
+
 def real(name: str, values: ArrayLike) -> NDArray[Any]:
     """An array of real numbers of some type, without a copy."""
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"{name} is a masked array; give {name}.filled(...)")
     if hasattr(values, "toarray"):
         raise InvalidInput(f"{name} is sparse; give {name}.toarray()")
-    array = np.asarray(exchanged(name, values))
-    if array.dtype.kind not in "fiub":
-        raise InvalidInput(f"{name} holds {array.dtype}; give real numbers, such as float64")
+    array = as_array(name, exchanged(name, values))
+    _expect_real(name, array.dtype)
     return array
 
 
@@ -126,27 +218,36 @@ def floats(name: str, values: ArrayLike) -> Floats:
 def vector(name: str, values: ArrayLike, n: int) -> Floats:
     """The same, of n numbers."""
     array = floats(name, values)
-    if array.shape != (n,) or np.ndim(values) != 1:
-        raise InvalidInput(f"{name} has the shape {np.shape(values)}; give {n} numbers, one a row")
+    if array.shape != (n,):
+        raise InvalidInput(f"{name} has the shape {array.shape}; give {n} numbers, one a row")
     return array
 
 
 def whole(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Whole numbers from 0 to n − 1, in the shape that they have."""
-    array = np.asarray(values)
+    """Whole numbers from 0 to n − 1, each of them once, in the shape that they have."""
+    array = as_array(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise InvalidInput(f"{name} holds {array.dtype}; give whole numbers from 0 to {n - 1}")
     outside = (array < 0) | (array >= n) if array.size else np.zeros(0, dtype=np.bool_)
     if np.any(outside):
         raise InvalidInput(f"{name} is {array[outside].flat[0]}; give a number from 0 to {n - 1}")
+    expect_once(name, array)
     return array.astype(np.int64)
+
+
+def expect_once(name: str, array: NDArray[Any]) -> None:
+    """An exception for a number that is there twice, as in a mask of integers."""
+    numbers, counts = np.unique(array, return_counts=True)
+    if np.any(counts > 1):
+        twice = numbers[counts > 1][0]
+        raise InvalidInput(f"{name} has the number {twice} twice; give each once, or a mask as an array of bool")
 
 
 def mask(name: str, states: ArrayLike | None, n: int) -> NDArray[np.bool_] | None:
     """States as a mask, from a mask or from their numbers."""
     if states is None:
         return None
-    array = np.asarray(states)
+    array = as_array(name, states)
     if array.dtype == np.bool_:
         if array.shape != (n,):
             raise InvalidInput(f"{name} has the shape {array.shape}; a mask has {n} values, one a state")
@@ -173,7 +274,9 @@ def _dense(name: str, matrix: NDArray[Any], n: int) -> Compressed:
 def compressed(name: str, matrix: Any) -> Compressed:
     """A square matrix of SciPy, its arrays borrowed where it is csr or csc; or a dense one, its zeros left out."""
     sparse = hasattr(matrix, "tocsr") and hasattr(matrix, "format")
-    if not sparse:
+    if sparse:
+        _expect_real(name, matrix.dtype)
+    else:
         matrix = real(name, matrix)
     shape = tuple(matrix.shape)
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -186,11 +289,12 @@ def compressed(name: str, matrix: Any) -> Compressed:
     if matrix.format not in ("csr", "csc"):
         told = f"{name} is {matrix.format}: a copy in csc is made; give csc or csr, which are borrowed"
         warnings.warn(told, ConversionWarning, stacklevel=3)
-        matrix = matrix.tocsc()
+        matrix = _doubles(matrix).tocsc()
     if not matrix.has_canonical_format:
         told = f"{name} has unsorted or repeated indices: a copy is sorted; call {name}.sum_duplicates() first"
         warnings.warn(told, ConversionWarning, stacklevel=3)
-        matrix = matrix.copy()
+        copy = _doubles(matrix)
+        matrix = matrix.copy() if copy is matrix else copy
         matrix.sum_duplicates()
     indptr, indices = matrix.indptr, matrix.indices
     if indptr.dtype != indices.dtype or indices.dtype not in (np.int32, np.int64):
@@ -199,13 +303,25 @@ def compressed(name: str, matrix: Any) -> Compressed:
     return Compressed(n, matrix.format == "csc", indptr, indices, _values(name, matrix.data))
 
 
-def begin(p0: ArrayLike | None, n: int) -> int | Floats:
-    """The beginning of a chain: state 0, a state, or a distribution."""
+def _doubles(matrix: Any) -> Any:
+    """A matrix that adds entries at one place as doubles, as small integers wrap; bool stays."""
+    data = getattr(matrix, "data", None)
+    if not isinstance(data, np.ndarray) or data.dtype != matrix.dtype or data.dtype in (np.bool_, np.float64):
+        return matrix
+    # `astype` of SciPy adds entries before it converts them.
+    matrix = matrix.copy()
+    matrix.data = data.astype(np.float64)
+    return matrix
+
+
+def begin(p0: ArrayLike | None, n: int, call: str) -> int | Floats:
+    """Initial state or distribution; state 0 if none is given. `call` shows the order of arguments."""
     if p0 is None:
         return 0
-    if np.ndim(p0) == 0:
-        return int(whole("p0", p0, n))
-    return vector("p0", p0, n)
+    try:
+        return int(whole("p0", p0, n)) if as_array("p0", p0).ndim == 0 else vector("p0", p0, n)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} (the order of arguments is {call})") from None
 
 
 def question(
@@ -214,34 +330,61 @@ def question(
     rewards: Mapping[str, ArrayLike],
     place: Place,
     epsilon: float,
-    progress: Progress,
+    tell: Callable[[int, int], object] | None,
 ) -> Question:
     """What is asked of a chain of n states."""
     at = np.atleast_1d(floats("times", times))
     if at.ndim != 1 or at.size == 0:
         raise InvalidInput(f"times has the shape {np.shape(times)}; give one time or a list of them")
-    earned = [(name, vector(f"rewards[{name!r}]", values, n)) for name, values in rewards.items()]
-    return Question(at.tolist(), earned, place, float(epsilon), callback(progress))
+    if not isinstance(rewards, Mapping):
+        raise invalid("rewards", rewards, f"a mapping of names to arrays of {n} numbers")
+    earned = []
+    for key, values in rewards.items():
+        if not isinstance(key, str):
+            raise invalid("rewards", key, "names that are texts")
+        name = f"rewards[{key!r}]"
+        earned.append((key, vector(name, values, n)))
+        wrong = np.flatnonzero(~np.isfinite(earned[-1][1]))
+        if wrong.size:
+            raise InvalidInput(f"{name} is {earned[-1][1][wrong[0]]} in state {wrong[0]}; give finite numbers")
+    return Question(at.tolist(), earned, place, number("epsilon", epsilon, "a number above 0"), tell)
 
 
-def callback(progress: Progress) -> Callable[[int, int], object] | None:
-    """A function of the work done and all work; True is a bar of tqdm where that is installed, or a line on stderr."""
-    if not progress:
-        return None
-    if progress is not True:
-        return progress
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return lambda done, total: print(f"\r{done} of {total}", end="", file=sys.stderr, flush=True)
-    bar = tqdm()
+class watched:
+    """A function of the work done and all work. True is a bar of tqdm, or without it a line on stderr.
 
-    def show(done: int, total: int) -> None:
-        bar.total, bar.n = total, done
-        bar.refresh()
-        if done >= total > 0:
-            bar.close()
+    The bar ends at 100 % with the work, which may end before its upper bound.
+    """
 
-    return show
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar: Any = None
 
+    def __enter__(self) -> Callable[[int, int], object] | None:
+        progress = self._progress
+        if progress is None or progress is False:
+            return None
+        if progress is not True:
+            if not callable(progress):
+                raise invalid("progress", progress, "a function of two numbers, True, False or None")
+            return progress
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return lambda done, total: print(f"\r{done} of {total}", end="", file=sys.stderr, flush=True)
+        bar = self._bar = tqdm()
 
+        def show(done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.refresh()
+
+        return show
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            if kind is None:
+                self._bar.total = self._bar.n = self._bar.total or 1
+                self._bar.refresh()
+            self._bar.close()
+        elif self._progress is True:
+            print(file=sys.stderr)

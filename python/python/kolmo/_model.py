@@ -12,52 +12,84 @@ import numpy as np
 
 from . import _input, _kolmo
 from ._chain import Chain, Explored
-from ._input import Floats, Place, Progress, Question
+from ._input import Floats, Progress, Question
+from ._result import Result, counted, same
 from .errors import BoundWarning, InvalidInput
 
 Constant: TypeAlias = bool | int | float
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one property."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Result):
+    """The answer to one property.
+
+    Attributes
+    ----------
+    property : str
+        Text of the property.
+    name : str or None
+        Name of the property, if it has one.
+    value : float, bool or None
+        Number of the property. For a property with a threshold its truth, None if the error leaves
+        that open.
+    number : float or None
+        Number of the property, also of one with a threshold.
+    bound : float
+        Proved bound on the error of ``number``.
+    loss : float
+        Part of ``bound`` for states that a truncated model leaves out.
+    constants : dict
+        Values of the constants of the model and the property.
+    states : int
+        Number of states of the chain.
+    """
 
     property: str
-    """The property, as it is written."""
     name: str | None
-    """Its name, where it has one."""
     value: float | bool | None
-    """A number; or of a property with a bound whether it holds, None where the error leaves that open."""
     number: float | None
-    """The number; of a property with a bound that which decides."""
     bound: float
-    """Bound on the number's error."""
     loss: float
-    """The part of it that is due to states that are not explored, of a model that is truncated."""
     constants: dict[str, Constant]
-    """Values of the constants, the model's and its own."""
     states: int
-    """States of the chain."""
+
+    def __repr__(self) -> str:
+        return f"Answer({self.property!r}, value {self.value}, bound {self.bound:.2g})"
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Answers to properties; iterating gives each :class:`Answer`."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Checked(Result):
+    """Answers to properties; iterating gives each :class:`Answer`.
+
+    Attributes
+    ----------
+    answers : list of Answer
+        One for each property and each combination of the values of constants.
+    met : bool
+        True if the probabilities behind every answer are as good as epsilon asks.
+    states : int
+        Number of states of all chains.
+    sweeps : int
+        Uniformization runs, which properties share.
+    terms : int
+        Matrix–vector products.
+    device : str
+        Devices of the solver.
+    seconds : float
+        Seconds of exploring and solving.
+    """
 
     answers: list[Answer]
-    """One for each property and each combination of the values of constants."""
     met: bool
-    """Whether the probabilities behind every answer are as good as epsilon asks."""
     states: int
-    """States of all chains."""
-    sweeps: int = field(repr=False)
-    """Sweeps through the chains, which properties share."""
-    terms: int = field(repr=False)
-    """Multiplications with their matrices."""
+    sweeps: int
+    terms: int
     device: str
-    """The device that solved it."""
-    seconds: float
-    """Seconds of exploring and solving."""
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        return f"Checked({counted(len(self.answers), 'answer')}: {met}, {counted(self.states, 'state')}, device {self.device!r})"
 
     def __iter__(self) -> Iterator[Answer]:
         return iter(self.answers)
@@ -80,7 +112,7 @@ class Checked:
 def _constant(name: str, value: Any) -> Constant:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (int, np.integer)) and -(2**63) <= value < 2**63:
         return int(value)
     if isinstance(value, (float, np.floating)):
         return float(value)
@@ -127,7 +159,7 @@ class Model(Explored):
     """
 
     def __init__(self, path: str | os.PathLike[str], **constants: Constant | Sequence[Constant]) -> None:
-        self.path = os.fspath(path)
+        self.path = _input.path("path", path)
         """The file."""
         self._held = _kolmo.read_model(self.path)
         self.constants: dict[str, Constant | Sequence[Constant]] = constants
@@ -137,6 +169,18 @@ class Model(Explored):
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.constants.items())
         return f"Model({self.path!r}{given})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy explores its chain again.
+        return {**self.__dict__, "_chain": None}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Model):
+            return NotImplemented
+        return self._held.text == other._held.text and same(self.constants, other.constants)
+
+    def __hash__(self) -> int:
+        return hash((Model, self._held.text))
 
     @property
     def undefined(self) -> dict[str, str]:
@@ -211,13 +255,16 @@ class Model(Explored):
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")
         values = []
         for name, value in {**self.constants, **constants}.items():
-            several = value if isinstance(value, (Sequence, np.ndarray, range)) else [value]
+            listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence) and not isinstance(value, str)
+            several: Any = value if listed else [value]
             if len(several) == 0:
                 raise InvalidInput(f"the constant {name} has no value; give one or a list of them")
             values.append((name, [_constant(name, each) for each in several]))
-        asked = [os.fspath(text) for text in properties]
-        place = Place(device, precision)
-        answer = self._held.check(asked, values, place, float(epsilon), truncate, _input.callback(progress))
+        asked = [_input.path("property", text) for text in properties]
+        place, epsilon = _input.place(device, precision), _input.number("epsilon", epsilon, "a number above 0")
+        allowed = None if truncate is None else _input.number("truncate", truncate)
+        with _input.watched(progress) as tell:
+            answer = self._held.check(asked, values, place, epsilon, allowed, tell)
         answers = [Answer(**each) for each in answer.pop("answers")]
         result = Checked(answers=answers, **answer)
         if not result.met:

@@ -11,44 +11,70 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
-from ._input import Floats, Place, Progress
-from .errors import BoundWarning
+from ._input import Floats, Progress
+from ._result import Result, counted
+from .errors import BoundWarning, InvalidInput
 
 
-@dataclass(frozen=True)
-class Transient:
-    """Probabilities of a chain at some times, and how good they are."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Transient(Result):
+    """Probabilities of a chain at some times, and how good they are.
+
+    Attributes
+    ----------
+    times : ndarray
+        Times, in the order of the argument.
+    p : ndarray
+        Probabilities: a row for each time, a column for each state.
+    bound : ndarray
+        Proved bound on the sum of the errors of all probabilities, for each time:
+        ``truncation + steady_state + rounding + loss``.
+    truncation : ndarray
+        Poisson probability that is left out.
+    steady_state : ndarray
+        Error of an early end in the steady state.
+    rounding : ndarray
+        Bound on all rounding errors.
+    loss : ndarray
+        Probability lost with states that a truncated model leaves out; 0 otherwise.
+    met : bool
+        True if every bound is at most epsilon.
+    rewards : dict of str to ndarray
+        Expected rate of each reward at each time.
+    accumulated : dict of str to ndarray
+        Expected sum of each reward up to each time.
+    device : str
+        Devices of the solver.
+    alpha : float
+        Uniformization rate: the largest exit rate.
+    terms : int
+        Matrix–vector products.
+    seconds : float
+        Seconds of the solver.
+    chain : Chain or None
+        Chain whose states are the columns of `p`; None for a matrix.
+    """
 
     times: Floats
-    """The times, in the order asked."""
-    p: Floats = field(repr=False)
-    """Probabilities: a row for each time, a column for each state."""
+    p: Floats
     bound: Floats
-    """Of each time, a proved bound on the sum of the errors of all probabilities: the sum of the next four."""
-    truncation: Floats = field(repr=False)
-    """Poisson mass that was left out."""
-    steady_state: Floats = field(repr=False)
-    """Price of an early stop once the chain had settled."""
-    rounding: Floats = field(repr=False)
-    """Rounding of all numbers."""
-    loss: Floats = field(repr=False)
-    """What has left the states that are explored of a model that is truncated; 0 otherwise."""
+    truncation: Floats
+    steady_state: Floats
+    rounding: Floats
+    loss: Floats
     met: bool
-    """Whether every bound is at most epsilon."""
     rewards: dict[str, Floats]
-    """Of each reward the expected rate at each time."""
     accumulated: dict[str, Floats]
-    """Of each reward what is earned up to each time, as expected."""
     device: str
-    """The device that solved it."""
-    alpha: float = field(repr=False)
-    """Uniformization rate: the largest exit rate."""
-    terms: int = field(repr=False)
-    """Multiplications with the matrix."""
-    seconds: float
-    """Seconds of the solver."""
-    chain: Any = field(default=None, repr=False)
-    """The :class:`Chain` that `p` has a column for each state of; None for a matrix."""
+    alpha: float
+    terms: int
+    seconds: float = field(compare=False)
+    chain: Any = None
+
+    def __repr__(self) -> str:
+        shape = f"{counted(self.p.shape[0], 'time')}, {counted(self.p.shape[1], 'state')}"
+        met = "met" if self.met else "not met"
+        return f"Transient({shape}, bound up to {self.bound.max():.2g}: {met}, device {self.device!r})"
 
     @property
     def status(self) -> Literal["met", "not_met"]:
@@ -73,9 +99,13 @@ class Transient:
 
         if states is None:
             states = np.argsort(self.p.max(axis=0))[: -6 : -1]
+        n, chosen = self.p.shape[1], _input.as_array("states", states)
+        if chosen.dtype == np.bool_ and chosen.shape == (n,):
+            chosen = np.flatnonzero(chosen)
+        chosen = _input.whole("states", chosen, n)
         ax = plt.gca() if ax is None else ax
         order = np.argsort(self.times)
-        for state in np.atleast_1d(np.asarray(states)):
+        for state in np.atleast_1d(chosen):
             ax.plot(self.times[order], self.p[order, state], label=f"state {state}")
         ax.set_xlabel("time")
         ax.set_ylabel("probability")
@@ -88,7 +118,10 @@ def made(answer: dict[str, Any], name: str, chain: Any = None) -> Transient:
     for contradiction in answer.pop("contradictions"):
         warnings.warn(contradiction, BoundWarning, stacklevel=3)
     if answer.pop("stochastic", False):
-        told = f"{name}: the rates of every state sum to 1: is this a discrete-time chain? Its entries are read as rates"
+        told = (
+            f"{name}: the rates of every state sum to 1: is this a discrete-time chain? Its entries are read as rates; for a "
+            "table of probabilities P give the rates of a chain with exp(Q) = P, such as scipy.linalg.logm(P)"
+        )
         warnings.warn(told, UserWarning, stacklevel=3)
     result = Transient(**answer, chain=chain)
     if not result.met:
@@ -100,11 +133,11 @@ def made(answer: dict[str, Any], name: str, chain: Any = None) -> Transient:
 def transient(
     Q: Any,
     p0: ArrayLike | None = None,
-    times: ArrayLike = (),
+    times: ArrayLike | None = None,
     *,
     device: str = "auto",
     epsilon: float = 1e-9,
-    rewards: Mapping[str, ArrayLike] = {},
+    rewards: Mapping[str, ArrayLike] | None = None,
     absorbing: ArrayLike | None = None,
     precision: Literal["f64", "f32", "q64"] | None = None,
     progress: Progress = None,
@@ -126,7 +159,7 @@ def transient(
         ``auto``, ``cpu``, ``cuda:N``, ``wgpu:N``, or several with commas between them; see :func:`devices`.
     epsilon : float
         Bound to be met on the sum of the errors of all probabilities.
-    rewards : mapping of str to array_like of n numbers
+    rewards : mapping of str to array_like of n numbers, optional
         What each state earns in a unit of time.
     absorbing : array_like of bool or int, optional
         States whose way out is removed: a mask or a list.
@@ -156,6 +189,13 @@ def transient(
     True
     """
     matrix = _input.compressed("Q", Q)
-    n = matrix.n
-    asked = _input.question(n, times, rewards, Place(device, precision), epsilon, progress)
-    return made(_kolmo.transient(matrix, _input.begin(p0, n), _input.mask("absorbing", absorbing, n), asked), "Q")
+    if times is None:
+        told = "the order of arguments is transient(Q, p0, times); give times=... to begin in state 0"
+        raise InvalidInput(f"times is missing: {told}")
+    n, place = matrix.n, _input.place(device, precision)
+    begin = _input.begin(p0, n, "transient(Q, p0, times)")
+    mask = _input.mask("absorbing", absorbing, n)
+    with _input.watched(progress) as tell:
+        asked = _input.question(n, times, {} if rewards is None else rewards, place, epsilon, tell)
+        answer = _kolmo.transient(matrix, begin, mask, asked)
+    return made(answer, "Q")

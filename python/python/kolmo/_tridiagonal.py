@@ -11,25 +11,42 @@ from numpy.typing import ArrayLike
 
 from . import _device, _input, _kolmo
 from ._input import Diagonals, Floats, Place
+from ._result import Result, same
 from .errors import BoundWarning, InvalidInput, Singular
 
 
-@dataclass(frozen=True)
-class Tridiagonal:
-    """Unknowns, and how well they solve the systems."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Tridiagonal(Result):
+    """Unknowns, and how well they solve the systems.
 
-    x: Any = field(repr=False)
-    """Unknowns, in the shape of the right-hand sides; of right-hand sides on a device an array of their library, there."""
+    Attributes
+    ----------
+    x : array
+        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of
+        their library there.
+    met : bool
+        True if ``normwise`` is at most the tolerance and ``componentwise`` at most 1e-8.
+    normwise : float
+        Relative residual in norms.
+    componentwise : float
+        Relative residual of the worst row.
+    device : str
+        Devices of the solver.
+    seconds : float
+        Seconds of the solver.
+    """
+
+    x: Any
     met: bool
-    """Whether both residuals are small enough: the normwise one at most the tolerance, the other at most 1e-8."""
     normwise: float
-    """Relative residual in norms."""
     componentwise: float
-    """Relative residual of the worst row."""
     device: str
-    """The device that solved it."""
-    seconds: float
-    """Seconds of the solver."""
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        residuals = f"residual {self.normwise:.2g} in norms, {self.componentwise:.2g} by rows"
+        return f"Tridiagonal(x of shape {tuple(self.x.shape)}, {residuals}: {met}, device {self.device!r})"
 
 
 @overload
@@ -113,16 +130,25 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
-    place = Place(device, precision)
+    place, tolerance = _input.place(device, precision), _tolerance(tolerance)
+    cyclic, transpose = _input.flag("cyclic", cyclic), _input.flag("transpose", transpose)
+    full_output = _input.flag("full_output", full_output)
     there = _device.common_place({"dl": dl, "d": d, "du": du, "b": b}, place)
     if there is not None:
-        factor = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
-        answer = factor.solve(b, bool(transpose))
+        factor = _device.Factor(dl, d, du, cyclic, tolerance, there)
+        answer = factor.solve(b, transpose)
         return _told(answer, answer.pop("x"), tolerance, full_output)
     diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
     right = _right_hand_sides(b, shape)
     answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, place)
     return _told(answer, _shaped(answer, right), tolerance, full_output)
+
+
+def _tolerance(tolerance: Any) -> float:
+    number = _input.number("tolerance", tolerance, "a finite number, 0 or more")
+    if not 0 <= number < np.inf:
+        raise _input.invalid("tolerance", tolerance, "a finite number, 0 or more")
+    return number
 
 
 class _RightHandSides(NamedTuple):
@@ -144,7 +170,7 @@ def _diagonals(
             raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
         sides.append(side.ravel())
     batch = 1 if diagonal.ndim == 1 else diagonal.shape[0]
-    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, bool(cyclic), float(tolerance))
+    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, cyclic, tolerance)
     return made, diagonal.shape
 
 
@@ -208,22 +234,46 @@ class TridiagonalFactor:
         device: str = "auto",
         precision: Literal["f64", "f32"] | None = None,
     ) -> None:
-        place = Place(device, precision)
+        place, tolerance = _input.place(device, precision), _tolerance(tolerance)
+        cyclic = _input.flag("cyclic", cyclic)
         there = _device.common_place({"dl": dl, "d": d, "du": du}, place)
         self._there: _device.Factor | None = None
         shape: tuple[int, ...]
         if there is not None:
-            self._there = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
+            self._there = _device.Factor(dl, d, du, cyclic, tolerance, there)
             shape = self._there.shape
         else:
             diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
             self._held = _kolmo.TridiagonalFactor(diagonals, place)
-        self._tolerance = tolerance
+        self._place, self._cyclic, self._tolerance = place, cyclic, tolerance
         self.shape: tuple[int, ...] = shape
         """The shape of the main diagonal."""
 
     def __repr__(self) -> str:
         return f"TridiagonalFactor(shape={self.shape})"
+
+    def _made_by(self) -> tuple[Any, ...]:
+        """Arguments that make the factor again."""
+        if self._there is not None:
+            raise TypeError(
+                f"{self!r} is on {self._there.spec}, which neither pickles nor copies: pickle copies of the "
+                "diagonals on the host, and make the factor of them again"
+            )
+        diagonals = (diagonal.reshape(self.shape) for diagonal in self._held.diagonals())
+        return *diagonals, self._cyclic, self._tolerance, self._place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _factor, self._made_by()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TridiagonalFactor):
+            return NotImplemented
+        if self is other or self._there is not None or other._there is not None:
+            return self is other
+        return same(self._made_by(), other._made_by())
+
+    def __hash__(self) -> int:
+        return hash((TridiagonalFactor, self.shape))
 
     @overload
     def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[False] = ...) -> Any: ...
@@ -248,11 +298,18 @@ class TridiagonalFactor:
         ndarray or Tridiagonal
             The unknowns, in the shape of `b`.
         """
+        transpose, full_output = _input.flag("transpose", transpose), _input.flag("full_output", full_output)
         if self._there is not None:
-            answer = self._there.solve(b, bool(transpose))
+            answer = self._there.solve(b, transpose)
             return _told(answer, answer.pop("x"), self._tolerance, full_output)
         if (there := _device.place_of(b)) is not None:
             raise InvalidInput(f"b lies on {there.spec}, the matrix on the host; give the diagonals on {there.spec}, too")
         right = _right_hand_sides(b, self.shape)
         answer = self._held.solve(right.each, transpose)
         return _told(answer, _shaped(answer, right), self._tolerance, full_output)
+
+
+def _factor(dl: Floats, d: Floats, du: Floats, cyclic: bool, tolerance: float, place: Place) -> TridiagonalFactor:
+    """The factor of a pickle."""
+    device, precision = place
+    return TridiagonalFactor(dl, d, du, cyclic=cyclic, tolerance=tolerance, device=device, precision=precision)  # type: ignore[arg-type]

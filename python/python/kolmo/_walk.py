@@ -10,38 +10,61 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _input, _kolmo
-from ._input import Floats, Place, Progress
+from ._input import Floats, Progress
+from ._result import Result, counted
 from .errors import BoundWarning, InvalidInput
 
 
-@dataclass(frozen=True)
-class Walk:
-    """Components of a solution, each with an interval."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Walk(Result):
+    """Components of a solution, each with an interval.
+
+    Attributes
+    ----------
+    components : ndarray of int
+        Numbers of the components.
+    estimate : ndarray
+        Estimates of the components: a row for each of several right-hand sides.
+    half_width : ndarray
+        Half-width of each interval: ``statistical + truncation + rounding``.
+    statistical : ndarray
+        Half-width of Student's interval over the replicates.
+    truncation : ndarray
+        Bound on the terms that walks leave out by ending.
+    rounding : ndarray
+        Bound on all rounding errors.
+    functional : ndarray
+        Estimates of the functionals: a row for each of several right-hand sides.
+    functional_half_width : ndarray
+        Half-width of each functional's interval.
+    epsilon : float
+        Requested half-width.
+    met : bool
+        True if every half-width is at most epsilon.
+    device : str
+        Devices of the walks.
+    seconds : float
+        Seconds of the solver.
+    """
 
     components: NDArray[np.int64]
-    """Their numbers."""
     estimate: Floats
-    """The components; of several right-hand sides a row for each of those."""
     half_width: Floats
-    """Half-widths of their intervals: the sum of the next three."""
-    statistical: Floats = field(repr=False)
-    """Student's interval over the replicates."""
-    truncation: Floats = field(repr=False)
-    """What walks leave out by ending, certain."""
-    rounding: Floats = field(repr=False)
-    """Rounding of all numbers, certain."""
+    statistical: Floats
+    truncation: Floats
+    rounding: Floats
     functional: Floats
-    """Functionals, in the shape of components."""
     functional_half_width: Floats
-    """Half-widths of their intervals."""
     epsilon: float
-    """Half-width that was asked for."""
     met: bool
-    """Whether every half-width is at most epsilon."""
     device: str
-    """The device that walked."""
-    seconds: float
-    """Seconds of the solver."""
+    seconds: float = field(compare=False)
+
+    def __repr__(self) -> str:
+        largest = max(self.half_width.max(initial=0.0), self.functional_half_width.max(initial=0.0))
+        asked = f"{counted(len(self.components), 'component')}, {counted(self.functional.shape[-1], 'functional')}"
+        met = "met" if self.met else "not met"
+        return f"Walk({asked}, half-width up to {largest:.2g}: {met}, device {self.device!r})"
 
 
 def walk(
@@ -115,11 +138,22 @@ def walk(
     if vectors.ndim not in (1, 2) or vectors.shape[0] != matrix.n:
         raise InvalidInput(f"functional has the shape {vectors.shape}; A has {matrix.n} rows")
     h = [_input.floats("functional", column) for column in (vectors.T if vectors.ndim == 2 else [vectors])]
-    tell = _input.callback(progress)
-    asked = _input.Wish(
-        each, chosen.tolist(), h, epsilon, float(confidence), seed, splitting, lazy, time_limit, tell
-    )
-    answer = _kolmo.walk(matrix, asked, Place(device, precision))
+    if not isinstance(splitting, str):
+        raise _input.invalid("splitting", splitting, "a text such as 'auto', 'jacobi' or 'given'")
+    with _input.watched(progress) as tell:
+        asked = _input.Wish(
+            each,
+            chosen.tolist(),
+            h,
+            None if epsilon is None else _input.number("epsilon", epsilon, "a number above 0"),
+            _input.number("confidence", confidence, "a probability"),
+            _input.count("seed", seed),
+            splitting,
+            _input.flag("lazy", lazy),
+            None if time_limit is None else _input.number("time_limit", time_limit, "a number of seconds"),
+            tell,
+        )
+        answer = _kolmo.walk(matrix, asked, _input.place(device, precision))
     for told in answer.pop("warnings"):
         warnings.warn(told, UserWarning, stacklevel=2)
     several = (right.shape[1],) if right.ndim == 2 else ()

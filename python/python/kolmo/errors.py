@@ -1,10 +1,16 @@
 """Exceptions and warnings; each text names the object, the number and the remedy."""
 
+from __future__ import annotations
+
+import errno as codes
+import os
+from typing import Any
+
 import numpy as np
 
 
 class Error(Exception):
-    """Whatever kolmo raises."""
+    """Base of all exceptions of kolmo."""
 
 
 class InvalidInput(Error, ValueError):
@@ -20,7 +26,25 @@ class Singular(Error, np.linalg.LinAlgError):
 
 
 class FileError(Error, OSError):
-    """A file that cannot be read, or does not hold what its format asks for."""
+    """A file that cannot be read, or does not hold what its format asks for.
+
+    Attributes
+    ----------
+    filename : str
+        The file.
+    errno : int or None
+        Code of the operating system, such as ``errno.ENOENT``; None for a file with wrong contents.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return file_error, (str(self), self.errno, self.filename)
+
+
+class MissingFile(FileError, FileNotFoundError):
+    """A file that does not exist."""
 
 
 class DeviceError(Error, RuntimeError):
@@ -41,3 +65,13 @@ class ConversionWarning(UserWarning):
 
 class BoundWarning(UserWarning):
     """An answer whose bound or residual is larger than what was asked for."""
+
+
+def file_error(text: str, code: int | None, path: str | os.PathLike[str]) -> FileError:
+    """The exception of a file, with the code and the name that an OSError has."""
+    if code is None and not os.path.exists(path):
+        code = codes.ENOENT
+    error = (MissingFile if code == codes.ENOENT else FileError)(text)
+    error.errno, error.filename = code, os.fspath(path)
+    error.strerror = None if code is None else os.strerror(code)
+    return error

@@ -288,11 +288,17 @@ impl Graph {
 
     /// The links, as pairs of names, by the node that they lead to.
     pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.counted_pairs().flat_map(|(from, to, count)| {
+            let pair = (self.name(from), self.name(to));
+            (0..count).map(move |_| pair)
+        })
+    }
+
+    /// Pairs of linked nodes with the number of their parallel links, by the node that they lead to.
+    pub fn counted_pairs(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         let of = move |(i, &place): (u32, &u32)| {
-            self.entries_into(place as usize).flat_map(move |(j, count)| {
-                let pair = (self.name(self.order[j as usize]), self.name(i));
-                (0..count).map(move |_| pair)
-            })
+            let entries = self.entries_into(place as usize);
+            entries.map(move |(j, count)| (self.order[j as usize], i, count))
         };
         (0..).zip(&self.places).flat_map(of)
     }
