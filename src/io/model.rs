@@ -43,6 +43,24 @@ impl Format {
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
+            "sm" | "prism" | "pm" | "nm" if bare != path => {
+                return Err(Error::File {
+                    path: path.into(),
+                    reason: format!(
+                        "is a packed model in PRISM's language; unpack it: gunzip -k {}",
+                        path.display()
+                    ),
+                });
+            }
+            "jani" => {
+                return Err(Error::File {
+                    path: path.into(),
+                    reason:
+                        "is a model in JANI, which is not read; write its chain with 'storm --jani MODEL \
+                             --buildfull --exportbuild out.drn' and give out.drn"
+                            .to_owned(),
+                });
+            }
             "sm" | "prism" | "pm" | "nm" | "pepa" => {
                 return Err(Error::File {
                     path: path.into(),
@@ -56,7 +74,8 @@ impl Format {
                     path: path.into(),
                     reason:
                         "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the \
-                             text ones), or give a built-in such as wlan:12,6, tandem:15, birth-death:100,1,2"
+                             text ones), nor of a model in PRISM's language: .sm, .prism or .pm; rename the file if it is one \
+                             of these, or give a built-in such as wlan:12,6, tandem:15, birth-death:100,1,2"
                             .to_owned(),
                 });
             }

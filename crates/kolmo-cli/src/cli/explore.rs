@@ -1,11 +1,13 @@
 //! Models in the PRISM language where a file of a chain may stand: given constants, explored while people watch.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::progress::Progress;
 use super::{interrupt, say};
-use crate::report::{grouped, seconds};
+use crate::report::{counted, grouped, seconds};
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
 use kolmo_check::language::{self, refused};
@@ -47,14 +49,20 @@ pub(super) fn explore(
     quiet: bool,
 ) -> Result<StateSpace> {
     let began = Instant::now();
-    let space = watched(quiet, |tell| language::explore(model, values, limit, tell))?;
+    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell));
+    let space = space.map_err(|error| match error {
+        Error::Invalid(why) if why.ends_with("truncate the model") => {
+            Error::Invalid(format!("{why}: `kolmo check` and `kolmo transient` do by --truncate 1e-10"))
+        }
+        other => other,
+    })?;
     if !quiet {
         let (others, all) = space.transitions();
         let took = began.elapsed().as_secs_f64();
         say(format_args!(
-            "explored {} states, {} transitions ({} with self-loops) in {}, {} states a second",
-            grouped(space.states() as u64),
-            grouped(others),
+            "explored {}, {} ({} with self-loops) in {}, {} states a second",
+            counted(space.states() as u64, "state"),
+            counted(others, "transition"),
             grouped(all),
             seconds(took),
             grouped((space.states() as f64 / took) as u64),
@@ -64,10 +72,26 @@ pub(super) fn explore(
 }
 
 /// Calls a search with what tells people how far it is.
-fn watched<T>(quiet: bool, search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T) -> T {
+fn watched<T>(
+    quiet: bool,
+    model: Option<&Model>,
+    search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T,
+) -> T {
     let progress = Progress::new(quiet, "exploring the model");
+    let noted = AtomicBool::new(quiet);
     search(&|found| {
         progress.found(found.states, found.transitions);
+        if let (Some(model), Some((variable, value))) = (model, found.reached)
+            && !noted.swap(true, Ordering::Relaxed)
+        {
+            let name = model.variables().nth(variable).unwrap_or_default();
+            let bar = if std::io::stderr().is_terminal() { "\n" } else { "" };
+            say(format_args!(
+                "{bar}note: '{name}' has no range and has reached {value} in {} states; if they have no end, give it a range \
+                 or truncate the model (--truncate)",
+                grouped(found.states)
+            ));
+        }
         interrupt::check().is_ok()
     })
 }
@@ -108,14 +132,14 @@ pub(super) fn expect_model(path: &str) -> Result<()> {
 
 /// The next part of a model that is truncated.
 pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
-    watched(quiet, |tell| truncation.explore(limit, tell))
+    watched(quiet, None, |tell| truncation.explore(limit, tell))
 }
 
 /// Tells what was enough.
 pub(super) fn say_enough(truncation: &Truncation, states: usize) {
     say(format_args!(
-        "explored {} states and left {} at their edge (round {}); at most {:.1e} is lost there",
-        grouped((states - truncation.edge().len()) as u64),
+        "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",
+        counted((states - truncation.edge().len()) as u64, "state"),
         grouped(truncation.edge().len() as u64),
         truncation.rounds(),
         truncation.lost(),
