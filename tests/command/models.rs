@@ -631,7 +631,7 @@ fn variables_of_chains_in_files_are_those_of_properties() {
         };
         refused("P=? [ F<=1 full ]", "'full' is a label, whose name stands in quotation marks");
         refused("P=? [ F<=1 p=2 ]", "the chain has: q, up");
-        refused("P=? [ F<=1 \"fool\" ]", "did you mean 'full'");
+        refused("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'");
         refused("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served");
     }
     // A value that is missing or a word is none of a property.
@@ -653,11 +653,7 @@ fn rewards_without_an_end_are_refused_where_they_are_used() {
         "{}",
         run.stderr
     );
-    assert!(
-        run.stdout.contains("4,instantaneous") || run.stdout.contains(",4,") || run.stdout.contains("2"),
-        "{}",
-        run.stdout
-    );
+    assert!(run.stdout.contains("\n1,4,1.99999") || run.stdout.contains("\n1,4,2"), "{}", run.stdout);
     let run = place.kolmo("transient bad.sm --time 1 --rewards share --device cpu");
     assert!(
         run.code == 2 && run.stderr.contains("error: the rewards \"share\" are left out: "),

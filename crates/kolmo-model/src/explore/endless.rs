@@ -46,7 +46,7 @@ impl<'a> Endless<'a> {
         Self { instance, candidates }
     }
 
-    /// Variable, state and command of such an update, if one is proved to be possible without end from this state on.
+    /// Variable and command of an update that is proved to be possible again and again from this state on.
     pub(super) fn proof(&self, values: &[i64]) -> Option<(usize, Span)> {
         let found = self.candidates.iter().find(|candidate| self.goes_on(candidate, values))?;
         let (variable, _) = found.steps.iter().find(|(_, step)| *step != 0)?;
