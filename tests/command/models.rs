@@ -529,7 +529,8 @@ fn an_exploration_ends_when_it_is_asked_to() {
     assert_eq!(place.names(), ["many.sm"]);
 }
 
-/// Blocks of docs/models.md and docs/prism.md: the files that their lines write, and what `kolmo check` prints of them.
+/// Blocks of docs/models.md and docs/prism.md: the files that their lines write, and what `kolmo
+/// check` prints of them.
 #[test]
 fn the_pages_say_what_is_printed() {
     says_what_is_printed(include_str!("../../docs/models.md"), 4 + 5);

@@ -62,7 +62,8 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
     limit.map_or(available, |limit| limit.min(available))
 }
 
-/// The chain of explored states, which have names. Rewards that are not finite everywhere are left out with a warning.
+/// The chain of explored states, which have names. Rewards that are not finite everywhere are left
+/// out with a warning.
 ///
 /// # Errors
 /// A lack of memory.
@@ -128,8 +129,8 @@ pub(crate) fn names(space: &StateSpace) -> StateNames {
     names
 }
 
-/// Variables of a chain's file that properties may use, by their places, with their types: those with a truth value, or with
-/// a number, in every state.
+/// Variables of a chain's file that properties may use, by their places, with their types: those
+/// with a truth value, or with a number, in every state.
 pub(crate) fn variables(names: &StateNames) -> Vec<(usize, Type)> {
     let mut types = vec![[true; 3]; names.variables().len()];
     for state in 0..names.states() {
@@ -160,8 +161,8 @@ pub(crate) fn values_of(names: &StateNames, variables: &[(usize, Type)], state: 
     }));
 }
 
-/// Every reward structure, and warnings of those that have no finite values in all states, which are left out. One without
-/// a name goes by its number, from 1.
+/// Every reward structure, and warnings of those that have no finite values in all states, which
+/// are left out. One without a name goes by its number, from 1.
 fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<String>) {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for (k, name) in space.instance().model().reward_structures().enumerate() {

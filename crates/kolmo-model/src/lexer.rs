@@ -84,7 +84,8 @@ const KEYWORDS: [&str; 55] = [
 /// Longer signs before their beginnings. `<-` and `|[` are two each: `x<-1` is a comparison.
 const SIGNS: [&str; 10] = ["<=>", "|||", "||", "->", "=>", "<=", ">=", "!=", "..", "'"];
 
-/// Text of a file: bytes that are not UTF-8 are taken as Latin-1, in which old models have their comments.
+/// Text of a file: bytes that are not UTF-8 are taken as Latin-1, in which old models have their
+/// comments.
 pub fn decoded(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| {
         let chunks = error.as_bytes().utf8_chunks();

@@ -79,7 +79,8 @@ impl Model {
         self.0.labels.iter().map(|label| &*label.name.text)
     }
 
-    /// Names of the reward structures in the order of the text; "" where one has none, which goes by its number, from 1.
+    /// Names of the reward structures in the order of the text; "" where one has none, which goes
+    /// by its number, from 1.
     pub fn reward_structures(&self) -> impl Iterator<Item = &str> {
         self.0.names.rewards.iter().map(String::as_str)
     }

@@ -157,7 +157,8 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
     }
 }
 
-/// Truth of a comparison of two ranges: 1, 0, or either. A value that is no number has any range, and compares as false.
+/// Truth of a comparison of two ranges: 1, 0, or either. A value that is no number has any range,
+/// and compares as false.
 fn compared(a: Range, b: Range, holds: impl Fn(f64, f64) -> bool) -> Range {
     let any = a == ANY || b == ANY;
     (f64::from(u8::from(!any && holds(a.1, b.0))), f64::from(u8::from(any || holds(a.0, b.1))))

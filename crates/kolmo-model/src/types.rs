@@ -28,14 +28,17 @@ pub struct Names {
     pub(crate) labels: BTreeSet<String>,
     /// Reward structures in their order; the name is empty if there is none.
     pub(crate) rewards: Vec<String>,
-    /// Places of reward structures by their names; one without a name goes by its number, from 1, and the first such by "".
+    /// Places of reward structures by their names; one without a name goes by its number, from 1,
+    /// and the first such by "".
     pub(crate) structures: HashMap<String, usize>,
-    /// Variables of a chain that was read from a file, in the order of their values; none for a chain of a model.
+    /// Variables of a chain that was read from a file, in the order of their values; none for a
+    /// chain of a model.
     pub(crate) of_file: Option<Vec<(String, Type)>>,
 }
 
 impl Names {
-    /// Labels, reward structures and variables of a chain that was read from a file. A structure without a name is "".
+    /// Labels, reward structures and variables of a chain that was read from a file. A structure
+    /// without a name is "".
     pub fn bare<L: Into<String>, R: Into<String>>(
         labels: impl IntoIterator<Item = L>,
         rewards: impl IntoIterator<Item = R>,
@@ -144,7 +147,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// "did you mean x?", or else `otherwise`. Of many wrong names the last are not compared with all known ones.
+    /// "did you mean x?", or else `otherwise`. Of many wrong names the last are not compared with
+    /// all known ones.
     fn near<'k>(&self, name: &str, known: impl Iterator<Item = &'k str>, otherwise: &str) -> String {
         let looked_at = self.errors.len() < PRINTED;
         similar(name, known.take(if looked_at { usize::MAX } else { 0 }), otherwise)

@@ -319,7 +319,8 @@ fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
     }
 }
 
-/// Models of random commands: those whose states can be counted are explored, and none of these is said to have no end.
+/// Models of random commands: those whose states can be counted are explored, and none of these is
+/// said to have no end.
 #[test]
 fn random_models_with_an_end_are_explored() {
     const MOST: usize = 300;

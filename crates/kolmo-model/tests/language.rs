@@ -190,7 +190,8 @@ fn names_of_labels_and_of_variables_are_told_apart() {
     }
 }
 
-/// Texts of a hundred thousand parts of each kind, for which a square of that would take minutes and gigabytes.
+/// Texts of a hundred thousand parts of each kind, for which a square of that would take minutes
+/// and gigabytes.
 #[test]
 #[ignore = "slow: texts of a hundred thousand parts"]
 fn long_texts_take_time_in_proportion() {

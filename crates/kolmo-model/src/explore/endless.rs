@@ -1,4 +1,5 @@
-//! Proof that a model has no last state: an update that only counts variables without a range, and is never disabled by that.
+//! Proof that a model has no last state: an update that only counts variables without a range, and
+//! is never disabled by that.
 
 use super::program::{Next, assignment};
 use crate::code::Term;
@@ -46,14 +47,16 @@ impl<'a> Endless<'a> {
         Self { instance, candidates }
     }
 
-    /// Variable and command of an update that is proved to be possible again and again from this state on.
+    /// Variable and command of an update that is proved to be possible again and again from this
+    /// state on.
     pub(super) fn proof(&self, values: &[i64]) -> Option<(usize, Span)> {
         let found = self.candidates.iter().find(|candidate| self.goes_on(candidate, values))?;
         let (variable, _) = found.steps.iter().find(|(_, step)| *step != 0)?;
         Some((*variable, found.span))
     }
 
-    /// True if guards hold and rates are above 0 wherever the steps lead: up to the end of what a variable can have.
+    /// True if guards hold and rates are above 0 wherever the steps lead: up to the end of what a
+    /// variable can have.
     fn goes_on(&self, candidate: &Candidate<'_>, values: &[i64]) -> bool {
         if candidate.kept.iter().any(|(variable, value)| values[*variable] != *value) {
             return false;

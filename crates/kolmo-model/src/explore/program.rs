@@ -91,7 +91,8 @@ pub(super) struct Rows<const W: usize> {
     pub(super) self_loop: f64,
 }
 
-/// Tables are made of variables with fewer values than this, where all of them take no more than [`TABLES`].
+/// Tables are made of variables with fewer values than this, where all of them take no more than
+/// [`TABLES`].
 const FEW: u64 = 4096;
 
 /// Bytes of all tables.

@@ -234,7 +234,8 @@ impl<const W: usize> Shared<'_, W> {
         self.news.tell(found.0, found.1)
     }
 
-    /// Fails if one of some open states proves that there is no last one, and notes how far variables without a range come.
+    /// Fails if one of some open states proves that there is no last one, and notes how far
+    /// variables without a range come.
     fn look_for_an_end(&self, endless: &Endless<'_>, list: &[(Key<W>, u32)]) {
         let some = list.iter().step_by(list.len().div_ceil(LOOKED_AT).max(1));
         let mut values = Vec::new();
