@@ -53,6 +53,7 @@ type Constants = Vec<(String, Vec<Constant>)>;
 fn given(constants: Constants) -> Vec<Given> {
     let one = |(name, values): (String, Vec<Constant>)| Given {
         name,
+        range: values.len() > 1,
         values: values.into_iter().map(Value::from).collect(),
     };
     constants.into_iter().map(one).collect()

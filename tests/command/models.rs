@@ -469,10 +469,6 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
         let wanted = number(answer.split(' ').next().expect("a number"));
         let wanted = if line.contains("as 1 −") { 1.0 - wanted } else { wanted };
         for model in ["server.prism", "server.tra"] {
-            // A file of a chain has no variables.
-            if model == "server.tra" && property.contains("filter") {
-                continue;
-            }
             let (value, bound) = answers(&place, &[model, property]).remove(0);
             assert!(
                 (number(&value) - wanted).abs() <= bound + 1e-13,
@@ -481,7 +477,7 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 31);
+    assert_eq!(seen, 32);
 }
 
 #[test]
@@ -533,11 +529,16 @@ fn an_exploration_ends_when_it_is_asked_to() {
     assert_eq!(place.names(), ["many.sm"]);
 }
 
-/// Blocks of docs/models.md: the files that its lines write, and what the lines of `kolmo check` behind them print.
+/// Blocks of docs/models.md and docs/prism.md: the files that their lines write, and what `kolmo
+/// check` prints of them.
 #[test]
-fn the_page_says_what_is_printed() {
+fn the_pages_say_what_is_printed() {
+    says_what_is_printed(include_str!("../../docs/models.md"), 4 + 5);
+    says_what_is_printed(include_str!("../../docs/prism.md"), 3);
+}
+
+fn says_what_is_printed(page: &str, lines: usize) {
     let place = Place::new();
-    let page = include_str!("../../docs/models.md");
     let mut commands: Vec<&str> = Vec::new();
     let mut seen = 0;
     for block in page.split("```").skip(1).step_by(2) {
@@ -545,6 +546,10 @@ fn the_page_says_what_is_printed() {
             for file in script.split("cat > ").skip(1) {
                 let (name, rest) = file.split_once(" << 'END'\n").expect("a file's name");
                 place.put(name, rest.split_once("END\n").expect("its end").0);
+            }
+            for line in script.lines().filter(|line| line.starts_with("kolmo generate server.sm")) {
+                let line = line.split('#').next().expect("a line").trim_start_matches("kolmo ");
+                assert_eq!(place.kolmo(line).code, 0, "{line}");
             }
             commands = script.lines().filter(|line| line.starts_with("kolmo check")).collect();
         } else if let Some(wanted) = block.strip_prefix("text\n") {
@@ -569,7 +574,123 @@ fn the_page_says_what_is_printed() {
             }
         }
     }
-    assert_eq!(seen, 4 + 5);
+    assert_eq!(seen, lines);
+}
+
+/// Files as editors, other tools and mistaken fingers leave them.
+#[test]
+fn files_of_other_encodings_and_misspelt_names() {
+    let place = place();
+    place.put(
+        "latin1.sm",
+        b"ctmc\n// Zuverl\xe4ssigkeit\nmodule q\n n:[0..1];\n [] n=0 -> 2:(n'=1);\nendmodule\n".to_vec(),
+    );
+    place.put("lat.csl", b"P=? [ F<=1 n=1 ]\r\n\r\n// caf\xe9\r\nP=? [ F<=2 n=1 ];\r\n".to_vec());
+    place.put("bom.csl", b"\xef\xbb\xbfP=? [ F<=1 n=1 ]\r\n".to_vec());
+    let found = answers(&place, &["latin1.sm", "lat.csl", "bom.csl"]);
+    let wanted = [1.0, 2.0, 1.0].map(|t: f64| 1.0 - (-2.0 * t).exp());
+    assert_eq!(found.len(), 3);
+    for ((value, bound), wanted) in found.iter().zip(wanted) {
+        assert!((number(value) - wanted).abs() <= bound + 4.0 * f64::EPSILON, "{value} {wanted}");
+    }
+    for name in ["queue.cls", "folder/my queue.csl", "missing.csl"] {
+        let run = check(&place, &["queue.sm", name, "--const", "N=4"]);
+        let said = format!("error: {name}: No such file; give a file of properties");
+        assert!(run.code == 2 && run.stderr.starts_with(&said), "{}", run.stderr);
+    }
+    // A sum or a number is a property.
+    let values = answers(&place, &["queue.sm", "q+1.5", "N/2", "--const", "N=4"]);
+    assert_eq!(values.iter().map(|(value, _)| number(value)).collect::<Vec<_>>(), [1.5, 2.0]);
+    // A range of one value is one.
+    let run = check(&place, &["queue.sm", "q+N", "--const", "N=4:4"]);
+    assert_eq!(run.stdout, "property,N,value,bound\nq+N,4,4,0\n", "{}", run.stderr);
+    assert!(run.stderr.contains("explored 5 states, 8 transitions"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 answer from 5 states in 0 sweeps of 0 multiplications"), "{}", run.stderr);
+}
+
+#[test]
+fn variables_of_chains_in_files_are_those_of_properties() {
+    let place = place();
+    for format in ["tra", "drn", "umb"] {
+        assert_eq!(place.kolmo(&format!("generate server.prism -o server.{format}")).code, 0);
+        for property in [
+            "P=? [ F<=2 q=2 & !up ]",
+            "filter(count, q>=1 & up)",
+            "P=? [ up U[1,3] q=2 ]",
+            "q + (up ? 1 : 0)",
+        ] {
+            let of = |model: &str| answers(&place, &[model, property]).remove(0);
+            let ((value, bound), (wanted, own)) = (of(&format!("server.{format}")), of("server.prism"));
+            assert!(
+                (number(&value) - number(&wanted)).abs() <= bound + own,
+                "{format} {property}: {value} {wanted}"
+            );
+        }
+        let refused = |property: &str, part: &str| {
+            let run = check(&place, &[&format!("server.{format}"), property]);
+            assert!(run.code == 2 && run.stderr.contains(part), "{property}: {}", run.stderr);
+        };
+        refused("P=? [ F<=1 full ]", "'full' is a label, whose name stands in quotation marks");
+        refused("P=? [ F<=1 p=2 ]", "the chain has: q, up");
+        refused("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'");
+        refused("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served");
+    }
+    // A value that is missing or a word is none of a property.
+    place
+        .put("odd.tra", "3 3\n0 1 2\n1 2 1.5\n2 0 0.5\n")
+        .put("odd.sta", "(s,w,x)\n0:(0,on,1)\n1:(1,off,2.5)\n2:(2,on,-1e1)\n");
+    assert_eq!(answers(&place, &["odd.tra", "filter(sum, s*x)"])[0].0, "-17.5");
+    assert!(check(&place, &["odd.tra", "w=1"]).stderr.contains("the chain has: s, x"));
+}
+
+#[test]
+fn rewards_without_an_end_are_refused_where_they_are_used() {
+    let place = place();
+    let rewards = "rewards \"share\" true : 6/q; endrewards\nrewards true : 2; endrewards\n";
+    place.put("bad.sm", QUEUE.replace("int N", "int N = 3") + rewards);
+    let run = place.transient("bad.sm --time 1 --top 1 --rewards customers --rewards 4");
+    assert!(
+        run.stderr.contains("the rewards \"share\" are left out: a reward in the state (q=0) is inf"),
+        "{}",
+        run.stderr
+    );
+    assert!(run.stdout.contains("\n1,4,1.99999") || run.stdout.contains("\n1,4,2"), "{}", run.stdout);
+    let run = place.kolmo("transient bad.sm --time 1 --rewards share --device cpu");
+    assert!(
+        run.code == 2 && run.stderr.contains("error: the rewards \"share\" are left out: "),
+        "{}",
+        run.stderr
+    );
+    let run = place.kolmo("generate bad.sm -o bad.tra");
+    assert!(run.code == 0 && run.stderr.contains("\"share\" are left out"), "{}", run.stderr);
+    assert!(check(&place, &["bad.sm", "R{\"served\"}=? [ C<=1 ]"]).code == 0);
+    let run = check(&place, &["bad.sm", "R{\"share\"}=? [ C<=1 ]"]);
+    assert!(run.code == 2 && run.stderr.contains("(q=0) is inf; guard it"), "{}", run.stderr);
+}
+
+#[test]
+fn a_model_without_end_says_so_at_once() {
+    let place = place();
+    place.put("pool.sm", POOL);
+    for line in ["transient pool.sm --time 1", "generate pool.sm -o p.tra", "check pool.sm P=?[F<=1x=3]"] {
+        let run = place.kolmo(
+            &format!("{line} --memory-limit 1GiB").replace("check pool.sm P=?[F<=1x=3]", "check pool.sm x=3"),
+        );
+        assert_eq!((run.code, &run.stdout[..]), (2, ""), "{line}: {}", run.stderr);
+        for part in ["pool.sm:4: in the state (x=0)", "'x', which has no range", "--truncate 1e-10"] {
+            assert!(run.stderr.contains(part), "{line}: {}", run.stderr);
+        }
+    }
+    // Seventeen species in a row, whose states have more than 512 bits.
+    let text: String = (0..17).map(|k| format!(" x{k} : int init {};\n", u8::from(k == 0))).collect();
+    let moves: String = (0..16)
+        .map(|k| format!(" [] x{k}>0 -> {0}*x{k} : (x{k}'=x{k}-1)&(x{0}'=x{0}+1);\n", k + 1))
+        .collect();
+    place.put("row.sm", format!("ctmc\nmodule net\n{text}{moves}endmodule\n"));
+    for more in [&[][..], &["--truncate", "1e-10"]] {
+        let (value, bound) = answers(&place, &[&["row.sm", "P=? [ F<=1 x1=1 ]"], more].concat()).remove(0);
+        assert!((number(&value) - (1.0 - (-1.0f64).exp())).abs() <= bound + 4.0 * f64::EPSILON, "{value}");
+    }
 }
 
 /// Customers who come at rate 200 and go at rate 1 each: Poisson at every time, if there are none at first.

@@ -11,7 +11,7 @@ use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property};
-use kolmo_model::{Instance, Model, Names, Value};
+use kolmo_model::{Instance, Model, Names, Value, decoded};
 
 /// What is asked about.
 pub enum Subject {
@@ -28,6 +28,10 @@ impl Subject {
             Self::Chain(chain) => Names::bare(
                 chain.labels.sets.iter().map(|(name, _)| &name[..]),
                 chain.rewards.iter().map(|reward| &reward.name[..]),
+                chain.names.as_deref().map_or_else(Vec::new, |names| {
+                    let named = |(place, ty): (usize, _)| (names.variables()[place].clone(), ty);
+                    language::variables(names).into_iter().map(named).collect()
+                }),
             ),
         }
     }
@@ -44,6 +48,18 @@ impl Subject {
 pub fn is_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     ["csl", "props", "pctl", "prctl"].contains(&extension) || path.is_file()
+}
+
+/// True for what is no property and may be the misspelt name of a file: words with an extension.
+fn looks_like_file(text: &str) -> bool {
+    let name = |c: char| c.is_alphanumeric() || "._-+~/\\: ".contains(c);
+    let extension = Path::new(text).extension().and_then(|e| e.to_str()).unwrap_or("");
+    text.chars().all(name) && extension.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+fn no_file(path: &str) -> Error {
+    let reason = "No such file; give a file of properties, or a property such as P=? [ F<=10 \"full\" ]";
+    Error::File { path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
 /// Properties, with values for constants that are theirs alone.
@@ -73,8 +89,11 @@ impl Questions {
         for argument in arguments {
             let path = Path::new(argument);
             let text = match is_file(path) {
-                true => std::fs::read_to_string(path)
-                    .map_err(|source| Error::Io { path: PathBuf::from(path), source })?,
+                true => std::fs::read(path).map(decoded).map_err(|source| match source.kind() {
+                    std::io::ErrorKind::NotFound => no_file(argument),
+                    _ => Error::Io { path: PathBuf::from(path), source },
+                })?,
+                false if looks_like_file(argument) => return Err(no_file(argument)),
                 false => argument.clone(),
             };
             let name = if is_file(path) { &argument[..] } else { "property" };

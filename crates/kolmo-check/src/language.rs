@@ -9,7 +9,7 @@ use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
 use kolmo::{Error, Result};
-use kolmo_model::{Instance, Model, Options, StateSpace, Type};
+use kolmo_model::{Instance, Model, Options, StateSpace, Type, Value, decoded};
 
 /// Endings of such models. Those of other kinds than `ctmc` are refused by what their text says.
 const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
@@ -38,8 +38,8 @@ pub fn refused(error: kolmo_model::Error) -> Error {
 /// # Errors
 /// A file that cannot be read; a text that is wrong, with its places.
 pub fn read(path: &str) -> Result<Model> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    Model::parse(path, &text).map_err(refused)
+    let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    Model::parse(path, &decoded(bytes)).map_err(refused)
 }
 
 /// Finds the states of a model with these constants, in at most so many bytes; `tell` stops it by giving false.
@@ -62,14 +62,17 @@ pub(crate) fn memory(limit: Option<u64>) -> u64 {
     limit.map_or(available, |limit| limit.min(available))
 }
 
-/// The chain of explored states, which have names.
+/// The chain of explored states, which have names. Rewards that are not finite everywhere are left
+/// out with a warning.
 ///
 /// # Errors
-/// A lack of memory; rewards that are no numbers.
+/// A lack of memory.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = names(&space);
-    let rewards = rewards(&space)?;
-    Ok(Chain { names: Some(Arc::new(names)), rewards, ..bare(path, space)? })
+    let (rewards, warnings) = rewards(&space);
+    let mut chain = Chain { names: Some(Arc::new(names)), rewards, ..bare(path, space)? };
+    chain.warnings.extend(warnings);
+    Ok(chain)
 }
 
 /// The chain of explored states with its labels, without names and rewards.
@@ -126,17 +129,61 @@ pub(crate) fn names(space: &StateSpace) -> StateNames {
     names
 }
 
-/// Each reward structure as the model names it and as options do: one without a name goes by its number, from 1.
-fn structures(model: &Model) -> impl Iterator<Item = (&str, String)> {
-    let shown =
-        |(k, name): (usize, &str)| if name.is_empty() { (k + 1).to_string() } else { name.to_owned() };
-    model.reward_structures().enumerate().map(move |(k, name)| (name, shown((k, name))))
+/// Variables of a chain's file that properties may use, by their places, with their types: those
+/// with a truth value, or with a number, in every state.
+pub(crate) fn variables(names: &StateNames) -> Vec<(usize, Type)> {
+    let mut types = vec![[true; 3]; names.variables().len()];
+    for state in 0..names.states() {
+        for ([bool, int, double], text) in types.iter_mut().zip(names.values(state)) {
+            *bool = *bool && text.parse::<bool>().is_ok();
+            *int = *int && text.parse::<i64>().is_ok();
+            *double = *double && (*int || text.parse().is_ok_and(f64::is_finite));
+        }
+    }
+    let ty = |[bool, int, double]: [bool; 3]| match (bool, int) {
+        (true, _) => Some(Type::Bool),
+        (_, true) => Some(Type::Int),
+        _ => Some(Type::Double).filter(|_| double),
+    };
+    types.into_iter().enumerate().filter_map(|(place, types)| Some((place, ty(types)?))).collect()
 }
 
-fn rewards(space: &StateSpace) -> Result<Vec<Reward>> {
-    let reward =
-        |(own, name): (&str, String)| Ok(Reward { name, values: space.rewards(Some(own)).map_err(refused)? });
-    structures(space.instance().model()).map(reward).collect()
+/// Values of these variables in a state.
+pub(crate) fn values_of(names: &StateNames, variables: &[(usize, Type)], state: usize, all: &mut Vec<Value>) {
+    let mut texts = names.values(state).enumerate();
+    all.extend(variables.iter().filter_map(|(place, ty)| {
+        let (_, text) = texts.find(|(at, _)| at == place)?;
+        Some(match ty {
+            Type::Bool => Value::Bool(text == "true"),
+            Type::Int => Value::Int(text.parse().unwrap_or(0)),
+            Type::Double => Value::Double(text.parse().unwrap_or(f64::NAN)),
+        })
+    }));
+}
+
+/// Every reward structure, and warnings of those that have no finite values in all states, which
+/// are left out. One without a name goes by its number, from 1.
+fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<String>) {
+    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+    for (k, name) in space.instance().model().reward_structures().enumerate() {
+        let name = if name.is_empty() { (k + 1).to_string() } else { name.to_owned() };
+        match space.rewards(Some(&name)) {
+            Ok(values) => all.push(Reward { name, values }),
+            Err(why) => warnings.push(format!("{}: {why}", left_out(&name))),
+        }
+    }
+    (all, warnings)
+}
+
+/// Beginning of the warning about a reward structure that is left out of a chain.
+fn left_out(name: &str) -> String {
+    format!("the rewards \"{name}\" are left out")
+}
+
+/// The warning about a reward structure, if that is left out of the chain.
+pub fn missing<'a>(chain: &'a Chain, name: &str) -> Option<&'a str> {
+    let begins = left_out(name);
+    chain.warnings.iter().map(String::as_str).find(|warning| warning.starts_with(&begins))
 }
 
 /// An error unless the rewards that options name so have a bound in all states.
@@ -144,8 +191,7 @@ fn rewards(space: &StateSpace) -> Result<Vec<Reward>> {
 /// # Errors
 /// They have none.
 pub fn expect_limit(instance: &Instance, name: &str) -> Result<()> {
-    let own = structures(instance.model()).find(|(_, shown)| shown == name).map(|(own, _)| own);
-    reward_limit(instance, own, name, true).map(drop)
+    reward_limit(instance, Some(name), name, true).map(drop)
 }
 
 /// A number that no reward of the structure exceeds, in states that are not explored either.

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use crate::Notice;
 use crate::compensated;
-use crate::language::refused;
+use crate::language::{self, refused};
 use crate::questions::{Source, asks, cumulative_rewards, refuse};
 use crate::sets::{self, members};
 use kolmo::Machine;
@@ -15,7 +15,7 @@ use kolmo::transient::{
     Backward, Initial, Observer, Options, Problem, StateValues, TransitionList, Transitions, solve,
 };
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
-use kolmo_model::{Value, Values};
+use kolmo_model::{Type, Value, Values};
 
 /// Closed classes of several states whose long run is looked at one by one.
 const MOST_CLASSES: usize = 64;
@@ -47,6 +47,8 @@ pub(crate) struct EachState<'a> {
     /// Of a model its transitions.
     csr: OnceCell<Csr>,
     backward: OnceCell<Backward>,
+    /// Places and types of the variables of a chain's file.
+    variables: OnceCell<Vec<(usize, Type)>>,
     /// False once a bound is larger than it was asked to be.
     met: Cell<bool>,
     /// Sweeps that were made.
@@ -62,6 +64,7 @@ impl<'a> EachState<'a> {
             told: RefCell::new(Told(watch)),
             csr: OnceCell::new(),
             backward: OnceCell::new(),
+            variables: OnceCell::new(),
             met: Cell::new(true),
             sweeps: Cell::new(0),
             notes: RefCell::new(Vec::new()),
@@ -103,11 +106,15 @@ impl<'a> EachState<'a> {
     pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
         match (formula, self.source) {
             (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
-            (Formula::State(state), Source::File(_)) => match state.constant() {
-                Some(Value::Bool(truth)) => Ok(Values::Truth(vec![truth; self.states()])),
-                Some(value) => Ok(Values::Numbers(vec![value.number().unwrap_or(0.0); self.states()])),
-                None => refuse("a file of a chain has labels, and no variables"),
-            },
+            (Formula::State(state), Source::File(chain)) => {
+                let names = chain.names.as_deref();
+                let variables =
+                    self.variables.get_or_init(|| names.map(language::variables).unwrap_or_default());
+                let given = |state: usize, all: &mut Vec<Value>| {
+                    names.iter().for_each(|names| language::values_of(names, variables, state, all));
+                };
+                state.values(self.states(), given).map_err(refused)
+            }
             (Formula::Label(name), Source::Explored(space)) => {
                 space.label(name).map(Values::Truth).map_err(refused)
             }

@@ -67,14 +67,19 @@ fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
         own.into_iter().for_each(|(action, list)| by_action.entry(action).or_default().push(list));
     }
     for lists in by_action.into_values() {
-        let product = lists.into_iter().map(Some).reduce(|a, b| joined(&a?, &b?))??;
+        let product = lists.into_iter().map(Some).reduce(|a, b| joined(a?, &b?))??;
         results.extend(product);
     }
     (results.len() <= LIMIT).then_some(results)
 }
 
 /// Each of the one with each of the other, which are seen as the same action.
-fn joined(left: &[Together], right: &[Together]) -> Option<Vec<Together>> {
+fn joined(mut left: Vec<Together>, right: &[Together]) -> Option<Vec<Together>> {
+    // Many modules may share an action: each is added where the ones before are.
+    if let [one] = right {
+        left.iter_mut().for_each(|l| l.parts.extend_from_slice(&one.parts));
+        return Some(left);
+    }
     if left.len().checked_mul(right.len())? > LIMIT {
         return None;
     }
@@ -128,7 +133,7 @@ fn of_system(
                 let of = |all: &[Together]| -> Vec<Together> {
                     all.iter().filter(|t| t.seen.as_deref() == Some(action)).cloned().collect()
                 };
-                let product = joined(&of(&left_on), &of(&right_on));
+                let product = joined(of(&left_on), &of(&right_on));
                 results.extend(product.ok_or_else(|| too_many(&modules[0].name))?);
             }
             Ok(results)

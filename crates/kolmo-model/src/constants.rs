@@ -9,6 +9,8 @@ pub struct Given {
     pub name: String,
     /// One value, or those of a range.
     pub values: Vec<Value>,
+    /// True for a range, which may have one value.
+    pub range: bool,
 }
 
 /// Values of a range: more are a mistake.
@@ -33,7 +35,7 @@ pub fn parse(text: &str) -> Result<Vec<Given>> {
             [low, step, high] => range(low, step, high).map_err(refused)?,
             _ => return Err(refused("a range is low:high or low:step:high".into())),
         };
-        all.push(Given { name, values });
+        all.push(Given { name, values, range: numbers.len() > 1 });
     }
     Ok(all)
 }

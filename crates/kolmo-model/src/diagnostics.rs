@@ -66,7 +66,7 @@ pub struct Diagnostics {
 }
 
 /// Messages that are printed of one text; the rest is counted.
-const PRINTED: usize = 20;
+pub(crate) const PRINTED: usize = 20;
 
 impl Diagnostics {
     pub(crate) fn new(source: &Source, mut list: Vec<Diagnostic>) -> Self {

@@ -266,12 +266,12 @@ impl Instance {
         text + ")"
     }
 
-    /// The number of a reward structure; without a name it is the first.
+    /// The place of a reward structure; the first one if no name is given.
     pub(crate) fn reward_structure(&self, name: Option<&str>) -> Result<usize> {
-        let known = &self.model.0.names.rewards;
+        let names = &self.model.0.names;
         let number = match name {
-            None => Some(0).filter(|_| !known.is_empty()),
-            Some(name) => known.iter().position(|known| known == name),
+            None => Some(0).filter(|_| !names.rewards.is_empty()),
+            Some(name) => names.structures.get(name).copied(),
         };
         number.ok_or_else(|| {
             Error::Name(format!("the model has no reward structure \"{}\"", name.unwrap_or_default()))

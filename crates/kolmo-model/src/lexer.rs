@@ -22,7 +22,8 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-const KEYWORDS: [&str; 61] = [
+/// Words that PRISM reserves. Names of functions, but for `min` and `max`, are not among them.
+const KEYWORDS: [&str; 55] = [
     "A",
     "C",
     "E",
@@ -40,7 +41,6 @@ const KEYWORDS: [&str; 61] = [
     "W",
     "X",
     "bool",
-    "ceil",
     "clock",
     "const",
     "ctmc",
@@ -54,7 +54,6 @@ const KEYWORDS: [&str; 61] = [
     "endsystem",
     "false",
     "filter",
-    "floor",
     "formula",
     "func",
     "global",
@@ -62,11 +61,9 @@ const KEYWORDS: [&str; 61] = [
     "int",
     "invariant",
     "label",
-    "log",
     "max",
     "mdp",
     "min",
-    "mod",
     "module",
     "nondeterministic",
     "observable",
@@ -74,12 +71,10 @@ const KEYWORDS: [&str; 61] = [
     "of",
     "pomdp",
     "popta",
-    "pow",
     "probabilistic",
     "pta",
     "rate",
     "rewards",
-    "round",
     "stochastic",
     "system",
     "true",
@@ -89,11 +84,23 @@ const KEYWORDS: [&str; 61] = [
 /// Longer signs before their beginnings. `<-` and `|[` are two each: `x<-1` is a comparison.
 const SIGNS: [&str; 10] = ["<=>", "|||", "||", "->", "=>", "<=", ">=", "!=", "..", "'"];
 
+/// Text of a file: bytes that are not UTF-8 are taken as Latin-1, in which old models have their
+/// comments.
+pub fn decoded(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| {
+        let chunks = error.as_bytes().utf8_chunks();
+        let chunks = chunks
+            .map(|c| c.invalid().iter().fold(c.valid().to_owned(), |s, b| s + &(*b as char).to_string()));
+        chunks.collect()
+    })
+}
+
 /// Tokens of a text, the last of which is [`TokenKind::End`]; what is no token is left out and told.
 pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
-    let mut at = 0;
+    // Some editors begin a file with a mark of its encoding.
+    let mut at = if text.starts_with('\u{feff}') { 3 } else { 0 };
     while at < bytes.len() {
         let rest = &bytes[at..];
         let (kind, length) = match rest[0] {
@@ -113,7 +120,15 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
             b'0'..=b'9' => number(rest),
             b'.' if rest.get(1).is_some_and(u8::is_ascii_digit) => number(rest),
             b'"' => match rest[1..].iter().position(|b| *b == b'"' || *b == b'\n') {
-                Some(end) if rest[1 + end] == b'"' => (TokenKind::Quoted, end + 2),
+                Some(end) if rest[1 + end] == b'"' => {
+                    // A terminal would obey it wherever the name is printed.
+                    if let Some((k, c)) = text[at..=at + end].char_indices().find(|(_, c)| c.is_control()) {
+                        let span = Span { start: (at + k) as u32, end: (at + k + c.len_utf8()) as u32 };
+                        let message = format!("the control character {c:?} stands in a name");
+                        errors.push(Diagnostic::new(span, message, "remove it"));
+                    }
+                    (TokenKind::Quoted, end + 2)
+                }
                 _ => {
                     let length = while_true(rest, |b| b != b'\n');
                     errors.push(Diagnostic::new(
@@ -198,5 +213,9 @@ mod tests {
         assert_eq!(found.len(), 4);
         assert_eq!(errors.len(), 3);
         assert!(errors[0].help.contains("pow"));
+        errors.clear();
+        tokens("label \"a\u{1b}]0;b\" // \u{1b}", &mut errors);
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].message.contains(r"'\u{1b}'") && errors[0].span.range() == (8..9), "{errors:?}");
     }
 }

@@ -45,6 +45,7 @@ mod values;
 pub use diagnostics::Diagnostics;
 pub use explore::{Chain, Options, Part, Progress, StateSpace};
 pub use instance::{Instance, VariableInfo};
+pub use lexer::decoded;
 pub use model::Model;
 pub use syntax::{FilterKind, Type, Value};
 pub use types::Names;

@@ -74,12 +74,18 @@ impl Model {
         &self.0.names
     }
 
+    /// Names of the variables: globals first, then module by module.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.0.variables.iter().map(|variable| &*variable.name.text)
+    }
+
     /// Labels in the order of the text.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.0.labels.iter().map(|label| &*label.name.text)
     }
 
-    /// Names of the reward structures in the order of the text; "" where one has none.
+    /// Names of the reward structures in the order of the text; "" where one has none, which goes
+    /// by its number, from 1.
     pub fn reward_structures(&self) -> impl Iterator<Item = &str> {
         self.0.names.rewards.iter().map(String::as_str)
     }
@@ -297,14 +303,18 @@ fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> 
             errors.push(Diagnostic::new(name.span, message, "rename one of them"));
         }
     }
-    for rewards in &text.rewards {
+    for (k, rewards) in text.rewards.iter().enumerate() {
         let name = rewards.name.as_ref().map_or("", |name| &*name.text);
-        if !name.is_empty() && names.rewards.iter().any(|known| known == name) {
+        if !name.is_empty() && names.structures.insert(name.to_owned(), k).is_some() {
             let span = rewards.name.as_ref().map_or(Span::default(), |name| name.span);
             let message = format!("there are two reward structures \"{name}\"");
             errors.push(Diagnostic::new(span, message, "rename one of them"));
         }
         names.rewards.push(name.to_owned());
+    }
+    for k in (0..names.rewards.len()).filter(|k| names.rewards[*k].is_empty()) {
+        names.structures.entry((k + 1).to_string()).or_insert(k);
+        names.structures.entry(String::new()).or_insert(k);
     }
     check_circles("constant", text.constants.iter().map(|c| (&c.name, c.value.as_ref())).collect(), errors);
     check_circles("formula", text.formulas.iter().map(|f| (&f.name, Some(&f.body))).collect(), errors);

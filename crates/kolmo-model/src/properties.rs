@@ -158,9 +158,25 @@ impl Bound {
 pub struct StateFormula(pub(crate) Term);
 
 impl StateFormula {
-    /// The value, if it is the same in all states.
-    pub fn constant(&self) -> Option<Value> {
-        if let Term::Value(value) = self.0 { Some(value) } else { None }
+    /// The values in some states, of which `variables` gives those of the variables in the order of
+    /// [`Names::bare`](crate::Names::bare).
+    pub fn values(&self, states: usize, mut variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
+        let (code, truth) = (Code::new(&self.0), self.0.ty() == Type::Bool);
+        let (mut given, mut cells, mut stack) = (Vec::new(), Vec::new(), Vec::new());
+        let mut all = Vec::with_capacity(states);
+        for state in 0..states {
+            given.clear();
+            variables(state, &mut given);
+            cells.clear();
+            cells.extend(given.iter().map(|value| value.cell().cast_signed()));
+            let cell = code.run(&cells, &mut stack);
+            all.push(cell.map_err(|fault| Error::State(format!("in the state {state}: {fault}")))?);
+        }
+        if truth {
+            return Ok(Values::Truth(all.into_iter().map(|cell| cell != 0).collect()));
+        }
+        let number = |cell| Value::of_cell(cell, self.0.ty()).number().unwrap_or(f64::NAN);
+        Ok(Values::Numbers(all.into_iter().map(number).collect()))
     }
 }
 
@@ -315,6 +331,9 @@ impl Properties {
     ) -> Result<Vec<Property>> {
         let used = self.used(wanted);
         let mut meaning = instance.map_or_else(Meaning::default, |instance| instance.meaning.clone());
+        for (v, (name, ty)) in self.names.of_file.iter().flatten().enumerate() {
+            meaning.variables.insert(name.clone(), (v, *ty));
+        }
         meaning.values.extend(values(&self.constants, given, |name| used.contains(name))?);
         let mut resolver = Resolver {
             names: &self.names,
@@ -383,11 +402,13 @@ impl<'a> Resolver<'a> {
         self.types.insert(name.to_owned(), Some(ty));
     }
 
-    fn ty(&self, e: &Expression) -> Type {
+    fn ty(&mut self, e: &Expression) -> Type {
         let mut errors = Vec::new();
         let mut checker = Checker::new(self.names, &mut errors);
-        checker.properties = self.types.clone();
-        checker.check(e).unwrap_or(Type::Double)
+        checker.properties = std::mem::take(&mut self.types);
+        let ty = checker.check(e).unwrap_or(Type::Double);
+        self.types = checker.properties;
+        ty
     }
 
     fn value(&self, e: &Expression, ty: Type) -> Resolved<Value> {

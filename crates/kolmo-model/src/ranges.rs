@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::syntax::{Rewarded, Type, Value};
 
 /// The least and the largest number.
-type Range = (f64, f64);
+pub(crate) type Range = (f64, f64);
 
 const ANY: Range = (f64::NEG_INFINITY, f64::INFINITY);
 
@@ -89,14 +89,28 @@ fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
 }
 
 /// Where a term's value lies. Doubles are rounded as they are in states, which keeps their order; whole numbers are rounded outwards.
-fn range(term: &Term, ranges: &[Range]) -> Range {
+pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
     let found = match term {
-        Term::Value(value) => value.number().map_or((0.0, 1.0), |value| (value, value)),
+        Term::Value(value) => {
+            let value = value.number().unwrap_or(if *value == Value::Bool(true) { 1.0 } else { 0.0 });
+            (value, value)
+        }
         Term::Variable(v, _) => ranges[*v],
-        Term::And(_) | Term::Or(_) => (0.0, 1.0),
+        Term::And(parts) => {
+            let (a, b) = (range(&parts[0], ranges), range(&parts[1], ranges));
+            (a.0.min(b.0), a.1.min(b.1))
+        }
+        Term::Or(parts) => {
+            let (a, b) = (range(&parts[0], ranges), range(&parts[1], ranges));
+            (a.0.max(b.0), a.1.max(b.1))
+        }
         Term::If(parts) => {
             let (yes, no) = (range(&parts[1], ranges), range(&parts[2], ranges));
-            (yes.0.min(no.0), yes.1.max(no.1))
+            match range(&parts[0], ranges) {
+                (1.0, _) => yes,
+                (_, 0.0) => no,
+                _ => (yes.0.min(no.0), yes.1.max(no.1)),
+            }
         }
         Term::Apply(op, parts) => {
             let of = |k: usize| range(&parts[k], ranges);
@@ -116,9 +130,14 @@ fn range(term: &Term, ranges: &[Range]) -> Range {
 
 fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
     match op {
-        Op::Not | Op::EqualInt | Op::LessInt | Op::LessEqualInt | Op::Equal | Op::Less | Op::LessEqual => {
-            (0.0, 1.0)
-        }
+        Op::Not => (1.0 - of(0).1, 1.0 - of(0).0),
+        Op::EqualInt | Op::Equal => match (of(0), of(1)) {
+            (a, b) if a.0 == a.1 && a == b => (1.0, 1.0),
+            (a, b) if a.1 < b.0 || b.1 < a.0 => (0.0, 0.0),
+            _ => (0.0, 1.0),
+        },
+        Op::LessInt | Op::Less => compared(of(0), of(1), |a, b| a < b),
+        Op::LessEqualInt | Op::LessEqual => compared(of(0), of(1), |a, b| a <= b),
         Op::ToDouble => of(0),
         Op::NegateInt | Op::Negate => (-of(0).1, -of(0).0),
         Op::AddInt | Op::Add => (of(0).0 + of(1).0, of(0).1 + of(1).1),
@@ -136,6 +155,13 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
         }
         Op::Power | Op::PowerInt | Op::Log | Op::Divide => ANY,
     }
+}
+
+/// Truth of a comparison of two ranges: 1, 0, or either. A value that is no number has any range,
+/// and compares as false.
+fn compared(a: Range, b: Range, holds: impl Fn(f64, f64) -> bool) -> Range {
+    let any = a == ANY || b == ANY;
+    (f64::from(u8::from(!any && holds(a.1, b.0))), f64::from(u8::from(any || holds(a.0, b.1))))
 }
 
 /// The range of an operation that is monotone in both its parts.

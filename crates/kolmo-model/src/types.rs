@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::diagnostics::{Diagnostic, Span};
+use crate::diagnostics::{Diagnostic, PRINTED, Span};
 use crate::syntax::{Binary, Expression, Function, Goal, Kind, Operator, Path, Type, Unary};
 
 /// What a name stands for; the type is missing where its definition is wrong, which is told there.
@@ -28,20 +28,40 @@ pub struct Names {
     pub(crate) labels: BTreeSet<String>,
     /// Reward structures in their order; the name is empty if there is none.
     pub(crate) rewards: Vec<String>,
+    /// Places of reward structures by their names; one without a name goes by its number, from 1,
+    /// and the first such by "".
+    pub(crate) structures: HashMap<String, usize>,
+    /// Variables of a chain that was read from a file, in the order of their values; none for a
+    /// chain of a model.
+    pub(crate) of_file: Option<Vec<(String, Type)>>,
 }
 
 impl Names {
-    /// Labels and reward structures of a chain that was read from a file. A structure without a name is "".
+    /// Labels, reward structures and variables of a chain that was read from a file. A structure
+    /// without a name is "".
     pub fn bare<L: Into<String>, R: Into<String>>(
         labels: impl IntoIterator<Item = L>,
         rewards: impl IntoIterator<Item = R>,
+        variables: Vec<(String, Type)>,
     ) -> Self {
+        let entity = |(name, ty): &(String, Type)| (name.clone(), Entity::Variable(Some(*ty)));
         Self {
-            entities: BTreeMap::new(),
+            entities: variables.iter().map(entity).collect(),
+            of_file: Some(variables),
             labels: labels.into_iter().map(Into::into).chain(["init".into(), "deadlock".into()]).collect(),
             rewards: rewards.into_iter().map(Into::into).collect(),
+            structures: HashMap::new(),
         }
     }
+}
+
+/// Names that a message lists, at most ten of them.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.filter(|name| !name.is_empty()).take(11).collect();
+    if names.len() > 10 {
+        names[10] = "…";
+    }
+    names.join(", ")
 }
 
 /// "did you mean x?", or else `otherwise`.
@@ -127,10 +147,34 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// "did you mean x?", or else `otherwise`. Of many wrong names the last are not compared with
+    /// all known ones.
+    fn near<'k>(&self, name: &str, known: impl Iterator<Item = &'k str>, otherwise: &str) -> String {
+        let looked_at = self.errors.len() < PRINTED;
+        similar(name, known.take(if looked_at { usize::MAX } else { 0 }), otherwise)
+    }
+
     fn name(&mut self, name: &str, span: Span) -> Option<Type> {
         let Some(entity) = self.names.entities.get(name) else {
+            if self.names.labels.contains(name) || self.properties.contains_key(name) {
+                let what = if self.names.labels.contains(name) { "label" } else { "property" };
+                let message = format!("'{name}' is a {what}, whose name stands in quotation marks");
+                self.error(span, message, format!("write \"{name}\""));
+                return None;
+            }
             let known = self.names.entities.keys().map(String::as_str);
-            let help = similar(name, known, "declare it as a constant, a variable or a formula");
+            let otherwise = match &self.names.of_file {
+                None => "declare it as a constant, a variable or a formula".to_owned(),
+                Some(all) if all.is_empty() => format!(
+                    "the states of this chain have no variables; name labels in quotation marks: {}",
+                    listed(self.names.labels.iter().map(String::as_str))
+                ),
+                Some(all) => format!("the chain has: {}", listed(all.iter().map(|(name, _)| &**name))),
+            };
+            let help = match name.to_ascii_lowercase().as_str() {
+                "inf" | "infinity" => "times without an end are written >=t, or left out".to_owned(),
+                _ => self.near(name, known, &otherwise),
+            };
             self.error(span, format!("the name '{name}' is not known"), help);
             return None;
         };
@@ -149,8 +193,13 @@ impl<'a> Checker<'a> {
         if self.names.labels.contains(name) && self.constant.is_none() {
             return Some(Type::Bool);
         }
-        let known = self.names.labels.iter().map(String::as_str);
-        let help = similar(name, known, "labels are written label \"name\" = condition;");
+        let known = || self.names.labels.iter().map(String::as_str);
+        let otherwise = match &self.names.of_file {
+            _ if self.names.entities.contains_key(name) => format!("write {name} without quotation marks"),
+            None => "labels are written label \"name\" = condition;".to_owned(),
+            Some(_) => format!("the chain has: {}", listed(known())),
+        };
+        let help = self.near(name, known(), &otherwise);
         self.error(span, format!("the label \"{name}\" is not known here"), help);
         None
     }
@@ -266,13 +315,25 @@ impl<'a> Checker<'a> {
 
     fn structure(&mut self, name: Option<&str>, span: Span) {
         let known = &self.names.rewards;
+        let of_file = self.names.of_file.is_some();
         match name {
+            None if known.is_empty() && of_file => {
+                let help = "a .tra has them in a .srew or .trew beside it, a .drn or .umb inside";
+                self.error(span, "the chain has no rewards", help);
+            }
             None if known.is_empty() => {
                 self.error(span, "the model has no rewards", "add rewards … endrewards");
             }
             Some(name) if !known.iter().any(|known| known == name) => {
-                let help =
-                    similar(name, known.iter().map(String::as_str), "add rewards \"name\" … endrewards");
+                let names = || known.iter().map(String::as_str);
+                let otherwise = match of_file {
+                    false => "add rewards \"name\" … endrewards".to_owned(),
+                    true if known.is_empty() => {
+                        "the chain has none; a .tra has them in a .srew or .trew beside it".to_owned()
+                    }
+                    true => format!("the chain has: {}", listed(names())),
+                };
+                let help = self.near(name, names(), &otherwise);
                 self.error(span, format!("the reward structure \"{name}\" is not known"), help);
             }
             _ => {}

@@ -152,7 +152,7 @@ fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain(
         instance(
             &format!(
                 "{text} module far {} endmodule",
-                (0..20).map(|k| format!("y{k} : int;")).collect::<String>()
+                (0..140).map(|k| format!("y{k} : int;")).collect::<String>()
             ),
             ""
         )
@@ -239,6 +239,151 @@ fn what_goes_wrong_in_a_state_names_it() {
     explored(&model("[] x>0 & mod(3, x) = 1 -> 1 : (b'=true);"), "");
     let unbounded = trouble("ctmc module m x : int init 2147483600; [] true -> 1 : (x'=x+1); endmodule");
     assert!(unbounded.to_string().contains("bound it by a guard"), "{unbounded}");
+}
+
+#[test]
+fn states_of_many_variables_have_their_room() {
+    // One piece goes from place to place.
+    let row = |count: usize| {
+        let variables: String =
+            (0..count).map(|k| format!("x{k} : int init {}; ", u8::from(k == 0))).collect();
+        let moves: String = (1..count)
+            .map(|k| format!("[] x{0}>0 -> {k}*x{0} : (x{0}'=x{0}-1) & (x{k}'=x{k}+1); ", k - 1))
+            .collect();
+        format!("ctmc module net {variables} {moves} endmodule")
+    };
+    for count in [2, 16, 17, 33, 65, 128] {
+        let space = explored(&row(count), "");
+        assert_eq!((space.states(), space.transitions().0), (count, count as u64 - 1), "{count}");
+        // The last place is in the lowest bits.
+        assert_eq!(space.initial(), [count as u32 - 1]);
+        assert_eq!(space.values(0)[count - 1], 1);
+        let part = instance(&row(count), "").explore_part(None, 2, &Options::default()).expect("a part");
+        assert!(part.states() < count || count == 2, "{count}");
+    }
+    let error = trouble(&row(129)).to_string();
+    let parts = ["takes 4160 bits", "at most 4096", "129: x0, x1, x2, x3, …"];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    let ranges: String = (0..400).map(|k| format!("y{k} : [0..2047]; ")).collect();
+    let error = trouble(&format!("ctmc module m {ranges} endmodule")).to_string();
+    assert!(error.ends_with("give its variables smaller ranges"), "{error}");
+}
+
+#[test]
+fn rewards_without_a_name_go_by_their_number() {
+    let space = explored(
+        "ctmc module m x : [0..0]; endmodule rewards true : 1; endrewards rewards \"a\" true : 2; endrewards
+         rewards true : 3; endrewards",
+        "",
+    );
+    let of = |name: Option<&str>| space.rewards(name).map(|all| all[0]);
+    assert_eq!(
+        [None, Some("1"), Some("a"), Some("3")].map(|name| of(name).expect("rewards")),
+        [1.0, 1.0, 2.0, 3.0]
+    );
+    assert!(of(Some("2")).is_err() && of(Some("4")).is_err());
+}
+
+/// Variables without a range in the modules of a model, whose text this is without them.
+fn without_range(commands: &str) -> String {
+    format!("ctmc module m x : int init 3; y : int; b : [0..2]; {commands} endmodule")
+}
+
+#[test]
+fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
+    for commands in [
+        "[] true -> 1 : (x'=x+1); [] x>0 -> x : (x'=x-1);",
+        "[] x>0 -> x : (x'=x+1);",
+        "[] x<=3 -> 1 : (x'=x-2);",
+        "[] b=0 -> 1 : (b'=1); [] b=1 & y>=0 -> 2/(1+y) : (y'=y+1) & (b'=1) & (x'=x);",
+        "[] b<2 -> 1 : (b'=b+1); [] b=2 & (x>100 | !(y<x-3)) -> b*0.5 : (y'=y+3);",
+        "[s] x>=0 -> 1 : (x'=x+1); endmodule module n z : int; [s] z<=0 -> 2 : (z'=z-1);",
+    ] {
+        let error = trouble(&without_range(commands)).to_string();
+        let said =
+            error.contains("test.sm:1") && error.contains("which has no range, again and again without end");
+        assert!(said && error.ends_with("truncate the model"), "{commands}: {error}");
+        instance(&without_range(commands), "").explore_part(None, 20, &Options::default()).expect("a part");
+    }
+    for (commands, states) in [
+        ("[] x<10000 -> 1 : (x'=x+1);", 9_998),
+        ("[] x>-50 -> 1 : (x'=x-1);", 54),
+        ("[] true -> max(0, 10-x) : (x'=x+1);", 8),
+        ("[] x=3 -> 1 : (x'=x+1);", 2),
+        ("[] b=0 -> 1 : (x'=x+1) & (b'=1);", 2),
+        ("[] x<4 | y>0 -> 1 : (x'=x+1);", 2),
+        ("[s] true -> 1 : (x'=x+1); endmodule module n z : [0..4]; [s] z<4 -> 2 : (z'=z+1);", 5),
+        ("[] true -> 1 : (x'=mod(x+1, 7));", 7),
+    ] {
+        assert_eq!(explored(&without_range(commands), "").states(), states, "{commands}");
+    }
+}
+
+/// Models of random commands: those whose states can be counted are explored, and none of these is
+/// said to have no end.
+#[test]
+fn random_models_with_an_end_are_explored() {
+    const MOST: usize = 300;
+    let (mut ends, mut endless) = (0, 0);
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let guards =
+            ["true", "x<6", "y<x", "x>=y", "b=1", "b<2 & x<9", "y>-4", "x+y<8", "x<5 | b=0", "!(y>3)", "x>0"];
+        let rates = ["1", "x", "5-x", "b+1", "max(0, 4-y)", "1/(1+b)", "x>2 ? 0 : 3"];
+        let updates = [
+            "(x'=x+1)",
+            "(x'=x-1)",
+            "(y'=y+2)",
+            "(y'=y-1)&(x'=x+1)",
+            "(b'=1)",
+            "(b'=mod(b+1, 3))",
+            "(x'=0)",
+            "(b'=b)&(y'=y+1)",
+        ];
+        let commands: String = (0..random.usize(1..5))
+            .map(|_| {
+                let [guard, rate, update] =
+                    [&guards[..], &rates, &updates].map(|all| all[random.usize(..all.len())]);
+                format!("[] ({guard}) & ({rate}) > 0 -> {rate} : {update}; ")
+            })
+            .collect();
+        let instance = instance(&without_range(&commands), "");
+        let part = instance.explore_part(None, MOST as u64, &Options::default());
+        let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
+        match (part, instance.explore(&limited)) {
+            (Ok(part), found) if part.edge().is_empty() => {
+                assert_eq!(found.unwrap_or_else(|e| panic!("{commands}: {e}")).states(), part.states());
+                ends += 1;
+            }
+            (_, Err(error)) => endless += usize::from(error.to_string().contains("without end")),
+            (part, Ok(found)) => assert!(part.is_ok() && found.states() > MOST, "{commands}"),
+        }
+    }
+    assert!(ends > 100 && endless > 100, "{ends} {endless}");
+}
+
+#[test]
+fn a_lack_of_memory_names_the_variable_that_grows() {
+    let counters = without_range("[] x<2000 -> 1 : (x'=x+1); [] y<2000 -> 1 : (y'=y+1);");
+    let limited = Options { memory_limit: Some(1 << 22), ..Options::default() };
+    let error = instance(&counters, "").explore(&limited).expect_err("4 MiB are too little").to_string();
+    assert!(
+        error.contains("the limit is 4.0 MiB; '") && error.contains("' has no range and has reached "),
+        "{error}"
+    );
+}
+
+#[test]
+#[ignore = "slow: explores many states"]
+fn a_variable_that_grows_is_noted() {
+    let reached = std::sync::Mutex::new(None);
+    let note = |progress: Progress| {
+        *reached.lock().expect("no panic") = progress.reached.or(*reached.lock().expect("no panic"));
+        true
+    };
+    let large = without_range("[] x<400 -> 1 : (x'=x+1); [] y<400 -> 1 : (y'=y+1);");
+    instance(&large, "").explore(&Options { progress: Some(&note), ..Options::default() }).expect("it ends");
+    assert!(reached.into_inner().expect("no panic").is_some_and(|(_, value)| value > 10));
 }
 
 #[test]

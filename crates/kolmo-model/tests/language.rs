@@ -106,6 +106,116 @@ fn types_are_checked_where_they_matter() {
     }
 }
 
+/// PRISM's list. `floor` and other functions but `min` and `max` are not in it.
+const RESERVED: &str = "A bool clock const ctmc C double dtmc E endinit endinvariant endmodule endobservables endrewards \
+    endsystem false formula filter func F global G init invariant I int label max mdp min module X nondeterministic \
+    observable observables of Pmax Pmin P pomdp popta probabilistic prob pta rate rewards Rmax Rmin R S stochastic system \
+    true U W";
+
+#[test]
+fn words_are_reserved_that_prism_reserves_and_no_others() {
+    let named = |word: &str| {
+        format!(
+            "ctmc const int {word} = 1; module {word}_m {word}_x : [0..2]; [{word}_a] true -> {word} : true; endmodule"
+        )
+    };
+    for word in RESERVED.split_whitespace() {
+        let error = Model::parse("m", &named(word)).expect_err(word).to_string();
+        assert!(error.contains(&format!("'{word}' is a reserved word of PRISM")), "{error}");
+        assert_eq!(error.contains("Storm"), word.len() == 1, "{error}");
+    }
+    for word in ["round", "floor", "ceil", "pow", "log", "mod", "T", "D", "Z", "player", "smg", "inf"] {
+        Model::parse("m", &named(word)).unwrap_or_else(|e| panic!("{e}"));
+        let text = format!(
+            "ctmc module {word} {word} : [0..2]; [{word}] {word}<2 -> mod(3, 2) + floor(1.5) : ({word}'={word}+1); endmodule
+             module other y : [0..floor(1.5)]; [{word}] true -> pow(2, 1) : true; endmodule
+             label \"{word}\" = {word} = 1; rewards [{word}] true : round(0.5)*{word}; endrewards"
+        );
+        let space = crate::explored(&text, "");
+        assert_eq!(space.chain().row(0).collect::<Vec<_>>(), [(1, 4.0)], "{word}");
+    }
+}
+
+#[test]
+fn updates_without_a_rate_stand_alone() {
+    let of = |updates: &str| {
+        let text = format!("ctmc module m a : [0..1]; b : [0..3]; [] a=0 -> {updates}; endmodule");
+        Model::parse("m", &text).map(|_| ()).map_err(|error| error.to_string())
+    };
+    for right in
+        ["(a'=1)", "true", "(a'=1) & (b'=2)", "1 : (a'=1) + 2 : true", "0.3 : (a'=1) & (b'=2) + 1 : (b'=1)"]
+    {
+        of(right).unwrap_or_else(|error| panic!("{error}"));
+    }
+    for wrong in [
+        "0.7 : (a'=1) + (b'=2)",
+        "(a'=1) + (b'=2)",
+        "(a'=1) + 1 : (b'=2)",
+        "true + 1 : (a'=1)",
+        "1 : true + true",
+    ] {
+        let error = of(wrong).expect_err(wrong);
+        assert!(error.contains("was '&' meant") && error.contains("need a rate"), "{error}");
+        let at =
+            1 + format!("ctmc module m a : [0..1]; b : [0..3]; [] a=0 -> {wrong}").find('+').expect("a sign");
+        assert!(error.contains(&format!("m:1:{at}")), "{error}");
+    }
+}
+
+#[test]
+fn texts_may_be_of_latin_1_and_begin_with_a_mark() {
+    let old = b"\xef\xbb\xbfctmc\n// Zuverl\xe4ssigkeit \xc3\xa4\nmodule m x : bool; endmodule\n";
+    let text = kolmo_model::decoded(old.to_vec());
+    assert!(text.contains("Zuverlässigkeit ä\n"), "{text}");
+    Model::parse("m", &text).unwrap_or_else(|e| panic!("{e}"));
+    // A sign that stands where it matters is named.
+    let wrong = kolmo_model::decoded(b"ctmc module m x : bool; endmodule \xe4".to_vec());
+    let error = Model::parse("m", &wrong).expect_err("no comment").to_string();
+    assert!(error.contains("'ä' is no part") && error.contains("m:1:35"), "{error}");
+    let sound = "ctmc // ∅ → X\nmodule m x : bool; endmodule";
+    assert_eq!(kolmo_model::decoded(sound.as_bytes().to_vec()), sound);
+}
+
+#[test]
+fn names_of_labels_and_of_variables_are_told_apart() {
+    for (expression, parts) in [
+        ("full", ["'full' is a label", "write \"full\""]),
+        ("\"x\"", ["the label \"x\" is not known", "write x without"]),
+        ("fulx", ["the name 'fulx' is not known", "declare it"]),
+    ] {
+        let text =
+            format!("ctmc module m x : bool; endmodule label \"full\" = x; label \"other\" = {expression};");
+        let error = Model::parse("m", &text).expect_err(expression).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+/// Texts of a hundred thousand parts of each kind, for which a square of that would take minutes
+/// and gigabytes.
+#[test]
+#[ignore = "slow: texts of a hundred thousand parts"]
+fn long_texts_take_time_in_proportion() {
+    const MANY: usize = 100_000;
+    let started = std::time::Instant::now();
+    let each = |of: fn(usize) -> String| (0..MANY).map(of).collect::<String>();
+    let small = "ctmc module m x : [0..1]; [] x=0 -> 1 : (x'=1); endmodule ";
+
+    let modules = each(|k| format!("module m{k} x{k} : [0..1]; [go] x{k}=0 -> 1 : (x{k}'=1); endmodule "));
+    let rewards = each(|k| format!("rewards \"r{k}\" x=0 : {k}; endrewards "));
+    let labels = each(|k| format!("label \"l{k}\" = x={};", k % 2));
+
+    let error = crate::trouble(&format!("ctmc {modules}")).to_string();
+    assert!(error.contains("at most 4096 are supported"), "{error}");
+    let space = crate::explored(&format!("{small} {rewards}"), "");
+    assert!((0..MANY).all(|k| space.rewards(Some(&format!("r{k}"))).expect("rewards")[0] == k as f64));
+    let space = crate::explored(&format!("{small} {labels}"), "");
+    assert!((0..MANY).all(|k| space.label(&format!("l{k}")).expect("a label")[k % 2]));
+    // Variables of one value take no place in a state.
+    let constants = each(|k| format!("module c{k} c{k} : [0..0]; [go{k}] c{k}=0 -> 1 : true; endmodule "));
+    assert_eq!(crate::explored(&format!("ctmc {constants}"), "").states(), 1);
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
+}
+
 fn messages(text: &str) -> Vec<(usize, usize, String)> {
     match Model::parse("m.sm", text) {
         Err(Error::Text(list)) => {

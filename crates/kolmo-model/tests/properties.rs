@@ -119,7 +119,7 @@ fn formulas_over_variables_have_values_in_all_states() {
 
 #[test]
 fn labels_of_a_file_are_names_enough() {
-    let names = Names::bare(["a", "b"], [""]);
+    let names = Names::bare(["a", "b"], [""], Vec::new());
     let properties =
         parse("arg", "const double t; P=? [ !\"a\" U<=t \"b\" | \"deadlock\" ]; R=? [ C<=t ]", &names);
     let all = properties
@@ -135,6 +135,50 @@ fn labels_of_a_file_are_names_enough() {
     assert!(matches!(&**right, Formula::Combination(_, parts) if parts.len() == 2));
     let error = parse("arg", "P=? [ F \"c\" ] + x", &names).expect_err("neither is known").to_string();
     assert!(error.contains("\"c\"") && error.contains("'x'"), "{error}");
+}
+
+#[test]
+fn variables_of_a_file_have_values() {
+    let variables = [("q", Type::Int), ("up", Type::Bool), ("load", Type::Double)];
+    let names = Names::bare(["a"], [""; 0], variables.map(|(name, ty)| (name.to_owned(), ty)).to_vec());
+    let states = [(0, true, 0.5), (1, false, 1.5), (2, true, 0.25)];
+    let given = |state: usize, all: &mut Vec<Value>| {
+        let (q, up, load) = states[state];
+        all.extend([Value::Int(q), Value::Bool(up), Value::Double(load)]);
+    };
+    for (text, wanted) in [
+        ("q>0 & up", Values::Truth(vec![false, false, true])),
+        ("load*2 >= q + 1", Values::Truth(vec![true, true, false])),
+        ("up ? q : 7", Values::Numbers(vec![0.0, 7.0, 2.0])),
+        ("load + q", Values::Numbers(vec![0.5, 2.5, 2.25])),
+        ("true", Values::Truth(vec![true; 3])),
+    ] {
+        let parsed = parse("arg", text, &names).unwrap_or_else(|e| panic!("{e}"));
+        let formula = parsed.with_constants(None, &[], &|_| true).expect("no constants").remove(0).formula;
+        let Formula::State(formula) = formula else { panic!("{formula:?}") };
+        assert_eq!(formula.values(3, given).expect("values"), wanted, "{text}");
+    }
+    let error = |text: &str, names: &Names| parse("arg", text, names).expect_err(text).to_string();
+    assert!(error("P=? [ F<=1 lod>1 ]", &names).contains("did you mean 'load'?"));
+    assert!(error("P=? [ F<=1 zz>1 ]", &names).contains("the chain has: q, up, load"));
+    assert!(error("P=? [ F<=1 \"zz\" ]", &names).contains("the chain has: a, deadlock, init"));
+    assert!(error("P=? [ F<=1 a ]", &names).contains("write \"a\""));
+    let bare = Names::bare(["a"], ["r"], Vec::new());
+    assert!(error("P=? [ F<=1 zz>1 ]", &bare).contains("no variables; name labels in quotation marks: a, "));
+    assert!(error("R{\"zz\"}=? [ C<=1 ]", &bare).contains("the chain has: r"));
+    assert!(error("R=? [ C<=1 ]", &names).contains("the chain has no rewards"));
+}
+
+/// Texts of many named properties take no square of that.
+#[test]
+fn many_properties_are_resolved_one_by_one() {
+    let started = std::time::Instant::now();
+    let text: String = (0..20_000).map(|k| format!("\"p{k}\": P=? [ F<={k} up1 ];\n")).collect();
+    let instance = instance(WORKSHOP, "N=3");
+    let properties = parse("p", &text, instance.model().names()).expect("it is right");
+    let all = properties.with_constants(Some(&instance), &[], &|_| true).expect("no constants");
+    assert_eq!(all.len(), 20_000);
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
 #[test]
@@ -186,6 +230,10 @@ fn what_is_not_answered_is_refused_by_name() {
         ("P=? up1", "'['"),
         ("P [ F up1 ]", "=? or a bound"),
         ("filter(mean, up1)", "known are min"),
+        ("filter(values, P=? [ F up1 ])", "answers from every state need no filter"),
+        ("LRA=? [ up1 ]", "write S=? [ condition ]"),
+        ("P=? [ F[1,inf] up1 ]", "without an end are written >=t"),
+        ("P=? [ F<=1 down ]", "write \"down\""),
         ("\"down\": up1", "given twice"),
         ("const int N = 3;", "declared twice"),
         ("up1 up2", "separated by ';'"),

@@ -12,7 +12,7 @@ use super::explore::{Constants, expect_model, explore, part, say_enough};
 use super::files::Files;
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
-use crate::report::{self, grouped, number, seconds};
+use crate::report::{self, counted, number, seconds};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
 use kolmo::kernel::Precision;
@@ -267,7 +267,7 @@ impl Run<'_> {
 
     /// Writes a line a property to stdout.
     fn print(&self, given: &[Given]) -> Result<()> {
-        let ranges: Vec<&str> = (given.iter()).filter(|g| g.values.len() > 1).map(|g| &g.name[..]).collect();
+        let ranges: Vec<&str> = (given.iter()).filter(|g| g.range).map(|g| &g.name[..]).collect();
         let mut text = b"property".to_vec();
         for name in &ranges {
             text.push(b',');
@@ -331,12 +331,12 @@ impl Run<'_> {
         if !self.args.common.quiet {
             let states: usize = self.chains.iter().map(|(_, n)| n).sum();
             say(format_args!(
-                "{}  {} answers from {} states in {} sweeps of {} multiplications; {} in all, {} of it sweeps",
+                "{}  {} from {} in {} of {}; {} in all, {} of it sweeps",
                 self.args.model,
-                grouped(self.rows.len() as u64),
-                grouped(states as u64),
-                grouped(self.sweeps as u64),
-                grouped(self.terms),
+                counted(self.rows.len() as u64, "answer"),
+                counted(states as u64, "state"),
+                counted(self.sweeps as u64, "sweep"),
+                counted(self.terms, "multiplication"),
                 seconds(total),
                 seconds(self.solve),
             ));

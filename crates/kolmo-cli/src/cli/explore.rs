@@ -1,6 +1,8 @@
 //! Models in the PRISM language where a file of a chain may stand: given constants, explored while people watch.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::progress::Progress;
@@ -47,7 +49,13 @@ pub(super) fn explore(
     quiet: bool,
 ) -> Result<StateSpace> {
     let began = Instant::now();
-    let space = watched(quiet, |tell| language::explore(model, values, limit, tell))?;
+    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell));
+    let space = space.map_err(|error| match error {
+        Error::Invalid(why) if why.ends_with("truncate the model") => {
+            Error::Invalid(format!("{why}: `kolmo check` and `kolmo transient` do by --truncate 1e-10"))
+        }
+        other => other,
+    })?;
     if !quiet {
         let (others, all) = space.transitions();
         let took = began.elapsed().as_secs_f64();
@@ -64,10 +72,26 @@ pub(super) fn explore(
 }
 
 /// Calls a search with what tells people how far it is.
-fn watched<T>(quiet: bool, search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T) -> T {
+fn watched<T>(
+    quiet: bool,
+    model: Option<&Model>,
+    search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T,
+) -> T {
     let progress = Progress::new(quiet, "exploring the model");
+    let noted = AtomicBool::new(quiet);
     search(&|found| {
         progress.found(found.states, found.transitions);
+        if let (Some(model), Some((variable, value))) = (model, found.reached)
+            && !noted.swap(true, Ordering::Relaxed)
+        {
+            let name = model.variables().nth(variable).unwrap_or_default();
+            let bar = if std::io::stderr().is_terminal() { "\n" } else { "" };
+            say(format_args!(
+                "{bar}note: '{name}' has no range and has reached {value} in {} states; if they have no end, give it a range \
+                 or truncate the model (--truncate)",
+                grouped(found.states)
+            ));
+        }
         interrupt::check().is_ok()
     })
 }
@@ -108,7 +132,7 @@ pub(super) fn expect_model(path: &str) -> Result<()> {
 
 /// The next part of a model that is truncated.
 pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
-    watched(quiet, |tell| truncation.explore(limit, tell))
+    watched(quiet, None, |tell| truncation.explore(limit, tell))
 }
 
 /// Tells what was enough.

@@ -863,6 +863,9 @@ fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Rewa
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
+            None if let Some(why) = language::missing(chain, name) => {
+                return Err(Error::Invalid(why.to_owned()));
+            }
             None if !Path::new(name).exists() => {
                 let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
                 let known = match &known[..] {

@@ -188,6 +188,11 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
+/// A count of things, such as `1 state` or `2 000 states`.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// A number with the fewest digits that read back exactly, with an exponent where that is shorter.
 pub fn number(value: f64) -> String {
     let mut text = Vec::new();

@@ -56,7 +56,7 @@ fn rows_again<const W: usize>(
     let entries: u64 = found.iter().flatten().map(|(_, length)| u64::from(*length)).sum();
     expect_numbers(0, count)?;
     let needed = entries as usize * 12 + count * (size_of::<Key<W>>() + 8 + 8) + bits.bytes();
-    news.options.check_memory(needed, count as u64, entries)?;
+    news.options.check_memory(needed, (count as u64, entries), String::new)?;
     let ranks = Ranks::new(bits);
     let lengths: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
     found.into_par_iter().flatten_iter().for_each(|(cell, length)| {
@@ -122,7 +122,7 @@ fn rows_kept<const W: usize>(
     expect_numbers(segments.len(), count)?;
     let per_state = size_of::<Key<W>>() + 4 + 4 + 8;
     let needed = entries * 20 + count * per_state;
-    news.options.check_memory(needed, count as u64, entries as u64)?;
+    news.options.check_memory(needed, (count as u64, entries as u64), String::new)?;
 
     let mut loops = Vec::new();
     for segment in &segments {

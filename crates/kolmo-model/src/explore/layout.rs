@@ -29,9 +29,9 @@ impl Field {
         self.low.wrapping_add(((key[self.word] >> self.shift) & self.mask) as i64)
     }
 
-    /// Values, if they are few enough for a table.
-    pub(super) fn values(&self) -> Option<std::ops::RangeInclusive<i64>> {
-        (self.width < 4096).then(|| self.low..=self.low.wrapping_add(self.width as i64))
+    /// Values, if there are fewer than `few`.
+    pub(super) fn values(&self, few: u64) -> Option<std::ops::RangeInclusive<i64>> {
+        (self.width < few).then(|| self.low..=self.low.wrapping_add(self.width as i64))
     }
 }
 

@@ -2,12 +2,13 @@
 
 mod assemble;
 mod cells;
+mod endless;
 mod layout;
 mod program;
 mod search;
 mod store;
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -32,6 +33,8 @@ pub struct Progress {
     pub states: u64,
     /// Transitions to other states.
     pub transitions: u64,
+    /// Of many states: a variable without a range, by its place, and how far it has come.
+    pub reached: Option<(usize, i64)>,
 }
 
 /// What exploring may use, and whom it tells. Threads are those of rayon's pool at hand.
@@ -44,14 +47,21 @@ pub struct Options<'a> {
 }
 
 impl Options<'_> {
-    fn check_memory(&self, bytes: usize, states: u64, transitions: u64) -> Result<()> {
+    /// An error if these are too many bytes; `reached` says which variable has come how far.
+    fn check_memory(
+        &self,
+        bytes: usize,
+        (states, transitions): (u64, u64),
+        reached: impl FnOnce() -> String,
+    ) -> Result<()> {
         let Some(limit) = self.memory_limit.filter(|limit| bytes as u64 > *limit) else { return Ok(()) };
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Err(Error::Size(format!(
             "{states} states with {transitions} transitions take {:.1} MiB, and the limit is {:.1} MiB; \
-             raise it, choose smaller constants, or truncate the model",
+             {}raise it, choose smaller constants, or truncate the model",
             mib(bytes as u64),
-            mib(limit)
+            mib(limit),
+            reached()
         )))
     }
 }
@@ -60,11 +70,12 @@ impl Options<'_> {
 struct News<'a> {
     options: &'a Options<'a>,
     told: Mutex<Instant>,
+    reached: Mutex<Option<(usize, i64)>>,
 }
 
 impl<'a> News<'a> {
     fn new(options: &'a Options<'a>) -> Self {
-        Self { options, told: Mutex::new(Instant::now()) }
+        Self { options, told: Mutex::new(Instant::now()), reached: Mutex::new(None) }
     }
 
     /// An error if the work is to end.
@@ -74,7 +85,8 @@ impl<'a> News<'a> {
             && told.elapsed() >= Duration::from_millis(100)
         {
             *told = Instant::now();
-            if !progress(Progress { states, transitions }) {
+            let reached = *self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+            if !progress(Progress { states, transitions, reached }) {
                 return Err(Error::Interrupted);
             }
         }
@@ -148,7 +160,7 @@ impl Part {
 }
 
 /// Words of the largest states.
-const WORDS: usize = 8;
+const WORDS: usize = 64;
 
 /// A part of the states: what is known already, with the states of its edge to go on from, and how many to find.
 type Sought<'a> = (Option<(&'a Part, &'a [u32])>, u64);
@@ -171,18 +183,43 @@ impl Instance {
     }
 
     fn explore_as(&self, part: Option<Sought<'_>>, options: &Options<'_>) -> Result<StateSpace> {
-        let program = Program::new(self);
-        match program.layout.words {
+        // Tables of commands are made of what has a place in a state.
+        let layout = Layout::new(&self.variables);
+        let words = layout.words;
+        if words > WORDS {
+            return Err(self.too_wide(words));
+        }
+        let program = Program::new(self, layout);
+        match words {
             1 => self.explored::<1>(&program, part, options),
             2 => self.explored::<2>(&program, part, options),
             3 | 4 => self.explored::<4>(&program, part, options),
-            5..=WORDS => self.explored::<WORDS>(&program, part, options),
-            words => Err(Error::Size(format!(
-                "a state of this model takes {} bits, and at most {} are supported; give its variables smaller ranges",
-                words * 64,
-                WORDS * 64
-            ))),
+            5..=8 => self.explored::<8>(&program, part, options),
+            9..=16 => self.explored::<16>(&program, part, options),
+            17..=32 => self.explored::<32>(&program, part, options),
+            _ => self.explored::<WORDS>(&program, part, options),
         }
+    }
+
+    #[cold]
+    fn too_wide(&self, words: usize) -> Error {
+        let (bits, most) = (words * 64, WORDS * 64);
+        let mut names: Vec<&str> = self.variables.iter().filter(|v| v.unbounded).map(|v| &*v.name).collect();
+        let count = names.len();
+        if count > 5 {
+            names.truncate(5);
+            names[4] = "…";
+        }
+        let remedy = match count {
+            0 => "give its variables smaller ranges".to_owned(),
+            _ => format!(
+                "give ranges to those that have none and take 32 bits each, {count}: {}",
+                names.join(", ")
+            ),
+        };
+        Error::Size(format!(
+            "a state of this model takes {bits} bits, and at most {most} are supported; {remedy}"
+        ))
     }
 
     fn explored<const W: usize>(
@@ -256,7 +293,11 @@ impl Instance {
                 let mut key = [0; W];
                 layout.pack(&values, &mut key);
                 found.push(key);
-                options.check_memory(found.len() * size_of::<Key<W>>(), found.len() as u64, 0)?;
+                options.check_memory(
+                    found.len() * size_of::<Key<W>>(),
+                    (found.len() as u64, 0),
+                    String::new,
+                )?;
             }
             tried += 1;
             if tried > 1 << 32 {
@@ -379,7 +420,7 @@ impl StateSpace {
 
     fn earned(&self, name: Option<&str>, at_transitions: bool) -> Result<Vec<f64>> {
         let number = self.instance.reward_structure(name)?;
-        let program = Program::new(&self.instance);
+        let program = Program::new(&self.instance, self.layout.clone());
         let parts: Vec<_> = (self.instance.rewards(number)?.into_iter())
             .filter(|part| at_transitions || matches!(part.of, Rewarded::States))
             .map(|part| {

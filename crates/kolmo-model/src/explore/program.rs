@@ -24,7 +24,7 @@ enum Rate {
     Code(Code),
 }
 
-enum Next {
+pub(super) enum Next {
     Set(i64),
     Add(i64),
     Code(Code),
@@ -55,6 +55,8 @@ type Group = Vec<(usize, u64)>;
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
+    /// Tables are made of variables with fewer values.
+    few: u64,
     commands: Vec<Command>,
     all: Vec<u64>,
     /// Commands of steps alone.
@@ -88,6 +90,13 @@ pub(super) struct Rows<const W: usize> {
     source: Option<Key<W>>,
     pub(super) self_loop: f64,
 }
+
+/// Tables are made of variables with fewer values than this, where all of them take no more than
+/// [`TABLES`].
+const FEW: u64 = 4096;
+
+/// Bytes of all tables.
+const TABLES: u64 = 64 << 20;
 
 /// Rows up to this length are searched for a state that is reached twice.
 const SEARCHED: usize = 48;
@@ -140,11 +149,18 @@ impl<const W: usize> Rows<W> {
 }
 
 impl<'a> Program<'a> {
-    pub(super) fn new(instance: &'a Instance) -> Self {
-        let layout = Layout::new(&instance.variables);
+    pub(super) fn new(instance: &'a Instance, layout: Layout) -> Self {
         let words = instance.commands.len().div_ceil(64).max(1);
+        // Two sets of all commands for each value.
+        let rows = |few: u64| -> u64 {
+            layout.fields.iter().filter(|f| f.width < few).map(|f| 1 + f.width).fold(0, u64::saturating_add)
+        };
+        let halves = std::iter::successors(Some(FEW), |few| Some(few / 2));
+        let few =
+            halves.take(16).find(|few| rows(*few).saturating_mul(words as u64 * 16) <= TABLES).unwrap_or(0);
         let mut program = Self {
             instance,
+            few,
             commands: Vec::new(),
             all: vec![0; words],
             steps: vec![0; words],
@@ -219,7 +235,7 @@ impl<'a> Program<'a> {
     /// The one variable of a term, its field's values, and the term's value at each.
     fn tabulated(&self, term: &Term) -> Option<(usize, Vec<u64>)> {
         let variable = term.only_variable()?;
-        let values = self.layout.fields[variable].values()?;
+        let values = self.layout.fields[variable].values(self.few)?;
         let code = Code::new(term);
         let mut variables = vec![0; variable + 1];
         let mut stack = Vec::new();
@@ -284,7 +300,7 @@ impl<'a> Program<'a> {
         let mut added = 0_u64;
         for (variable, next) in assignments {
             let (field, Next::Add(step)) = (&self.layout.fields[*variable], next) else { return None };
-            if field.word != word || field.values().is_none() {
+            if field.word != word || field.values(self.few).is_none() {
                 return None;
             }
             added = added.wrapping_add((*step as u64) << field.shift);
@@ -297,7 +313,7 @@ impl<'a> Program<'a> {
         let field = self.layout.fields[variable];
         let Next::Add(step) = next else { unreachable!("a step adds to variables") };
         if *step != 0 {
-            let values: Vec<i64> = field.values().expect("a step has tables").collect();
+            let values: Vec<i64> = field.values(self.few).expect("a step has tables").collect();
             self.restrict(c, variable, 1, values.iter().map(|value| field.holds(value.wrapping_add(*step))));
         }
     }
@@ -430,11 +446,24 @@ impl<'a> Program<'a> {
         Ok(rate)
     }
 
+    /// The variable without a range that has come farthest in some states.
+    pub(super) fn reached<const W: usize>(&self, states: &[(Key<W>, u32)]) -> Option<(usize, i64)> {
+        let unbounded = self.instance.variables.iter().enumerate().filter(|(_, v)| v.unbounded);
+        let farthest = |(v, _): (usize, _)| {
+            let values = states.iter().map(|(key, _)| self.layout.fields[v].value(key));
+            values.max_by_key(|value| value.unsigned_abs()).map(|value| (v, value))
+        };
+        unbounded.filter_map(farthest).max_by_key(|(_, value)| value.unsigned_abs())
+    }
+
     #[cold]
     fn out_of_range(&self, c: usize, variable: usize, value: i64) -> Trouble {
         let info = &self.instance.variables[variable];
-        let remedy =
-            if info.unbounded { "bound it by a guard" } else { "widen the range or narrow the guard" };
+        let remedy = if info.unbounded {
+            "bound it by a guard, or truncate the model"
+        } else {
+            "widen the range or narrow the guard"
+        };
         let what = format!("'{}' would become {value}, outside of {}..{}", info.name, info.low, info.high);
         self.trouble(c, format!("{what}; {remedy}"))
     }
@@ -540,7 +569,7 @@ impl<'a> Program<'a> {
 }
 
 /// The next value of a variable, by itself.
-fn assignment(variable: usize, next: &Term) -> Next {
+pub(super) fn assignment(variable: usize, next: &Term) -> Next {
     use crate::code::Op;
     let own = |term: &Term| *term == Term::Variable(variable, Type::Int);
     match next {

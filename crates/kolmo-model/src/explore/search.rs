@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::News;
+use super::endless::Endless;
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch, Trouble};
 use super::store::{Lookup, ROWS, Store, TooMany};
@@ -19,6 +20,12 @@ const CHUNK: usize = 1024;
 
 /// States that a thread works on in a round, at most.
 const ROUND: usize = 1 << 16;
+
+/// States of a round that are asked whether there is an end.
+const LOOKED_AT: usize = 64;
+
+/// States of a model that may have no end.
+const MANY: u64 = 1 << 17;
 
 /// Transitions of some states, as tokens.
 #[derive(Clone)]
@@ -67,6 +74,7 @@ struct Shared<'a, const W: usize> {
     states: AtomicU64,
     transitions: AtomicU64,
     bytes: AtomicUsize,
+    explored: AtomicU64,
     stop: AtomicBool,
     /// What stopped it; of several troubles that of the first state.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
@@ -161,7 +169,11 @@ impl<const W: usize> Worker<W> {
         let transitions = transitions + shared.transitions.fetch_add(transitions, Ordering::Relaxed);
         let kept = self.taken.len() * (size_of::<(Key<W>, u32)>() + 4) + self.tokens.len() * 12;
         let kept = kept + shared.bytes.fetch_add(kept, Ordering::Relaxed);
-        shared.watch(states, transitions, kept).map_err(|error| (None, error))
+        let taken = self.taken.len() as u64;
+        let explored = taken + shared.explored.fetch_add(taken, Ordering::Relaxed);
+        // Lists of open states have room for twice as many.
+        let open = states.saturating_sub(explored) as usize * 2 * size_of::<(Key<W>, u32)>();
+        shared.watch((states, transitions), kept + open, &self.taken).map_err(|error| (None, error))
     }
 
     /// Adds the rows at hand to segments.
@@ -210,9 +222,38 @@ impl<const W: usize> Shared<'_, W> {
     }
 
     /// Memory, the caller's wish to stop, and its news.
-    fn watch(&self, states: u64, transitions: u64, kept: usize) -> Result<()> {
-        self.news.options.check_memory(kept + self.store.bytes(), states, transitions)?;
-        self.news.tell(states, transitions)
+    fn watch(&self, found: (u64, u64), kept: usize, taken: &[(Key<W>, u32)]) -> Result<()> {
+        let reached = || match self.program.reached(taken) {
+            Some((variable, value)) => {
+                let name = &self.program.instance.variables[variable].name;
+                format!("'{name}' has no range and has reached {value}: give it one, ")
+            }
+            None => String::new(),
+        };
+        self.news.options.check_memory(kept + self.store.bytes(), found, reached)?;
+        self.news.tell(found.0, found.1)
+    }
+
+    /// Fails if one of some open states proves that there is no last one, and notes how far
+    /// variables without a range come.
+    fn look_for_an_end(&self, endless: &Endless<'_>, list: &[(Key<W>, u32)]) {
+        let some = list.iter().step_by(list.len().div_ceil(LOOKED_AT).max(1));
+        let mut values = Vec::new();
+        for (key, _) in some {
+            self.program.layout.unpack(key, &mut values);
+            if let Some((variable, span)) = endless.proof(&values) {
+                let name = &self.program.instance.variables[variable].name;
+                let what = format!(
+                    "this command changes '{name}', which has no range, again and again without end; bound it by a guard, \
+                     give it a range, or truncate the model"
+                );
+                return self.fail(Some(*key), Trouble { what, span }.error(self.program, &values));
+            }
+        }
+        if self.states.load(Ordering::Relaxed) >= MANY {
+            let reached = self.program.reached(&list[..list.len().min(CHUNK)]);
+            *self.news.reached.lock().unwrap_or_else(PoisonError::into_inner) = reached;
+        }
     }
 }
 
@@ -252,6 +293,7 @@ pub(super) fn search<const W: usize>(
         states: AtomicU64::new(initial.len() as u64),
         transitions: AtomicU64::new(0),
         bytes: AtomicUsize::new(0),
+        explored: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
@@ -293,7 +335,9 @@ fn in_any_order<const W: usize>(
     mut list: Vec<(Key<W>, u32)>,
 ) {
     let mut most = CHUNK;
+    let endless = Endless::new(shared.program.instance);
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
+        shared.look_for_an_end(&endless, &list);
         let cursor = AtomicUsize::new(0);
         if list.len() < CHUNK / 4 && most < ROUND {
             workers[0].round(shared, &list, &cursor, Some(most));

@@ -99,8 +99,11 @@ impl<'a> Parser<'a> {
             }
             TokenKind::Keyword => Err(Diagnostic::new(
                 token.span,
-                format!("'{}' is a word of the language and cannot be the name of {of}", self.word()),
-                "choose another name",
+                format!("'{}' is a reserved word of PRISM and cannot be the name of {of}", self.word()),
+                match self.word().len() {
+                    1 => "choose another name; Storm takes this one, PRISM does not",
+                    _ => "choose another name",
+                },
             )),
             _ => Err(self.unexpected(&format!("the name of {of}"), "")),
         }
@@ -283,6 +286,13 @@ impl<'a> Parser<'a> {
             {
                 return self.property_operator();
             }
+            TokenKind::Name
+                if self.operators && word == "LRA" && self.ahead(1) == "=" && self.ahead(2) == "?" =>
+            {
+                let message = "a long-run average is not written LRA=?, which is Storm's";
+                return Err(Diagnostic::new(token.span, message, "write S=? [ condition ], or R=? [ S ]"));
+            }
+            TokenKind::Name if Function::of(word).is_some() && self.ahead(1) == "(" => return self.call(),
             TokenKind::Name => Kind::Name(word.to_owned()),
             TokenKind::Keyword if word == "true" || word == "false" => {
                 Kind::Literal(Value::Bool(word == "true"))

@@ -194,8 +194,21 @@ impl Parser<'_> {
         let guard = self.expression()?;
         self.expect("->", "a command is written [action] condition -> rate : (x'=value);")?;
         let mut updates = vec![self.update()?];
-        while self.take("+") {
+        let mut unrated = (updates[0].rate.is_none()).then(|| self.span());
+        while self.is("+") {
+            let plus = self.advance().span;
             updates.push(self.update()?);
+            if updates.last().is_some_and(|update| update.rate.is_none()) {
+                unrated.get_or_insert(plus);
+            }
+        }
+        // As in PRISM.
+        if let Some(plus) = unrated.filter(|_| updates.len() > 1) {
+            return Err(Diagnostic::new(
+                plus,
+                "'+' separates updates that each need a rate, and one has none",
+                "was '&' meant, which joins the changes of one update? Else write rate : (x'=value)",
+            ));
         }
         let end = self.expect(";", "a command ends with ';', its updates are separated by '+'")?.span;
         Ok(Command { action, guard, updates, span: start.to(end) })

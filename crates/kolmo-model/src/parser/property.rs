@@ -289,7 +289,13 @@ impl Parser<'_> {
         };
         let Some(kind) = kind else {
             let names: Vec<&str> = FilterKind::NAMES.iter().map(|(name, _)| *name).collect();
-            return Err(self.unexpected("the kind of the filter", &format!("known are {}", names.join(", "))));
+            let all = if self.is("values") {
+                "answers from every state need no filter but --all-states; "
+            } else {
+                ""
+            };
+            let help = format!("{all}known are {}", names.join(", "));
+            return Err(self.unexpected("the kind of the filter", &help));
         };
         self.advance();
         self.expect(",", FORM)?;

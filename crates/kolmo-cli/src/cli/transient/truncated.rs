@@ -158,7 +158,10 @@ pub(super) fn rewards_within(
     edge: &Edge,
     ranks: Ranks,
 ) -> Result<Vec<Reward>> {
-    if let Some(file) = args.rewards.iter().find(|name| chain.rewards.iter().all(|r| r.name != **name)) {
+    let unknown = |name: &&String| {
+        chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
+    };
+    if let Some(file) = args.rewards.iter().find(unknown) {
         return Err(Error::Invalid(format!(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
         )));

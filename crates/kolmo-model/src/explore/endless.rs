@@ -1,0 +1,104 @@
+//! Proof that a model has no last state: an update that only counts variables without a range, and
+//! is never disabled by that.
+
+use super::program::{Next, assignment};
+use crate::code::Term;
+use crate::diagnostics::Span;
+use crate::instance::{Command, Instance};
+use crate::ranges::{Range, range};
+
+/// Modules of an action that are looked at together, and the updates of each together.
+const PARTS: usize = 8;
+const UPDATES: usize = 64;
+
+/// An update that may be possible again and again.
+#[derive(Clone, Default)]
+struct Candidate<'a> {
+    guards: Vec<&'a Term>,
+    rates: Vec<&'a Term>,
+    /// Variables without a range, and what is added to them.
+    steps: Vec<(usize, i64)>,
+    /// Variables that keep their value if it is this one.
+    kept: Vec<(usize, i64)>,
+    span: Span,
+}
+
+/// Updates that may prove that a model has no last state.
+pub(super) struct Endless<'a> {
+    instance: &'a Instance,
+    candidates: Vec<Candidate<'a>>,
+}
+
+impl<'a> Endless<'a> {
+    pub(super) fn new(instance: &'a Instance) -> Self {
+        let mut candidates = Vec::new();
+        let together = &instance.model.0.together;
+        let some = instance.variables.iter().any(|variable| variable.unbounded);
+        for together in together.iter().filter(|t| some && t.parts.len() <= PARTS) {
+            let mut all = vec![Candidate::default()];
+            for part in &together.parts {
+                let commands = &instance.commands[instance.groups.get(part).cloned().unwrap_or(0..0)];
+                let own: Vec<Candidate<'_>> = commands.iter().flat_map(|c| counting(instance, c)).collect();
+                let pairs = all.iter().flat_map(|before| own.iter().map(move |own| before.and(own)));
+                all = pairs.take(UPDATES).collect();
+            }
+            candidates.extend(all.into_iter().filter(|c| c.steps.iter().any(|(_, step)| *step != 0)));
+        }
+        Self { instance, candidates }
+    }
+
+    /// Variable and command of an update that is proved to be possible again and again from this
+    /// state on.
+    pub(super) fn proof(&self, values: &[i64]) -> Option<(usize, Span)> {
+        let found = self.candidates.iter().find(|candidate| self.goes_on(candidate, values))?;
+        let (variable, _) = found.steps.iter().find(|(_, step)| *step != 0)?;
+        Some((*variable, found.span))
+    }
+
+    /// True if guards hold and rates are above 0 wherever the steps lead: up to the end of what a
+    /// variable can have.
+    fn goes_on(&self, candidate: &Candidate<'_>, values: &[i64]) -> bool {
+        if candidate.kept.iter().any(|(variable, value)| values[*variable] != *value) {
+            return false;
+        }
+        let mut ranges: Vec<Range> = values.iter().map(|value| (*value as f64, *value as f64)).collect();
+        for (variable, step) in candidate.steps.iter().filter(|(_, step)| *step != 0) {
+            let (info, range) = (&self.instance.variables[*variable], &mut ranges[*variable]);
+            *(if *step > 0 { &mut range.1 } else { &mut range.0 }) =
+                if *step > 0 { info.high as f64 } else { info.low as f64 };
+        }
+        candidate.guards.iter().all(|guard| range(guard, &ranges) == (1.0, 1.0))
+            && candidate.rates.iter().all(|rate| range(rate, &ranges).0 > 0.0)
+    }
+}
+
+impl Candidate<'_> {
+    /// Two updates that happen together, of different modules.
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            guards: [&self.guards[..], &other.guards].concat(),
+            rates: [&self.rates[..], &other.rates].concat(),
+            steps: [&self.steps[..], &other.steps].concat(),
+            kept: [&self.kept[..], &other.kept].concat(),
+            span: other.span,
+        }
+    }
+}
+
+/// The updates of a command that count variables without a range, and leave the others.
+fn counting<'a>(instance: &'a Instance, command: &'a Command) -> impl Iterator<Item = Candidate<'a>> {
+    command.updates.iter().filter_map(|(rate, assignments)| {
+        let (guards, rates, span) = (vec![&command.guard], vec![rate], command.span);
+        let mut candidate = Candidate { guards, rates, span, ..Candidate::default() };
+        for (variable, next) in assignments {
+            match assignment(*variable, next) {
+                Next::Set(value) => candidate.kept.push((*variable, value)),
+                Next::Add(step) if step == 0 || instance.variables[*variable].unbounded => {
+                    candidate.steps.push((*variable, step));
+                }
+                _ => return None,
+            }
+        }
+        Some(candidate)
+    })
+}
