@@ -421,8 +421,8 @@ fn stirling_error(k: u64) -> f64 {
 
 /// An unevaluated sum of two f64, hi = hi + lo rounded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DoubleWord {
-    pub(super) hi: f64,
+pub(crate) struct DoubleWord {
+    pub(crate) hi: f64,
     lo: f64,
 }
 
@@ -475,6 +475,14 @@ impl std::ops::Add for DoubleWord {
     fn add(self, y: Self) -> Self {
         let s = Self::sum(self.hi, y.hi);
         Self::ordered_sum(s.hi, s.lo + (self.lo + y.lo))
+    }
+}
+
+impl std::ops::Neg for DoubleWord {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self { hi: -self.hi, lo: -self.lo }
     }
 }
 
