@@ -3,7 +3,7 @@
 //! The measure is ρ(|A⁻¹|·|A|), the least condition number of all matrices that A becomes by scaling of rows and columns (Bauer
 //! 1963): neither ill-scaled matrices nor triangular ones have a large one. A relative change of the elements by less than 1/ρ
 //! leaves a matrix regular, and a singular one has ρ = ∞. It is estimated from below by some steps of y ← |A⁻¹·s·|A|·y| with
-//! random signs s. Doubles find a singular matrix to be one of ρ ≥ 2⁵³/c, with a c that depends on the rounding errors met; so
+//! random factors s. Doubles find a singular matrix to be one of ρ ≥ 2⁵³/c, with a c that depends on the rounding errors met; so
 //! whatever is not clearly regular is eliminated in double-word arithmetic, which tells ρ = ∞, there above 2⁹⁰, from 2⁵³.
 
 use super::banded::elimination::{Factors, Scalar};
@@ -19,21 +19,22 @@ const REGULAR: f64 = (1u64 << 40) as f64;
 /// Exponents of elements, in rows and columns with largest ones of size 1, that have all digits in double-word products.
 const LEAST: i32 = -400;
 
-/// The growth of a solution for right-hand sides of the size of rows, with random signs, up to which no matrix is singular. A
-/// singular one has that of 1 / (c u), where u is the unit roundoff and c, mostly below 2⁴, depends on the rounding errors met.
+/// The growth of a solution for right-hand sides of the size of rows, with random factors, up to which no matrix is singular. A
+/// singular one has that of 1 / (c u), where u is the unit roundoff and c, mostly below 2⁴, depends on the rounding errors and the factors.
 pub(super) fn clear(precision: Precision) -> f64 {
     match precision {
-        Precision::F64 | Precision::Q64 => (1u64 << 36) as f64,
-        Precision::F32 => (1u64 << 14) as f64,
+        Precision::F64 | Precision::Q64 => (1u64 << 32) as f64,
+        Precision::F32 => (1u64 << 12) as f64,
     }
 }
 
-/// A random sign of row `i`.
-pub(super) fn sign(i: usize, step: u64) -> f64 {
+/// A random number of row `i`, of size ½ … 1. Signs alone may sum to 0, as the rows of a singular matrix do.
+pub(super) fn noise(i: usize, step: u64) -> f64 {
     let mut bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (step << 32);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    if bits >> 63 == 0 { 1.0 } else { -1.0 }
+    let size = 0.5 + (bits >> 12 & ((1 << 51) - 1)) as f64 / (1u64 << 52) as f64;
+    if bits >> 63 == 0 { size } else { -size }
 }
 
 /// The largest of numbers that are not negative; infinity if one of them is NaN.
@@ -97,11 +98,11 @@ impl<E: Eliminate> Scaled<'_, E> {
 
     /// An estimate of ρ.
     fn measure<T: Scalar, const W: usize>(&self, factors: &Factors<T, W>) -> f64 {
-        let (mut y, mut rho) = (vec![1.0; self.n], f64::INFINITY);
-        for step in 0..3 {
+        let (mut y, mut rho) = (vec![1.0; self.n], 0.0f64);
+        for step in 0..4 {
             let row = |place: usize| {
                 let size: f64 = self.elements(self.at(place)).map(|(column, v)| v.abs() * y[column]).sum();
-                T::from(sign(place, step) * size)
+                T::from(noise(place, step) * size)
             };
             let mut x: Vec<T> = (0..self.n).map(row).collect();
             factors.solve(&mut x);
@@ -110,8 +111,8 @@ impl<E: Eliminate> Scaled<'_, E> {
                 return growth;
             }
             y = x.iter().map(|x| x.size() / growth).collect();
-            // The first step starts from any vector.
-            rho = if step > 0 { rho.min(growth) } else { rho };
+            // The first steps start from any vector; two of the others do not both miss what is singular.
+            rho = if step > 1 { rho.max(growth) } else { rho };
         }
         rho
     }

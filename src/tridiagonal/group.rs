@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::arithmetic::Number;
 use super::chunk::Upload;
-use super::condition::{clear, sign};
+use super::condition::{clear, noise};
 use super::kernels::{NOT_DOMINANT, both};
 use super::options::{Options, PlanOptions, Refine};
 use super::place::TILE;
@@ -115,7 +115,7 @@ impl<'a, T: Number> Group<'a, T> {
         (self.filled, self.doubt) = (false, None);
     }
 
-    /// True if a solution for right-hand sides of the size of rows, with random signs, does not rule out that the matrix is
+    /// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that the matrix is
     /// singular. Every rank calls this.
     fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let Span { n, first, rows, cyclic, ranks, .. } = view.span;
@@ -124,7 +124,7 @@ impl<'a, T: Number> Group<'a, T> {
             let place = (first + i) % n;
             let left = if place > 0 || cyclic { view.dl[i].abs() } else { 0.0 };
             let right = if place + 1 < n || cyclic { view.du[i].abs() } else { 0.0 };
-            *b = T::of(sign(first + i, 0) * (left + view.d[i].abs() + right));
+            *b = T::of(noise(first + i, 0) * (left + view.d[i].abs() + right));
         };
         self.b(0, rows).par_iter_mut().enumerate().for_each(row);
         self.solve_plan(seconds)?;

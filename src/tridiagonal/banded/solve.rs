@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::super::arithmetic::Number;
-use super::super::condition::{clear, sign};
+use super::super::condition::{clear, noise};
 use super::super::group::MOST_CORRECTIONS;
 use super::super::kernels::NOT_DOMINANT;
 use super::super::options::{Interface, Options, Pivot, Refine};
@@ -109,9 +109,9 @@ fn solve_all<T: Number>(
     Ok(true)
 }
 
-/// True if a solution for right-hand sides of the size of rows, with random signs, does not rule out that a matrix is singular.
+/// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that a matrix is singular.
 fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Result<bool> {
-    let row = |i: usize| sign(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
+    let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
     let mut x = vec![0.0; b.len()];
     Ok(!plan.run(view, (&b, 0), &mut x)? || range::largest(&x) > clear(T::PRECISION))

@@ -616,7 +616,9 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
         // Rings are closed by tiles.
-        Cyclic => (spec, precision, Options { block: None, interface: Interface::Auto, ..options }),
+        Cyclic | SingularRing => {
+            (spec, precision, Options { block: None, interface: Interface::Auto, ..options })
+        }
         _ => (spec, precision, options),
     }
 }
