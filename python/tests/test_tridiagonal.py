@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy.linalg import solve_banded
+from scipy.linalg import lapack, solve_banded
 
 import kolmo
 
@@ -60,6 +60,119 @@ def test_a_singular_matrix_is_an_exception_with_its_row():
     assert not r.met
 
 
+def condition(dl, d, du):
+    """LAPACK's reciprocal condition number; 0 where a pivot is."""
+    *lu, info = lapack.dgttrf(dl[1:], d, du[:-1])
+    if info > 0:
+        return 0.0
+    anorm = np.abs(dense(dl, d, du)).sum(axis=0).max()
+    rcond, info = lapack.dgtcon(*lu, anorm)
+    assert info == 0
+    return rcond
+
+
+def neumann(n):
+    d = np.full(n, 2.0)
+    d[0] = d[-1] = 1.0
+    return np.full(n, -1.0), d, np.full(n, -1.0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 100, 1000, 2048, 2049, 3000, 10_000, 100_000])
+def test_row_sums_of_zero_are_singular_in_every_way(n, device):
+    dl, d, du = neumann(n)
+    consistent = np.zeros(n)
+    consistent[0], consistent[-1] = 1.0, -1.0
+    for b in (np.ones(n), consistent):
+        assert lapack.dgtsv(dl[1:], d, du[:-1], b)[-1] == n
+        with pytest.raises(kolmo.Singular):
+            kolmo.solve_tridiagonal(dl, d, du, b, device=device)
+        with pytest.raises(kolmo.Singular):
+            kolmo.TridiagonalFactor(dl, d, du, device=device).solve(b)
+        side, ring = np.full(n, -1.0), np.full(n, 2.0)
+        with pytest.raises(kolmo.Singular):
+            kolmo.solve_tridiagonal(side, ring, side, b, cyclic=True, device=device)
+
+
+def test_singular_to_working_precision_is_that_of_lapack():
+    rng = np.random.default_rng(3)
+    verdicts = set()
+    for k in range(300):
+        n = int(rng.integers(2, 60))
+        dl, du = rng.uniform(-1, 1, n), rng.uniform(-1, 1, n)
+        d = -np.where(np.arange(n) > 0, dl, 0) - np.where(np.arange(n) < n - 1, du, 0)
+        if k % 3:
+            d[int(rng.integers(n))] += 10.0 ** -rng.uniform(0, 12)
+        rcond = condition(dl, d, du)
+        r = kolmo.solve_tridiagonal(dl, d, du, rng.uniform(-1, 1, n), full_output=True)
+        if rcond < 2.0**-53 or rcond > 1e-13:
+            assert r.met == (rcond > 1e-13), (k, n, rcond, r)
+            verdicts.add(r.met)
+    assert verdicts == {True, False}
+
+
+def test_scaled_rows_and_columns_are_not_taken_for_singular():
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        n = int(rng.integers(2, 60))
+        dl, d, du, b = system(n, int(rng.integers(1 << 30)))
+        rows, columns = (2.0 ** rng.integers(-300, 300, n) for _ in range(2))
+        left, right = np.roll(columns, 1), np.roll(columns, -1)
+        r = kolmo.solve_tridiagonal(dl * rows * left, d * rows * columns, du * rows * right, b * rows, full_output=True)
+        assert r.componentwise < 1e-14, (n, r)
+
+
+def test_a_row_by_itself_is_solved_by_itself():
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        n = 33
+        dl, d, du, b = (rng.integers(-9, 10, n).astype(float) for _ in range(4))
+        d[d == 0] = 1.0
+        k = int(rng.integers(n))
+        dl[k] = du[k] = b[k] = 0.0
+        r = kolmo.solve_tridiagonal(dl, d, du, b, cyclic=True, full_output=True)
+        if np.linalg.cond(dense(dl, d, du, True)) < 1e10:
+            assert r.met and r.x[k] == 0.0, r
+
+
+def test_a_cyclic_system_has_all_of_its_off_diagonals():
+    side, d, b = np.full(4, -1.0), np.full(5, 4.0), np.ones(5)
+    whole = np.full(5, -1.0)
+    for dl, du in ((side, side), (whole, side), (side, whole)):
+        with pytest.raises(ValueError, match="corner"):
+            kolmo.solve_tridiagonal(dl, d, du, b, cyclic=True)
+        with pytest.raises(ValueError, match="corner"):
+            kolmo.TridiagonalFactor(dl, d, du, cyclic=True)
+    np.testing.assert_allclose(kolmo.solve_tridiagonal(whole, d, whole, b, cyclic=True), np.full(5, 0.5))
+
+
+@pytest.mark.parametrize("tolerance", [-1, 0, 1, np.nan, np.inf])
+def test_a_tolerance_is_between_0_and_1(tolerance):
+    one = np.ones(3)
+    with pytest.raises(ValueError, match="invalid tolerance"):
+        kolmo.solve_tridiagonal(one, 4 * one, one, one, tolerance=tolerance)
+    with pytest.raises(ValueError, match="invalid tolerance"):
+        kolmo.TridiagonalFactor(one, 4 * one, one, tolerance=tolerance)
+
+
+def test_arrays_are_repeated_as_numpy_does():
+    dl, d, du, b = system(20, batch=6)
+    each = [kolmo.solve_tridiagonal(dl[k], d[k], du[k], b[k]) for k in range(6)]
+    cube = [v.reshape(2, 3, 20) for v in (dl, d, du, b)]
+    np.testing.assert_allclose(kolmo.solve_tridiagonal(*cube), np.reshape(each, (2, 3, 20)), rtol=1e-13)
+    shared = [kolmo.solve_tridiagonal(dl[0], d[0], du[0], b[k]) for k in range(6)]
+    np.testing.assert_allclose(kolmo.solve_tridiagonal(dl[:1], d[:1], du[:1], b), shared, rtol=1e-13)
+    np.testing.assert_allclose(kolmo.solve_tridiagonal(dl[:1], d[:1], du[:1], cube[3]), np.reshape(shared, (2, 3, 20)), rtol=1e-13)
+    one = [kolmo.solve_tridiagonal(dl[k], d[k], du[k], b[0]) for k in range(6)]
+    for right in (b[0], b[:1]):
+        np.testing.assert_allclose(kolmo.solve_tridiagonal(dl, d, du, right), one, rtol=1e-13)
+        np.testing.assert_allclose(kolmo.TridiagonalFactor(dl, d, du).solve(right), one, rtol=1e-13)
+    stiff = kolmo.solve_tridiagonal(-1, 4, -1, b[0])
+    np.testing.assert_array_equal(stiff, kolmo.solve_tridiagonal(np.full(20, -1.0), np.full(20, 4.0), np.full(20, -1.0), b[0]))
+    np.testing.assert_array_equal(stiff, kolmo.solve_tridiagonal(-1, np.full(20, 4.0), -1, b[0]))
+    with pytest.raises(ValueError, match="number of systems"):
+        kolmo.solve_tridiagonal(dl[:4], d, du, b)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -101,7 +214,7 @@ def test_a_factor_of_several_matrices_and_what_it_refuses():
     factor = kolmo.TridiagonalFactor(dl, d, du)
     np.testing.assert_array_equal(factor.solve(b), kolmo.solve_tridiagonal(dl, d, du, b))
     with pytest.raises(kolmo.InvalidInput, match="b has the shape"):
-        factor.solve(b[0])
+        factor.solve(b[:, :50])
     with pytest.raises(kolmo.InvalidInput, match="NaN"):
         factor.solve(np.full_like(b, np.nan))
     with pytest.raises(kolmo.InvalidInput, match="NaN"):

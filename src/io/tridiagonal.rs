@@ -412,18 +412,37 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     let cells = |bytes: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(bytes).split(',').map(|c| c.trim().to_owned()).collect()
     };
-    let names = cells(head.bytes);
+    // Quotes are those of write.csv in R.
+    let bare = |name: String| {
+        let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+        quoted.map_or(name.clone(), str::to_owned)
+    };
+    let names: Vec<String> = cells(head.bytes).into_iter().map(bare).collect();
     let place = |name: &str| names.iter().position(|n| n == name);
     let elements = (place("dl2").is_some() || place("du2").is_some()).then_some(Elements::Pentadiagonal);
     let needed = elements.map_or(&["dl", "d", "du"][..], Elements::names);
+    let (last, others) = needed.split_last().expect("there are names");
+    let others = others.join(", ");
     let Some(mut places) = needed.iter().map(|name| place(name)).collect::<Option<Vec<_>>>() else {
-        let (last, others) = needed.split_last().expect("there are names");
-        let (others, have) = (others.join(", "), names.join(","));
+        let have = names.join(",");
         return Err(wrong(
             head.number,
             format!("columns '{have}'; {others} and {last} are needed, and b is read"),
         ));
     };
+    for (at, name) in names.iter().enumerate() {
+        // A first column without a name has the numbers of rows.
+        let read = needed.contains(&name.as_str()) || name == "b" || (at == 0 && name.is_empty());
+        if !read {
+            let reason = format!(
+                "unknown column '{name}': expected {others}, {last} and b; rename it or leave it out"
+            );
+            return Err(wrong(head.number, reason));
+        }
+        if place(name) != Some(at) {
+            return Err(wrong(head.number, format!("column '{name}' is there twice; leave one out")));
+        }
+    }
     places.extend(place("b"));
     let diagonal = needed.len() / 2;
     let mut columns = vec![Vec::new(); needed.len() + 1];
@@ -431,6 +450,10 @@ fn read_csv(path: &Path) -> Result<Arrays> {
         let row = cells(line.bytes);
         if row.len() == 1 && row[0].is_empty() {
             continue;
+        }
+        if row.len() > names.len() {
+            let reason = format!("{} cells, but the first line names {} columns", row.len(), names.len());
+            return Err(wrong(line.number, reason));
         }
         for (k, &at) in places.iter().enumerate() {
             let cell = row.get(at).map_or("", |c| c.as_str());

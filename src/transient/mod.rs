@@ -149,6 +149,7 @@ pub use backward::{Backward, StateValues};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
+pub(crate) use poisson::DoubleWord;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use reaching::{Reaching, reaching};
 pub use solution::{

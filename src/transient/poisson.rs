@@ -478,6 +478,14 @@ impl std::ops::Add for DoubleWord {
     }
 }
 
+impl std::ops::Neg for DoubleWord {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self { hi: -self.hi, lo: -self.lo }
+    }
+}
+
 impl std::ops::Mul for DoubleWord {
     type Output = Self;
 

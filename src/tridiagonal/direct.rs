@@ -6,7 +6,7 @@ use super::kernels::{LANES, UNIT};
 use super::options::{Interface, Options, Pivot, Refine};
 use super::place::Place;
 use super::range;
-use super::residual::{BLOCK, Norms, Residual};
+use super::residual::{AllNorms, BLOCK, Residual};
 use super::scheme::Scheme;
 use super::solve::{Method, Outcome, Pass, Solution};
 use super::view::{PIECE, View, Watch};
@@ -80,7 +80,7 @@ fn certified(
     let stretch_tiles = STRIPS * LANES * rayon::current_num_threads();
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
     let alone = view.span.batch == 1;
-    let (mut norms, mut done, mut watched) = (Norms::default(), 0, 0);
+    let (mut norms, mut done, mut watched) = (AllNorms::default(), 0, 0);
     for (stretch, flags) in flags[..tiles].chunks_mut(stretch_tiles).enumerate() {
         let at = stretch * stretch_tiles * tile;
         if at >= watched {
@@ -97,7 +97,7 @@ fn certified(
         let end = at + flags.len() * tile;
         let known = if end >= rows { rows } else { (end - 1) / BLOCK * BLOCK };
         if alone && known > done {
-            norms = norms.join(view.norms_of(b, x, done..known));
+            norms = norms.with(view.norms_of(b, x, done..known));
             done = known;
         }
     }

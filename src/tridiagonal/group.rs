@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::arithmetic::Number;
 use super::chunk::Upload;
+use super::condition::{clear, noise};
 use super::kernels::{NOT_DOMINANT, both};
 use super::options::{Options, PlanOptions, Refine};
 use super::place::TILE;
@@ -19,6 +20,7 @@ use super::view::View;
 use super::window;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.
@@ -79,7 +81,9 @@ pub(super) struct Group<'a, T> {
     how: PlanOptions,
     room: Room,
     /// True once the devices have the diagonals.
-    pub(super) filled: bool,
+    filled: bool,
+    /// True if the matrix may be singular, once that was examined.
+    doubt: Option<bool>,
     /// Several cyclic systems are solved as open ones.
     rings: Option<Rings>,
 }
@@ -95,7 +99,7 @@ impl<'a, T: Number> Group<'a, T> {
                 copies => Span::whole(n, copies * batch, false),
             };
             let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
-            Ok(Self { plan, how: *how, room, filled: false, rings: None })
+            Ok(Self { plan, how: *how, room, filled: false, doubt: None, rings: None })
         };
         match Room::of(view, how)? {
             Room::ONE => made(Room::ONE),
@@ -104,6 +108,31 @@ impl<'a, T: Number> Group<'a, T> {
                 e => Err(e),
             }),
         }
+    }
+
+    /// Makes the plan one for another matrix.
+    pub(super) fn renew(&mut self) {
+        (self.filled, self.doubt) = (false, None);
+    }
+
+    /// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that the matrix is
+    /// singular. Every rank calls this.
+    fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
+        let Span { n, first, rows, cyclic, ranks, .. } = view.span;
+        (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
+        let row = |(i, b): (usize, &mut T)| {
+            let place = (first + i) % n;
+            let left = if place > 0 || cyclic { view.dl[i].abs() } else { 0.0 };
+            let right = if place + 1 < n || cyclic { view.du[i].abs() } else { 0.0 };
+            *b = T::of(noise(first + i, 0) * (left + view.d[i].abs() + right));
+        };
+        self.b(0, rows).par_iter_mut().enumerate().for_each(row);
+        self.solve_plan(seconds)?;
+        let mut x = vec![0.0; rows];
+        self.unknowns(0, &mut x, 0);
+        let growth = x.par_iter().map(|x| if x.is_nan() { f64::INFINITY } else { x.abs() });
+        let growth = growth.reduce(|| 0.0, f64::max);
+        Ok(ranks.all_reduce_max(growth) > clear(T::PRECISION))
     }
 
     /// True if this is a plan for right-hand sides as those of a view, half of which at least it has use for.
@@ -239,6 +268,14 @@ impl<'a, T: Number> Group<'a, T> {
                 done.refinements = done.refinements.max(steps);
             }
         }
+        // Dominant rows without small pivots are those of a regular matrix.
+        let regular = dominant && done.flags == 0 && self.how.block.is_none();
+        let doubt = match self.doubt {
+            Some(doubt) => doubt,
+            None => !regular && self.is_doubtful(view, seconds)?,
+        };
+        self.doubt = Some(doubt);
+        done.doubt |= doubt;
         Ok(false)
     }
 

@@ -364,8 +364,17 @@ impl<T: Number> Body for Down<'_, T> {
     }
 }
 
-/// The exponent s of the share 4^−s of its row below which a pivot is small: four times the unit roundoff.
+/// The exponent s of the share 4^−s of its row below which a pivot of dominant rows is small. Each row adds a few roundings to
+/// the pivots behind it, so that the last one of a singular matrix of n rows is √n roundings, or in the worst case some n.
 pub(super) fn small_exponent(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 18,
+        Precision::F32 => 8,
+    }
+}
+
+/// The exponent s of the share 4^−s of its row below which a pivot is replaced: four times the unit roundoff.
+pub(super) fn least_exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 25,
         Precision::F32 => 11,

@@ -77,9 +77,9 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Off-diagonals of n − 1 elements a system, with a zero for the end that is not used.
+/// Off-diagonals of n − 1 elements a system, with NaN for the end that is not used, which a cyclic system refuses.
 fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
-    let mut wide = vec![0.0; batch * n];
+    let mut wide = vec![f64::NAN; batch * n];
     if n > 1 {
         for (wide, one) in wide.chunks_exact_mut(n).zip(diagonal.chunks_exact(n - 1)) {
             wide[usize::from(front)..][..n - 1].copy_from_slice(one);

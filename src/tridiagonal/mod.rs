@@ -81,6 +81,7 @@ mod arithmetic;
 pub(crate) mod banded;
 pub(crate) mod block_kernels;
 mod chunk;
+mod condition;
 mod cut;
 mod direct;
 mod elimination;
@@ -118,6 +119,7 @@ mod span;
 pub mod subtrees;
 mod system;
 mod view;
+mod wide;
 mod window;
 #[doc(hidden)]
 pub mod window_kernels;

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::condition;
 use super::elimination::{gtsv, gtsv_cyclic};
 use super::range;
 use super::residual::Residual;
@@ -38,6 +39,10 @@ pub(super) trait Eliminate: Sized + Sync {
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;
     /// Columns and values of the elements of a row of one system.
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)>;
+    /// Diagonals on either side, those of a folded band if the system is cyclic.
+    fn bandwidth(&self) -> usize;
+    /// True if the first and the last unknown are neighbours.
+    fn is_cyclic(&self) -> bool;
     /// Solves one system in place; the row of a pivot that is zero, if there is one.
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
     /// Answers for the right-hand sides `b` of one system whose rows and columns are multiplied by 2^k.
@@ -73,6 +78,14 @@ impl Eliminate for View<'_> {
             (i + 1 < n || cyclic, (i + 1) % n, self.du[i]),
         ];
         all.into_iter().filter(|(used, ..)| *used).map(|(_, column, v)| (column, v))
+    }
+
+    fn bandwidth(&self) -> usize {
+        1 + usize::from(self.span.cyclic)
+    }
+
+    fn is_cyclic(&self) -> bool {
+        self.span.cyclic
     }
 
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
@@ -115,11 +128,13 @@ fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
 }
 
 /// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
-/// what solves it better. Unknowns of a singular matrix become NaN.
+/// what solves it better. These parts, or all of them if there is `doubt`, are examined for being singular; their unknowns become
+/// NaN.
 pub(super) fn improve(
     view: &impl Eliminate,
     x: &mut [Vec<f64>],
     asked: impl Fn(Residual) -> bool + Sync,
+    doubt: bool,
 ) -> Improved {
     let (n, batch) = view.size();
     let given: &[Vec<f64>] = x;
@@ -132,7 +147,12 @@ pub(super) fn improve(
             .zip(given)
             .map(|(b, x)| system.residual(b, &x[here.clone()], &mut []))
             .collect();
-        residuals.iter().any(|&r| asked(r)).then(|| (here.clone(), residuals, best(&system)))
+        let asked = residuals.iter().any(|&r| asked(r));
+        (asked || doubt).then(|| {
+            let found = if asked { best(&system) } else { Ok(Vec::new()) };
+            let answers = found.and_then(|answers| condition::singular(&system).map_or(Ok(answers), Err));
+            (here.clone(), residuals, answers)
+        })
     };
     let solved: Vec<_> = all.par_iter().map(one).collect();
     let mut all = Improved::default();
@@ -179,6 +199,28 @@ fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
 /// Corrections at most: of a system that they can help each leaves less than half of the error.
 const CORRECTIONS: u32 = 12;
 
+/// Unknowns that follow from a row by themselves or from others that do, such as x_i = b_i / d_i, put in their places. Elimination
+/// takes them from other rows where these have larger elements, with the rounding errors of all that is in there.
+fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
+    let n = x.len();
+    let mut known = vec![false; n];
+    let mut rows: Vec<usize> = (0..n).collect();
+    while let Some(i) = rows.pop() {
+        let all = || system.elements(i).filter(|(_, v)| *v != 0.0);
+        let mut open = all().filter(|&(column, _)| !known[column]);
+        let (Some((own, v)), None) = (open.next(), open.next()) else { continue };
+        drop(open);
+        let left = all().filter(|&(column, _)| column != own).fold(b[i], |b, (j, v)| (-v).mul_add(x[j], b));
+        let settled = left / v;
+        if settled.is_finite() {
+            x[own] = settled;
+        }
+        known[own] = true;
+        let reach = system.bandwidth().min(n - 1);
+        rows.extend((0..=2 * reach).map(|k| (own + n + k - reach) % n).filter(|&row| row != i));
+    }
+}
+
 /// Elimination, and corrections by the residual while they lower it.
 pub(super) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let roomy = range::roomy(Precision::F64);
@@ -224,12 +266,19 @@ pub(super) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
             break;
         }
     }
+    for (answer, b) in answers.iter_mut().zip(system.b()).filter(|(answer, _)| !answer.residual.fine(false)) {
+        let mut x = answer.x.clone();
+        settle(system, &mut x, b);
+        let residual = system.residual(b, &x, &mut []);
+        if residual.excess() < answer.residual.excess() {
+            *answer = Answer { x, residual, ..*answer };
+        }
+    }
     Ok(answers)
 }
 
-/// Elimination and corrections as [`corrected`], of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
-/// column. The componentwise error does not depend on such factors.
-fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+/// Exponents of factors by which first each row has a largest element of 1 … 2, then each column.
+pub(super) fn scales(system: &impl Eliminate) -> (Vec<i32>, Vec<i32>) {
     let (n, _) = system.size();
     let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
     let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();
@@ -239,7 +288,13 @@ fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
             sizes[column] = sizes[column].max(Some(size + own));
         }
     }
-    let columns: Vec<i32> = sizes.into_iter().map(|size| -size.unwrap_or(0)).collect();
+    (rows, sizes.into_iter().map(|size| -size.unwrap_or(0)).collect())
+}
+
+/// Elimination and corrections as [`corrected`], of rows and columns multiplied by the powers of two of
+/// [`scales`]. The componentwise error does not depend on such factors.
+fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let (rows, columns) = scales(system);
     let mut shifts = Vec::with_capacity(system.b().len());
     let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
     for own in system.b() {

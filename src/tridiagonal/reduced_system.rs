@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::arithmetic::Number;
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
 use super::elimination::solve_replaced;
-use super::kernels::small_exponent;
+use super::kernels::least_exponent;
 use super::levels::{Level, Levels, Shape};
 use super::memory::Arrays;
 use super::place::{Alignment, Place};
@@ -117,7 +117,7 @@ impl<'a> Source<'a> {
             first: self.place.1,
             blocks: blocks as u32,
             pivot: u32::from(pivot),
-            small: small_exponent(T::PRECISION),
+            small: least_exponent(T::PRECISION),
             at_dl,
             at_d,
             at_du,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::span::Span;
 use super::system::System;
 use super::view::{PIECE, View, Watch};
+use super::wide::Wide;
 use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
@@ -45,8 +46,8 @@ impl Residual {
         self.normwise <= tolerance && self.componentwise <= Self::componentwise_limit(tolerance)
     }
 
-    /// Whether unknowns of a right-hand side lie below 2⁻¹⁰²², where doubles have fewer digits: nothing else makes the
-    /// normwise error the larger one.
+    /// True if unknowns of a right-hand side lie below 2⁻¹⁰²², where doubles have fewer digits: nothing else makes the
+    /// normwise error the larger one, since norms have a wider range than doubles.
     pub fn underflows(self) -> bool {
         self.normwise > 2.0 * self.componentwise.max(NORMWISE)
     }
@@ -85,15 +86,18 @@ fn larger(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
 
-/// The norms that a residual is put together from.
+/// Norms that a residual is made of, in the range of doubles: those of rows and, as [`AllNorms`], of systems.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Norms {
-    r: f64,
-    a: f64,
-    x: f64,
-    b: f64,
+pub(super) struct Norms<N = f64> {
+    r: N,
+    a: N,
+    x: N,
+    b: N,
     component: f64,
 }
+
+/// Norms of any range.
+pub(super) type AllNorms = Norms<Wide>;
 
 impl Norms {
     #[inline(always)]
@@ -107,36 +111,55 @@ impl Norms {
         }
     }
 
-    /// Whether something may have over- or underflowed in rows with these unknowns.
+    /// True if something may have over- or underflowed in rows with these unknowns.
     pub(super) fn unsure(&self, x: &[f64]) -> bool {
         let all = self.a * self.x + self.b;
         let tiny = || x.iter().any(|x| x.abs() < TINY);
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
     }
 
+    /// These norms with room for more.
+    pub(super) fn wide(self) -> AllNorms {
+        let Self { r, a, x, b, component } = self;
+        Norms { r: r.into(), a: a.into(), x: x.into(), b: b.into(), component }
+    }
+}
+
+impl AllNorms {
+    pub(super) fn with(self, other: Self) -> Self {
+        Self {
+            r: self.r.larger(other.r),
+            a: self.a.larger(other.a),
+            x: self.x.larger(other.x),
+            b: self.b.larger(other.b),
+            component: larger(self.component, other.component),
+        }
+    }
+
     /// The largest |x| and |b|.
     pub(super) fn sizes(&self) -> [f64; 2] {
-        [self.x, self.b]
+        [self.x, self.b].map(Wide::to_f64)
     }
 
     pub(super) fn residual(self) -> Residual {
-        let all = self.a * self.x + self.b;
-        let normwise = if self.r == 0.0 {
-            0.0
-        } else if all > TINY && all < HUGE {
-            self.r / all
-        } else {
-            let [a, x, b] = [self.a, self.x, self.b].map(exponent);
-            let largest = match (self.a.min(self.x) > 0.0, self.b > 0.0) {
-                (true, true) => b.max(a + x),
-                (true, false) => a + x,
-                _ => b,
-            };
-            let product = times_power_of_two(self.a, -a) * times_power_of_two(self.x, a - largest);
-            times_power_of_two(self.r, -largest) / (product + times_power_of_two(self.b, -largest))
+        let normwise = match self.r == Wide::default() {
+            true => 0.0,
+            false => (self.r / (self.a * self.x + self.b)).to_f64(),
         };
         let bad = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
         Residual { normwise: bad(normwise), componentwise: bad(self.component) }
+    }
+
+    /// The numbers that ranks send each other.
+    fn numbers(self) -> [f64; 9] {
+        let [[r, r2], [a, a2], [x, x2], [b, b2]] = [self.r, self.a, self.x, self.b].map(Wide::parts);
+        [r, r2, a, a2, x, x2, b, b2, self.component]
+    }
+
+    /// The norms with these [`AllNorms::numbers`].
+    fn of_numbers([r, r2, a, a2, x, x2, b, b2, component]: [f64; 9]) -> Self {
+        let wide = |mantissa: f64, exponent: f64| Wide::new(mantissa, exponent as i32);
+        Self { r: wide(r, r2), a: wide(a, a2), x: wide(x, x2), b: wide(b, b2), component }
     }
 }
 
@@ -167,17 +190,18 @@ pub(super) fn row_in_range<const K: usize>(
     b: f64,
     x: [f64; K],
     own: usize,
-) -> (f64, Norms) {
+) -> (f64, AllNorms) {
     let (r, norms) = row(coefficients, b, x, own);
     let reach = x.iter().fold(0.0f64, |m, x| larger(m, x.abs()));
     if !reach.is_finite() || (!Norms { x: reach, ..norms }.unsure(&x)) {
-        return (r, norms);
+        return (r, norms.wide());
     }
+    let a = coefficients.iter().fold(Wide::default(), |a, c| a + c.abs().into());
     // b belongs to an unknown of 1.
     let factors =
         || coefficients.into_iter().zip(x).chain([(-b, 1.0)]).filter(|&(c, x)| c != 0.0 && x != 0.0);
     let Some(largest) = factors().map(|(c, x)| exponent(c) + exponent(x)).max() else {
-        return (0.0, Norms { component: 0.0, ..norms });
+        return (0.0, Norms { r: 0.0, component: 0.0, ..norms }.wide());
     };
     let (mut sum, mut scale) = (0.0f64, 0.0);
     for (c, x) in factors().collect::<Vec<_>>().into_iter().rev() {
@@ -187,9 +211,9 @@ pub(super) fn row_in_range<const K: usize>(
     }
     let coarse = coefficients.iter().zip(x).filter(|(_, x)| x.abs() < f64::MIN_POSITIVE);
     let coarse: f64 = coarse.map(|(c, _)| times_power_of_two(c.abs(), -1074 - largest)).sum();
-    let r = times_power_of_two(sum, largest);
-    let norms = Norms { r: r.abs(), a: norms.a.min(f64::MAX), ..norms };
-    (r, Norms { component: (sum.abs() - coarse).max(0.0) / scale, ..norms })
+    let component = (sum.abs() - coarse).max(0.0) / scale;
+    let norms = AllNorms { r: Wide::new(sum.abs(), largest), a, component, ..norms.wide() };
+    (times_power_of_two(sum, largest), norms)
 }
 
 /// Rows side by side.
@@ -278,20 +302,20 @@ impl View<'_> {
             if !part.is_empty() {
                 let norms = self.norms(b, x, beyond, part.clone(), r);
                 mine.push(((first + part.start) / n) as f64);
-                mine.extend([norms.r, norms.a, norms.x, norms.b, norms.component]);
+                mine.extend(norms.numbers());
             }
         }
         let all = ranks.all_gather(&mine);
-        let mut cut: BTreeMap<u64, Norms> = BTreeMap::new();
+        let mut cut: BTreeMap<u64, AllNorms> = BTreeMap::new();
         let mut residual = Residual::default();
         for list in &all {
             residual = residual.max(Residual { normwise: list[0], componentwise: list[1] });
-            for &[system, r, a, x, b, component] in list[2..].as_chunks().0 {
+            for &[system, ref numbers @ ..] in list[2..].as_chunks::<10>().0 {
                 let norms = cut.entry(system as u64).or_default();
-                *norms = norms.join(Norms { r, a, x, b, component });
+                *norms = norms.with(AllNorms::of_numbers(*numbers));
             }
         }
-        cut.into_values().map(Norms::residual).fold(residual, Residual::max)
+        cut.into_values().map(AllNorms::residual).fold(residual, Residual::max)
     }
 
     /// The residual of whole systems without r, with a call of `watch` between pieces of a large one.
@@ -301,34 +325,34 @@ impl View<'_> {
         if rows > n {
             return Ok(self.residual(b, x, &mut []));
         }
-        let mut norms = Norms::default();
+        let mut norms = AllNorms::default();
         for piece in (0..n).step_by(PIECE) {
             watch()?;
-            norms = norms.join(self.norms_of(b, x, piece..n.min(piece + PIECE)));
+            norms = norms.with(self.norms_of(b, x, piece..n.min(piece + PIECE)));
         }
         Ok(norms.residual())
     }
 
     /// Norms of some rows of the only system, all of which is here.
-    pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> Norms {
+    pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> AllNorms {
         let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..self.span.n };
         let block = |i: usize| (rows.start + i * BLOCK, rows.end.min(rows.start + (i + 1) * BLOCK));
         let one = |i: usize| system.norms(block(i), &mut []);
-        (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(Norms::default, Norms::join)
+        (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)
     }
 
     /// Norms of rows of one system, and their r.
-    fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> Norms {
+    fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> AllNorms {
         let end = rows.end;
         let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
         let blocks = rows.len().div_ceil(BLOCK);
         let rows = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
         if r.is_empty() {
             let one = |i: usize| rows.norms(block(i), &mut []);
-            (0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join)
+            (0..blocks).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)
         } else {
             let one = |(i, r): (usize, &mut [f64])| rows.norms(block(i), r);
-            r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
+            r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(AllNorms::default, AllNorms::with)
         }
     }
 }
@@ -358,7 +382,7 @@ impl SystemRows<'_> {
     }
 
     /// Norms of a block of these rows, and their r.
-    fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> Norms {
+    fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> AllNorms {
         let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
         let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());
         let mut norms = Norms::default();
@@ -391,16 +415,17 @@ impl SystemRows<'_> {
             });
         }
         if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
-            norms = Norms::default();
+            let mut all = AllNorms::default();
             for i in from..to {
                 let (coefficients, x) = self.row(i);
                 let (own, row) = row_in_range(coefficients, b[i], x, 1);
-                norms = norms.join(row);
+                all = all.with(row);
                 if kept {
                     r[i - from] = own;
                 }
             }
+            return all;
         }
-        norms
+        norms.wide()
     }
 }

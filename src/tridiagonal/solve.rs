@@ -21,7 +21,7 @@ use super::system::System;
 use super::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::lane::cpu::zeroed;
+use crate::lane::cpu::{expect_memory, zeroed};
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result, Status};
 
@@ -251,6 +251,8 @@ pub(super) struct Pass {
     /// Of each right-hand side.
     pub(super) residuals: Vec<Residual>,
     pub(super) refinements: u32,
+    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
+    pub(super) doubt: bool,
     pub(super) stages: Stages,
     pub(super) device_bytes: u64,
     pub(super) chunks: usize,
@@ -265,6 +267,7 @@ impl Pass {
             flags: 0,
             residuals: vec![Residual::default(); rhs],
             refinements: 0,
+            doubt: false,
             stages: Stages::default(),
             device_bytes: 0,
             chunks: 0,
@@ -327,7 +330,7 @@ impl<'a, T: Number> Solver<'a, T> {
             }
             let mut group = Group::<T>::new(self.lanes, &view.system(0), how)?;
             for number in 0..rows / n {
-                group.filled = false;
+                group.renew();
                 let system = view.system(number);
                 if group.solve(&system, number * n, &self.options, &mut done, seconds, &stop)? {
                     break;
@@ -339,6 +342,7 @@ impl<'a, T: Number> Solver<'a, T> {
         ranks.all_ok(each)?;
         if ranks.is_distributed() {
             done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
+            done.doubt = ranks.all_reduce_max(f64::from(u8::from(done.doubt))) > 0.0;
             for own in &mut done.residuals {
                 let all = ranks.all_gather(&[own.normwise, own.componentwise]);
                 let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
@@ -386,8 +390,12 @@ impl<'a, T: Number> Solver<'a, T> {
                     .to_owned(),
             )));
         }
+        // The plan's arrays on the host, unknowns, the residual and a correction. No page of them is taken before it is written.
+        let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));
+        let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
+        ranks.all_ok(room)?;
         let (method, used, mut done) = self.partition(view, &mut seconds)?;
-        let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds);
+        let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds)?;
         let method = if host.changed { Method::Host } else { method };
         let block = used.block.unwrap_or(super::kernels::UNIT);
         let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
@@ -459,13 +467,13 @@ fn elimination(
     options: &Options,
     done: &mut Pass,
     seconds: &mut f64,
-) -> (Improved, bool) {
+) -> Result<(Improved, bool)> {
     let proof = done.flags & !NOT_DOMINANT != 0;
-    let needed = proof || !done.residual().within(options.tolerance);
+    let needed = proof || done.doubt || !done.residual().within(options.tolerance);
     let dominant = done.flags & NOT_DOMINANT == 0;
     // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
     if !needed && (options.refine != Refine::Auto || done.residual().fine(dominant)) {
-        return (Improved::default(), false);
+        return Ok((Improved::default(), false));
     }
     let asked = |residual: Residual| match options.refine {
         _ if proof => true,
@@ -473,7 +481,7 @@ fn elimination(
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
     let at = Instant::now();
-    let improved = last_resort(lane, view, &mut done.x, asked);
+    let improved = last_resort(lane, view, &mut done.x, asked, proof || done.doubt)?;
     let host = improved.unwrap_or_default();
     if host.changed {
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
@@ -481,31 +489,37 @@ fn elimination(
         done.refinements = host.corrections;
     }
     *seconds += at.elapsed().as_secs_f64();
-    (host, improved.is_none() && needed)
+    Ok((host, improved.is_none() && needed))
 }
 
 /// Numbers a row that elimination with pivoting holds beside what it has of each right-hand side: the matrix as given and
-/// with rows and columns of size 1, what becomes of it, and the exponents of these factors.
-const PIVOTING: usize = 3 + 3 + 3 + 1;
+/// with rows and columns of size 1, what becomes of it, the exponents of these factors, and what a verdict on it takes: factors in
+/// double words and a solution.
+const PIVOTING: usize = 3 + 3 + 3 + 1 + 17;
 /// Numbers a row of each right-hand side: b, x as given and as eliminated twice, the residual, and a correction.
 const PIVOTING_EACH: usize = 8;
 
-/// Elimination with pivoting on the host of the systems whose residual is `asked` for; of ranks on that of rank 0, which
-/// is sent all rows. None where that host has no memory for them.
+/// Elimination with pivoting on the host of the systems whose residual is `asked` for, and a verdict on the matrices of these, or
+/// of all systems if there is `doubt`; of ranks on that of rank 0, which is sent all rows. None where that host has no memory for
+/// them.
 fn last_resort(
     lane: &Lane,
     view: &View<'_>,
     x: &mut [Vec<f64>],
     asked: impl Fn(Residual) -> bool + Sync + Send,
-) -> Option<Improved> {
+    doubt: bool,
+) -> Result<Option<Improved>> {
     let Span { n, batch, cyclic, first, rows, ranks } = view.span;
+    let of_a_row = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64;
     if !ranks.is_distributed() {
-        return Some(lane.host(|| pivot::improve(view, x, asked)));
+        let at_once = n as u64 * batch.min(rayon::current_num_threads()) as u64;
+        expect_memory(8 * of_a_row * at_once, || format!("elimination with pivoting of {n} rows"))?;
+        return Ok(Some(lane.host(|| pivot::improve(view, x, asked, doubt))));
     }
-    let numbers = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64 * view.span.all() as u64;
+    let numbers = of_a_row * view.span.all() as u64;
     let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
     if 8 * numbers > room {
-        return None;
+        return Ok(None);
     }
     let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.gather_to_root(own));
     let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.gather_to_root(b)).collect();
@@ -513,7 +527,7 @@ fn last_resort(
     let improved = ranks.is_root().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
-        lane.host(|| pivot::improve(&whole, &mut all, asked))
+        lane.host(|| pivot::improve(&whole, &mut all, asked, doubt))
     });
     // What the first rank knows.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();
@@ -534,5 +548,5 @@ fn last_resort(
     for (x, all) in x.iter_mut().zip(&all).filter(|_| improved.changed) {
         *x = ranks.scatter_from_root(rows, |rank| of(all, rank));
     }
-    Some(improved)
+    Ok(Some(improved))
 }

@@ -167,6 +167,21 @@ fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
+    let mut refused = 0;
+    for kibibytes in (250_000..=550_000).step_by(50_000) {
+        let place = Place::new();
+        let line = on_cpu("tridiagonal laplace:4000000 -o x.npy");
+        let run = shell(&place, &format!("ulimit -v {kibibytes}"), &line, Stdio::piped());
+        assert!([0, 2].contains(&run.code), "{kibibytes} KiB: {}\n{}", run.code, run.stderr);
+        assert!(!run.stderr.contains("memory allocation of"), "{kibibytes} KiB: {}", run.stderr);
+        refused += usize::from(run.stderr.contains("the solution of 4000000 rows"));
+    }
+    assert!(refused > 0, "no limit was between the system and its solution");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn memory_that_does_not_suffice_is_exit_2() {
     let lines = [
         "transient wlan:60,6 --time 1 -o p.npy",

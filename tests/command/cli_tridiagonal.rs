@@ -266,6 +266,43 @@ fn what_other_systems_do_not_have_is_refused() {
 }
 
 #[test]
+fn a_column_that_is_not_read_is_refused_by_its_name() {
+    let place = Place::new();
+    let rows = "0,2,-1,1,0\n-1,2,-1,0,0\n-1,2,0,1,0\n";
+    for (head, parts) in [
+        ("dl,d,du,rhs,b", &["t.csv:1", "unknown column 'rhs'"][..]),
+        ("dl,d,du,b1,b2", &["t.csv:1", "unknown column 'b1'", "expected dl, d, du and b"]),
+        ("dl,d,du,b,b", &["t.csv:1", "column 'b' is there twice"]),
+        ("dl,d,du,b,", &["t.csv:1", "unknown column ''"]),
+        ("dl,d,du,b", &["t.csv:2", "5 cells", "4 columns"]),
+    ] {
+        place.put("t.csv", format!("{head}\n{rows}"));
+        refuses(&place, "t.csv -o x.npy", parts);
+    }
+    // The index that pandas writes, and the row names and quotes of R.
+    for head in [",dl,d,du,b", "\"\",\"dl\",\"d\",\"du\",\"b\""] {
+        place.put("t.csv", format!("{head}\n\"1\",0,2,-1,1\n\"2\",-1,2,-1,0\n\"3\",-1,2,0,1\n"));
+        solved(&place, "t.csv -o x.txt --quiet");
+        for x in place.text("x.txt").lines() {
+            assert!((x.parse::<f64>().expect("a number") - 1.0).abs() < 1e-14, "{x}");
+        }
+    }
+}
+
+#[test]
+fn singular_matrices_are_exit_1_for_every_order() {
+    let place = Place::new();
+    for line in ["toeplitz:3,-1,2,-1", "toeplitz:4,-1,2,-1", "toeplitz:8,-1,2,-1", "toeplitz:5000,-1,2,-1"] {
+        let run = place.kolmo(&format!("tridiagonal {line} --cyclic -o x.npy --device cpu"));
+        assert_eq!(run.code, 1, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains("singular to working precision"), "{line}: {}", run.stderr);
+    }
+    // Unknowns of 1e20 whose rounding errors, times the matrix, are beyond the largest double.
+    place.put("t.csv", "dl,d,du,b\n0,1.3e308,-1.1e308,1\n0,1e-20,0,1\n");
+    solved(&place, "t.csv -o x.npy --quiet");
+}
+
+#[test]
 fn the_report_says_what_was_done_and_how_well() {
     let place = Place::new();
     let run = solved(&place, "random:20011 -o x.npy --report r.json --lanes 2 --verbose");

@@ -5,8 +5,8 @@ use crate::support::machine;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::{
-    Interface, Method, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution, Status, System, Upload,
-    solve,
+    BandedSystem, Factor, Interface, Method, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution,
+    Status, System, Upload, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -498,6 +498,147 @@ fn singular_matrices_are_reported_and_give_no_number() {
     }
 }
 
+/// −1, 2, −1 with ones at the ends of the diagonal: rows sum to 0, so that the matrix is singular.
+fn neumann(n: usize, b: Vec<f64>) -> System {
+    let mut d = vec![2.0; n];
+    (d[0], d[n - 1]) = (1.0, 1.0);
+    System::new(vec![-1.0; n], d, vec![-1.0; n], b).unwrap()
+}
+
+#[test]
+fn row_sums_of_zero_are_singular_for_every_order_and_in_every_way() {
+    let auto = Options::default();
+    let ways = [
+        auto,
+        Options { pivot: Pivot::None, ..auto },
+        Options { pivot: Pivot::Scaled, ..auto },
+        Options { refine: Refine::Steps(0), ..auto },
+        Options { block: Some(10), ..auto },
+    ];
+    let lanes: Vec<Machine> = ["cpu", "cpu,cpu"].iter().filter_map(|s| machine(s, F64, false)).collect();
+    let single = machine("cpu", F32, false).expect("the CPU opens");
+    for n in [2, 3, 5, 8, 31, 100, 1000, 2048, 2049, 5000, 70_001] {
+        let mut consistent = vec![0.0; n];
+        (consistent[0], consistent[n - 1]) = (1.0, -1.0);
+        for b in [vec![1.0; n], consistent, vec![0.0; n]] {
+            let open = neumann(n, b.clone());
+            let ring = System::new(vec![-1.0; n], vec![2.0; n], vec![-1.0; n], b.clone()).unwrap().cyclic();
+            for (k, options) in ways.iter().enumerate() {
+                let each = lanes.iter().chain([&single]);
+                for machine in each.take(if n > 3000 { 1 } else { 3 }) {
+                    let solution = solve(machine, &open, options).unwrap();
+                    assert!(solution.singular.is_some(), "n = {n}, way {k}: {:?}", solution.residual);
+                    if options.block.is_none() && n > 2 {
+                        let solution = solve(machine, &ring, options).unwrap();
+                        assert!(
+                            solution.singular.is_some(),
+                            "ring, n = {n}, way {k}: {:?}",
+                            solution.residual
+                        );
+                    }
+                }
+            }
+            let matrix = System::matrix(1, open.dl.clone(), open.d.clone(), open.du.clone()).unwrap();
+            let mut factor = Factor::new(&lanes[0], matrix, &auto).unwrap();
+            for _ in 0..2 {
+                assert!(factor.solve(&[&b]).unwrap().singular.is_some(), "n = {n}");
+                assert!(factor.solve_transposed(&[&b]).unwrap().singular.is_some(), "n = {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_singular_system_of_many_is_found_and_the_others_are_solved() {
+    let (n, batch) = (40, 50);
+    for cyclic in [false, true] {
+        let (side, mut d) = (vec![-1.0; n * batch], vec![2.5; n * batch]);
+        d[17 * n..18 * n].fill(2.0);
+        if !cyclic {
+            (d[17 * n], d[18 * n - 1]) = (1.0, 1.0);
+        }
+        let system = System::batched(batch, side.clone(), d, side, vec![vec![1.0; n * batch]]).unwrap();
+        let system = if cyclic { system.cyclic() } else { system };
+        let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+        assert_eq!(solution.singular.map(|(system, _)| system), Some(17), "cyclic: {cyclic}");
+        for (s, x) in solution.x[0].chunks(n).enumerate() {
+            assert!(x.iter().all(|x| x.is_nan() == (s == 17)), "system {s}, cyclic: {cyclic}");
+        }
+    }
+}
+
+#[test]
+fn nearly_singular_and_ill_scaled_matrices_are_solved() {
+    // The share that one end of a rod gives off makes it regular: ρ is some 4 n / share.
+    for (n, share) in [(5, 1e-14), (100, 1e-12), (3000, 1e-10), (100_000, 1e-8)] {
+        let mut system = neumann(n, vec![0.0; n]);
+        system.d[n - 1] += share;
+        system.b[0][n - 1] = share;
+        let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+        assert_eq!((solution.status, solution.singular), (Status::Met, None), "n = {n}, share {share}");
+    }
+    // A triangular matrix whose inverse has elements up to 2^999, and x = 1.
+    let n = 1000;
+    let mut b = vec![3.0; n];
+    b[n - 1] = 1.0;
+    let system = System::new(vec![0.0; n], vec![1.0; n], vec![2.0; n], b).unwrap();
+    let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+    assert_eq!((solution.status, solution.singular), (Status::Met, None));
+    // Columns of very different sizes.
+    let scales: Vec<f64> = (0..n + 2).map(|i| 2f64.powi((i * 7919 % 400) as i32 - 200)).collect();
+    let of = |k: usize, v: f64| (0..n).map(|i| v * scales[i + k]).collect::<Vec<f64>>();
+    let system = System::new(of(0, -1.0), of(1, 2.1), of(2, 3.0), vec![1.0; n]).unwrap();
+    let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+    assert_eq!((solution.status, solution.singular), (Status::Met, None));
+}
+
+#[test]
+fn residuals_keep_their_size_at_both_ends_of_the_range() {
+    // 2⁻⁵³·|A|·|x| is beyond the largest double.
+    let high = System::new(vec![0.0, 1e-20], vec![1.3e308, 0.0], vec![-1.1e308, 0.0], vec![1.0; 2]).unwrap();
+    let solution = solve(&cpu(), &high, &Options::default()).unwrap();
+    assert_eq!(solution.status, Status::Met);
+    assert!(solution.residual.normwise <= 2.0 * f64::EPSILON, "{:?}", solution.residual);
+    // In the first row 4 + 8 / 2 is left, of ‖A‖·‖x‖ = 1.5 · 8.
+    let top = 2f64.powi(1023);
+    let two = System::new(vec![0.0, 0.0], vec![top, 1.0], vec![top / 2.0, 0.0], vec![0.0, 0.0]).unwrap();
+    let residual = two.residual(&two.b[0], &[4.0, 8.0], &mut []);
+    assert_eq!(residual, Residual { normwise: 8.0 / 12.0, componentwise: 1.0 });
+    let low = 2f64.powi(-1000);
+    let two = System::new(vec![0.0, 0.0], vec![low, low], vec![low / 2.0, 0.0], vec![0.0, 0.0]).unwrap();
+    let residual = two.residual(&two.b[0], &[4.0 * low, 8.0 * low], &mut []);
+    assert_eq!(residual, Residual { normwise: 8.0 / 12.0, componentwise: 1.0 });
+    let penta = BandedSystem::pentadiagonal(
+        1,
+        [vec![0.0; 2], vec![0.0; 2], vec![low, low], vec![low / 2.0, 0.0], vec![0.0; 2]],
+        vec![vec![0.0; 2]],
+    );
+    let residual = penta.unwrap().residual(&[0.0; 2], &[4.0 * low, 8.0 * low], &mut []);
+    assert_eq!(residual, Residual { normwise: 8.0 / 12.0, componentwise: 1.0 });
+    // What elimination in doubles leaves of a system of subnormal products is not 0.
+    let low =
+        System::new(vec![0.0, 9e-301], vec![1e-308, 8e-301], vec![7e-301, 0.0], vec![1.1e-315, 5.5e-316]);
+    let low = low.unwrap();
+    let plain = Options { pivot: Pivot::None, refine: Refine::Steps(0), ..Options::default() };
+    let solution = solve(&cpu(), &low, &plain).unwrap();
+    let Residual { normwise, componentwise } = solution.residual;
+    assert!(normwise > 0.1 * componentwise && !solution.residual.underflows(), "{:?}", solution.residual);
+}
+
+#[test]
+fn an_unknown_that_one_row_gives_is_its_quotient() {
+    // Larger elements above and below draw elimination to other rows.
+    let dl = vec![5.0, 7.0, 0.0, 9.0, 3.0, -8.0];
+    let d = vec![1.0, 2.0, 1.0, 3.0, -1.0, 2.0];
+    let du = vec![3.0, 6.0, 0.0, 7.0, 4.0, 5.0];
+    let system = System::new(dl, d, du, vec![1.0, 0.3, 0.0, 0.7, 0.1, 1.0]).unwrap();
+    for system in [system.clone(), system.clone().cyclic(), system.transposed().cyclic()] {
+        let solution = solve(&cpu(), &system, &Options::default()).unwrap();
+        assert_eq!(solution.status, Status::Met, "{:?}", solution.residual);
+        assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{:?}", solution.residual);
+    }
+}
+
 /// Whether a matrix with a zero diagonal was seen to be singular, as it is for odd orders, or x at least solves its rows.
 #[track_caller]
 fn singular_or_solved(name: &str, system: &System) {
@@ -671,6 +812,13 @@ fn bad_input_is_refused_with_its_place() {
     assert!(message(System::new(v(5), v(3), v(3), v(3))).contains("dl has 5 numbers, d has 3"));
     assert!(message(System::new(v(3), v(3), v(3), v(4))).contains("b has 4 numbers, d has 3"));
     assert!(message(System::batched(2, v(3), v(3), v(3), vec![v(3)])).contains("3 rows are no 2 systems"));
+    // Without the numbers of its corners no system is cyclic.
+    for (dl, du) in [(4, 5), (5, 4), (4, 4)] {
+        let system = System::new(v(dl), vec![4.0; 5], v(du), v(5)).unwrap().cyclic();
+        assert!(
+            solve(&cpu(), &system, &Options::default()).unwrap_err().to_string().contains("has to be finite")
+        );
+    }
     for (what, row) in [("dl", 1), ("d", 0), ("du", 1), ("b", 2)] {
         for bad in [f64::NAN, f64::INFINITY] {
             let mut system = System::new(v(3), v(3), v(3), v(3)).unwrap();

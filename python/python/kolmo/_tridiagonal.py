@@ -94,11 +94,13 @@ def solve_tridiagonal(
 
     Parameters
     ----------
-    dl, d, du : array_like, (n,) or (batch, n)
+    dl, d, du : array_like, (n,) or (..., n)
         The diagonals below, on and above the main one. ``dl[0]`` and ``du[n-1]`` do not count and may be left out, as in
-        LAPACK, unless the system is cyclic.
-    b : array_like, (n,), (n, k) or (batch, n)
-        Right-hand sides: of one system one or the columns of a matrix, of several one each.
+        LAPACK, unless the system is cyclic. Axes before the last one count systems. Numbers of the host are repeated as NumPy
+        broadcasts them: one number is a whole diagonal, and ``(1, n)`` one diagonal of all systems.
+    b : array_like, (n,), (n, k) or (..., n)
+        Right-hand sides: of one system of the shape ``(n,)`` one or the columns of a matrix, otherwise one each, repeated if there
+        are fewer than systems.
     cyclic : bool
         Whether ``dl[0]`` multiplies ``x[n-1]``, and ``du[n-1]`` multiplies ``x[0]``.
     transpose : bool
@@ -138,7 +140,7 @@ def solve_tridiagonal(
         factor = _device.Factor(dl, d, du, cyclic, tolerance, there)
         answer = factor.solve(b, transpose)
         return _told(answer, answer.pop("x"), tolerance, full_output)
-    diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
+    diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance, _input.real("b", b).shape)
     right = _right_hand_sides(b, shape)
     answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, place)
     return _told(answer, _shaped(answer, right), tolerance, full_output)
@@ -157,31 +159,68 @@ class _RightHandSides(NamedTuple):
     columns: bool
 
 
+def _spread(name: str, values: Floats, shape: tuple[int, ...]) -> Floats:
+    """All numbers of an array in a shape that it is repeated to, one behind the other."""
+    try:
+        return np.ascontiguousarray(np.broadcast_to(values, shape)).ravel()
+    except ValueError:
+        raise InvalidInput(f"{name} has the shape {values.shape}; expected one that fits {shape}") from None
+
+
+def _matrix_shape(dl: Floats, d: Floats, du: Floats, cyclic: bool, rows: int | None) -> tuple[int, ...]:
+    """The shape of the diagonals of all matrices; `rows` is for a main diagonal that is one number."""
+    sides = (("dl", dl), ("du", du))
+    n = d.shape[-1] if d.ndim else rows
+    if not n or d.size == 0 or (d.ndim == 0 and any(side.ndim and side.shape[-1] != n for _, side in sides)):
+        raise InvalidInput(f"d has the shape {d.shape}; give n numbers, or a row of n for each system")
+    for name, side in sides:
+        if side.ndim and side.shape[-1] not in ((n,) if cyclic else (n, n - 1)):
+            has = f"has {side.shape[-1]} numbers" if side.ndim == d.ndim else f"has the shape {side.shape}"
+            needs = f"{n} numbers a system, with that of the corner" if cyclic else f"{n} numbers a system, or {n - 1} as in LAPACK"
+            raise InvalidInput(f"{name} {has}, d has the shape {d.shape}; {name} needs {needs}")
+    try:
+        return (*np.broadcast_shapes(dl.shape[:-1], d.shape[:-1], du.shape[:-1]), n)
+    except ValueError:
+        raise InvalidInput(f"dl has the shape {dl.shape}, d {d.shape}, du {du.shape}; they need one number of systems") from None
+
+
 def _diagonals(
-    dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float, b: tuple[int, ...] = ()
 ) -> tuple[Diagonals, tuple[int, ...]]:
-    diagonal = _input.floats("d", d)
-    if diagonal.ndim not in (1, 2) or diagonal.size == 0:
-        raise InvalidInput(f"d has the shape {diagonal.shape}; give n numbers, or a row of n for each system")
-    sides = []
-    for name, values in (("dl", dl), ("du", du)):
-        side = _input.floats(name, values)
-        if side.ndim != diagonal.ndim or side.shape[:-1] != diagonal.shape[:-1]:
-            raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
-        sides.append(side.ravel())
-    batch = 1 if diagonal.ndim == 1 else diagonal.shape[0]
-    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, cyclic, tolerance)
-    return made, diagonal.shape
+    """Diagonals of all matrices, and their shape; `b` is that of right-hand sides, for a diagonal that is one number."""
+    below, on, above = _input.floats("dl", dl), _input.floats("d", d), _input.floats("du", du)
+    several = max(below.ndim, on.ndim, above.ndim) > 1
+    shape = _matrix_shape(below, on, above, cyclic, (b[-1] if several else b[0]) if b else None)
+
+    def whole(name: str, values: Floats) -> Floats:
+        return _spread(name, values, (*shape[:-1], values.shape[-1] if values.ndim else shape[-1]))
+
+    batch = int(np.prod(shape[:-1], dtype=np.int64))
+    made = Diagonals(whole("dl", below), whole("d", on), whole("du", above), batch, cyclic, tolerance)
+    return made, shape
 
 
 def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
     right = _input.real("b", b)
-    columns = right.ndim == 2 and len(shape) == 1
-    fits = right.shape[0] == shape[0] if columns else right.shape == shape
-    if right.ndim not in (1, 2) or right.size == 0 or not fits:
-        raise InvalidInput(f"b has the shape {right.shape}, d {shape}; give one of that shape, or n rows of columns")
-    each = [_input.floats("b", column).ravel() for column in (right.T if columns else [right])]
-    return _RightHandSides(each, right.shape, columns)
+    batch, n = int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
+    wrong = InvalidInput(f"b has the shape {right.shape}, d {shape}; give one of that shape, or n rows of columns")
+    if right.ndim == 0 or right.size == 0:
+        raise wrong
+    if len(shape) == 1:
+        if right.ndim > 2 or right.shape[0] != n:
+            raise wrong
+        columns = right.ndim == 2
+        each = [_input.floats("b", column).ravel() for column in (right.T if columns else [right])]
+        return _RightHandSides(each, right.shape, columns)
+    try:
+        whole = np.broadcast_shapes(right.shape, shape)
+    except ValueError:
+        raise wrong from None
+    if right.shape[-1] != n or (batch > 1 and whole[-len(shape) :] != shape):
+        raise wrong
+    # Axes in front of those of the matrices count right-hand sides.
+    numbers = _spread("b", _input.floats("b", right), whole).reshape(-1, batch * n)
+    return _RightHandSides(list(numbers), whole, False)
 
 
 def _shaped(answer: dict[str, Any], right: _RightHandSides) -> Floats:
@@ -194,7 +233,7 @@ def _told(answer: dict[str, Any], x: Any, tolerance: float, full_output: bool) -
     if not full_output:
         if singular is not None:
             system, row = singular
-            raise Singular(f"the matrix of system {system} is singular: it shows in row {row}, counted from 0")
+            raise Singular(f"the matrix of system {system} is singular to working precision: it shows in row {row}, counted from 0")
         if not answer["met"]:
             residuals = f"{answer['normwise']:.2g} in norms, {answer['componentwise']:.2g} by rows"
             warnings.warn(f"the residual is {residuals}; tolerance is {tolerance:g}", BoundWarning, stacklevel=3)
@@ -286,8 +325,8 @@ class TridiagonalFactor:
 
         Parameters
         ----------
-        b : array_like, (n,), (n, k) or (batch, n)
-            Right-hand sides: of one matrix one or the columns of a matrix, of several one each.
+        b : array_like, (n,), (n, k) or (..., n)
+            Right-hand sides, as of :func:`solve_tridiagonal`.
         transpose : bool
             Whether the matrix is transposed.
         full_output : bool

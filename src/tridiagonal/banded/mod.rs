@@ -7,7 +7,7 @@
 //! look, or a second solution with the widest windows, says that couplings reach too far, banded elimination with partial
 //! pivoting on the host follows.
 
-mod elimination;
+pub(super) mod elimination;
 pub(crate) mod kernels;
 mod plan;
 mod solve;
@@ -15,7 +15,7 @@ mod windows;
 
 use std::ops::Range;
 
-use super::residual::{self, Norms, Residual};
+use super::residual::{self, AllNorms, Norms, Residual};
 use crate::parallel::*;
 use crate::{Error, Result};
 
@@ -290,12 +290,14 @@ impl View<'_> {
         columns.filter(move |&(column, _)| column < n)
     }
 
-    /// Whether every row is dominant.
-    fn is_dominant(&self) -> bool {
-        (0..self.rows()).into_par_iter().all(|i| {
-            let row = self.row(i);
-            2.0 * row[2 + i % 2].abs() >= row.iter().map(|v| v.abs()).sum()
-        })
+    /// True if every row is dominant, and true if by a share that leaves no doubt that the matrix is regular.
+    fn dominance(&self) -> (bool, bool) {
+        let row = |i: usize| {
+            let (row, own) = (self.row(i), 2 + i % 2);
+            let (diagonal, all) = (2.0 * row[own].abs(), row.iter().map(|v| v.abs()).sum::<f64>());
+            (diagonal >= all, diagonal > all * (1.0 + crate::number::power(-30)))
+        };
+        (0..self.rows()).into_par_iter().map(row).reduce(|| (true, true), |a, b| (a.0 & b.0, a.1 & b.1))
     }
 
     /// Rows that ask nothing of others, as a system.
@@ -335,40 +337,48 @@ impl View<'_> {
     }
 
     /// Norms of the rows of one system, and their r.
-    fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Norms {
+    fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> AllNorms {
         let rows = self.n;
         let one = |(block, r): (usize, &mut [f64])| {
-            let (from, to) = (block * BLOCK, rows.min((block + 1) * BLOCK));
-            let norms = self.norms_of::<false>(from..to, b, x, r);
-            match norms.unsure(&x[from.saturating_sub(3)..rows.min(to + 3)]) {
-                true => self.norms_of::<true>(from..to, b, x, r),
-                false => norms,
+            let here = block * BLOCK..rows.min((block + 1) * BLOCK);
+            let near = &x[here.start.saturating_sub(3)..rows.min(here.end + 3)];
+            let norms = self.each_row(here.clone(), b, x, r, residual::row);
+            let norms = norms.fold(Norms::default(), Norms::join);
+            if !norms.unsure(near) {
+                return norms.wide();
             }
+            let norms = self.each_row(here, b, x, r, residual::row_in_range);
+            norms.fold(AllNorms::default(), AllNorms::with)
         };
         if r.is_empty() {
             let blocks = (0..rows.div_ceil(BLOCK)).into_par_iter();
-            return blocks.map(|block| one((block, &mut []))).reduce(Norms::default, Norms::join);
+            return blocks.map(|block| one((block, &mut []))).reduce(AllNorms::default, AllNorms::with);
         }
-        r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
+        r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(AllNorms::default, AllNorms::with)
     }
 
-    /// Norms of some rows of one system, and their r; with `CLOSE` where products may leave the range of doubles.
-    fn norms_of<const CLOSE: bool>(&self, rows: Range<usize>, b: &[f64], x: &[f64], r: &mut [f64]) -> Norms {
+    /// Norms of each of some rows of one system, by `row`, which also gives r.
+    #[inline(always)]
+    fn each_row<'s, N>(
+        &'s self,
+        rows: Range<usize>,
+        b: &'s [f64],
+        x: &'s [f64],
+        r: &'s mut [f64],
+        row: impl Fn([f64; 6], f64, [f64; 6], usize) -> (f64, N) + 's,
+    ) -> impl Iterator<Item = N> + 's {
         let start = rows.start;
-        rows.fold(Norms::default(), |norms, i| {
+        rows.map(move |i| {
             let first = i / 2 * 2;
             let near: [f64; 6] = match x.get(first.wrapping_sub(2)..first + 4) {
                 Some(near) => near.try_into().expect("six unknowns"),
                 None => std::array::from_fn(|k| x.get((first + k).wrapping_sub(2)).copied().unwrap_or(0.0)),
             };
-            let (own, row) = match CLOSE {
-                false => residual::row(self.row(i), b[i], near, 2 + i % 2),
-                true => residual::row_in_range(self.row(i), b[i], near, 2 + i % 2),
-            };
+            let (own, norms) = row(self.row(i), b[i], near, 2 + i % 2);
             if let Some(r) = r.get_mut(i - start) {
                 *r = own;
             }
-            norms.join(row)
+            norms
         })
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::super::arithmetic::Number;
+use super::super::condition::{clear, noise};
 use super::super::group::MOST_CORRECTIONS;
 use super::super::kernels::NOT_DOMINANT;
 use super::super::options::{Interface, Options, Pivot, Refine};
@@ -17,6 +18,7 @@ use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 use crate::{Error, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are
@@ -49,7 +51,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
 }
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
-    let dominant = lanes[0].host(|| view.is_dominant());
+    let (dominant, regular) = lanes[0].host(|| view.dominance());
     let mut done = Pass::new(view.b.len(), view.rows());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
     let started = Instant::now();
@@ -61,6 +63,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     while let Some(mut own) = plan.take() {
         (done.device_bytes, done.chunks, tile) = (own.device_bytes(), own.parts(), own.tile());
         certified = solve_all(&mut own, view, options.refine, dominant, &mut done)?;
+        done.doubt = certified && !regular && is_doubtful(&mut own, view)?;
         plan = if certified { None } else { own.wider(view)? };
     }
     let asked = |residual: Residual| match options.refine {
@@ -69,8 +72,8 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
     let mut host = pivot::Improved::default();
-    if !certified || asked(done.residual()) {
-        host = lanes[0].host(|| pivot::improve(view, &mut done.x, asked));
+    if !certified || done.doubt || asked(done.residual()) {
+        host = lanes[0].host(|| pivot::improve(view, &mut done.x, asked, done.doubt));
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
         done.residuals = residuals.collect();
         done.refinements = if host.changed { host.corrections } else { done.refinements };
@@ -104,6 +107,14 @@ fn solve_all<T: Number>(
         done.refinements = done.refinements.max(steps);
     }
     Ok(true)
+}
+
+/// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that a matrix is singular.
+fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Result<bool> {
+    let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
+    let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
+    let mut x = vec![0.0; b.len()];
+    Ok(!plan.run(view, (&b, 0), &mut x)? || range::largest(&x) > clear(T::PRECISION))
 }
 
 /// Corrects x by solutions for the residual, which is computed in double precision; what is left of it, after how many
@@ -179,6 +190,17 @@ impl Eliminate for View<'_> {
 
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         View::elements(self, i)
+    }
+
+    fn bandwidth(&self) -> usize {
+        match self.form {
+            Form::Pentadiagonal => 2,
+            Form::Blocks => 3,
+        }
+    }
+
+    fn is_cyclic(&self) -> bool {
+        false
     }
 
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {

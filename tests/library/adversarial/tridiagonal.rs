@@ -40,11 +40,15 @@ enum Kind {
     RandomSigns,
     FewRows,
     Decaying,
+    NearTop,
+    NearBottom,
+    Singular,
+    SingularRing,
 }
 
 use Kind::*;
 
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 29] = [
     Random,
     Dominant,
     WeaklyDominant,
@@ -70,6 +74,10 @@ const KINDS: [Kind; 25] = [
     RandomSigns,
     FewRows,
     Decaying,
+    NearTop,
+    NearBottom,
+    Singular,
+    SingularRing,
 ];
 
 /// Numbers of a case (Marsaglia's xorshift).
@@ -245,6 +253,32 @@ fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
             let (d, at, scale) = (r.pick(&[2.5, 10.0, -1e3]), r.below(n), r.pick(&[1.0, 1e100, 1e-100]));
             rows(n, |i| [scale, d * scale, -scale, f64::from(u8::from(i == at))])
         }
+        NearTop => {
+            let orders = r.pick(&[2.0, 10.0, 20.0]);
+            let mut number = || r.sign() * decimal(308.0 - orders * r.unit());
+            rows(n, |_| [number(), number(), number(), number() * 1e-290])
+        }
+        NearBottom => {
+            let mut number = |from: f64| r.sign() * decimal(from - 8.0 * r.unit());
+            rows(n, |_| [number(-295.0), number(-295.0), number(-295.0), number(-312.0)])
+        }
+        Singular | SingularRing => {
+            // Whole numbers whose rows sum to 0, in units that keep all digits.
+            let units: Vec<i32> = {
+                let most = r.pick(&[0, 0, 20, 40]);
+                (0..2 * n).map(|_| (f64::from(most) * r.signed()) as i32).collect()
+            };
+            let closed = kind == SingularRing;
+            // No element is 0, so that no row stands alone.
+            let mut number = || r.sign() * (1.0 + r.below(9) as f64);
+            let whole = rows(n, |_| [number(), 0.0, number(), number()]);
+            rows(n, |i| {
+                let a = if i > 0 || closed { whole[0][i] } else { 0.0 };
+                let c = if i + 1 < n || closed { whole[2][i] } else { 0.0 };
+                let unit = |j: usize| 2f64.powi(units[i] + units[n + j % n]);
+                [a * unit(i + n - 1), -(a + c) * unit(i), c * unit(i + 1), whole[3][i]]
+            })
+        }
         Batch => unreachable!("a batch is made of systems of the others"),
     }
 }
@@ -256,6 +290,8 @@ fn made(kind: Kind, seed: u64) -> System {
         (ZeroDiagonalOdd | Clement, n) => n | 1,
         (RandomSigns, n) => n * (1 + r.below(3)),
         (FewRows, n) => 1 + n % 4,
+        (NearTop | NearBottom, n) => 1 + n % 8,
+        (Singular | SingularRing, n) => n.max(3),
         (Batch, n) => 1 + n % 200,
         (_, n) => n,
     };
@@ -269,7 +305,7 @@ fn made(kind: Kind, seed: u64) -> System {
         let of = match kind {
             Batch => {
                 let kind = KINDS[r.below(KINDS.len())];
-                if kind == Batch { Alternating } else { kind }
+                if matches!(kind, Batch | SingularRing) { Alternating } else { kind }
             }
             kind => kind,
         };
@@ -290,7 +326,7 @@ fn made(kind: Kind, seed: u64) -> System {
         }
     }
     let system = if r.below(5) == 0 { system.transposed() } else { system };
-    if kind == Cyclic { system.cyclic() } else { system }
+    if matches!(kind, Cyclic | SingularRing) { system.cyclic() } else { system }
 }
 
 /// v = m · 2^k with 1 ≤ |m| < 2.
@@ -301,10 +337,41 @@ fn split(v: f64) -> (f64, i32) {
     (f64::from_bits(v.to_bits() & !(0x7ff << 52) | 1023 << 52), k - less)
 }
 
+/// Numbers m·2^k that are not negative.
+#[derive(Clone, Copy)]
+struct Scaled(f64, i32);
+
+impl Scaled {
+    fn of(v: f64) -> Self {
+        if v == 0.0 { Self(0.0, i32::MIN / 4) } else { Self(split(v.abs()).0.abs(), split(v).1) }
+    }
+
+    fn product(self, other: Self) -> Self {
+        Self(self.0 * other.0, self.1.saturating_add(other.1).max(i32::MIN / 4))
+    }
+
+    /// self / 2^unit, for a unit that no part of a sum exceeds by much.
+    fn in_units(self, unit: i32) -> f64 {
+        if self.0 == 0.0 || self.1 - unit < -1000 { 0.0 } else { self.0 * 2f64.powi(self.1 - unit) }
+    }
+
+    fn larger(self, other: Self) -> Self {
+        let unit = self.1.max(other.1);
+        if other.in_units(unit) > self.in_units(unit) { other } else { self }
+    }
+
+    fn sum(self, other: Self) -> Self {
+        let unit = self.1.max(other.1);
+        Self(self.in_units(unit) + other.in_units(unit), unit)
+    }
+}
+
+/// Both backward errors of one system. The componentwise one is
 /// max_i |b − A·x|_i / (|A|·|x| + |b|)_i of one system in double-word arithmetic, each row in units of its largest product, so
 /// that nothing overflows and what underflows is below 2⁻¹⁰⁰⁰ of the row. An unknown below 2⁻¹⁰²² may be 2⁻¹⁰⁷⁴ from where it should.
-fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
+fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] {
     let n = system.n;
+    let mut norms = [Scaled::of(0.0); 4];
     let (b, x) = (&b[s * n..][..n], &x[s * n..][..n]);
     let mut worst = 0.0f64;
     for i in 0..n {
@@ -316,8 +383,9 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
             terms.push((system.du[s * n + i], x[(i + 1) % n]));
         }
         if terms.iter().any(|(_, x)| !x.is_finite()) {
-            return f64::INFINITY;
+            return [f64::INFINITY; 2];
         }
+        let size = terms.iter().fold(Scaled::of(0.0), |sum, (a, _)| sum.sum(Scaled::of(*a)));
         let slack: Vec<f64> =
             terms.iter().filter(|(_, x)| x.abs() < f64::MIN_POSITIVE).map(|(a, _)| a.abs()).collect();
         terms.push((-b[i], 1.0));
@@ -326,6 +394,8 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
             .filter(|(a, x)| *a != 0.0 && *x != 0.0)
             .map(|&(a, x)| (split(a), split(x)))
             .collect();
+        let own = [size, Scaled::of(x[i]), Scaled::of(b[i])];
+        norms[1..].iter_mut().zip(own).for_each(|(norm, own)| *norm = norm.larger(own));
         let Some(unit) = factors.iter().map(|((_, j), (_, k))| j + k).max() else { continue };
         let power = |k: i32| if k < -1000 { 0.0 } else { 2f64.powi(k) };
         let (mut sum, mut size) = (DoubleWord::ZERO, 0.0);
@@ -334,6 +404,8 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
             sum += product;
             size += product.abs().to_f64();
         }
+        let left = Scaled::of(sum.to_f64());
+        norms[0] = norms[0].larger(Scaled(left.0, left.1 + unit));
         let slack: f64 = slack
             .into_iter()
             .filter(|a| *a != 0.0)
@@ -345,7 +417,31 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
             .sum();
         worst = worst.max((sum.abs().to_f64() - slack).max(0.0) / size);
     }
-    worst
+    let [r, a, x, b] = norms;
+    let all = a.product(x).sum(b);
+    [if r.0 == 0.0 { 0.0 } else { r.in_units(all.1) / all.0 }, worst]
+}
+
+/// The componentwise one of [`backward_errors`].
+fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
+    backward_errors(system, s, b, x)[1]
+}
+
+/// The growth of a solution in double-word arithmetic for right-hand sides of the size of rows, with signs by turns: a lower bound
+/// of ‖|A⁻¹|·|A|‖. Infinite where a pivot is 0, or numbers are beyond the range.
+fn reference_growth(system: &System, s: usize) -> f64 {
+    let here = s * system.n..(s + 1) * system.n;
+    let mut signs = Numbers(0x9e37_79b9 + system.n as u64);
+    let mut b = vec![0.0; system.rows()];
+    for i in here.clone() {
+        let left = if i > here.start { system.dl[i].abs() } else { 0.0 };
+        let right = if i + 1 < here.end { system.du[i].abs() } else { 0.0 };
+        b[i] = signs.sign() * (left + system.d[i].abs() + right);
+    }
+    let x = reference(system, s, &b);
+    let sizes = x.iter().flatten().map(|x| x.abs().to_f64());
+    let most = sizes.fold(0.0f64, |m, x| if x.is_finite() { m.max(x) } else { f64::INFINITY });
+    if x.is_none() { f64::INFINITY } else { most }
 }
 
 /// LAPACK's `dgtsv` for one right-hand side, as its reference implementation computes it; none if a pivot is zero.
@@ -520,7 +616,9 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
         // Rings are closed by tiles.
-        Cyclic => (spec, precision, Options { block: None, interface: Interface::Auto, ..options }),
+        Cyclic | SingularRing => {
+            (spec, precision, Options { block: None, interface: Interface::Auto, ..options })
+        }
         _ => (spec, precision, options),
     }
 }
@@ -537,7 +635,13 @@ fn case(kind: Kind, seed: u64) -> Result<(), String> {
         scope.spawn(run).join().map_err(|_| "a panic".to_owned())
     })?;
     let Some(solution) = solved.transpose().map_err(|e| e.to_string())? else { return Ok(()) };
-    judge(&system, &options, &solution).map_err(|e| {
+    let judged = match kind {
+        Singular | SingularRing if solution.singular.is_none() => {
+            Err(format!("a singular matrix is not found to be one: {:?}", solution.residual))
+        }
+        _ => judge(&system, &options, &solution),
+    };
+    judged.map_err(|e| {
         format!("n = {}, {} systems, {spec} {precision}, {options:?}: {e}", system.n, system.batch)
     })
 }
@@ -558,7 +662,10 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             if *status == Status::NotMet {
                 continue;
             }
-            let omega = backward_error(system, s, b, x);
+            let [normwise, omega] = backward_errors(system, s, b, x);
+            if residual.normwise < normwise * (1.0 - 1e-10) - ROUNDINGS {
+                return Err(format!("{normwise:e} in norms, and {:e} is said", residual.normwise));
+            }
             let place = || format!("system {s}, right-hand side {k}, {:?}", solution.method);
             if omega.is_nan() || omega > Residual::componentwise_limit(options.tolerance) + ROUNDINGS {
                 return Err(format!("{}: met with a componentwise error of {omega:e}", place()));
@@ -574,6 +681,16 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             unknowns(system, s, b, x, omega + ROUNDINGS)?;
         }
     }
+    // ρ ≥ 2⁵³ in the best scaling; a step from ones finds most of it in any.
+    if let Some((s, row)) = *singular
+        && !system.cyclic
+        && reference_growth(system, s) < 2f64.powi(44)
+    {
+        return Err(format!(
+            "row {row} of system {s} is said to be singular, with {:e}",
+            reference_growth(system, s)
+        ));
+    }
     let finite = [residual.normwise, residual.componentwise, *growth].iter().all(|v| v.is_finite());
     match status {
         Status::Met if !finite || singular.is_some() || !residual.within(options.tolerance) => {
@@ -583,7 +700,7 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             Err(format!("not met with {residual:?}, and no reason"))
         }
         // Unknowns below the range of normal doubles have fewer digits, which only the normwise error is told.
-        Status::NotMet if theirs_are_good && !residual.underflows() => {
+        Status::NotMet if theirs_are_good && singular.is_none() && !residual.underflows() => {
             Err(format!("not met with {residual:?}, singular {singular:?}, and dgtsv solves it"))
         }
         _ => Ok(()),

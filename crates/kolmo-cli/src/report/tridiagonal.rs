@@ -126,7 +126,7 @@ impl Run<'_> {
             let of = if span.batch > 1 { format!(" of system {number}") } else { String::new() };
             let whose = if span.batch > 1 { "unknowns of singular systems" } else { "its unknowns" };
             return format!(
-                "the matrix is singular: elimination with pivoting meets a pivot of 0 in row {row}{of}; \
+                "the matrix is singular to working precision, which elimination with pivoting shows in row {row}{of}; \
                  {whose} are written as NaN"
             );
         }
@@ -147,7 +147,11 @@ impl Run<'_> {
              power of two"
         } else {
             match s.method {
-                Method::Host => "the matrix is singular, or as close to it as rounding can tell",
+                Method::Host => {
+                    "the matrix is not singular to working precision, but elimination with pivoting reaches no less: it is \
+                     nearly singular, or its elements differ by too many orders of magnitude; use a larger --tolerance \
+                     where only the residual in norms is missed, or other units for rows and unknowns"
+                }
                 _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
             }
         };
