@@ -120,6 +120,8 @@ impl Initial {
                 }
                 let sum = exit_rate(values.iter().copied());
                 if !(sum > 0.0 && sum.is_finite()) {
+                    // A compensated sum that overflows is no number.
+                    let sum: f64 = values.iter().sum();
                     return Err(Error::Invalid(format!(
                         "the initial distribution sums to {sum}: expected a positive, finite sum"
                     )));

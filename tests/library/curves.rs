@@ -66,7 +66,19 @@ pub(crate) fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
     p
 }
 
-/// The same with a way from each state of 1 … m to another, which leaves these as likely as each other, and no order narrow.
+/// Two orders of 0 … n − 1 at random, nowhere alike.
+fn shuffled(n: u32) -> [Vec<u32>; 2] {
+    let mut rng = fastrand::Rng::with_seed(45);
+    let mut first: Vec<u32> = (0..n).collect();
+    rng.shuffle(&mut first);
+    let mut second = first.clone();
+    while first.iter().zip(&second).any(|(one, other)| one == other) {
+        rng.shuffle(&mut second);
+    }
+    [first, second]
+}
+
+/// The same with ways from each state of 1 … m to others, which leave these as likely as each other, and no order narrow.
 fn tangled_pairs(m: u32, leak: f64) -> (Csr, Initial) {
     let (pairs, initial) = pairs(m, leak);
     let (mut list, mut row) = (Vec::new(), Vec::new());
@@ -75,9 +87,11 @@ fn tangled_pairs(m: u32, leak: f64) -> (Csr, Initial) {
         pairs.outgoing(from, &mut row);
         list.extend(row.iter().map(|&(to, rate)| (from as u32, to, rate)));
     }
-    // 617 and m have no common factor.
-    let ways = (0..m).map(|i| (1 + i, 1 + (617 * i + 5) % m, 1.0));
-    list.extend(ways.filter(|(from, to, _)| from != to));
+    for ways in shuffled(m) {
+        list.extend(
+            (1..=m).zip(ways).map(|(from, to)| (from, to + 1, 1.0)).filter(|(from, to, _)| from != to),
+        );
+    }
     (chain(pairs.states(), &list), initial)
 }
 

@@ -642,7 +642,7 @@ fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
 
 /// What a reward accumulates without end.
 fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64> {
-    let machine = machine("cpu", Precision::F64, false).expect("the CPU opens");
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
     let rewards = [Reward { name: "r".to_owned(), values: values.to_vec() }];
     let times = &[f64::INFINITY];
     let problem = Problem { transitions: chain, initial, times, rewards: &rewards, vectors: false };
@@ -690,7 +690,7 @@ fn rewards_and_beginnings_that_are_no_numbers_are_named() {
 
 #[test]
 fn narrow_chains_have_their_limits_by_elimination() {
-    let machine = machine("cpu", Precision::F64, false).expect("the CPU opens");
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
     // Births and deaths, whose probabilities gather near the beginning or at the far end.
     for (n, ratio) in [(4001, 0.99), (10_001, 0.999), (4001, 1.01), (30_001, 1.001), (100_001, 0.99)] {
         let n = n as usize;

@@ -92,7 +92,7 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
 #[derive(Default)]
 struct Patient(Vec<Vec<f64>>);
 
-const MOST: u64 = 300_000;
+const MOST: u64 = 100_000;
 
 impl Observer for Patient {
     fn progress(&mut self, done: u64, _: u64) -> Result<()> {
@@ -103,16 +103,18 @@ impl Observer for Patient {
     }
 }
 
-/// An answer by `auto`, and how many were left out.
+/// Answers by `auto`; how many there were by all methods, and how many were left out.
 #[derive(Default)]
 struct Seen {
     found: Vec<Found>,
+    all: usize,
     left_out: usize,
 }
 
 #[derive(Debug)]
 struct Found {
-    what: String,
+    kind: Kind,
+    seed: u64,
     bound: f64,
     error: f64,
     epsilon: f64,
@@ -166,6 +168,7 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
         }
         for (precision, method) in ways {
             let options = Options { epsilon, method, ..Options::default() };
+            seen.lock().expect("no case panicked").all += 1;
             let what =
                 format!("t = {t:e}, alpha t = {alpha_t:e}, {precision}, {method:?}, epsilon {epsilon:e}");
             let (result, solution) = match ask(&rates, &initial, t, &options, precision) {
@@ -186,7 +189,7 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
                 return Err(format!("{at}: {:?}, {:?}", solution.status, solution.times[0].contradiction));
             }
             if method == Method::Auto && precision == Precision::F64 {
-                let found = Found { what, bound: total, error, epsilon };
+                let found = Found { kind, seed, bound: total, error, epsilon };
                 seen.lock().expect("no case panicked").found.push(found);
             }
         }
@@ -198,11 +201,11 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
 fn long_times_of_slow_chains_lie_within_bounds_that_are_near() {
     let seen = std::sync::Mutex::default();
     run_all(&KINDS, 4, |kind, seed| case(kind, seed, &seen));
-    let Seen { mut found, left_out } = seen.into_inner().expect("no case panicked");
+    let Seen { mut found, all: asked, left_out } = seen.into_inner().expect("no case panicked");
     found.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     let all = found.len();
     let at = |share: f64| &found[((all as f64 * share) as usize).min(all - 1)];
-    println!("{all} bounds over errors, {left_out} left out:");
+    println!("{all} bounds of auto over errors; {left_out} of {asked} by all methods were left out:");
     for share in [0.5, 0.9, 0.99, 1.0] {
         println!("{share}: {:.1e}, {:?}", at(share).ratio(), at(share));
     }
@@ -214,5 +217,5 @@ fn long_times_of_slow_chains_lie_within_bounds_that_are_near() {
     if let Some(worst) = missed.last() {
         assert!(worst.ratio() <= 1e6, "{:e}: {worst:?}", worst.ratio());
     }
-    assert!(5 * left_out <= 7 * all, "{left_out} left out, {all} found");
+    assert!(2 * left_out <= asked, "{left_out} of {asked} were left out");
 }
