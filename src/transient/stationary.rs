@@ -131,7 +131,6 @@ pub(super) fn run<T: Number>(
         }
     }
     let (limit, bound, terms) = found.expect("it is iterated or eliminated");
-    let (limit, bound, terms) = found;
     let (rewards, met) = rewards_of(built, &limit, bound, observer)?;
     for &index in which {
         let result = TimeResult {
