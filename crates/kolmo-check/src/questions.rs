@@ -787,7 +787,7 @@ fn steps(result: &TimeResult) -> u64 {
 /// Bound on the error of what is earned at rates of at most 1. An error of the probabilities grows with time, so it costs its product
 /// with the time at most. A sweep sums Σ P(N > k)/α, whose terms are 1 before the window: it lacks E (N − R − 1)⁺/α behind the last
 /// term R, and has at most P(N < L) / (αt − L + 1) of the time too much before the first L, as P(N < k) grows by (k − 1)/αt at least.
-/// An expansion, which ends long before αt, is a curve whose integrals are known to a billionth of its terms.
+/// A curve lacks all of what P(N < L) earns. An expansion, which ends long before αt, is a curve whose integrals are known to a billionth of its terms.
 /// In fixed point what the mass lacks is not told apart.
 fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, precision: Precision) -> f64 {
     let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
@@ -800,7 +800,12 @@ fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, pre
     let room = last as f64 + 2.0 - mean;
     match solution.expansion {
         None if room > 0.0 && precision != Precision::Q64 => {
-            let before = if first > 0 { truncation / (mean - first as f64 + 1.0) } else { 0.0 };
+            let before = match (first, result.stopped) {
+                // Fewer steps than the window's have no part in the sums of a curve.
+                (_, Some(_)) => truncation,
+                (0, None) => 0.0,
+                _ => truncation / (mean - first as f64 + 1.0),
+            };
             t * (kept + (before + expected_excess(mean, last + 1) / mean) * (1.0 + 1e-9))
         }
         _ if room > 0.0 => t * (kept + truncation * (1.0 + (last as f64 + 2.0) / room / mean)),
