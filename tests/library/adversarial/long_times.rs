@@ -111,13 +111,19 @@ struct Seen {
     left_out: usize,
 }
 
-#[derive(Debug)]
 struct Found {
     kind: Kind,
     seed: u64,
     bound: f64,
     error: f64,
     epsilon: f64,
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, seed, bound, error, epsilon } = self;
+        write!(f, "{kind:?}, seed {seed}: bound {bound:e} of {epsilon:e}, error {error:e}")
+    }
 }
 
 impl Found {
@@ -207,15 +213,16 @@ fn long_times_of_slow_chains_lie_within_bounds_that_are_near() {
     let at = |share: f64| &found[((all as f64 * share) as usize).min(all - 1)];
     println!("{all} bounds of auto over errors; {left_out} of {asked} by all methods were left out:");
     for share in [0.5, 0.9, 0.99, 1.0] {
-        println!("{share}: {:.1e}, {:?}", at(share).ratio(), at(share));
+        println!("{share}: {:.1e}, {}", at(share).ratio(), at(share));
     }
     // A bound of about what was asked is as good as asked.
     let missed: Vec<&Found> = found.iter().filter(|found| found.bound > found.epsilon).collect();
     let loose = missed.iter().filter(|found| found.ratio() > 1e4).count();
-    println!("{} missed, {loose} of them by more than 10^4 errors; worst {:?}", missed.len(), missed.last());
+    println!("{} missed, {loose} of them by more than 10^4 errors", missed.len());
     assert!(100 * loose <= all, "{loose} of {all} bounds miss and are more than 10^4 times the error");
     if let Some(worst) = missed.last() {
-        assert!(worst.ratio() <= 1e6, "{:e}: {worst:?}", worst.ratio());
+        println!("the worst of them {worst}");
+        assert!(worst.ratio() <= 1e6, "{:e}: {worst}", worst.ratio());
     }
     assert!(2 * left_out <= asked, "{left_out} of {asked} were left out");
 }
