@@ -45,7 +45,7 @@ const cases = [
   { model: 'queues.tra', times: '0:0.5:4', labels: 'full, init', files: ['queues.tra', 'queues.lab'] },
   { model: 'repair.prism', times: '1,10', labels: 'down', files: ['repair.prism'] },
   { model: 'parts.prism', times: '1,10', labels: 'down', files: ['parts.prism'], constants: 'N=3, MU=0.5' },
-  { model: 'birth-death:60,2,1', times: '1e4,inf', ...top },
+  { model: 'birth-death:60,2,1', times: '1e4,inf', stops: true, ...top },
   { model: 'tandem:5', times: '0:1:10', device: 'cpu', ...top },
 ];
 
@@ -61,7 +61,7 @@ function command_line({ model, times, labels = '', constants = '', top }) {
 }
 
 /// What the page says of it.
-async function in_page(page, { files = [], device = 'webgpu', ...fields }) {
+async function in_page(page, { files = [], device = 'webgpu', stops, ...fields }) {
   if (files.length > 0) await page.setInputFiles('#files', files.map(kept));
   await page.selectOption('#device', device);
   for (const [id, value] of Object.entries({ labels: '', constants: '', ...fields })) await page.fill(`#${id}`, value);
@@ -69,7 +69,25 @@ async function in_page(page, { files = [], device = 'webgpu', ...fields }) {
   await page.waitForFunction(() => document.getElementById('run').textContent === 'Compute', null, { timeout: 120_000 });
   const said = await page.textContent('#said');
   if (!said.startsWith('Done')) throw new Error(`${said}: ${await page.textContent('#wrong')}`);
-  return page.evaluate(async () => (await fetch(document.querySelector('#saved a').href)).json());
+  const report = await page.evaluate(async () => (await fetch(document.querySelector('#saved a').href)).json());
+  await shown(page, report);
+  return report;
+}
+
+/// Compares the errors that the page shows with those of its report: what the mass lacks where all terms were summed, else the bound.
+async function shown(page, report) {
+  const errors = report.per_time.map(({ time, deficit, stopped, bound }) =>
+    (time === null || stopped !== null || deficit === null ? Object.values(bound).reduce((a, b) => a + b, 0) : deficit));
+  const exact = report.per_time.every(({ time, stopped, deficit }) => time !== null && stopped === null && deficit !== null);
+  const [heading, cells, facts] = await page.evaluate(() => [
+    document.querySelector('#table thead th:nth-child(2)').textContent,
+    [...document.querySelectorAll('#table tbody tr td:nth-child(2)')].map((cell) => Number(cell.dataset.value)),
+    document.getElementById('facts').textContent]);
+  const wanted = exact ? ['exact error', 'Largest error (exact)'] : ['error at most', 'Largest error (bound)'];
+  if (heading !== wanted[0] || !facts.includes(wanted[1] + Math.max(...errors).toExponential(2))) {
+    wrong('the heading of errors', `${heading}; ${facts}; wanted ${wanted}`);
+  }
+  if (JSON.stringify(cells) !== JSON.stringify(errors)) wrong('errors shown', `${cells} of ${errors}`);
 }
 
 /// Files that are held can be dropped, and others are refused.
@@ -113,6 +131,7 @@ for (const one of cases) {
     const [theirs, own] = [await in_page(desk.page, one), command_line(one)];
     const [device] = theirs.devices;
     if (device.backend !== (one.device ?? 'webgpu') || device.precision !== 'q64') wrong(where, JSON.stringify(device));
+    if (one.stops && theirs.per_time.every(({ stopped }) => stopped === null)) wrong(where, 'no sweep stops');
     const numbers = (report) => report.per_time.map(({ time, values, mass, deficit, bound, stopped }) =>
       ({ time, values, mass, deficit, stopped, bound: deficit === null ? bound : null }));
     const [a, b] = [numbers(theirs), numbers(own)].map((all) => JSON.stringify(all));

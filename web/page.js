@@ -42,8 +42,10 @@ function asked() {
 }
 
 function show_facts(report) {
-  const exact = report.per_time.every((time) => time.deficit !== null);
-  const error = (time) => time.deficit ?? Object.values(time.bound).reduce((a, b) => a + b, 0);
+  // What the mass lacks is the error where all terms were summed; behind a stop, and at infinity, the bound is the sum of its parts.
+  const summed = (time) => time.deficit !== null && time.stopped === null && time.time !== null;
+  const exact = report.per_time.every(summed);
+  const error = (time) => (summed(time) ? time.deficit : Object.values(time.bound).reduce((a, b) => a + b, 0));
   const { solve } = report.seconds;
   const facts = {
     Device: report.devices[0].name,

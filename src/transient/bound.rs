@@ -101,6 +101,11 @@ impl<T: Number> MatrixStatistics<T> {
         }
     }
 
+    /// The rounding of these weights.
+    pub(super) fn weights_rounding(&self, window: &Window) -> f64 {
+        if T::PRECISION == Precision::Q64 { window.rounding_below() } else { window.rounding() }
+    }
+
     /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
     /// the last iterate is the one after `steps` steps.
     pub(super) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {

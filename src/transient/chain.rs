@@ -1,6 +1,6 @@
 //! Chains: a source of rows of the transposed rate matrix, and the labels and rewards beside it.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::csr::Csr;
@@ -119,8 +119,13 @@ impl Initial {
                     )));
                 }
                 let sum = exit_rate(values.iter().copied());
-                // A sum of numbers that are not negative is NaN where it overflows.
-                let sum = if sum.is_nan() { f64::INFINITY } else { sum };
+                if !(sum > 0.0 && sum.is_finite()) {
+                    // A compensated sum that overflows is no number.
+                    let sum: f64 = values.iter().sum();
+                    return Err(Error::Invalid(format!(
+                        "the initial distribution sums to {sum}: expected a positive, finite sum"
+                    )));
+                }
                 if (sum - 1.0).abs() > 1e-6 {
                     let remedy = match sum.is_normal() {
                         true => format!(" (divide it by {sum})"),
@@ -216,28 +221,32 @@ impl Chain {
 
     /// The same chain with every transition out of `states` removed.
     pub fn absorbing(self, states: &[u32]) -> Self {
-        let mut absorbing = vec![0u64; self.transitions.states().div_ceil(64)];
-        for &s in states {
-            absorbing[s as usize / 64] |= 1 << (s % 64);
-        }
-        Self { transitions: Box::new(Absorbing { inner: self.transitions, absorbing }), ..self }
+        Self { transitions: Box::new(Absorbing::new(self.transitions, states)), ..self }
     }
 }
 
 /// A chain some of whose states are never left.
-struct Absorbing {
-    inner: Box<dyn Transitions>,
+pub(super) struct Absorbing<D> {
+    inner: D,
     /// One bit a state.
     absorbing: Vec<u64>,
 }
 
-impl Absorbing {
+impl<'a, D: Deref<Target = dyn Transitions + 'a>> Absorbing<D> {
+    pub(super) fn new(inner: D, states: &[u32]) -> Self {
+        let mut absorbing = vec![0u64; inner.states().div_ceil(64)];
+        for &s in states {
+            absorbing[s as usize / 64] |= 1 << (s % 64);
+        }
+        Self { inner, absorbing }
+    }
+
     fn stays(&self, state: usize) -> bool {
         self.absorbing[state / 64] >> (state % 64) & 1 == 1
     }
 }
 
-impl Transitions for Absorbing {
+impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Transitions for Absorbing<D> {
     fn states(&self) -> usize {
         self.inner.states()
     }
@@ -275,7 +284,7 @@ impl Transitions for Absorbing {
     }
 }
 
-impl Distributed for Absorbing {
+impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Distributed for Absorbing<D> {
     fn acquire_rows(&self, states: &Range<usize>) {
         self.inner.acquire_rows(states);
     }

@@ -3,7 +3,7 @@
 //! What can be left may consist of several parts, none of which leads to another: the curve is then the sum of theirs, and
 //! so are its bounds. Where the rounding of a step would cost too much, the curve is made from a vector q of twice the digits, whose residual
 //! qP − μq is computed in them: nothing is added for a step, and q is corrected until the residual is small. With e = Σ_{i<N} r P^i, r the
-//! residual, that of q + e is r P^N, but for (1 − μ) e. `docs/certificate.md` has the proof.
+//! residual, that of q + e is r P^N, but for (1 − μ) e. Where P is periodic (I + P)/2 takes its place, and half the sum. `docs/certificate.md` has the proof.
 
 use super::built::{Built, total};
 use super::classes::last_classes;
@@ -206,10 +206,8 @@ impl<T: Number> Curve<'_, T> {
         let mut measured = self.measure(&vector, stops.len());
         let mut found = Refinement::default();
         let steps = (steps / CORRECTIONS).clamp(64, MOST_STEPS);
-        let built = self.built;
-        let inverse_alpha = built.statistics.inverse_alpha;
-        let mut iteration =
-            Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (before, before))?;
+        let mut halved = false;
+        let mut iteration = self.correcting(1.0, before)?;
         for left in (0..=CORRECTIONS).rev() {
             found.shift = self.shift(&vector);
             for (part, stop) in stops.iter_mut().enumerate() {
@@ -218,7 +216,9 @@ impl<T: Number> Curve<'_, T> {
             if left == 0 || enough(stops, found.shift) {
                 break;
             }
-            let next = match correct(&mut iteration, &vector, &measured.residual, steps, observer) {
+            // Sums with (I + P)/2 are half of what sums with P are.
+            let factor = if halved { 0.5 } else { 1.0 };
+            let next = match correct(&mut iteration, &vector, &measured.residual, factor, steps, observer) {
                 Err(Error::OutOfMemory { .. }) => break,
                 next => next?,
             };
@@ -228,6 +228,10 @@ impl<T: Number> Curve<'_, T> {
             // No number is no progress, either.
             if sum(&then) < 0.5 * sum(&measured) {
                 (vector, measured) = (next, then);
+            } else if !halved && self.alternates(&then.residual) {
+                // P is periodic, or nearly so; (I + P)/2 is not.
+                halved = true;
+                iteration = self.correcting(0.5, before + found.steps)?;
             } else {
                 break;
             }
@@ -239,6 +243,43 @@ impl<T: Number> Curve<'_, T> {
         }
         self.flow = measured.flow;
         Ok(found)
+    }
+
+    /// The iteration of corrections, with steps of a share of 1/α.
+    fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
+        let Built { machine, parts, statistics, .. } = self.built;
+        let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());
+        Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before))
+    }
+
+    /// True if a residual is nearer to changing its sign in a step than to staying as it is.
+    fn alternates(&self, residual: &[f64]) -> bool {
+        let (statistics, transitions) = (&self.built.statistics, self.built.problem.transitions);
+        let rate_of_step = statistics.scale * statistics.inverse_alpha.wide();
+        let rows = |row: &mut Vec<(u32, f64)>, chunk: usize| {
+            let (mut turned, mut kept) = (0.0, 0.0);
+            for state in
+                (chunk * ROWS..residual.len().min((chunk + 1) * ROWS)).filter(|&s| !self.absorbing(s))
+            {
+                row.clear();
+                transitions.incoming(state, row);
+                let arrives: f64 = row.iter().map(|&(from, rate)| residual[from as usize] * rate).sum();
+                row.clear();
+                transitions.outgoing(state, row);
+                let leaves: f64 = row.iter().map(|&(_, rate)| rate).sum::<f64>() * residual[state];
+                let moved = (arrives - leaves) * rate_of_step;
+                turned += (2.0 * residual[state] + moved).abs();
+                kept += moved.abs();
+            }
+            [turned, kept]
+        };
+        let work = || -> [f64; 2] {
+            let chunks = (0..residual.len().div_ceil(ROWS)).into_par_iter().map_init(Vec::new, rows);
+            let sums: Vec<[f64; 2]> = chunks.collect();
+            sums.iter().fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]])
+        };
+        let [turned, kept] = self.built.machine.lanes[0].host(work);
+        turned < kept
     }
 
     /// Bound of the distance of a vector to the one that it replaces, and to what is handed out: doubles of 0 or more.
@@ -343,11 +384,12 @@ impl<T: Number> Curve<'_, T> {
     }
 }
 
-/// q + Σ_{i<N} r P^i.
+/// q + `factor` Σ_{i<N} r P^i, P that of the iteration.
 fn correct<T: Number>(
     iteration: &mut Iteration<'_, T>,
     vector: &[Exact],
     residual: &[f64],
+    factor: f64,
     steps: u64,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Exact>> {
@@ -363,7 +405,7 @@ fn correct<T: Number>(
     let sum = iteration.downloaded(&target.acc, Vec::new())?;
     let corrected = |(q, e): (&Exact, &f64)| {
         let mut q = *q;
-        q.add(size * e);
+        q.add(size * factor * e);
         q
     };
     Ok(vector.iter().zip(&sum).map(corrected).collect())

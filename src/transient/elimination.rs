@@ -1,30 +1,45 @@
-//! The limit of a small chain by elimination of its states, with its proof.
+//! The limit of a small or narrow chain by elimination of its states, with its proof.
 //!
 //! State k is eliminated by w_ij += w_ik w_kj / S_k, S_k = Σ_{j<k} w_kj: the rates w of the chain that is watched outside
-//! of k alone. States that are left for ever come first and hand their initial probability on, so that each closed
-//! class gets its share; then each class is taken down to one state, and x_k = Σ_{i<k} x_i w_ik / S_k on the way back
+//! of k alone, one column of which is for where it ends. Nothing is subtracted, and what was banded stays so. States that are left
+//! for ever come first; then each class without one of its states z, which ends its excursions. On the way back
+//! x_k = (b_k + Σ_{i<k} x_i w_ik) / S_k is the time that is spent in k, b the shares that excursions begin with
 //! (W. Grassmann, M. Taksar, D. Heyman, "Regenerative analysis and steady state distributions for Markov chains",
-//! Operations Research 33(5), 1985, doi:10.1287/opre.33.5.1107). Nothing is subtracted.
+//! Operations Research 33(5), 1985, doi:10.1287/opre.33.5.1107).
 //!
 //! # Rounding
 //! A rate of a stage is computed from those of the stage before by a sum that is compensated, a quotient, a product and
 //! an addition of positive numbers: a relative error of at most 6u. So the stage is exact for rates that differ by such
-//! factors. By the Markov chain tree theorem a stationary probability is a quotient of two sums over spanning trees, and the
-//! probability of ending in a class one of two sums over spanning forests, with a positive product of m rates for each
-//! tree or forest of m + 1 states. Factors of 1 ± 6u in each rate move such a quotient by a factor of (1 ± 6u)^{2m} at most
-//! (this is C. O'Cinneide's bound, "Entrywise perturbation theory and error analysis for Markov chains", Numerische
-//! Mathematik 65, 1993, doi:10.1007/BF01385743). Stages of m = 1, 2, … states and the way back, 6u a state, add up to
-//! a relative error of at most 6u m(m + 2) for a class or a set of transient states of m. A rate that leaves the range of
-//! normal numbers ends the elimination without an answer.
+//! factors. By the Markov chain tree theorem a time is a quotient of two sums over spanning forests, with a positive product
+//! of rates, one of each state at most, for each forest. Factors of 1 ± 6u in the rates of r states move such a quotient by a factor of
+//! (1 ± 6u)^{2r} at most (this is C. O'Cinneide's bound, "Entrywise perturbation theory and error analysis for Markov chains", Numerische
+//! Mathematik 65, 1993, doi:10.1007/BF01385743), and factors in the shares by one more. r is counted at each stage: no more than lead to k, and
+//! none in a chain of births and deaths. The way back adds 6u for each state on the longest path that a time is
+//! computed along. Nothing is known so of rates that leave the range of normal numbers.
+//!
+//! Where that is more than ε, or not known, the limit of a class is bounded as that of an iteration: by its residual in twice the digits, and the expected steps to z,
+//! which the same rates give, and an inequality [proves](super::meeting).
 
 use super::bound::scale_of;
 use super::classes::Classes;
-use super::transitions::Transitions;
+use super::exact::{Exact, UNIT};
+use super::meeting::Stochastic;
+use super::transitions::{Transitions, exit_rate};
+use crate::lane::cpu::expect_memory;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 
-/// Most states that are eliminated: their rates take 128 MiB.
+/// Most states that are eliminated whatever leads where: their rates take 128 MiB.
 pub(super) const MOST_STATES: usize = 4096;
+
+/// Most states of a band, its numbers, and the operations that it takes.
+pub(super) const MOST_BANDED: usize = 1 << 20;
+const MOST_CLASSES: usize = 64;
+const MOST_NUMBERS: usize = 1 << 27;
+const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
+
+/// Numbers of a thread's share.
+const SHARE: usize = 65_536;
 
 /// Rates below this, beside an α in [1, 2), are too near the end of the range.
 const LEAST: f64 = 1.2e-271;
@@ -34,128 +49,478 @@ pub(super) fn worth(n: usize, nnz: u64) -> Option<u64> {
     (n <= MOST_STATES).then(|| (n as u64).pow(3) / (3 * nnz.max(1)))
 }
 
-/// Rates between states, one row each, with columns for where one can end behind those of the states.
-struct Rates {
-    columns: usize,
-    values: Vec<f64>,
+/// An order of some states.
+#[derive(Debug, Clone)]
+struct Order {
+    states: Vec<u32>,
+    /// Half the width of the band that their rates lie in.
+    band: usize,
 }
 
-impl Rates {
-    /// Those between `states`, in their order, in the unit of `scale`; `end` names further columns.
+impl Order {
+    fn new(transitions: &dyn Transitions, states: Vec<u32>, place: &mut [u32]) -> Self {
+        states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let (mut band, mut row) = (0, Vec::new());
+        for (i, &state) in states.iter().enumerate() {
+            row.clear();
+            transitions.outgoing(state as usize, &mut row);
+            let inside = row.iter().map(|&(to, _)| place[to as usize]).filter(|&j| j != u32::MAX);
+            band = inside.map(|j| i.abs_diff(j as usize)).fold(band, usize::max);
+        }
+        states.iter().for_each(|&state| place[state as usize] = u32::MAX);
+        Self { states, band }
+    }
+
+    /// The order of some ascending states, or breadth first from `root` (E. Cuthill, J. McKee, 1969), whichever has the narrower band.
+    fn best(transitions: &dyn Transitions, states: Vec<u32>, root: Option<u32>) -> Self {
+        if states.is_empty() {
+            return Self { states, band: 0 };
+        }
+        let mut place = vec![u32::MAX; transitions.states()];
+        let natural = Self::new(transitions, states, &mut place);
+        // A chain that begins at its first state has the order that it is given.
+        let first = root.is_none_or(|root| natural.states.first().is_none_or(|&first| root < first));
+        if natural.band <= 1 && first {
+            return natural;
+        }
+        let mut fresh = vec![false; place.len()];
+        natural.states.iter().for_each(|&state| fresh[state as usize] = true);
+        let mut found: Vec<u32> = Vec::with_capacity(natural.states.len());
+        let mut row = Vec::new();
+        let mut visit = |from: u32, found: &mut Vec<u32>, fresh: &mut [bool]| {
+            row.clear();
+            transitions.outgoing(from as usize, &mut row);
+            transitions.incoming(from as usize, &mut row);
+            let near = row.iter().map(|&(to, _)| to);
+            found.extend(near.filter(|&to| std::mem::take(&mut fresh[to as usize])));
+        };
+        root.iter().for_each(|&root| visit(root, &mut found, &mut fresh));
+        let mut next = 0;
+        for &begin in &natural.states {
+            if std::mem::take(&mut fresh[begin as usize]) {
+                found.push(begin);
+            }
+            while next < found.len() {
+                visit(found[next], &mut found, &mut fresh);
+                next += 1;
+            }
+        }
+        let breadth = Self::new(transitions, found, &mut place);
+        let margin = if first { 2 * breadth.band } else { breadth.band };
+        if 2 * natural.band < margin || (first && natural.band <= margin) { natural } else { breadth }
+    }
+
+    fn stride(&self) -> usize {
+        self.states.len().min(2 * self.band + 1)
+    }
+
+    fn work(&self) -> u64 {
+        let (m, band) = (self.states.len() as u64, self.band.min(self.states.len()) as u64);
+        // Σ min(k, b)² over k < m.
+        (m - band) * band * band + band.pow(3) / 3
+    }
+
+    /// True if there are time and memory for it.
+    fn fits(&self) -> bool {
+        let numbers = self.states.len().saturating_mul(self.stride());
+        let room = || expect_memory(8 * numbers as u64, || "rates of an elimination".to_owned()).is_ok();
+        self.work() <= MOST_WORK && numbers <= MOST_NUMBERS && room()
+    }
+}
+
+/// Rates between states that were eliminated one after the other, each row as it was when its state was.
+struct Eliminated {
+    m: usize,
+    band: usize,
+    stride: usize,
+    /// Of each row the columns of its band.
+    values: Vec<f64>,
+    /// Rates to where it ends.
+    end: Vec<f64>,
+    /// S_k.
+    sums: Vec<f64>,
+    /// States whose rates were changed, over all stages.
+    changed: u64,
+    /// True if no rate has left the range of normal numbers: relative errors are known.
+    exact: bool,
+}
+
+/// Times, each a fraction and an exponent of two, and what they err by.
+struct Times {
+    values: Vec<(f64, i32)>,
+    /// Bounds of the relative errors, in 6u.
+    errors: Vec<f64>,
+    /// True if no share has left the range of normal numbers.
+    exact: bool,
+}
+
+impl Eliminated {
+    /// Eliminates the states of an order, in the unit of `scale`; none where all ways on are lost. `check` is asked now and then
+    /// whether to go on.
     fn new(
         transitions: &dyn Transitions,
         scale: f64,
-        states: &[u32],
-        ends: usize,
-        end: impl Fn(u32) -> usize,
-    ) -> Self {
+        order: &Order,
+        check: &mut dyn FnMut() -> crate::Result<()>,
+    ) -> crate::Result<Option<Self>> {
+        let (m, band, stride) = (order.states.len(), order.band, order.stride());
         let mut place = vec![u32::MAX; transitions.states()];
-        states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
-        let columns = states.len() + ends;
-        let mut values = vec![0.0; states.len() * columns];
+        order.states.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let mut all = Self {
+            m,
+            band,
+            stride,
+            values: vec![0.0; m * stride],
+            end: vec![0.0; m],
+            sums: vec![0.0; m],
+            changed: 0,
+            exact: true,
+        };
         let mut row = Vec::new();
-        for (&state, values) in states.iter().zip(values.chunks_mut(columns.max(1))) {
+        for (i, &state) in order.states.iter().enumerate() {
             row.clear();
             transitions.outgoing(state as usize, &mut row);
-            for &(to, rate) in &row {
-                let column = match place[to as usize] {
-                    u32::MAX => states.len() + end(to),
-                    place => place as usize,
-                };
-                values[column] += rate * scale;
+            let at = i * stride - all.first(i);
+            for &(to, rate) in row.iter().filter(|t| place[t.0 as usize] != u32::MAX) {
+                all.values[at + place[to as usize] as usize] += rate * scale;
+            }
+            let ends = row.iter().filter(|t| place[t.0 as usize] == u32::MAX);
+            all.end[i] = exit_rate(ends.map(|&(_, rate)| rate * scale));
+        }
+        for k in (0..m).rev() {
+            if k % 64 == 0 {
+                check()?;
+            }
+            if !all.eliminate(k) {
+                return Ok(None);
             }
         }
-        Self { columns, values }
+        Ok(Some(all))
     }
 
-    /// Eliminates state `k`, the last that is left. Returns its probabilities of going to each other state first, and to
-    /// each end, and S_k.
-    fn eliminate(&mut self, k: usize, states: usize) -> Option<(Vec<f64>, f64)> {
-        let columns = self.columns;
-        let (left, own) = self.values.split_at_mut(k * columns);
-        let mut to = own[..columns].to_vec();
-        to[k..states].fill(0.0);
-        let sum = super::transitions::exit_rate(to.iter().copied());
-        for v in to.iter_mut().filter(|v| **v > 0.0) {
-            *v /= sum;
-            if *v < LEAST {
-                return None;
+    /// The first column that a row holds.
+    fn first(&self, row: usize) -> usize {
+        row.saturating_sub(self.band).min(self.m - self.stride)
+    }
+
+    /// The states before `k` that its band reaches.
+    fn before(&self, k: usize) -> std::ops::Range<usize> {
+        k.saturating_sub(self.band)..k
+    }
+
+    /// The rates from `k` to these.
+    fn row(&self, k: usize) -> &[f64] {
+        let (before, at) = (self.before(k), k * self.stride - self.first(k));
+        &self.values[at + before.start..at + before.end]
+    }
+
+    /// The rate from `i` to a later state `k` when that was eliminated.
+    fn rate(&self, i: usize, k: usize) -> f64 {
+        self.values[i * self.stride + k - self.first(i)]
+    }
+
+    /// Eliminates state `k`, the last that is left; false where its rates have all left their range.
+    fn eliminate(&mut self, k: usize) -> bool {
+        let sum = exit_rate(self.row(k).iter().copied().chain([self.end[k]]));
+        self.sums[k] = sum;
+        let to: Vec<f64> = self.row(k).iter().map(|w| w / sum).collect();
+        let end = self.end[k] / sum;
+        let lost = |v: f64| v > 0.0 && v < LEAST;
+        if !sum.is_normal() {
+            return false;
+        }
+        self.exact &= !(to.iter().copied().any(lost) || lost(end));
+        let (before, stride, band) = (self.before(k), self.stride, self.band);
+        let targets = to.iter().filter(|v| **v > 0.0).count() + usize::from(end > 0.0);
+        let last = self.m - stride;
+        let absorb = |(i, (row, own_end)): (usize, (&mut [f64], &mut f64))| {
+            let i = before.start + i;
+            let first = i.saturating_sub(band).min(last);
+            let rate = row[k - first];
+            let mut bad = false;
+            if rate > 0.0 {
+                for (w, &v) in row[before.start - first..k - first].iter_mut().zip(&to) {
+                    *w += rate * v;
+                    bad |= v > 0.0 && *w < LEAST;
+                }
+                *own_end += rate * end;
+                bad |= lost(*own_end);
+            }
+            // Going back to where it came from changes nothing.
+            let changed = rate > 0.0 && targets > usize::from(to[i - before.start] > 0.0);
+            (bad, u64::from(changed))
+        };
+        let rows = &mut self.values[before.start * stride..k * stride];
+        let ends = &mut self.end[before.clone()];
+        let both = |a: (bool, u64), b: (bool, u64)| (a.0 | b.0, a.1 + b.1);
+        // A thread's share is worth its start.
+        let (bad, changed) = match SHARE / (before.len() + 1) {
+            least if least < before.len() => {
+                let rows = rows.par_chunks_mut(stride).zip(ends).enumerate().with_min_len(1 + least);
+                rows.map(absorb).reduce(|| (false, 0), both)
+            }
+            _ => rows.chunks_mut(stride.max(1)).zip(ends).enumerate().map(absorb).fold((false, 0), both),
+        };
+        self.changed += changed;
+        self.exact &= !bad;
+        true
+    }
+
+    /// The time that is spent in each state until the end, from some shares.
+    fn times(&self, mut share: Vec<f64>) -> Times {
+        let (mut handed, mut exact) = (0u64, self.exact);
+        for k in (0..self.m).rev().filter(|&k| self.band > 0 && k > 0) {
+            let own = share[k];
+            if own > 0.0 {
+                let (before, sum) = (self.before(k), self.sums[k]);
+                let mut any = false;
+                for (share, &w) in share[before].iter_mut().zip(self.row(k)).filter(|(_, w)| **w > 0.0) {
+                    *share += own * (w / sum);
+                    any = true;
+                    exact &= *share >= LEAST;
+                }
+                handed += u64::from(any);
             }
         }
-        let absorb = |row: &mut [f64]| {
-            let rate = row[k];
-            let mut lost = false;
-            if rate > 0.0 {
-                for (w, &v) in row.iter_mut().zip(&to) {
-                    *w += rate * v;
-                    lost |= v > 0.0 && *w < LEAST;
-                }
+        let stages = (2 * self.changed + handed) as f64;
+        let mut values: Vec<(f64, i32)> = Vec::with_capacity(self.m);
+        let mut errors: Vec<f64> = Vec::with_capacity(self.m);
+        for k in 0..self.m {
+            // A state that does not lead here may be any number of orders more likely.
+            let contributes = |&i: &usize| self.rate(i, k) > 0.0 && values[i].0 > 0.0;
+            let before = || self.before(k).filter(contributes);
+            let own = (share[k] > 0.0).then_some(0);
+            let top = before().map(|i| values[i].1).chain(own).max().unwrap_or(0);
+            let times = |i: usize| times_power_of_two(values[i].0, values[i].1 - top) * self.rate(i, k);
+            let own = times_power_of_two(share[k], -top);
+            let value = exit_rate(before().map(times).chain([own])) / self.sums[k];
+            let longest = before().map(|i| errors[i]).fold(stages, f64::max);
+            let size = if value > 0.0 { exponent(value) } else { 0 };
+            values.push((times_power_of_two(value, -size), size + top));
+            errors.push(longest + 1.0);
+        }
+        Times { values, errors, exact }
+    }
+
+    /// What is earned from each state until the end, in the place of the rates at which it is, and a bound of the relative error.
+    fn earned(&self, earned: &mut [f64]) -> f64 {
+        let mut stages = 2 * self.changed;
+        for k in (0..self.m).rev() {
+            let visit = earned[k] / self.sums[k];
+            let mut any = false;
+            for i in self.before(k) {
+                let rate = self.rate(i, k);
+                earned[i] += rate * visit;
+                any |= rate > 0.0;
             }
-            lost
-        };
-        // A thread's share is worth its start.
-        let lost = left.par_chunks_mut(columns.max(1)).with_min_len(1 + 65_536 / columns.max(1)).map(absorb);
-        (sum.is_normal() && !lost.reduce(|| false, |a, b| a | b)).then_some((to, sum))
+            stages += u64::from(any && visit != 0.0);
+        }
+        for k in 0..self.m {
+            let (before, own) = earned.split_at_mut(k);
+            let there = self.row(k).iter().zip(&before[self.before(k)]).map(|(rate, value)| rate * value);
+            own[0] = exit_rate(there.chain([own[0]])) / self.sums[k];
+        }
+        1.001 * UNIT * 6.0 * (stages as f64 + self.m as f64 + 3.0)
     }
 }
 
-/// The limit from some initial probabilities and a bound of its l1 error; none where rates span too many orders. `check` is
-/// asked now and then whether to go on.
-pub(super) fn limit(
+/// An order of all states that a chain can be in, for its limit.
+pub(super) struct Plan {
+    passing: Order,
+    /// Of each class the states but for one.
+    classes: Vec<(usize, Order)>,
+}
+
+impl Plan {
+    /// An order in which there are time and memory for elimination, if there is one.
+    pub(super) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
+        let n = transitions.states();
+        // The search for an order of each class looks at all states.
+        if n > MOST_BANDED || (n > MOST_STATES && classes.representatives.len() > MOST_CLASSES) {
+            return None;
+        }
+        let class = classes.of_states(transitions);
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); classes.representatives.len() + 1];
+        for state in (0..n).filter(|&state| classes.reached[state]) {
+            members[class[state].map_or(0, |class| 1 + class)].push(state as u32);
+        }
+        let mut members = members.into_iter();
+        let passing = Order::best(transitions, members.next().unwrap_or_default(), None);
+        let of_class = |(states, &one): (Vec<u32>, &usize)| (one, without(transitions, states, one));
+        let plan = Self { passing, classes: members.zip(&classes.representatives).map(of_class).collect() };
+        let mut orders = std::iter::once(&plan.passing).chain(plan.classes.iter().map(|(_, order)| order));
+        (orders.all(Order::fits) && plan.work() <= MOST_WORK).then_some(plan)
+    }
+
+    fn work(&self) -> u64 {
+        self.passing.work() + self.classes.iter().map(|(_, order)| order.work()).sum::<u64>()
+    }
+
+    /// Multiplications by a matrix of `nnz` entries that cost what it does.
+    pub(super) fn worth(&self, nnz: u64) -> u64 {
+        self.work() / nnz.max(1)
+    }
+
+    /// The limit from some initial probabilities and a bound of its l1 error, `enough` where that is in reach; none where rates span
+    /// too many orders. `check` is asked now and then whether to go on.
+    pub(super) fn limit(
+        &self,
+        transitions: &dyn Transitions,
+        scale: f64,
+        initial: &[f64],
+        enough: f64,
+        check: &mut dyn FnMut() -> crate::Result<()>,
+    ) -> crate::Result<Option<(Vec<f64>, f64)>> {
+        let rates = Eliminated::new(transitions, scale, &self.passing, check)?;
+        let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
+        let share = self.passing.states.iter().map(|&state| initial[state as usize]).collect();
+        let times = rates.times(share);
+        // What is passed is never that long for its exponent to matter.
+        let passed: Vec<f64> = times.values.iter().map(|&(x, size)| times_power_of_two(x, size)).collect();
+        let mut arriving = vec![0.0; initial.len()];
+        let mut row = Vec::new();
+        for (&state, time) in self.passing.states.iter().zip(&passed) {
+            row.clear();
+            transitions.outgoing(state as usize, &mut row);
+            row.iter().for_each(|&(to, rate)| arriving[to as usize] += time * (rate * scale));
+        }
+        let most = times.errors.iter().copied().fold(0.0, f64::max);
+        // Sums of products of numbers of 0 or more, one for each way in.
+        let ways = self.passing.states.len() as f64;
+        let mut bound = if ways > 0.0 { 1.001 * UNIT * (6.0 * most + ways + 8.0) } else { 0.0 };
+        let mut limit = vec![0.0; initial.len()];
+        for (one, order) in &self.classes {
+            let states = || order.states.iter().map(|&state| state as usize).chain([*one]);
+            let share = exit_rate(states().map(|state| initial[state] + arriving[state]));
+            let Some((x, rounding)) = stationary(transitions, scale, *one, order, enough, check)? else {
+                return Ok(None);
+            };
+            x.into_iter().for_each(|(state, x)| limit[state as usize] = share * x);
+            bound += share * rounding;
+        }
+        // A share and a probability are multiplied; what a share underflows by is nothing beside the rest.
+        bound += 8.0 * UNIT + f64::MIN_POSITIVE * (initial.len() as f64).powi(2);
+        Ok(Some((limit, bound)))
+    }
+}
+
+/// The best order of a class without one state.
+fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> Order {
+    states.retain(|&state| state as usize != one);
+    states.sort_unstable();
+    Order::best(transitions, states, Some(one as u32))
+}
+
+type Limit = (Vec<(u32, f64)>, f64);
+
+/// The stationary distribution of a closed class: its states, `one` of them apart, and their probabilities; and a bound of its l1 error.
+fn stationary(
     transitions: &dyn Transitions,
     scale: f64,
-    initial: &[f64],
-    classes: &Classes,
+    one: usize,
+    order: &Order,
+    enough: f64,
     check: &mut dyn FnMut() -> crate::Result<()>,
-) -> crate::Result<Option<(Vec<f64>, f64)>> {
-    let class = classes.of_states(transitions);
-    let members = |of: Option<usize>| -> Vec<u32> {
-        let among = |&s: &u32| classes.reached[s as usize] && class[s as usize] == of;
-        (0..initial.len() as u32).filter(among).collect()
+) -> crate::Result<Option<Limit>> {
+    if order.states.is_empty() {
+        return Ok(Some((vec![(one as u32, 1.0)], 0.0)));
+    }
+    let Some((found, bound)) = excursions(transitions, scale, one, order, enough, check)? else {
+        return Ok(None);
     };
-    let ends = classes.representatives.len();
-    let end =
-        |state: u32| class[state as usize].expect("a state that is left for ever is among those that pass");
-    let passing = members(None);
-    let mut rates = Rates::new(transitions, scale, &passing, ends, end);
-    let mut share = vec![0.0; passing.len() + ends];
-    passing.iter().zip(&mut share).for_each(|(&state, share)| *share = initial[state as usize]);
-    for class in 0..ends {
-        let own = members(Some(class));
-        share[passing.len() + class] =
-            super::transitions::exit_rate(own.iter().map(|&state| initial[state as usize]));
+    let likely = found.iter().fold((one as u32, 0.0), |most, &x| if x.1 > most.1 { x } else { most });
+    if bound <= enough || likely.0 as usize == one {
+        return Ok(Some((found, bound)).filter(|(_, bound)| bound.is_finite()));
     }
-    for k in (0..passing.len()).rev() {
-        if k % 64 == 0 {
-            check()?;
+    // The most probable state is met soon, and errors grow with the distance from it.
+    let states = found.iter().map(|&(state, _)| state).collect();
+    let order = without(transitions, states, likely.0 as usize);
+    let again = match order.fits() {
+        true => excursions(transitions, scale, likely.0 as usize, &order, enough, check)?,
+        false => None,
+    };
+    let better = again.filter(|again| again.1 < bound).unwrap_or((found, bound));
+    Ok(Some(better).filter(|(_, bound)| bound.is_finite()))
+}
+
+/// The stationary distribution from excursions that begin and end in one state.
+fn excursions(
+    transitions: &dyn Transitions,
+    scale: f64,
+    one: usize,
+    order: &Order,
+    enough: f64,
+    check: &mut dyn FnMut() -> crate::Result<()>,
+) -> crate::Result<Option<Limit>> {
+    let Some(rates) = Eliminated::new(transitions, scale, order, check)? else { return Ok(None) };
+    let mut row = Vec::new();
+    transitions.outgoing(one, &mut row);
+    let leaves = |&state: &u32| match row.binary_search_by_key(&state, |t| t.0) {
+        Ok(at) => row[at].1 * scale,
+        Err(_) => 0.0,
+    };
+    let Times { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
+    // Probabilities may lie more orders apart than doubles reach.
+    let top = values.iter().filter(|x| x.0 > 0.0).map(|x| x.1).fold(0, i32::max);
+    let x: Vec<f64> = values.iter().map(|x| times_power_of_two(x.0, x.1 - top)).collect();
+    let own = times_power_of_two(1.0, -top);
+    let sum = exit_rate(x.iter().copied().chain([own]));
+    let mut found: Vec<(u32, f64)> =
+        order.states.iter().zip(&x).map(|(&state, x)| (state, x / sum)).collect();
+    found.push((one as u32, own / sum));
+    // Relative errors of numbers that are divided by their sum.
+    let weighted: f64 = found.iter().zip(&errors).map(|(x, error)| x.1 * error).sum();
+    let bound = if exact { 1.001 * UNIT * (12.0 * weighted + 8.0) } else { f64::INFINITY };
+    if bound <= enough {
+        return Ok(Some((found, bound)));
+    }
+    check()?;
+    let residual = by_residual(transitions, scale, &rates, order, &found);
+    Ok(Some((found, residual.map_or(bound, |residual| residual.min(bound)))))
+}
+
+/// Bound of the l1 error of a stationary distribution, its last state the one that the others' excursions end in: twice the expected steps
+/// to that times its residual.
+fn by_residual(
+    transitions: &dyn Transitions,
+    scale: f64,
+    rates: &Eliminated,
+    order: &Order,
+    found: &[(u32, f64)],
+) -> Option<f64> {
+    let n = transitions.states();
+    // α = 2 in the unit of the scale is more than the largest exit rate.
+    let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
+    let mut earned = vec![2.0; order.states.len()];
+    let _ = rates.earned(&mut earned);
+    let mut steps = vec![[0.0]; n];
+    order.states.iter().zip(earned).for_each(|(&state, steps_there)| steps[state as usize] = [steps_there]);
+    let longest = chain.shows(order.states.iter().map(|&state| state as usize), &steps)?;
+    let mut x = vec![0.0; n];
+    found.iter().for_each(|&(state, p)| x[state as usize] = p);
+    let defect = |row: &mut Vec<(u32, f64)>, &(state, own): &(u32, f64)| {
+        row.clear();
+        transitions.incoming(state as usize, row);
+        let arriving = row.len();
+        transitions.outgoing(state as usize, row);
+        let (mut sum, mut all) = (Exact::default(), 0.0);
+        for (at, &(other, rate)) in row.iter().enumerate() {
+            let p = if at < arriving { x[other as usize] } else { -own };
+            sum.add_product(p, rate * scale);
+            all += (p * rate * scale).abs();
         }
-        let Some((to, _)) = rates.eliminate(k, passing.len()) else { return Ok(None) };
-        let own = share[k];
-        share.iter_mut().zip(to).for_each(|(share, to)| *share += own * to);
-    }
-    let stages = |m: usize| 6.0 * (m * (m + 2)) as f64;
-    let mut roundings = 0.0f64;
-    let mut limit = vec![0.0; initial.len()];
-    for class in 0..ends {
-        let states = members(Some(class));
-        let Some(x) = stationary(transitions, scale, &states, check)? else { return Ok(None) };
-        let share = share[passing.len() + class];
-        states.iter().zip(x).for_each(|(&state, x)| limit[state as usize] = share * x);
-        roundings = roundings.max(stages(states.len()));
-    }
-    // A share and a probability are multiplied; what a share underflows by is nothing beside the rest.
-    let roundings = roundings + stages(passing.len()) + 8.0;
-    Ok(Some((
-        limit,
-        1.001 * 0.5 * f64::EPSILON * roundings + f64::MIN_POSITIVE * (initial.len() as f64).powi(2),
-    )))
+        // What underflows is less than the last in each of some operations.
+        sum.magnitude(row.len(), 1.001 * all) + 4.0 * row.len() as f64 * f64::MIN_POSITIVE
+    };
+    let mut row = Vec::new();
+    let residual: f64 = found.iter().map(|one| defect(&mut row, one)).sum();
+    // The probabilities as doubles sum to 1 but for some roundings.
+    Some((longest * residual + 4.0 * UNIT) * (1.0 + 1e-9))
 }
 
 /// What rewards, the last of which is the time, sum to until one is in none of `passing`, from some initial probabilities, and a
-/// bound on the error of each; none where rates span too many orders.
-///
-/// A reward moves with its state: ρ_i += w_ik ρ_k / S_k when k is eliminated, and share_k ρ_k / S_k is earned. Each stage moves
-/// rates, rewards and shares by factors of 1 ± 6u, and a total is a quotient as above that is linear in rewards and shares.
+/// bound on the error of each; none where rates span too many orders. A total is the sum over states of what is earned in
+/// the time that is spent there.
 pub(super) fn totals(
     transitions: &dyn Transitions,
     scale: f64,
@@ -164,53 +529,32 @@ pub(super) fn totals(
     rewards: &[&[f64]],
     check: &mut (dyn FnMut() -> crate::Result<()> + Send),
 ) -> crate::Result<Option<Vec<(f64, f64)>>> {
-    let m = passing.len();
-    let mut rates = Rates::new(transitions, scale, passing, 1, |_| 0);
-    let of = |values: &[f64]| -> Vec<f64> { passing.iter().map(|&state| values[state as usize]).collect() };
-    let mut share = of(initial);
-    share.push(0.0);
-    // Each reward as fractions of a power of two, and what it is where nothing is below 0.
-    let units: Vec<f64> = (rewards.iter())
-        .map(|values| scale_of(values.iter().fold(0.0, |most, v| v.abs().max(most))))
-        .collect();
-    let mut earned: Vec<[Vec<f64>; 2]> = (rewards.iter().zip(&units))
-        .map(|(values, unit)| {
-            let own: Vec<f64> = of(values).into_iter().map(|v| v * unit).collect();
-            let most = own.iter().map(|v| v.abs()).collect();
-            [own, most]
-        })
-        .collect();
-    let mut sums = vec![[0.0; 2]; rewards.len()];
-    for k in (0..m).rev() {
-        if k % 64 == 0 {
-            check()?;
+    let order = Order::best(transitions, passing.to_vec(), None);
+    let rates = Eliminated::new(transitions, scale, &order, check)?;
+    let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
+    let Times { values, errors, .. } =
+        rates.times(order.states.iter().map(|&state| initial[state as usize]).collect());
+    let times: Vec<f64> = values.iter().map(|&(x, size)| times_power_of_two(x, size)).collect();
+    let longest: f64 = times.iter().sum::<f64>().max(1.0);
+    let total = |values: &&[f64]| {
+        // As fractions of a power of two.
+        let unit = scale_of(values.iter().fold(0.0, |most, v| v.abs().max(most)));
+        let (mut sum, mut error) = (Exact::default(), 0.0);
+        for ((&state, time), own) in order.states.iter().zip(&times).zip(&errors) {
+            let value = values[state as usize] * unit;
+            sum.add_product(value, *time);
+            error += 1.001 * UNIT * (6.0 * own + 2.0) * (value * time).abs();
         }
-        let Some((to, sum)) = rates.eliminate(k, m) else { return Ok(None) };
-        let own = share[k];
-        for (earned, sums) in earned.iter_mut().zip(&mut sums) {
-            for (earned, total) in earned.iter_mut().zip(sums) {
-                let visit = earned[k] / sum;
-                *total += own * visit;
-                for (i, earned) in earned[..k].iter_mut().enumerate() {
-                    *earned += rates.values[i * rates.columns + k] * visit;
-                }
-            }
-        }
-        share.iter_mut().zip(to).for_each(|(share, to)| *share += own * to);
-    }
-    let roundings = 6.0 * (m * (m + 4)) as f64 + m as f64 + 16.0;
-    let relative = 1.001 * 0.5 * f64::EPSILON * roundings;
-    // What underflows is worth no more than a time of it.
-    let longest = sums.iter().fold(1.0, |longest, sum| sum[1].max(longest));
-    let underflow = f64::MIN_POSITIVE * (m as f64).powi(2) * longest;
-    let total = |([value, most], unit): ([f64; 2], f64)| {
-        (value / unit * scale, (most * relative + underflow) / unit * scale)
+        // What underflows is worth no more than a time of it; the sum, and the quotients below.
+        let underflow = f64::MIN_POSITIVE * (times.len() as f64).powi(2) * longest;
+        let error = error + underflow + 8.0 * UNIT * sum.value().abs();
+        (sum.value() / unit * scale, error / unit * scale)
     };
-    Ok(Some(sums.into_iter().zip(units).map(total).collect()))
+    Ok(Some(rewards.iter().map(total).collect()))
 }
 
 /// What is earned until one is in none of `passing`, from each of them, and a bound on the relative errors; none where rates span
-/// too many orders. On the way back h_k = (ρ_k + Σ_{j<k} w_kj h_j) / S_k.
+/// too many orders.
 pub(super) fn values(
     transitions: &dyn Transitions,
     scale: f64,
@@ -218,64 +562,11 @@ pub(super) fn values(
     earned: &[f64],
     check: &mut (dyn FnMut() -> crate::Result<()> + Send),
 ) -> crate::Result<Option<(Vec<f64>, f64)>> {
-    let m = passing.len();
-    let mut rates = Rates::new(transitions, scale, passing, 1, |_| 0);
+    let mut place = vec![u32::MAX; transitions.states()];
+    let order = Order::new(transitions, passing.to_vec(), &mut place);
+    let rates = Eliminated::new(transitions, scale, &order, check)?;
+    let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
     let mut earned: Vec<f64> = earned.iter().map(|v| v * scale).collect();
-    let mut sums = vec![0.0; m];
-    for k in (0..m).rev() {
-        if k % 64 == 0 {
-            check()?;
-        }
-        let Some((_, sum)) = rates.eliminate(k, m) else { return Ok(None) };
-        sums[k] = sum;
-        let visit = earned[k] / sum;
-        for (i, earned) in earned[..k].iter_mut().enumerate() {
-            *earned += rates.values[i * rates.columns + k] * visit;
-        }
-    }
-    for (k, sum) in sums.iter().enumerate() {
-        let row = &rates.values[k * rates.columns..k * rates.columns + k];
-        let (before, own) = earned.split_at_mut(k);
-        let there = row.iter().zip(&*before).map(|(rate, value)| rate * value);
-        own[0] = super::transitions::exit_rate(there.chain([own[0]])) / sum;
-    }
-    let roundings = 6.0 * (m * (m + 6)) as f64 + 16.0;
-    Ok(Some((earned, 1.001 * 0.5 * f64::EPSILON * roundings)))
-}
-
-/// The stationary distribution of a closed class.
-fn stationary(
-    transitions: &dyn Transitions,
-    scale: f64,
-    states: &[u32],
-    check: &mut dyn FnMut() -> crate::Result<()>,
-) -> crate::Result<Option<Vec<f64>>> {
-    let m = states.len();
-    let mut rates =
-        Rates::new(transitions, scale, states, 0, |_| unreachable!("a closed class is never left"));
-    let mut sums = vec![1.0; m];
-    for k in (1..m).rev() {
-        if k % 64 == 0 {
-            check()?;
-        }
-        let Some((_, sum)) = rates.eliminate(k, m) else { return Ok(None) };
-        sums[k] = sum;
-    }
-    // x = fraction · 2^exponent: probabilities may lie more orders apart than doubles reach.
-    let mut x: Vec<(f64, i32)> = vec![(1.0, 0)];
-    for (k, &sum) in sums.iter().enumerate().skip(1) {
-        let from = |i: usize| rates.values[i * m + k];
-        // A state that does not lead here may be any number of orders more probable.
-        let before = || (0..k).filter(|&i| from(i) > 0.0);
-        let top = before().map(|i| x[i].1).max().unwrap_or(0);
-        let terms = before().map(|i| times_power_of_two(x[i].0, x[i].1 - top) * from(i));
-        let value = super::transitions::exit_rate(terms) / sum;
-        let size = exponent(value);
-        x.push((times_power_of_two(value, -size), size + top));
-    }
-    let top = x.iter().map(|x| x.1).max().unwrap_or(0);
-    let x: Vec<f64> =
-        x.into_iter().map(|(fraction, size)| times_power_of_two(fraction, size - top)).collect();
-    let sum = super::transitions::exit_rate(x.iter().copied());
-    Ok(Some(x.into_iter().map(|x| x / sum).collect()))
+    let relative = rates.earned(&mut earned);
+    Ok(Some((earned, relative)))
 }

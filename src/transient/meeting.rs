@@ -98,6 +98,20 @@ impl Stochastic {
         (sum, magnitude)
     }
 
+    /// An upper bound of the expected steps from some states until another is met, if `v`, which is 0 at all others, falls in each.
+    pub(super) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
+        let rounding = self.rounding();
+        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+        for state in states {
+            let ([falls], [magnitude]) = self.falls(state, v);
+            let shown = falls - rounding * magnitude;
+            least = if shown > 0.0 { least.min(shown) } else { 0.0 };
+            most = most.max(v[state][0]);
+        }
+        let bound = most / least * (1.0 + rounding);
+        (least > 0.0 && bound.is_finite()).then_some(bound)
+    }
+
     /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, of `K` vectors at once, states that are met left out; `old`
     /// is what others had.
     fn sweep<const K: usize>(

@@ -134,6 +134,25 @@ impl Window {
         self.truncation
     }
 
+    /// Number of terms.
+    pub fn terms(&self) -> u64 {
+        self.right - self.left + 1
+    }
+
+    /// The rounding of its [weights](Self::weights), before they are computed.
+    pub(super) fn rounding(&self) -> f64 {
+        if self.lambda == 0.0 {
+            0.0
+        } else {
+            U * (1.0 + 1.0 / 256.0) + self.terms() as f64 * f64::from_bits(8)
+        }
+    }
+
+    /// The rounding of its [weights from below](Self::weights_below).
+    pub(super) fn rounding_below(&self) -> f64 {
+        self.rounding() + (4.0 * U + self.terms() as f64 * (-64f64).exp2())
+    }
+
     /// The weights of all terms, 8 bytes each (twice that while they are computed).
     pub fn weights(&self) -> Weights {
         self.weights_of(0.0)
@@ -144,22 +163,21 @@ impl Window {
         let mut weights = self.weights_of(low);
         // Each is within u (1 + 2⁻⁸) of p_k, relatively; two doubles below it lies at least 2u below.
         weights.values.iter_mut().for_each(|w| *w = w.next_down().next_down().max(0.0));
-        weights.rounding += 4.0 * U + weights.values.len() as f64 * (-64f64).exp2();
+        weights.rounding = self.rounding_below();
         weights
     }
 
     fn weights_of(&self, low: f64) -> Weights {
-        let len = (self.right - self.left + 1) as usize;
+        let len = self.terms() as usize;
         let mut weights = Weights {
             left: self.left,
             values: vec![0.0; len],
             truncation: self.truncation,
-            rounding: U * (1.0 + 1.0 / 256.0) + len as f64 * f64::from_bits(8),
+            rounding: self.rounding(),
             above: self.above,
         };
         if self.lambda == 0.0 {
             weights.values[0] = 1.0;
-            weights.rounding = 0.0;
             return weights;
         }
         let mut lows = vec![0.0; len];
@@ -371,7 +389,7 @@ fn ln_probability(lambda: f64, k: u64) -> f64 {
 }
 
 /// D(k, λ) = k ln(k/λ) + λ − k, k > 0.
-fn deviance(lambda: f64, k: u64) -> f64 {
+pub(super) fn deviance(lambda: f64, k: u64) -> f64 {
     let (x, d) = (k as f64, excess(k, lambda));
     if d.abs() >= (x + lambda) / 3.0 {
         return x * (x / lambda).ln() - d;

@@ -218,6 +218,15 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
         }
+        if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
+            // Where only those at home are known, they are counted from there.
+            let first = if reward.values.len() == n { 0 } else { rewards::home(n, ranks).start };
+            let (name, value) = (&reward.name, reward.values[state]);
+            return Err(Error::Invalid(format!(
+                "rewards \"{name}\"[{}] is {value}: expected a finite number",
+                first + state
+            )));
+        }
     }
     Ok(())
 }

@@ -66,8 +66,7 @@ pub struct RewardValue {
     pub name: String,
     /// Expected rate of reward at the time.
     pub instantaneous: f64,
-    /// Expected reward accumulated up to the time; NaN where it is not known, which is at infinity for a reward that
-    /// may die out.
+    /// Expected reward accumulated up to the time; infinite at infinity where it goes on in the limit.
     pub cumulative: f64,
 }
 

@@ -252,11 +252,13 @@ fn solve_in<T: Number>(
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            let (terms, eliminated) =
-                stationary::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
-            checkpointer.ended(terms);
-            solution.terms += terms;
-            solution.eliminated = eliminated;
+            let served = stationary::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
+            checkpointer.ended(served.terms);
+            solution.terms += served.terms;
+            solution.eliminated = served.eliminated;
+            if !served.met {
+                solution.status = Status::NotMet;
+            }
         }
         let (up, down) = transfers(lanes);
         (seconds.upload, seconds.download) = (up - up_before, down - down_before);

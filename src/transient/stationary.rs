@@ -22,19 +22,21 @@
 //!
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
+use super::absorption::until_absorption;
 use super::bound::LAZY;
 use super::built::{Built, total};
+use super::chain::{Absorbing, Reward};
 use super::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
 use super::classes::{Classes, Known};
-use super::elimination;
+use super::elimination::{self, Plan};
 use super::iteration::{Iteration, Which};
 use super::meeting::expected_steps;
 use super::problem::Observer;
 use super::solution::{Bound, RewardValue, TimeResult};
 use super::stop::Stop;
 use super::sweep::LastIterate;
-use crate::Result;
 use crate::kernel::{Number, Precision};
+use crate::{Error, Result, Status};
 
 /// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
 const FIRST_STEPS: u64 = 1 << 14;
@@ -78,8 +80,16 @@ impl StationaryState {
 /// First steps from an iterate that may be near the steady state.
 const NEAR_STEPS: u64 = 16;
 
-/// Serves the infinite times, from the `last` iterate of finite ones if there is one; returns the number of multiplications and of states
-/// that were eliminated.
+/// What the infinite times took.
+pub(super) struct Served {
+    pub(super) terms: u64,
+    /// States that were eliminated.
+    pub(super) eliminated: usize,
+    /// True if all accumulated rewards are as good as ε asks.
+    pub(super) met: bool,
+}
+
+/// Serves the infinite times, from the `last` iterate of finite ones if there is one.
 pub(super) fn run<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
@@ -87,47 +97,48 @@ pub(super) fn run<T: Number>(
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
-) -> Result<(u64, usize)> {
+) -> Result<Served> {
     let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
-    let n = transitions.states();
+    let (n, nnz) = (transitions.states(), built.statistics.nnz);
     // Multiplications beyond which elimination is cheaper.
-    let worth = elimination::worth(n, built.statistics.nnz);
-    let mut found = (Vec::new(), Bound::default(), 0);
-    let mut eliminated = 0;
+    let plan = if ranks.is_distributed() { None } else { plan(built, &built.initial) };
+    let worth = match &plan {
+        Some(plan) => Some(plan.worth(nnz)),
+        None if ranks.is_distributed() => elimination::worth(n, nnz),
+        None => None,
+    };
+    let missing = |bound: &Bound| bound.total() > built.options.epsilon;
     let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
-    if !first {
-        found = iterate(built, last, worth.unwrap_or(MOST_STEPS), observer, checkpointer)?;
-    }
-    if first || (worth.is_some() && found.1.total() > built.options.epsilon) {
-        if let Some((limit, bound)) = eliminate(built, observer)? {
-            (found.0, found.1, eliminated) = (limit, bound, n);
+    let (mut last, mut eliminated) = (last, 0);
+    let mut found = match first {
+        true => None,
+        false => Some(iterate(built, last.take(), worth.unwrap_or(MOST_STEPS), observer, checkpointer)?),
+    };
+    if worth.is_some() && found.as_ref().is_none_or(|found| missing(&found.1)) {
+        if let Some((limit, bound)) = eliminate(built, plan, observer)? {
+            let other = match first && missing(&bound) {
+                true => Some(iterate(built, last, FIRST_STEPS, observer, checkpointer)?),
+                false => found,
+            };
+            let terms = other.as_ref().map_or(0, |other| other.2);
+            (found, eliminated) = match other.filter(|other| other.1.total() < bound.total()) {
+                Some(better) => (Some(better), 0),
+                None => (Some((limit, bound, terms)), n),
+            };
         } else {
             // Rates span too many orders: however long it takes.
-            found = iterate(built, None, MOST_STEPS, observer, checkpointer)?;
+            found = Some(iterate(built, None, MOST_STEPS, observer, checkpointer)?);
         }
     }
-    let (limit, bound, terms) = found;
+    let (limit, bound, terms) = found.expect("it is iterated or eliminated");
+    let (rewards, met) = rewards_of(built, &limit, bound, observer)?;
     for &index in which {
-        let rewards = built.problem.rewards.iter().map(|r| {
-            let mut sum = [0.0];
-            ranks.ordered_reduce(&mut sum, |sum| {
-                r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p);
-            });
-            let [instantaneous] = sum;
-            // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
-            // and which, the limit does not tell.
-            let most = ranks.all_reduce_max(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
-            let error = bound.total() * most;
-            let cumulative =
-                if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
-            RewardValue { name: r.name.clone(), instantaneous, cumulative }
-        });
         let result = TimeResult {
             time: built.problem.times[index],
             alpha_t: f64::INFINITY,
             window: (0, terms),
             bound,
-            rewards: rewards.collect(),
+            rewards: rewards.clone(),
             ..TimeResult::default()
         };
         checkpointer.finished(index, &result);
@@ -137,21 +148,115 @@ pub(super) fn run<T: Number>(
             checkpointer.delivered(index, &limit);
         }
     }
-    Ok((terms, eliminated))
+    Ok(Served { terms, eliminated, met })
+}
+
+/// The rewards of the limit, and true if those that are accumulated are as good as ε asks.
+fn rewards_of<T: Number>(
+    built: &Built<'_, T>,
+    limit: &[f64],
+    bound: Bound,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<RewardValue>, bool)> {
+    let (problem, ranks) = (built.problem, built.parts.ranks);
+    let mut found = Vec::with_capacity(problem.rewards.len());
+    // Those that may be zero in the limit, which does not tell what they sum to.
+    let mut unknown = Vec::new();
+    for (place, reward) in problem.rewards.iter().enumerate() {
+        let mut sum = [0.0];
+        ranks.ordered_reduce(&mut sum, |sum| {
+            reward.values.iter().zip(limit).for_each(|(r, p)| sum[0] += r * p);
+        });
+        let [instantaneous] = sum;
+        let most = ranks.all_reduce_max(reward.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
+        let cumulative = match instantaneous.abs() > bound.total() * most {
+            true => instantaneous * f64::INFINITY,
+            false if most == 0.0 => 0.0,
+            false => {
+                unknown.push(place);
+                f64::NAN
+            }
+        };
+        found.push(RewardValue { name: reward.name.clone(), instantaneous, cumulative });
+    }
+    let mut met = true;
+    if !unknown.is_empty() {
+        let rewards: Vec<&Reward> = unknown.iter().map(|&place| &problem.rewards[place]).collect();
+        let (totals, all) = totals_of(built, &rewards, observer)?;
+        met = all;
+        unknown.into_iter().zip(totals).for_each(|(place, total)| found[place].cumulative = total);
+    }
+    Ok((found, met))
+}
+
+/// What rewards sum to without end: infinite where a state that is never left for good earns one, else what is earned until the
+/// chain is in a closed class; and true if that is as good as ε asks.
+fn totals_of<T: Number>(
+    built: &Built<'_, T>,
+    rewards: &[&Reward],
+    observer: &mut dyn Observer,
+) -> Result<(Vec<f64>, bool)> {
+    let (problem, transitions) = (built.problem, built.problem.transitions);
+    let refused = |reward: &Reward, why: &str| {
+        let what = format!("the accumulated reward '{}' at time inf is not known: {why}", reward.name);
+        Err(Error::Invalid(what + "; ask for a finite time"))
+    };
+    if built.parts.ranks.is_distributed() || !transitions.is_whole() {
+        return refused(rewards[0], "one process has to sum it");
+    }
+    let classes = Classes::new(transitions, &built.initial, &built.initial);
+    let class = classes.of_states(transitions);
+    let closed: Vec<u32> = (0..class.len() as u32).filter(|&state| class[state as usize].is_some()).collect();
+    let (mut totals, mut passing) = (vec![f64::INFINITY; rewards.len()], Vec::new());
+    for (place, (reward, total)) in rewards.iter().zip(&mut totals).enumerate() {
+        let values = || closed.iter().map(|&state| reward.values[state as usize]);
+        match [values().any(|value| value > 0.0), values().any(|value| value < 0.0)] {
+            [true, false] => {}
+            [false, true] => *total = f64::NEG_INFINITY,
+            [false, false] => passing.push(place),
+            [true, true] => {
+                return refused(reward, "what is earned in the limit has both signs and cancels");
+            }
+        }
+    }
+    if passing.is_empty() {
+        return Ok((totals, true));
+    }
+    let absorbing = Absorbing::new(transitions, &closed);
+    let own: Vec<Reward> = passing.iter().map(|&place| rewards[place].clone()).collect();
+    let Built { machine, options, .. } = *built;
+    let found = until_absorption(machine, &absorbing, problem.initial, &closed, &own, options, observer)?;
+    passing.iter().zip(&found.rewards).for_each(|(&place, total)| totals[place] = total.value);
+    Ok((totals, found.status == Status::Met))
+}
+
+/// An order in which there is room for elimination, of a chain whose transitions are all known here.
+fn plan<T: Number>(built: &Built<'_, T>, initial: &[f64]) -> Option<Plan> {
+    let transitions = built.problem.transitions;
+    if transitions.states() > elimination::MOST_BANDED {
+        return None;
+    }
+    built.machine.lanes[0].host(|| Plan::new(transitions, &Classes::new(transitions, initial, initial)))
 }
 
 /// The limit of this rank's states by elimination, which every rank does by itself.
 fn eliminate<T: Number>(
     built: &Built<'_, T>,
+    planned: Option<Plan>,
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
     let n = transitions.states();
     transitions.acquire_rows(&(0..n));
     let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
-    let classes = Classes::new(transitions, &initial, &initial);
     let mut check = || ranks.all_ok(observer.progress(0, 0));
-    let found = elimination::limit(transitions, built.statistics.scale, &initial, &classes, &mut check)?;
+    let found = match planned.or_else(|| plan(built, &initial)) {
+        Some(plan) => {
+            let scale = built.statistics.scale;
+            plan.limit(transitions, scale, &initial, built.options.epsilon, &mut check)?
+        }
+        None => None,
+    };
     transitions.acquire_rows(rows);
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + built.initial_error;

@@ -97,22 +97,25 @@ impl Stop {
         let amplification = self.amplification(time.lambda);
         let error = self.defect * amplification;
         let rounding = step * time.lambda.min(self.step as f64) + self.rounding * amplification;
-        let out_of_reach = time.room < rounding && time.room < step * time.lambda;
-        error <= time.steady_allowance.max(time.room - rounding)
-            || (out_of_reach && self.defect <= self.rounding)
+        let room = time.room(self).left;
+        let out_of_reach = room < rounding && room < step * time.lambda;
+        error <= time.steady_allowance.max(room - rounding) || (out_of_reach && self.defect <= self.rounding)
     }
 
     /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next.
     pub(super) fn shares(&self, time: &Planned) -> Shares {
-        let (m, left, right) = (self.step, time.weights.left, time.right());
-        let (beyond, _) = time.weights.above();
+        let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged) else {
+            return self.mean_shares(time.lambda);
+        };
+        let (m, left, right) = (self.step, weights.left, time.right());
+        let (beyond, _) = weights.above();
         let j = (right + 1 - m) as f64;
         let shrunk = 1.0 - self.leak * self.growth(j);
         let further = self.leak * expected_excess(time.lambda, right + 1);
         let rewards = !time.rewards.is_empty();
         let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
-        let weights = &time.weights.values[(first - left) as usize..];
+        let weights = &weights.values[(first - left) as usize..];
         // The smallest first.
         let inside = weights.iter().enumerate().rev().map(|(i, &weight)| (first + i as u64, weight));
         for (n, weight) in std::iter::once((right + 1, beyond)).chain(inside) {
@@ -131,5 +134,17 @@ impl Stop {
             }
         }
         shares
+    }
+
+    /// The shares over all numbers of steps, those before the stop included, which are as good as impossible: in closed form, as
+    /// E μ^N = e^{−(1 − μ) λ}.
+    fn mean_shares(&self, lambda: f64) -> Shares {
+        let (m, leak) = (self.step as f64, self.leak);
+        let ahead = lambda - m;
+        let exponent = leak * lambda + m * (-leak).ln_1p();
+        let grown = if leak == 0.0 { ahead } else { -(-exponent).exp_m1() / leak };
+        let doubled = if leak == 0.0 { 0.5 * (ahead * ahead + m) } else { (ahead - grown) / leak };
+        let until = [ahead - 1.0, grown - 1.0, doubled];
+        Shares { at: [1.0, (-exponent).exp(), grown], until, beyond: 0.0 }
     }
 }

@@ -10,7 +10,7 @@ use super::clock::Activity;
 use super::curve::Curve;
 use super::iteration::{Accumulators, Iteration, Target, Which, touched};
 use super::krylov::Budget;
-use super::poisson::Weights;
+use super::poisson::{Weights, Window, deviance};
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
 use super::stationary::{self, FIRST_DISTANCE, meeting};
@@ -36,21 +36,27 @@ const MOST_WORK: u64 = 1 << 32;
 pub(super) struct Planned {
     /// The place among the times asked for.
     pub(super) index: usize,
+    /// ε.
+    pub(super) epsilon: f64,
     /// αt.
     pub(super) lambda: f64,
-    /// Poisson weights.
-    pub(super) weights: Weights,
+    /// The terms of the sum.
+    pub(super) window: Window,
+    /// Poisson weights, once they are asked for.
+    pub(super) weights: Option<Weights>,
     /// P(N > k) from one step before the window on; empty where no reward asks for it.
     pub(super) tails: Vec<f64>,
     /// The price that a stop may have here whatever rounding has.
     pub(super) steady_allowance: f64,
-    /// ε less everything but the price of a stop and the rounding of steps.
-    pub(super) room: f64,
+    /// What is left of ε where the weights are summed, and where the mean of a curve stands in their place.
+    pub(super) summed: Room,
+    pub(super) averaged: Room,
     /// Bound of the stop, if one happened, and of what rounding adds to it.
     pub(super) steady_state: f64,
     pub(super) stop_rounding: f64,
-    /// Where it stopped.
+    /// Where it stopped, and true if no weights were needed behind it.
     pub(super) stopped: Option<Stopped>,
+    pub(super) is_averaged: bool,
     /// Steps that its iterates took, at most.
     pub(super) steps: u64,
     /// Bound of the mass that is left out.
@@ -61,13 +67,51 @@ pub(super) struct Planned {
     pub(super) rewards: Vec<(f64, f64)>,
 }
 
+/// What is left of ε at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// ε less everything but the price of a stop and the rounding of steps.
+    pub(super) left: f64,
+    /// The rounding that is there whatever a stop costs, that of steps aside.
+    pub(super) rounded: f64,
+}
+
+/// The share of what rounds anyway that a stop may cost where ε is out of reach.
+const NEGLIGIBLE: f64 = 0.1;
+/// The αt from which on no weights are held where a stop does without: they would be some 10⁵ or more.
+const LONG: f64 = (1u64 << 30) as f64;
+/// The share of ε above which the rounding of weights counts.
+const FELT: f64 = 1.0 / 16.0;
+/// −ln of a probability that vanishes beside what doubles round by, also with a factor of 2⁶⁴.
+const IMPOSSIBLE: f64 = 800.0;
+
 impl Planned {
-    fn window(&self) -> std::ops::Range<u64> {
-        self.weights.left..self.weights.left + self.weights.values.len() as u64
+    pub(super) fn right(&self) -> u64 {
+        self.window.right
     }
 
-    pub(super) fn right(&self) -> u64 {
-        self.window().end - 1
+    /// The weights and tails, which are computed where they are asked for first.
+    fn weighted<T: Number>(&mut self, built: &Built<'_, T>) {
+        if self.weights.is_none() {
+            let weights = built.statistics.weights(&self.window, built.problem.times[self.index]);
+            self.tails = if self.rewards.is_empty() { Vec::new() } else { weights.tails() };
+            self.weights = Some(weights);
+        }
+    }
+
+    /// True if a curve behind a stop is averaged over all steps without weights: these would be many, or round by much, and
+    /// fewer steps than those before the stop are as good as impossible, also where the curve is followed backwards.
+    pub(super) fn averages(&self, stop: &Stop) -> bool {
+        let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
+        let backwards = -(stop.step as f64) * (-stop.leak).ln_1p();
+        (felt || self.lambda >= LONG)
+            && (stop.step as f64) < self.lambda
+            && deviance(self.lambda, stop.step.max(1)) - backwards >= IMPOSSIBLE
+    }
+
+    /// What is left of ε behind a stop.
+    pub(super) fn room(&self, stop: &Stop) -> Room {
+        if self.averages(stop) { self.averaged } else { self.summed }
     }
 }
 
@@ -94,12 +138,12 @@ impl SweepState {
             kept.index == time.index && kept.rewards.len() == time.rewards.len()
         };
         let within = |&(place, from, _): &(usize, u64, f64)| {
-            planned.get(place).is_some_and(|time| time.window().contains(&from))
+            planned.get(place).is_some_and(|time| (time.window.left..=time.window.right).contains(&from))
         };
         self.planned.len() == planned.len()
             && self.planned.iter().zip(planned).all(same)
             && self.waiting <= planned.len()
-            && planned[self.waiting..].iter().all(|time| time.weights.left >= self.steps)
+            && planned[self.waiting..].iter().all(|time| time.window.left >= self.steps)
             && self.open.iter().all(within)
             && self.open.len() <= self.accumulators.max(if wanted { 0 } else { planned.len() })
             && self.left_over.iter().all(|&place| place < planned.len())
@@ -244,7 +288,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         (sweep.check, sweep.until, sweep.left_over) = (state.check, state.until, state.left_over);
         for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
             let acc = sweep.accumulators()?.unwrap_or_else(Accumulators::none);
-            let weights = &sweep.planned[place].weights;
+            sweep.planned[place].weighted(built);
+            let weights = held(&sweep.planned[place]);
             let mut target = sweep.iteration.target(weights.values.len(), acc)?;
             let ahead = &weights.values[(from - weights.left) as usize..];
             sweep.iteration.weigh(&mut target, from, ahead, divisor)?;
@@ -376,7 +421,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let k = self.iteration.steps();
         let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
         if let Some(&next) = self.waiting.front() {
-            to = to.min(self.planned[next].weights.left);
+            to = to.min(self.planned[next].window.left);
         }
         for o in &self.open {
             to = to.min(self.planned[o.place].right());
@@ -393,7 +438,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     /// Opens the windows that have begun.
     fn open_windows(&mut self) -> Result<()> {
         while let Some(&place) = self.waiting.front() {
-            if self.planned[place].weights.left > self.iteration.steps() {
+            if self.planned[place].window.left > self.iteration.steps() {
                 break;
             }
             self.waiting.pop_front();
@@ -401,7 +446,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 self.left_over.push(place);
                 continue;
             };
-            let weights = &self.planned[place].weights;
+            self.planned[place].weighted(self.built);
+            let weights = held(&self.planned[place]);
             assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
             let mut target = self.iteration.target(weights.values.len(), acc)?;
             self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
@@ -517,10 +563,11 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let (mass, k) = (self.iteration.mass()?, self.iteration.steps());
         for o in &mut self.open {
             let time = &mut self.planned[o.place];
-            let from = k.max(time.weights.left);
-            let next = &time.weights.values[(from - time.weights.left) as usize..];
-            time.normalisation += next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
+            let from = k.max(time.window.left);
+            let next = &held(time).values[(from - time.window.left) as usize..];
+            let drifted = next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
             self.iteration.weigh(&mut o.target, from, next, mass)?;
+            time.normalisation += drifted;
             (o.from, o.divisor) = (from, mass);
         }
         Ok(())
@@ -579,13 +626,17 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
     }
 
-    /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound.
-    fn misses(&self, stops: &[Stop], shift: f64) -> bool {
+    /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound; or, where that is
+    /// out of reach or needs as little, cost more than a share of what rounds anyway.
+    fn misses(&self, stops: &[Stop], shift: f64, as_little: bool) -> bool {
         let met = |place: usize| {
             let time = &self.planned[place];
             let [error, rounding] = price(stops, time.lambda);
             let steps = self.built.statistics.step * time.lambda.min(stops[0].step as f64);
-            shift + error + rounding <= time.room - steps
+            let Room { left, rounded } = time.room(&stops[0]);
+            let (allowed, little) = (left - steps, NEGLIGIBLE * (rounded + steps));
+            shift + error + rounding
+                <= if allowed <= 0.0 || as_little { allowed.max(little) } else { allowed }
         };
         !self.remaining().all(met)
     }
@@ -601,7 +652,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
         let mut curve = Curve::new(self.built, &self.iteration)?;
         let (mut stops, mut shift) = (vec![stop], 0.0);
-        if self.misses(&stops, shift) && Curve::refines(self.built) {
+        if self.misses(&stops, shift, false) && Curve::refines(self.built) {
             shift = self.refine(&mut curve, &mut stops, &mut checkpointer.defer_interrupt(observer))?;
         }
         curve.collect_rewards(self.iteration.rewards(), 1);
@@ -618,7 +669,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let stop = Stop { step, leak: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
         let mut stops = vec![stop; count];
         let shift = self.refine(&mut curve, &mut stops, observer)?;
-        Ok((!self.misses(&stops, shift)).then_some(Ending { curve, stops, shift }))
+        Ok((!self.misses(&stops, shift, false)).then_some(Ending { curve, stops, shift }))
     }
 
     /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
@@ -635,9 +686,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let hopeless = |stops: &[Stop], shift: f64| {
             let squared: Vec<Stop> =
                 stops.iter().map(|stop| Stop { defect: stop.defect.powi(2), ..*stop }).collect();
-            self.misses(&squared, shift)
+            self.misses(&squared, shift, true)
         };
-        let enough = |stops: &[Stop], shift: f64| !self.misses(stops, shift) || hopeless(stops, shift);
+        let enough = |stops: &[Stop], shift: f64| !self.misses(stops, shift, false) || hopeless(stops, shift);
         let refinement = curve.refine(k, before, stops, enough, observer)?;
         self.refined += refinement.steps;
         self.iteration.resume(k, &newest)?;
@@ -658,16 +709,25 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let slowest = leaks.reduce(f64::min).unwrap_or(0.0);
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
+            time.is_averaged = stops.iter().all(|stop| time.averages(stop));
+            if !time.is_averaged {
+                time.weighted(self.built);
+            }
             let shares: Vec<Shares> = stops.iter().map(|stop| stop.shares(time)).collect();
             let [error, rounding] = price(stops, time.lambda);
             time.steps = stops[0].step;
             time.steady_state = shift + error;
             // Shares are known to a few units, and so is what they are multiplied with.
             time.stop_rounding = rounding + 16.0 * f64::EPSILON;
-            // What all parts hold is no more than 1.
-            let (beyond, doubt) = time.weights.above();
-            let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
-            time.truncation = (time.truncation - beyond).max(0.0) + doubt + most;
+            time.truncation = match &time.weights {
+                Some(weights) if !time.is_averaged => {
+                    // What all parts hold is no more than 1.
+                    let (beyond, doubt) = weights.above();
+                    let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
+                    (time.truncation - beyond).max(0.0) + doubt + most
+                }
+                _ => 0.0,
+            };
             time.normalisation += shares[0].at[0] * (mass - 1.0).abs();
             time.stopped = Some(Stopped { step: stops[0].step, mu: 1.0 - slowest });
             for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&curve.rewards) {
@@ -697,7 +757,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     /// and a bound would not be met without.
     fn bound_by_meeting(&self, stop: &mut Stop, observer: &mut dyn Observer) -> Result<()> {
         let built = self.built;
-        if built.statistics.leavable.all() && self.certificate.is_none() && self.misses(&[*stop], 0.0) {
+        if built.statistics.leavable.all() && self.certificate.is_none() && self.misses(&[*stop], 0.0, false)
+        {
             // About as much work as was done, and not more than the host does in some seconds.
             let most = (4 * stop.step + (1 << 14)).min(MOST_WORK / built.statistics.nnz.max(1));
             let steps = self.certificate(most, observer)?.meeting;
@@ -739,16 +800,21 @@ fn next_look(step: u64, end: u64, looks: f64) -> u64 {
     step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
 }
 
+/// The weights of a time whose window is open.
+fn held(time: &Planned) -> &Weights {
+    time.weights.as_ref().expect("an open window has its weights")
+}
+
 /// p_k and P(N > k) of a time point that rewards are wanted at.
 fn weight_and_tail(time: &Planned, k: u64) -> (f64, f64) {
-    let window = time.window();
-    if time.tails.is_empty() || k >= window.end {
-        (0.0, 0.0)
-    } else if k < window.start {
-        (0.0, 1.0)
-    } else {
-        let i = (k - window.start) as usize;
-        (time.weights.values[i], time.tails[i + 1])
+    let Window { left, right, .. } = time.window;
+    match &time.weights {
+        _ if k < left => (0.0, 1.0),
+        Some(weights) if k <= right => {
+            let i = (k - left) as usize;
+            (weights.values[i], time.tails[i + 1])
+        }
+        _ => (0.0, 0.0),
     }
 }
 

@@ -8,7 +8,7 @@ use super::clock::Activity;
 use super::iteration::Iteration;
 use super::problem::Observer;
 use super::solution::{Bound, Expansion, RewardValue, TimeResult};
-use super::sweep::{LastIterate, Planned, Sweep, Swept};
+use super::sweep::{LastIterate, Planned, Room, Sweep, Swept};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
@@ -36,26 +36,32 @@ pub fn sweep<T: Number>(
     for &index in which {
         let lambda = built.statistics.lambda(problem.times[index])?;
         let (window, steady_allowance) = windows(&built.statistics, epsilon, lambda);
-        let weights = built.statistics.weights(&window, problem.times[index]);
-        let others = built.statistics.rounding(lambda, weights.values.len() as u64, 0) + weights.rounding;
+        let room = |terms: u64, weights: f64, truncation: f64| {
+            let rounded = built.statistics.rounding(lambda, terms, 0) + weights + built.initial_error;
+            Room { left: epsilon - truncation - rounded, rounded }
+        };
         planned.push(Planned {
             index,
+            epsilon,
             lambda,
-            tails: if problem.rewards.is_empty() { Vec::new() } else { weights.tails() },
-            steps: weights.left + weights.values.len() as u64,
-            truncation: weights.truncation,
-            weights,
+            weights: None,
+            tails: Vec::new(),
+            steps: window.right + 1,
+            truncation: window.truncation(),
             steady_allowance,
-            room: epsilon - window.truncation() - others - built.initial_error,
+            summed: room(window.terms(), built.statistics.weights_rounding(&window), window.truncation()),
+            averaged: room(0, 0.0, 0.0),
+            window,
             steady_state: 0.0,
             stop_rounding: 0.0,
             stopped: None,
+            is_averaged: false,
             normalisation: 0.0,
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
     }
     // In the order in which windows open, which is not always that of times: shares of ε differ.
-    planned.sort_by_key(|time| time.weights.left);
+    planned.sort_by_key(|time| time.window.left);
     let mut resumed = checkpointer.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(built);
@@ -154,7 +160,8 @@ pub(super) fn unscaled<T: Number>(
 }
 
 fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {
-    let (left, len) = (time.weights.left, time.weights.values.len() as u64);
+    let len = if time.is_averaged { 0 } else { time.window.terms() };
+    let weights = if time.is_averaged { 0.0 } else { built.statistics.weights_rounding(&time.window) };
     // Masses that weights were divided by are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
@@ -163,12 +170,12 @@ fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f
     TimeResult {
         time: built.problem.times[time.index],
         alpha_t: time.lambda,
-        window: (left, left + len - 1),
+        window: (time.window.left, time.window.right),
         bound: Bound {
             truncation: time.truncation,
             steady_state: time.steady_state,
             rounding: built.statistics.rounding(time.lambda, len, time.steps)
-                + time.weights.rounding
+                + weights
                 + time.stop_rounding
                 + measured
                 + built.initial_error,

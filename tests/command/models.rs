@@ -284,6 +284,29 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
     assert_eq!(place.json("r.json")["properties"][0]["value"], "inf");
 }
 
+#[test]
+fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
+    let place = Place::new();
+    place.put(
+        "pair.sm",
+        "ctmc\nmodule pair\n  x : [0..1] init 0;\n  [] x=0 -> 1 : (x'=1);\n  [] x=1 -> 2 : (x'=0);\nendmodule\n\
+         rewards \"up\" x=0 : 1; endrewards\n",
+    );
+    for (t, epsilon) in [(1.0, 1e-4), (1.0, 1e-12), (8.0, 1e-6), (30.0, 1e-4), (3e5, 1e-9), (3e9, 1e-7)] {
+        let property = format!("R{{\"up\"}}=? [ C<={t} ]");
+        let [(value, bound)] =
+            &answers(&place, &["pair.sm", &property, "--epsilon", &epsilon.to_string()])[..]
+        else {
+            panic!("{property}")
+        };
+        let (value, wanted) = (number(value), 2.0 / 3.0 * t + (1.0 - (-3.0 * t).exp()) / 9.0);
+        let error = (value - wanted).abs();
+        assert!(error <= bound + 4.0 * f64::EPSILON * wanted, "{property}: {value} ± {bound:e}, {wanted}");
+        // E (N − R − 1)⁺ behind the last term is less than P(N > R), and the longer the window the more so.
+        assert!(*bound <= 0.5 * t * epsilon + 1e-13 * t, "{property}: ± {bound:e} of {t} times {epsilon:e}");
+    }
+}
+
 /// More rewards than one run of sweeps takes, of a chain that is not eliminated.
 #[test]
 fn rewards_until_one_condition_share_their_sweeps() {

@@ -2,6 +2,7 @@
 
 use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
 use kolmo::Machine;
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F64};
 use kolmo::transient::{
     Chain, Exchange, Initial, Method, Options, Order, Partitioning, Problem, Reward, Status, Transitions,
@@ -386,8 +387,8 @@ fn the_steady_state_of_a_queue_is_geometric() {
 }
 
 #[test]
-fn a_reward_that_dies_out_has_no_known_sum_at_infinity_and_others_are_infinite() {
-    // 0 → 1 at rate 2: the reward of state 0 sums to 1/2, which the steady state does not tell.
+fn a_reward_that_dies_out_has_a_sum_at_infinity_and_others_are_infinite() {
+    // 0 → 1 at rate 2: the reward of state 0 sums to 1/2.
     let death = chain(2, &[(0, 1, 2.0)]);
     let rewards = [
         Reward { name: "alive".to_owned(), values: vec![1.0, 0.0] },
@@ -400,7 +401,7 @@ fn a_reward_that_dies_out_has_no_known_sum_at_infinity_and_others_are_infinite()
 
     let solution = solve(&cpu(), &problem, &Options::default(), &mut Keep::default()).unwrap();
 
-    assert!(solution.times[0].rewards[0].cumulative.is_nan());
+    assert!((solution.times[0].rewards[0].cumulative - 0.5).abs() <= 1e-9);
     assert_eq!(solution.times[0].rewards[1].cumulative, f64::NEG_INFINITY);
 }
 
@@ -637,4 +638,100 @@ fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0]).contains("1 values for 2 indices"));
     assert!(refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0]).contains("index 1 is 2: the matrix has 2 columns"));
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0, -1.0]).contains("1 -> 0 has the rate -1"));
+}
+
+/// What a reward accumulates without end.
+fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64> {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let rewards = [Reward { name: "r".to_owned(), values: values.to_vec() }];
+    let times = &[f64::INFINITY];
+    let problem = Problem { transitions: chain, initial, times, rewards: &rewards, vectors: false };
+    let solution = solve(&machine, &problem, &Options::default(), &mut ())?;
+    Ok(solution.times[0].rewards[0].cumulative)
+}
+
+#[test]
+fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
+    let zero = Initial::State(0);
+    // 0 ⇄ 1 at rate 1, from 1 on to 2 at ½: three visits of 0, of one unit of time each, and of 1 of two thirds.
+    let absorbed = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 0.5)]);
+    let near = |value: f64, wanted: f64| {
+        assert!((value - wanted).abs() <= 1e-9 * wanted.abs(), "{value}, not {wanted}")
+    };
+    near(endless(&absorbed, &zero, &[1.0, 1.0, 0.0]).unwrap(), 5.0);
+    near(endless(&absorbed, &zero, &[-2.0, 0.0, 0.0]).unwrap(), -6.0);
+    assert_eq!(endless(&absorbed, &zero, &[0.0, 0.0, 2.0]).unwrap(), f64::INFINITY);
+    assert_eq!(endless(&absorbed, &zero, &[5.0, 1.0, -2.0]).unwrap(), f64::NEG_INFINITY);
+    assert_eq!(endless(&absorbed, &zero, &[0.0; 3]).unwrap(), 0.0);
+    // A class of two states that earns nothing, and one that is not reached and would.
+    let settles = chain(5, &[(0, 1, 2.0), (1, 2, 1.0), (2, 1, 3.0), (3, 4, 1.0)]);
+    near(endless(&settles, &zero, &[3.0, 0.0, 0.0, 7.0, 7.0]).unwrap(), 1.5);
+    // A reward of a state so rare in the limit that rounding hides it.
+    let rare = chain(3, &[(0, 1, 1.0), (1, 0, 1e-15), (1, 2, 1.0), (2, 1, 1e-15)]);
+    assert_eq!(endless(&rare, &zero, &[1.0, 0.0, 0.0]).unwrap(), f64::INFINITY);
+    let cancels = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
+    let refused = endless(&cancels, &zero, &[1.0, -1.0]).unwrap_err().to_string();
+    assert!(refused.contains("both signs"), "{refused}");
+}
+
+#[test]
+fn rewards_and_beginnings_that_are_no_numbers_are_named() {
+    let pair = chain(3, &[(0, 1, 1.0), (1, 2, 1.0)]);
+    for (value, said) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (f64::NEG_INFINITY, "-inf")] {
+        let refused = endless(&pair, &Initial::State(0), &[1.0, value, 0.0]).unwrap_err().to_string();
+        assert_eq!(refused, format!("rewards \"r\"[1] is {said}: expected a finite number"));
+    }
+    for (values, said) in [([0.0; 3], "0"), ([1e308; 3], "inf")] {
+        let refused = endless(&pair, &Initial::Distribution(values.to_vec()), &[0.0; 3]).unwrap_err();
+        let wanted = format!("the initial distribution sums to {said}: expected a positive, finite sum");
+        assert_eq!(refused.to_string(), wanted);
+    }
+}
+
+#[test]
+fn narrow_chains_have_their_limits_by_elimination() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    // Births and deaths, whose probabilities gather near the beginning or at the far end.
+    for (n, ratio) in [(4001, 0.99), (10_001, 0.999), (4001, 1.01), (30_001, 1.001), (100_001, 0.99)] {
+        let n = n as usize;
+        let line: Vec<_> = (1..n as u32).flat_map(|i| [(i - 1, i, ratio), (i, i - 1, 1.0)]).collect();
+        let (got, solution) =
+            run(&machine, &chain(n, &line), &Initial::State(0), &[f64::INFINITY], &Options::default());
+
+        // Powers from the larger end; each errs by some units for each factor in its exponent.
+        let largest = if ratio > 1.0 { n - 1 } else { 0 };
+        let shrinks = if ratio > 1.0 { 1.0 / ratio } else { ratio };
+        let power = |i: usize| (i.abs_diff(largest) as f64 * shrinks.ln()).exp();
+        let all: f64 = (0..n).map(power).sum();
+        let wanted: Vec<f64> = (0..n).map(|i| power(i) / all).collect();
+        let doubt = 1e-16 * 40.0 / (1.0 - shrinks) + 1e-14;
+        let (error, bound) = (l1(&got[0], &wanted), solution.bound.total());
+        assert_eq!(solution.status, Status::Met, "{n}, {ratio}: {:?}", solution.bound);
+        assert!(error <= bound + doubt, "{n}, {ratio}: error {error:e}, bound {bound:e}");
+        assert_eq!((solution.eliminated, solution.terms), (n, 0), "{n}, {ratio}");
+    }
+    // A grid that has a slow way back, numbered at random: its band is found.
+    let (width, height) = (12u32, 400u32);
+    let n = width * height;
+    let mut numbers: Vec<u32> = (0..n).collect();
+    fastrand::Rng::with_seed(7).shuffle(&mut numbers);
+    let at = |x: u32, y: u32| numbers[(y * width + x) as usize];
+    let mut list = Vec::new();
+    for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
+        if x + 1 < width {
+            list.extend([(at(x, y), at(x + 1, y), 2.0), (at(x + 1, y), at(x, y), 1.0)]);
+        }
+        if y + 1 < height {
+            list.extend([(at(x, y), at(x, y + 1), 0.9), (at(x, y + 1), at(x, y), 1.0)]);
+        }
+    }
+    let begin = Initial::State(at(width - 1, height / 2) as usize);
+    let (got, solution) =
+        run(&machine, &chain(n as usize, &list), &begin, &[f64::INFINITY], &Options::default());
+    let weight = |x: u32, y: u32| 2f64.powi(x as i32) * 0.9f64.powi(y as i32);
+    let all: f64 = (0..height).flat_map(|y| (0..width).map(move |x| weight(x, y))).sum();
+    let pairs = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    let error: f64 = pairs.map(|(x, y)| (got[0][at(x, y) as usize] - weight(x, y) / all).abs()).sum();
+    assert_eq!((solution.status, solution.eliminated), (Status::Met, n as usize), "{:?}", solution.bound);
+    assert!(error <= solution.bound.total() + 1e-13, "error {error:e}, {:?}", solution.bound);
 }

@@ -10,6 +10,7 @@ use crate::state_values::{EachState, Truths, decide, next_from};
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
+use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
     Transitions, reaching, solve, until_absorption,
@@ -667,7 +668,8 @@ impl Needs {
                     },
                     Quantity::Cumulative(k) => Answer {
                         value: value(k).cumulative,
-                        error: limits[k] * cumulative_error(result, rounding, norm(&found.solution)),
+                        error: limits[k]
+                            * cumulative_error(result, rounding, &found.solution, machine.precision),
                         loss: limits[k] * asked.time * loss,
                     },
                 };
@@ -771,24 +773,44 @@ fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f
     // In the limit all states are added in turn.
     let in_turn = match result.time.is_infinite() {
         true => n,
-        false => n / 256.0 + (result.window.1 - result.window.0) as f64,
+        // Behind a stop no term is added.
+        false => n / 256.0 + steps(result).min(result.window.1 - result.window.0) as f64,
     };
     norm(solution) * (16.0 * unit + in_turn * f64::EPSILON)
 }
 
-/// Bound on the error of what is earned at rates of at most 1: that of the probabilities, which grows with time, over the time;
-/// and the tail Σ P(N > k)/α behind the window's last term R, whose terms shrink by αt/(R + 2) or faster. An expansion, which
-/// ends long before αt, is a curve with no tail, whose integrals are known to a billionth of its terms.
-fn cumulative_error(result: &TimeResult, rounding: f64, norm: f64) -> f64 {
-    let (t, mean, last) = (result.time, result.alpha_t, result.window.1 as f64);
+/// The last term that is added.
+fn steps(result: &TimeResult) -> u64 {
+    result.stopped.map_or(result.window.1, |stopped| stopped.step + 1)
+}
+
+/// Bound on the error of what is earned at rates of at most 1. An error of the probabilities grows with time, so it costs its product
+/// with the time at most. A sweep sums Σ P(N > k)/α, whose terms are 1 before the window: it lacks E (N − R − 1)⁺/α behind the last
+/// term R, and has at most P(N < L) / (αt − L + 1) of the time too much before the first L, as P(N < k) grows by (k − 1)/αt at least.
+/// A curve lacks all of what P(N < L) earns. An expansion, which ends long before αt, is a curve whose integrals are known to a billionth of its terms.
+/// In fixed point what the mass lacks is not told apart.
+fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, precision: Precision) -> f64 {
+    let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
     if t == 0.0 || mean == 0.0 {
         return t * rounding;
     }
-    let tail = match last + 2.0 - mean {
-        room if room > 0.0 => result.bound.truncation * (last + 2.0) / room * t / mean,
-        _ => 1.001e-9 * norm * t,
-    };
-    t * (result.bound.total() + rounding) + tail
+    let truncation = result.bound.truncation;
+    // Terms are added one after the other.
+    let kept = result.bound.total() - truncation + rounding + f64::EPSILON * steps(result) as f64;
+    let room = last as f64 + 2.0 - mean;
+    match solution.expansion {
+        None if room > 0.0 && precision != Precision::Q64 => {
+            let before = match (first, result.stopped) {
+                // Fewer steps than the window's have no part in the sums of a curve.
+                (_, Some(_)) => truncation,
+                (0, None) => 0.0,
+                _ => truncation / (mean - first as f64 + 1.0),
+            };
+            t * (kept + (before + expected_excess(mean, last + 1) / mean) * (1.0 + 1e-9))
+        }
+        _ if room > 0.0 => t * (kept + truncation * (1.0 + (last as f64 + 2.0) / room / mean)),
+        _ => t * (kept + truncation + 1.001e-9 * norm(solution)),
+    }
 }
 
 /// Results of a sweep.

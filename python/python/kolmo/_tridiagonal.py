@@ -147,9 +147,10 @@ def solve_tridiagonal(
 
 
 def _tolerance(tolerance: Any) -> float:
-    number = _input.number("tolerance", tolerance, "a finite number, 0 or more")
-    if not 0 <= number < np.inf:
-        raise _input.invalid("tolerance", tolerance, "a finite number, 0 or more")
+    expected = "a finite number above 0 and below 1"
+    number = _input.number("tolerance", tolerance, expected)
+    if not 0 < number < 1:
+        raise _input.invalid("tolerance", tolerance, expected)
     return number
 
 

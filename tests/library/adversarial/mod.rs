@@ -4,6 +4,7 @@
 //! begins there, and both together run one case again. A failure names kind and seed.
 
 mod double_word;
+mod long_times;
 mod page_rank;
 mod transient;
 mod tridiagonal;

@@ -67,12 +67,12 @@ const KINDS: [Kind; 23] = [
 ];
 
 /// A number whose logarithm is uniform.
-fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
+pub(super) fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
     (low.ln() + rng.f64() * (high.ln() - low.ln())).exp()
 }
 
 /// Rates from each state to each other.
-type Rates = Vec<Vec<f64>>;
+pub(super) type Rates = Vec<Vec<f64>>;
 
 fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     let n = match kind {
@@ -167,7 +167,7 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
 }
 
 /// A chain in double words: its rates times a power of two that brings the largest exit rate below 2.
-struct Reference {
+pub(super) struct Reference {
     n: usize,
     /// P = I + Q/2 by rows, and the rates.
     p: Vec<DoubleWord>,
@@ -187,7 +187,7 @@ fn scaled(mut x: f64, mut exponent: i32) -> f64 {
 }
 
 impl Reference {
-    fn new(rates: &Rates) -> Self {
+    pub(super) fn new(rates: &Rates) -> Self {
         let n = rates.len();
         let largest = rates.iter().map(|row| row.iter().map(|r| r / 2.0).sum::<f64>()).fold(0.0, f64::max);
         let exponent = if largest > 0.0 { -(largest.log2().floor() as i32) - 2 } else { 0 };
@@ -207,7 +207,7 @@ impl Reference {
     }
 
     /// π(t), and a bound of its error: terms are positive, so that relative errors add up.
-    fn at(&self, initial: &[f64], t: f64) -> (Vec<DoubleWord>, f64) {
+    pub(super) fn at(&self, initial: &[f64], t: f64) -> (Vec<DoubleWord>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
         let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
@@ -235,7 +235,7 @@ impl Reference {
     }
 
     /// The limit, by elimination of states: those that are left for ever, then all but one of each closed class.
-    fn limit(&self, initial: &[f64]) -> Vec<DoubleWord> {
+    pub(super) fn limit(&self, initial: &[f64]) -> Vec<DoubleWord> {
         let n = self.n;
         let mut reach: Vec<Vec<bool>> =
             (0..n).map(|i| (0..n).map(|j| i == j || self.rate[i * n + j].hi > 0.0).collect()).collect();
@@ -287,7 +287,7 @@ impl Reference {
     }
 }
 
-fn chain(rates: &Rates) -> Csr {
+pub(super) fn chain(rates: &Rates) -> Csr {
     let mut list = TransitionList::default();
     for (i, row) in rates.iter().enumerate() {
         for (j, &rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
@@ -313,7 +313,7 @@ fn run(
 }
 
 /// Where it begins, and the exact probabilities as far as doubles tell them.
-fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
+pub(super) fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
     match rng.u8(0..3) {
         0 => {
             let state = rng.usize(0..n);
@@ -428,7 +428,7 @@ fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
 }
 
 /// A chain of (from, to, rate).
-fn small(n: usize, transitions: &[(usize, usize, f64)]) -> Rates {
+pub(super) fn small(n: usize, transitions: &[(usize, usize, f64)]) -> Rates {
     let mut rates = vec![vec![0.0; n]; n];
     transitions.iter().for_each(|&(i, j, rate)| rates[i][j] = rate);
     rates
@@ -446,7 +446,7 @@ fn from_first(
     Ok((results.remove(0), solution))
 }
 
-fn error(result: &[f64], exact: &[DoubleWord]) -> f64 {
+pub(super) fn error(result: &[f64], exact: &[DoubleWord]) -> f64 {
     exact.iter().zip(result).map(|(&e, &r)| (e - r.into()).abs().to_f64()).sum()
 }
 

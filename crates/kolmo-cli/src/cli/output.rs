@@ -302,10 +302,7 @@ impl Sink {
                     write::push_field(&mut text, &reward.name);
                     for value in [reward.instantaneous, reward.cumulative] {
                         text.push(b',');
-                        // What is not known is left empty.
-                        if !value.is_nan() {
-                            write::push_number(&mut text, value);
-                        }
+                        write::push_number(&mut text, value);
                     }
                     text.push(b'\n');
                 }

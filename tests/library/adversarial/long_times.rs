@@ -1,0 +1,228 @@
+//! Chains of fast parts and slow ways between them, at times up to αt = 10¹³, by every method, against scaling and squaring
+//! in double words.
+
+use fastrand::Rng;
+use kolmo::kernel::Precision;
+use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
+use kolmo::{Error, Result};
+
+use super::transient::{Rates, Reference, between, chain, error, initial, small};
+use super::{cpu_lanes, run_all};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// A pair or a part with one slow way out.
+    SlowExit,
+    /// Several parts that leak at rates of their own, to absorbing states.
+    Parts,
+    /// A part whose P is periodic, as all exit rates of it are alike, with a slow way out.
+    Periodic,
+    /// Parts of parts, each level slower than the one before.
+    Gradual,
+}
+
+const KINDS: [Kind; 4] = [Kind::SlowExit, Kind::Parts, Kind::Periodic, Kind::Gradual];
+
+/// Rates of a ring with chords on some states.
+fn part(rates: &mut Rates, of: std::ops::Range<usize>, rng: &mut Rng) {
+    let n = of.len();
+    for i in 0..n {
+        let mut add = |to: usize| {
+            if to != i {
+                rates[of.start + i][of.start + to] = between(rng, 0.3, 3.0);
+            }
+        };
+        add((i + 1) % n);
+        add((i + n - 1) % n);
+    }
+}
+
+fn rates(kind: Kind, rng: &mut Rng) -> Rates {
+    let leak = |rng: &mut Rng| between(rng, 1e-14, 1e-5);
+    match kind {
+        Kind::SlowExit => {
+            let n = rng.usize(3..=6);
+            let mut rates = small(n, &[]);
+            part(&mut rates, 0..n - 1, rng);
+            rates[rng.usize(0..n - 1)][n - 1] = leak(rng);
+            rates
+        }
+        Kind::Parts => {
+            let (first, second) = (rng.usize(2..=3), rng.usize(2..=3));
+            let n = first + second + 3;
+            let mut rates = small(n, &[]);
+            part(&mut rates, 1..1 + first, rng);
+            part(&mut rates, 1 + first..n - 2, rng);
+            rates[0][1] = between(rng, 0.1, 1.0);
+            rates[0][1 + first] = between(rng, 0.1, 1.0);
+            rates[rng.usize(1..1 + first)][n - 2] = leak(rng);
+            rates[rng.usize(1 + first..n - 2)][n - 1] = leak(rng);
+            rates
+        }
+        Kind::Periodic => {
+            // An even ring of equal rates.
+            let n = 2 * rng.usize(1..=3);
+            let (mut rates, rate) = (small(n + 1, &[]), between(rng, 0.1, 10.0));
+            for i in 0..n {
+                rates[i][(i + 1) % n] = rate;
+                rates[(i + 1) % n][i] = rate;
+            }
+            rates[rng.usize(0..n)][n] = rate * leak(rng);
+            rates
+        }
+        Kind::Gradual => {
+            let levels = rng.u32(2..=3);
+            let n = 1 << levels;
+            let mut rates = small(n, &[]);
+            let slower = between(rng, 1e-5, 1e-2);
+            for level in 0..levels {
+                let apart = 1 << level;
+                for i in (0..n).filter(|i| i / apart % 2 == 0) {
+                    let rate = slower.powi(level as i32);
+                    rates[i][i + apart] = rate * between(rng, 0.3, 3.0);
+                    rates[i + apart][i] = rate * between(rng, 0.3, 3.0);
+                }
+            }
+            rates
+        }
+    }
+}
+
+/// Keeps results, and gives up what would multiply for long.
+#[derive(Default)]
+struct Patient(Vec<Vec<f64>>);
+
+const MOST: u64 = 100_000;
+
+impl Observer for Patient {
+    fn progress(&mut self, done: u64, _: u64) -> Result<()> {
+        if done > MOST { Err(Error::Interrupted) } else { Ok(()) }
+    }
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.0.result(index, probabilities)
+    }
+}
+
+/// Answers by `auto`; how many there were by all methods, and how many were left out.
+#[derive(Default)]
+struct Seen {
+    found: Vec<Found>,
+    all: usize,
+    left_out: usize,
+}
+
+struct Found {
+    kind: Kind,
+    seed: u64,
+    bound: f64,
+    error: f64,
+    epsilon: f64,
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, seed, bound, error, epsilon } = self;
+        write!(f, "{kind:?}, seed {seed}: bound {bound:e} of {epsilon:e}, error {error:e}")
+    }
+}
+
+impl Found {
+    /// The bound over the error, or over what doubles can tell of probabilities.
+    fn ratio(&self) -> f64 {
+        self.bound / self.error.max(f64::EPSILON)
+    }
+}
+
+fn ask(
+    rates: &Rates,
+    initial: &Initial,
+    t: f64,
+    options: &Options,
+    precision: Precision,
+) -> Result<(Vec<f64>, Solution)> {
+    let (machine, chain) = (cpu_lanes(1, precision), chain(rates));
+    let mut kept = Patient::default();
+    let problem = Problem { transitions: &chain, initial, times: &[t], rewards: &[], vectors: true };
+    let solution = solve(&machine, &problem, options, &mut kept)?;
+    Ok((kept.0.remove(0), solution))
+}
+
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "what is no number fails, too")]
+fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Result<(), String> {
+    let mut rng = Rng::with_seed(seed ^ (1000 + kind as u64) << 32);
+    let rates = rates(kind, &mut rng);
+    let (initial, p0) = initial(rates.len(), &mut rng);
+    let reference = Reference::new(&rates);
+    let alpha = rates.iter().map(|row| row.iter().sum::<f64>()).fold(0.0, f64::max);
+    for _ in 0..2 {
+        let alpha_t = between(&mut rng, 1.0, 9e12);
+        let t = alpha_t / alpha;
+        let epsilon = between(&mut rng, 1e-11, 1e-6);
+        let (exact, doubt) = reference.at(&p0, t);
+        let mut ways = vec![
+            (Precision::F64, Method::Auto),
+            (Precision::F64, Method::Chebyshev { strict: false }),
+            (Precision::F64, Method::Krylov { strict: false }),
+            (Precision::Q64, Method::Auto),
+        ];
+        if alpha_t <= 1e5 {
+            ways.push((Precision::F64, Method::Uniformization));
+            ways.push((Precision::F32, Method::Auto));
+        }
+        if alpha_t <= 1e4 {
+            ways.push((Precision::F64, Method::Subdivided { theta: 50.0 }));
+        }
+        for (precision, method) in ways {
+            let options = Options { epsilon, method, ..Options::default() };
+            seen.lock().expect("no case panicked").all += 1;
+            let what =
+                format!("t = {t:e}, alpha t = {alpha_t:e}, {precision}, {method:?}, epsilon {epsilon:e}");
+            let (result, solution) = match ask(&rates, &initial, t, &options, precision) {
+                Ok(found) => found,
+                Err(Error::Interrupted) => {
+                    seen.lock().expect("no case panicked").left_out += 1;
+                    continue;
+                }
+                Err(e) => return Err(format!("{what}: {e}")),
+            };
+            let (error, bound) = (error(&result, &exact), solution.times[0].bound);
+            let (total, at) = (bound.total(), format!("{what}: error {error:e}, {bound:?}"));
+            // The reference starts from the doubles nearest to thirds.
+            if !(error <= total + doubt + f64::EPSILON) {
+                return Err(format!("{at}, reference good to {doubt:e}: the bound is broken"));
+            }
+            if !(total <= 2.0) || (total <= epsilon) != (solution.status == Status::Met) {
+                return Err(format!("{at}: {:?}, {:?}", solution.status, solution.times[0].contradiction));
+            }
+            if method == Method::Auto && precision == Precision::F64 {
+                let found = Found { kind, seed, bound: total, error, epsilon };
+                seen.lock().expect("no case panicked").found.push(found);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn long_times_of_slow_chains_lie_within_bounds_that_are_near() {
+    let seen = std::sync::Mutex::default();
+    run_all(&KINDS, 4, |kind, seed| case(kind, seed, &seen));
+    let Seen { mut found, all: asked, left_out } = seen.into_inner().expect("no case panicked");
+    found.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let all = found.len();
+    let at = |share: f64| &found[((all as f64 * share) as usize).min(all - 1)];
+    println!("{all} bounds of auto over errors; {left_out} of {asked} by all methods were left out:");
+    for share in [0.5, 0.9, 0.99, 1.0] {
+        println!("{share}: {:.1e}, {}", at(share).ratio(), at(share));
+    }
+    // A bound of about what was asked is as good as asked.
+    let missed: Vec<&Found> = found.iter().filter(|found| found.bound > found.epsilon).collect();
+    let loose = missed.iter().filter(|found| found.ratio() > 1e4).count();
+    println!("{} missed, {loose} of them by more than 10^4 errors", missed.len());
+    assert!(100 * loose <= all, "{loose} of {all} bounds miss and are more than 10^4 times the error");
+    if let Some(worst) = missed.last() {
+        println!("the worst of them {worst}");
+        assert!(worst.ratio() <= 1e6, "{:e}: {worst}", worst.ratio());
+    }
+    assert!(2 * left_out <= asked, "{left_out} of {asked} were left out");
+}
