@@ -17,7 +17,6 @@
 //! a relative error of at most 6u m(m + 2) for a class or a set of transient states of m. A rate that leaves the range of
 //! normal numbers ends the elimination without an answer.
 
-use super::bound::scale_of;
 use super::classes::Classes;
 use super::transitions::Transitions;
 use crate::number::{exponent, times_power_of_two};
@@ -149,98 +148,6 @@ pub(super) fn limit(
         limit,
         1.001 * 0.5 * f64::EPSILON * roundings + f64::MIN_POSITIVE * (initial.len() as f64).powi(2),
     )))
-}
-
-/// What rewards, the last of which is the time, sum to until one is in none of `passing`, from some initial probabilities, and a
-/// bound on the error of each; none where rates span too many orders.
-///
-/// A reward moves with its state: ρ_i += w_ik ρ_k / S_k when k is eliminated, and share_k ρ_k / S_k is earned. Each stage moves
-/// rates, rewards and shares by factors of 1 ± 6u, and a total is a quotient as above that is linear in rewards and shares.
-pub(super) fn totals(
-    transitions: &dyn Transitions,
-    scale: f64,
-    initial: &[f64],
-    passing: &[u32],
-    rewards: &[&[f64]],
-    check: &mut (dyn FnMut() -> crate::Result<()> + Send),
-) -> crate::Result<Option<Vec<(f64, f64)>>> {
-    let m = passing.len();
-    let mut rates = Rates::new(transitions, scale, passing, 1, |_| 0);
-    let of = |values: &[f64]| -> Vec<f64> { passing.iter().map(|&state| values[state as usize]).collect() };
-    let mut share = of(initial);
-    share.push(0.0);
-    // Each reward as fractions of a power of two, and what it is where nothing is below 0.
-    let units: Vec<f64> = (rewards.iter())
-        .map(|values| scale_of(values.iter().fold(0.0, |most, v| v.abs().max(most))))
-        .collect();
-    let mut earned: Vec<[Vec<f64>; 2]> = (rewards.iter().zip(&units))
-        .map(|(values, unit)| {
-            let own: Vec<f64> = of(values).into_iter().map(|v| v * unit).collect();
-            let most = own.iter().map(|v| v.abs()).collect();
-            [own, most]
-        })
-        .collect();
-    let mut sums = vec![[0.0; 2]; rewards.len()];
-    for k in (0..m).rev() {
-        if k % 64 == 0 {
-            check()?;
-        }
-        let Some((to, sum)) = rates.eliminate(k, m) else { return Ok(None) };
-        let own = share[k];
-        for (earned, sums) in earned.iter_mut().zip(&mut sums) {
-            for (earned, total) in earned.iter_mut().zip(sums) {
-                let visit = earned[k] / sum;
-                *total += own * visit;
-                for (i, earned) in earned[..k].iter_mut().enumerate() {
-                    *earned += rates.values[i * rates.columns + k] * visit;
-                }
-            }
-        }
-        share.iter_mut().zip(to).for_each(|(share, to)| *share += own * to);
-    }
-    let roundings = 6.0 * (m * (m + 4)) as f64 + m as f64 + 16.0;
-    let relative = 1.001 * 0.5 * f64::EPSILON * roundings;
-    // What underflows is worth no more than a time of it.
-    let longest = sums.iter().fold(1.0, |longest, sum| sum[1].max(longest));
-    let underflow = f64::MIN_POSITIVE * (m as f64).powi(2) * longest;
-    let total = |([value, most], unit): ([f64; 2], f64)| {
-        (value / unit * scale, (most * relative + underflow) / unit * scale)
-    };
-    Ok(Some(sums.into_iter().zip(units).map(total).collect()))
-}
-
-/// What is earned until one is in none of `passing`, from each of them, and a bound on the relative errors; none where rates span
-/// too many orders. On the way back h_k = (ρ_k + Σ_{j<k} w_kj h_j) / S_k.
-pub(super) fn values(
-    transitions: &dyn Transitions,
-    scale: f64,
-    passing: &[u32],
-    earned: &[f64],
-    check: &mut (dyn FnMut() -> crate::Result<()> + Send),
-) -> crate::Result<Option<(Vec<f64>, f64)>> {
-    let m = passing.len();
-    let mut rates = Rates::new(transitions, scale, passing, 1, |_| 0);
-    let mut earned: Vec<f64> = earned.iter().map(|v| v * scale).collect();
-    let mut sums = vec![0.0; m];
-    for k in (0..m).rev() {
-        if k % 64 == 0 {
-            check()?;
-        }
-        let Some((_, sum)) = rates.eliminate(k, m) else { return Ok(None) };
-        sums[k] = sum;
-        let visit = earned[k] / sum;
-        for (i, earned) in earned[..k].iter_mut().enumerate() {
-            *earned += rates.values[i * rates.columns + k] * visit;
-        }
-    }
-    for (k, sum) in sums.iter().enumerate() {
-        let row = &rates.values[k * rates.columns..k * rates.columns + k];
-        let (before, own) = earned.split_at_mut(k);
-        let there = row.iter().zip(&*before).map(|(rate, value)| rate * value);
-        own[0] = super::transitions::exit_rate(there.chain([own[0]])) / sum;
-    }
-    let roundings = 6.0 * (m * (m + 6)) as f64 + 16.0;
-    Ok(Some((earned, 1.001 * 0.5 * f64::EPSILON * roundings)))
 }
 
 /// The stationary distribution of a closed class.
