@@ -223,7 +223,10 @@ fn eliminated<T: Number>(
     let Some(found) = envelope.values(&earned, check)? else { return Ok(None) };
     let sum = |column: &Vec<f64>| {
         let states = passing.iter().zip(column).map(|(&state, value)| (built.initial[state as usize], value));
-        exit_rate(states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value))
+        let terms = states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value);
+        let sum = exit_rate(terms);
+        // Where the sum leaves the range its compensation is no number.
+        if sum.is_nan() { f64::INFINITY } else { sum }
     };
     let total = |both: &[Vec<f64>]| {
         let (above, below) = (sum(&both[0]), sum(&both[1]));

@@ -26,6 +26,9 @@ use crate::parallel::*;
 const MOST_STATES: usize = 1 << 17;
 const MOST_NUMBERS: u64 = 1 << 24;
 const MOST_WORK: u64 = 1 << 34;
+/// Most states that are put in order, and products by their rates that take less time than it saves.
+const MOST_ORDERED: usize = 1 << 14;
+const LONG: u64 = 64;
 /// Rates below this, and above its inverse, are too near the end of the range.
 const LEAST: f64 = 1.2e-271;
 
@@ -208,10 +211,16 @@ impl Envelope {
             let outside = row.iter().filter(|(to, _)| place[*to as usize] == u32::MAX);
             out.push(exit_rate(outside.map(|(_, rate)| *rate)));
         }
+        let entries = list.rate.len() as u64;
         let chain = Csr::from_list(m, list)?;
-        let orders = [(0..m as u32).collect(), breadth_first(&chain, &[], true)];
-        let [natural, narrow] = orders.map(|order| Shape::new(&chain, order));
-        let shorter = if narrow.work < natural.work { narrow } else { natural };
+        let natural = Shape::new(&chain, (0..m as u32).collect());
+        let shorter = match natural.work > LONG * entries && m <= MOST_ORDERED {
+            true => {
+                let narrow = Shape::new(&chain, breadth_first(&chain, &[], true));
+                if narrow.work < natural.work { narrow } else { natural }
+            }
+            false => natural,
+        };
         let lengths = shorter.first.iter().zip(&shorter.last).map(|(first, last)| last - first + 1);
         let fits = shorter.work <= MOST_WORK && lengths.map(u64::from).sum::<u64>() <= MOST_NUMBERS;
         Ok(fits.then_some(Self { chain, out, shape: shorter }))
@@ -340,7 +349,6 @@ impl<N: Positive> Row<N> {
         [1, u64::from(lost)]
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -193,7 +193,11 @@ fn a_property_that_is_wrong_leaves_the_others_answered() {
         let lines: Vec<&str> = run.stdout.lines().collect();
         assert!(lines.len() == 4 && lines[2].ends_with(",refused,"), "{wrong}: {}", run.stdout);
         assert!(!lines[1].contains("refused") && !lines[3].contains("refused"), "{}", run.stdout);
-        assert!(run.stderr.contains("some.csl:2") && run.stderr.contains("1 of 3 properties"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("some.csl:2") && run.stderr.contains("1 of 3 properties"),
+            "{}",
+            run.stderr
+        );
         assert!(place.json("r.json")["properties"][1]["refused"].is_string());
         let alone = answers(&place, &["queue.sm", "some.csl", "--const", "N=4", "--prop", "one,three"]);
         assert_eq!((&alone[0].0[..], alone.len()), (lines[1].rsplit(',').nth(1).expect("a value"), 2));
@@ -266,7 +270,8 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
     let (value, bound) = answers(&place, &fixed).remove(0);
     let error = (1.0 - number(&value)) - 3.643_459_985_186_158e-5;
     assert!(error.abs() <= bound + 1e-20 && bound <= 1e-15, "{value} ± {bound}, {error:e}");
-    let run = place.transient("sum.tra --time 6.011759817307616 --until true b --precision q64 --report r.json");
+    let run =
+        place.transient("sum.tra --time 6.011759817307616 --until true b --precision q64 --report r.json");
     let total: f64 = ["truncation", "steady_state", "rounding", "loss"]
         .map(|part| place.json("r.json")["bound"][part].as_f64().expect("a number"))
         .iter()
@@ -279,7 +284,8 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
 fn an_explosion_is_named_after_a_few_parts() {
     let place = place();
     place.put("explode.sm", "ctmc\nmodule q\n n : int init 1;\n [] true -> n*n : (n'=n+1);\nendmodule\n");
-    let run = check(&place, &["explode.sm", "P=? [ F[1,1] n>20 ]", "--truncate", "1e-6", "--epsilon", "1e-5"]);
+    let run =
+        check(&place, &["explode.sm", "P=? [ F[1,1] n>20 ]", "--truncate", "1e-6", "--epsilon", "1e-5"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("loses") && run.stderr.contains("states"), "{}", run.stderr);
 }

@@ -208,7 +208,9 @@ impl Questions {
                 let place = Some(place).filter(|place| !place.starts_with("property:"));
                 let (planned, refused) = match plan.add(&formula) {
                     Ok(planned) => (planned, None),
-                    Err(Error::Invalid(why)) => (Planned::Refused, Some(named(place.as_deref(), &text, &why))),
+                    Err(Error::Invalid(why)) => {
+                        (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
+                    }
                     Err(other) => return Err(other),
                 };
                 if self.all_states && refused.is_none() {

@@ -560,7 +560,10 @@ impl<'a> Plan<'a> {
         let (value, rounding) = sums::quotient(sum, states.len() as f64);
         self.needs.answers[place] = Answer {
             inside: value > 0.0 && found.iter().any(|answer| answer.inside || answer.value == 0.0),
-            ..Answer::new(value.min(1.0), errors / states.len() as f64 * (1.0 + f64::EPSILON) + rounding)
+            ..Answer::new(
+                value.min(1.0),
+                errors / states.len() as f64 * (1.0 + 4.0 * f64::EPSILON) + rounding,
+            )
         };
         Ok(place)
     }
@@ -636,7 +639,7 @@ fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
                 FilterKind::Average => {
                     let count = among.len() as f64;
                     let (mean, rounding) = sums::quotient(value, count);
-                    (mean, errors / count * (1.0 + f64::EPSILON) + rounding)
+                    (mean, errors / count * (1.0 + 4.0 * f64::EPSILON) + rounding)
                 }
                 _ => (value, errors),
             }
@@ -727,7 +730,8 @@ impl Needs {
                         // No probability is outside, and the nearer end is nearer to what it is.
                         let value = (sum - found.early).clamp(0.0, 1.0);
                         // The sum of several probabilities is rounded, and so is the difference.
-                        let rounding = if asked.is_sum() { f64::EPSILON * (sum + found.early) } else { 0.0 };
+                        let rounded = asked.is_sum() || found.early > 0.0;
+                        let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
                         Answer { value, error: total + rounding, loss, inside: false }
                     }
                     Quantity::Instantaneous(k) => Answer {
@@ -747,8 +751,7 @@ impl Needs {
         }
         for absorbed in &absorbed {
             let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
-            let found =
-                absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
+            let found = absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
             solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
         }
         for (path, decided) in paths.iter().zip(&decided) {

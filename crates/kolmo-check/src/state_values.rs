@@ -397,9 +397,8 @@ impl<'a> EachState<'a> {
     ) -> Result<StateValues> {
         let (n, backward) = (left.len(), self.backward()?);
         let epsilon = 0.5 * self.epsilon;
-        let numbers = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
-            (0..n).map(|s| f64::from(u8::from(of(s)))).collect()
-        };
+        let numbers =
+            |of: &dyn Fn(usize) -> bool| -> Vec<f64> { (0..n).map(|s| f64::from(u8::from(of(s)))).collect() };
         if (0..n).all(|s| decided.never[s] || decided.surely[s]) {
             return Ok(StateValues { values: vec![0.0; n], bounds: vec![0.0; n] });
         }

@@ -25,7 +25,7 @@ pub(crate) fn at_most(terms: impl IntoIterator<Item = f64>) -> f64 {
     value + 2.0 * error
 }
 
-/// Half of the sum of two numbers, as a bound: rounded up.
+/// The quotient of two numbers, the second above 0, and a bound on its rounding.
 pub(crate) fn quotient(value: f64, by: f64) -> (f64, f64) {
     let quotient = value / by;
     let exact = quotient.mul_add(by, -value) == 0.0;

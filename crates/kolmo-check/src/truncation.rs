@@ -34,20 +34,18 @@ struct Seen {
     lost: f64,
 }
 
-/// Parts over which the loss has to fall by a tenth: where the largest rate grows faster than the number
-/// of states, as it does where infinitely many are passed in finite time, and at most.
-const FEW_PARTS: usize = 5;
+/// Parts over which the loss has to fall by half where the largest rate grows faster than the number of
+/// states, as it does where infinitely many are passed in finite time; and by a tenth elsewhere.
+const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
 /// True if the loss does not fall as parts grow.
 fn is_hopeless(seen: &[Seen]) -> bool {
     let Some(last) = seen.last() else { return false };
     let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
-    let stays = |before: &Seen| last.lost > 0.9 * before.lost;
-    let outruns =
-        |before: &Seen| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
-    since(FEW_PARTS).is_some_and(|before| stays(&before) && outruns(&before))
-        || since(MANY_PARTS).is_some_and(|before| stays(&before))
+    let outruns = |before: &Seen| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
+    since(FEW_PARTS).is_some_and(|before| last.lost > 0.5 * before.lost && outruns(&before))
+        || since(MANY_PARTS).is_some_and(|before| last.lost > 0.9 * before.lost)
 }
 
 impl Truncation {

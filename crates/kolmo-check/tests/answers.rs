@@ -4,7 +4,6 @@
 //! begins there. A failure names the seed.
 
 #[path = "../../../tests/library/adversarial/double_word.rs"]
-#[expect(dead_code, reason = "other programs use more of it")]
 mod double_word;
 
 use double_word::DoubleWord;
@@ -23,7 +22,12 @@ fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
     let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
     let failed = |seed| case(&mut Rng::with_seed(seed)).err().map(|why| format!("seed {seed}: {why}"));
     let failures: Vec<String> = seeds.filter_map(failed).collect();
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures[..failures.len().min(10)].join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures[..failures.len().min(10)].join("\n")
+    );
 }
 
 fn machine(precision: Precision) -> Machine {
@@ -57,7 +61,8 @@ impl Small {
         }
         let mut set = |share: u8| -> Vec<bool> { (0..n).map(|_| rng.u8(0..4) < share).collect() };
         let (a, b) = (set(3), set(1));
-        let reward = (0..n).map(|_| f64::from(rng.u16(0..1000)) * [0.1, 1.0, 1e-3][rng.usize(0..3)]).collect();
+        let reward =
+            (0..n).map(|_| f64::from(rng.u16(0..1000)) * [0.1, 1.0, 1e-3][rng.usize(0..3)]).collect();
         Self { rate, a, b, reward }
     }
 
@@ -75,7 +80,8 @@ impl Small {
             starts.push(to.len());
         }
         let chain = Chain::from_csr(self.n(), &starts, &to, &rates).expect("a chain");
-        let states = |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
+        let states =
+            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
         let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
         let rewards = vec![Reward { name: "r".to_owned(), values: self.reward.clone() }];
         Chain { labels: Labels { sets }, rewards, initial: Initial::State(0), ..chain }
@@ -145,7 +151,8 @@ fn paths_are_possible_and_certain_where_the_graph_says_so() {
     let machine = machine(Precision::F64);
     each_seed(60, |rng| {
         let small = Small::new(rng);
-        let times = [(0.0, f64::INFINITY), (0.0, 1.5), (0.0, 0.0), (1.0, 2.0), (1.0, 1.0), (1.0, f64::INFINITY)];
+        let times =
+            [(0.0, f64::INFINITY), (0.0, 1.5), (0.0, 0.0), (1.0, 2.0), (1.0, 1.0), (1.0, f64::INFINITY)];
         let (from, to) = times[rng.usize(0..times.len())];
         let time = match (from, to) {
             (0.0, f64::INFINITY) => String::new(),
@@ -218,9 +225,8 @@ fn untils_have_their_probabilities_by_every_method() {
         small.rate.iter_mut().flatten().for_each(|rate| *rate = rate.min(20.0));
         let n = small.n();
         let (from, length) = (rng.f64() * 2.0, rng.f64() * 3.0 + 0.01);
-        let number = |of: &dyn Fn(usize) -> bool| -> Vec<f64> {
-            (0..n).map(|s| f64::from(u8::from(of(s)))).collect()
-        };
+        let number =
+            |of: &dyn Fn(usize) -> bool| -> Vec<f64> { (0..n).map(|s| f64::from(u8::from(of(s)))).collect() };
         let over: Vec<bool> = (0..n).map(|s| !small.a[s] || small.b[s]).collect();
         let lost: Vec<bool> = small.a.iter().map(|a| !a).collect();
         let bounded = at(&small, &over, &number(&|s| small.b[s]), length);
@@ -257,7 +263,11 @@ fn untils_have_their_probabilities_by_every_method() {
                 };
                 let (value, bound) = (row.value().expect("a number"), row.error());
                 // The reference rounds, too, and divides the interval in its own way.
-                if (value - wanted).abs() > bound + 1e-12 || bound > 2e-8 || value < 0.0 || (k < 4 && value > 1.0) {
+                if (value - wanted).abs() > bound + 1e-12
+                    || bound > 2e-8
+                    || value < 0.0
+                    || (k < 4 && value > 1.0)
+                {
                     return Err(format!("{method:?} {}: {value} ± {bound}, {wanted}; {small:?}", row.text));
                 }
             }
@@ -355,20 +365,20 @@ fn operators_inside_of_others_hold_where_they_do_alone() {
         let small = Small::new(rng);
         let inner = ["P>0.5 [ F<=1 \"b\" ]", "P>=1 [ F \"b\" ]", "S>0.25 [ \"b\" ]", "R{\"r\"}<5 [ C<=1 ]"]
             [rng.usize(0..4)];
-        let each: Vec<String> = (0..small.n()).map(|_| inner.to_owned()).collect();
         let mut named = small.clone();
         // Asked state by state, each time from there.
         for s in 0..small.n() {
             let mut moved = small.clone();
             moved.a = (0..small.n()).map(|t| t == s).collect();
-            let row = &moved.ask(&[format!("filter(state, {}, \"a\")", each[s])], &machine, &Options::default())[0];
-            match truth_of(row) {
+            let alone = [format!("filter(state, {inner}, \"a\")")];
+            match truth_of(&moved.ask(&alone, &machine, &Options::default())[0]) {
                 Some(truth) => named.b[s] = truth,
                 // A value on the limit.
                 None => return Ok(()),
             }
         }
-        let outer = ["P=? [ F<=2 X ]", "P=? [ G<=1 X ]", "P=? [ \"a\" U X ]", "filter(count, X)"][rng.usize(0..4)];
+        let outer =
+            ["P=? [ F<=2 X ]", "P=? [ G<=1 X ]", "P=? [ \"a\" U X ]", "filter(count, X)"][rng.usize(0..4)];
         let alone = named.ask(&[outer.replace('X', "\"b\"")], &machine, &Options::default());
         let nested = small.ask(&[outer.replace('X', &format!("({inner})"))], &machine, &Options::default());
         let [one, other] = [&alone[0], &nested[0]].map(|row| (row.value().expect("a number"), row.error()));
@@ -404,9 +414,7 @@ fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine:
 #[test]
 fn truncated_models_have_their_closed_forms() {
     let machine = machine(Precision::F64);
-    let poisson = |mean: f64, k: u32| {
-        (1..=k).fold(-mean, |log, i| log + (mean / f64::from(i)).ln()).exp()
-    };
+    let poisson = |mean: f64, k: u32| (1..=k).fold(-mean, |log, i| log + (mean / f64::from(i)).ln()).exp();
     each_seed(12, |rng| {
         let (l, m, t) = (1.0 + 40.0 * rng.f64(), 0.2 + rng.f64(), 0.1 + 2.0 * rng.f64());
         let mean = l / m * (1.0 - (-m * t).exp());
@@ -416,7 +424,9 @@ fn truncated_models_have_their_closed_forms() {
         let yule = 1 + (rng.f64() * 20.0) as u32;
         let grown = (1.0 - (-slow * t).exp()).powi(yule as i32 - 1);
         let with = |command: &str, first: u32| {
-            format!("ctmc\nconst double l;\nconst double m;\nmodule p\n n : int init {first};\n {command}\nendmodule\n")
+            format!(
+                "ctmc\nconst double l;\nconst double m;\nmodule p\n n : int init {first};\n {command}\nendmodule\n"
+            )
         };
         let cases = [
             (with("[] true -> l : (n'=n+1);", 0), format!("P=? [ F<={t} n>={k} ]"), 1.0 - below(l * t)),

@@ -325,9 +325,11 @@ impl Properties {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
         bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
         bodies.extend(self.labels.iter().map(|label| (&*label.name.text, &label.body)));
-        bodies.extend(self.properties.iter().filter_map(|Entry { name, body, .. }| {
-            Some((&*name.as_ref()?.text, body.as_ref().ok()?))
-        }));
+        bodies.extend(
+            self.properties
+                .iter()
+                .filter_map(|Entry { name, body, .. }| Some((&*name.as_ref()?.text, body.as_ref().ok()?))),
+        );
         let all = self.properties.iter().enumerate().filter(|(k, _)| wanted(*k));
         let mut open: Vec<&Expression> = all.filter_map(|(_, entry)| entry.body.as_ref().ok()).collect();
         let mut used = HashSet::new();
@@ -412,7 +414,13 @@ impl Properties {
                 resolver.level = 0;
                 let text = || self.source.text[e.span.range()].to_owned();
                 let place = self.source.place(e.span);
-                all.push(found.map(|formula| Property { name: own.clone(), text: text(), place, ty, formula }));
+                all.push(found.map(|formula| Property {
+                    name: own.clone(),
+                    text: text(),
+                    place,
+                    ty,
+                    formula,
+                }));
             }
             if let Some(name) = name {
                 resolver.define(&name.text, e, ty);
