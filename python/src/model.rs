@@ -226,7 +226,11 @@ impl Model {
                         let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
                         let chain = transient::Chain { transitions, ..chain };
                         let mut watch = |done, all| told(done, all);
-                        Ok((n, asked.answer(chain, machine, &options, &mut watch)?))
+                        let answers = asked.answer(chain, machine, &options, &mut watch)?;
+                        match answers.rows.iter().find_map(|row| row.refused.as_ref()) {
+                            Some(why) => Err(Error::Invalid(why.clone())),
+                            None => Ok((n, answers)),
+                        }
                     };
                     let (n, answered) = match truncate {
                         None => answer(self.explore(&values, told)?, told)?,

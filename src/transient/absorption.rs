@@ -16,14 +16,14 @@
 //! ‖δ_{m+j}‖ ≤ μ^j (d + g). So V errs by at most (1/α) max|ρ| h (e + g m + (d + g)/(1 − μ)), with e for the beginning and the
 //! rounding of sums: relative to the longest mean time to absorption that is as small as errors of probabilities are.
 //!
-//! Where the states of T are few they are [eliminated](super::elimination), with relative errors however slow the way is.
+//! Where it is shorter the states of T are [eliminated](super::envelope), with relative errors however slow the way is.
 
 use super::bound::{LAZY, expect_room, scale_of};
 use super::built::{Built, surveyed};
 use super::chain::{Initial, Reward};
 use super::classes::Classes;
 use super::cost::Costs;
-use super::elimination;
+use super::envelope::Envelope;
 use super::fixed;
 use super::iteration::Iteration;
 use super::meeting::{Stochastic, earned_until};
@@ -31,7 +31,7 @@ use super::parts::Parts;
 use super::problem::{Observer, Options, Problem, check};
 use super::stationary::meeting;
 use super::stop::Stop;
-use super::transitions::Transitions;
+use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision, Q64};
 use crate::{Error, Machine, Result, Status};
 
@@ -46,8 +46,20 @@ const MOST_WORK: u64 = 1 << 35;
 pub struct Total {
     /// The expectation; infinite where absorption is not certain.
     pub value: f64,
-    /// Bound on its error.
+    /// Bound on its error; infinite where none was found, or where the expectation is finite and no
+    /// double.
     pub bound: f64,
+}
+
+impl Total {
+    /// A finite expectation. One that is no double has no bound.
+    fn finite(value: f64, bound: f64) -> Self {
+        match value.is_finite() && bound.is_finite() {
+            true => Self { value, bound },
+            false if value.is_nan() => Self { value: 0.0, bound: f64::INFINITY },
+            false => Self { value: value.clamp(-f64::MAX, f64::MAX), bound: f64::INFINITY },
+        }
+    }
 }
 
 /// Expectations until a chain is absorbed.
@@ -169,9 +181,10 @@ fn absorbed<T: Number>(
     Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
 }
 
-/// Totals by whichever way is shorter: multiplications, or elimination of the states that are passed.
+/// Totals by the shorter way: multiplications, or elimination of the states that are passed.
 fn totals<T: Number>(built: &Built<'_, T>, passing: &[u32], observer: &mut dyn Observer) -> Result<Found> {
-    let worth = elimination::worth(passing.len(), built.statistics.nnz);
+    let envelope = Envelope::new(built.problem.transitions, passing)?;
+    let worth = envelope.as_ref().map(|envelope| envelope.worth(built.statistics.nnz));
     let mut terms = 0;
     if worth.is_none_or(|worth| worth > FIRST_LOOK) {
         let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16);
@@ -181,23 +194,47 @@ fn totals<T: Number>(built: &Built<'_, T>, passing: &[u32], observer: &mut dyn O
         }
         terms = found.terms;
     }
-    if worth.is_none() {
-        return iterate(built, observer);
-    }
-    let rewards: Vec<&[f64]> = built.problem.rewards.iter().map(|r| &r.values[..]).collect();
     let mut check = || observer.progress(0, 0);
-    let (transitions, scale) = (built.problem.transitions, built.statistics.scale);
-    let found = built.machine.lanes[0]
-        .host(|| elimination::totals(transitions, scale, &built.initial, passing, &rewards, &mut check))?;
+    let eliminated = |envelope: Envelope| eliminated(built, &envelope, passing, &mut check);
+    let found = built.machine.lanes[0].host(|| envelope.map(eliminated).transpose())?.flatten();
     match found {
         Some(totals) => {
-            let total = |(value, bound)| Total { value, bound: bound + built.initial_error * value };
-            let totals = totals.into_iter().map(total).collect();
-            Ok(Found { totals, met: true, terms, eliminated: passing.len() })
+            let met = totals.iter().all(|total| total.bound.is_finite());
+            Ok(Found { totals, met, terms, eliminated: passing.len() })
         }
-        // Rates span too many orders: however long it takes.
         None => iterate(built, observer),
     }
+}
+
+/// Totals by elimination.
+fn eliminated<T: Number>(
+    built: &Built<'_, T>,
+    envelope: &Envelope,
+    passing: &[u32],
+    check: &mut (dyn FnMut() -> Result<()> + Send),
+) -> Result<Option<Vec<Total>>> {
+    let part = |reward: &Reward, sign: f64| -> Vec<f64> {
+        passing.iter().map(|&state| (sign * reward.values[state as usize]).max(0.0)).collect()
+    };
+    // Nothing is subtracted but the expectations of what is below 0.
+    let signs = [1.0, -1.0];
+    let earned: Vec<Vec<f64>> =
+        built.problem.rewards.iter().flat_map(|reward| signs.map(|sign| part(reward, sign))).collect();
+    let Some(found) = envelope.values(&earned, check)? else { return Ok(None) };
+    let sum = |column: &Vec<f64>| {
+        let states = passing.iter().zip(column).map(|(&state, value)| (built.initial[state as usize], value));
+        let terms = states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value);
+        let sum = exit_rate(terms);
+        // Where the sum leaves the range its compensation is no number.
+        if sum.is_nan() { f64::INFINITY } else { sum }
+    };
+    let total = |both: &[Vec<f64>]| {
+        let (above, below) = (sum(&both[0]), sum(&both[1]));
+        // Products, a compensated sum, and a difference.
+        let relative = found.relative + 4.0 * f64::EPSILON + built.initial_error;
+        Total::finite(above - below, (above + below) * relative + f64::MIN_POSITIVE)
+    };
+    Ok(Some(found.columns.chunks(2).map(total).collect()))
 }
 
 /// Totals from every state by sweeps backwards, on the host: the time first, whose values show how long it takes at most.
@@ -232,11 +269,13 @@ fn sweep<T: Number>(
         // In each step the expected time falls by what is earned less the defect, or more.
         let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
         summed.rotate_left(1);
-        let total = |sum: Sum| Total {
-            value: sum.value * holding / sum.scale,
-            bound: (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale,
+        let total = |sum: Sum| {
+            let bound = (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale;
+            Total::finite(sum.value * holding / sum.scale, bound)
         };
-        Ok(Found { totals: summed.into_iter().map(total).collect(), met: true, terms, eliminated: 0 })
+        let totals: Vec<Total> = summed.into_iter().map(total).collect();
+        let met = totals.iter().all(|total| total.bound.is_finite());
+        Ok(Found { totals, met, terms, eliminated: 0 })
     };
     built.machine.lanes[0].host(work)
 }
@@ -355,9 +394,12 @@ fn iterate<T: Number>(built: &Built<'_, T>, observer: &mut dyn Observer) -> Resu
     let work = (MOST_WORK / statistics.nnz.max(1)).max(1 << 16);
     let longest = meeting(built, 1.0 / holding, &probable, work, observer)?.0.unwrap_or(f64::INFINITY);
     let total = |((reward, scale), (sum, last)): ((&Reward, f64), ([f64; 2], f64))| {
-        let value = sum[0] + sum[1] + last * (1.0 - leak) / leak;
-        Total { value: value * holding / scale, bound: largest(reward) * holding * longest * error }
+        let rest = last * (1.0 - leak) / leak;
+        let value = sum[0] + sum[1] + if rest.is_finite() { rest } else { 0.0 };
+        Total::finite(value * holding / scale, largest(reward) * holding * longest * error)
     };
     let all = rewards.iter().zip(scales).zip(sums.into_iter().zip(last));
-    Ok(Found { totals: all.map(total).collect(), met: met && longest.is_finite(), terms, eliminated: 0 })
+    let totals: Vec<Total> = all.map(total).collect();
+    let met = met && totals.iter().all(|total| total.bound.is_finite());
+    Ok(Found { totals, met, terms, eliminated: 0 })
 }

@@ -7,12 +7,12 @@
 //! What is summed until some states are reached is h = Σ_k P^k b on the others, b what a step earns. Let a = P^m b and c be a
 //! number with c (a − Pa) ≥ a everywhere: then l + c a, l = Σ_{k<m} P^k b, has at least b more than its image under P, so it is h
 //! or more; with c' (a − Pa) ≤ a, l + c' a is h or less. Both come together once a has the shape in which it shrinks. States
-//! that are few are [eliminated](super::elimination).
+//! are [eliminated](super::envelope) where that is shorter.
 //!
 //! On the host, in double precision.
 
 use super::classes::Classes;
-use super::elimination;
+use super::envelope::Envelope;
 use super::meeting::Stochastic;
 use super::poisson::{Weights, Window, expected_excess};
 use super::problem::Observer;
@@ -296,25 +296,30 @@ impl Backward {
         if passing.is_empty() {
             return Ok(found);
         }
-        let worth = elimination::worth(passing.len(), self.chain.to.len() as u64);
+        // Subnormal quotients have no relative error.
+        let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
+        let envelope = if normal { Envelope::new(self, &passing)? } else { None };
+        let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.to.len() as u64));
         let met = match worth {
             Some(worth) if worth < LOOK => false,
             worth => {
                 self.iterate(ends, rewards, epsilon, worth.unwrap_or(MOST_STEPS), &mut found, observer)?
             }
         };
-        if met || worth.is_none() {
-            return Ok(found);
-        }
+        let Some(envelope) = envelope.filter(|_| !met) else { return Ok(found) };
         let earned = self.first_term(ends, values, rewards);
         let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
         let mut check = || observer.progress(0, 0);
-        let Some((totals, relative)) = elimination::values(self, 1.0, &passing, &earned, &mut check)? else {
+        let Some(totals) = envelope.values(&[earned], &mut check)? else {
             self.iterate(ends, rewards, epsilon, MOST_STEPS, &mut found, observer)?;
             return Ok(found);
         };
-        for (&state, total) in passing.iter().zip(totals) {
-            (found.values[state as usize], found.bounds[state as usize]) = (total, total.abs() * relative);
+        // Rates are quotients, each rounded once, and the first term is a plain sum.
+        let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
+        for (&state, &total) in passing.iter().zip(&totals.columns[0]) {
+            // A finite expectation that is no double.
+            found.values[state as usize] = total.min(f64::MAX);
+            found.bounds[state as usize] = totals.bound(total) + total * extra;
         }
         Ok(found)
     }

@@ -100,6 +100,7 @@ pub(crate) mod cost;
 pub(crate) mod csr;
 mod curve;
 mod elimination;
+mod envelope;
 mod exact;
 mod exchange;
 mod exchange_cost;
@@ -151,7 +152,7 @@ pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub(crate) use poisson::DoubleWord;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
-pub use reaching::{Reaching, reaching};
+pub use reaching::{Reaching, may_reach, reaching};
 pub use solution::{
     Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds,
     Solution, Stopped, TimeResult,

@@ -229,7 +229,7 @@ pub(super) fn reorder<'a>(
 
 /// States in the order in which a breadth-first search meets them: from the initial states, or (`narrow`) from the end
 /// of a longest path of levels with neighbours in ascending order of their degree, reversed.
-fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
+pub(super) fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
     let n = transitions.states();
     let mut search = Search { transitions, seen: vec![false; n], order: Vec::with_capacity(n), narrow };
     if narrow {

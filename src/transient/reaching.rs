@@ -4,13 +4,16 @@
 //! number of steps from any reached state until T is left. The probability of coming to A solves v = b + Pv on T: it is a reward
 //! until absorption, so that some v errs by at most h max |b − (v − Pv)|. [Sweeps](super::meeting) within blocks make h and v. Their
 //! number, and what they round by, do not grow with αt: chains of fast and slow parts take as many as others.
+//!
+//! Where it is shorter, or where sweeps do not get there, T is [eliminated](super::envelope).
 
 use super::absorption::{Total, add};
 use super::chain::Initial;
 use super::classes::Classes;
+use super::envelope::{Envelope, Values};
 use super::meeting::{Stochastic, earned_until};
 use super::problem::Observer;
-use super::transitions::Transitions;
+use super::transitions::{Transitions, exit_rate};
 use crate::{Machine, Result};
 
 /// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are
@@ -18,6 +21,8 @@ use crate::{Machine, Result};
 const MOST_SWEEPS: u64 = 1 << 12;
 const FEWEST_SWEEPS: u64 = 1 << 8;
 const MOST_WORK: u64 = 1 << 33;
+/// Sweeps that are made before an elimination, however short it is.
+const AT_ONCE: u64 = 64;
 /// What a step of the time may miss.
 const OF_TIME: f64 = 1.0 / 16.0;
 
@@ -29,6 +34,29 @@ pub struct Reaching {
     pub probabilities: Vec<Total>,
     /// Sweeps backwards.
     pub sweeps: u64,
+}
+
+/// States that can get to `targets` along transitions out of states of `through`, the targets among
+/// them: takes linear time and memory.
+///
+/// # Panics
+/// The numbers of states differ.
+pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
+    assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
+    let mut found = targets.to_vec();
+    let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
+    let mut row = Vec::new();
+    while let Some(state) = open.pop() {
+        row.clear();
+        transitions.incoming(state as usize, &mut row);
+        for &(before, _) in &row {
+            let place = before as usize;
+            if through[place] && !std::mem::replace(&mut found[place], true) {
+                open.push(before);
+            }
+        }
+    }
+    found
 }
 
 /// The probabilities of ever being in each of some sets of states that are never left, with bounds of ε where rounding allows it. None
@@ -78,16 +106,37 @@ impl Sought<'_> {
             let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
             return Ok(Some(Reaching { probabilities, sweeps: 0 }));
         }
-        if !alpha.is_normal() {
-            return Ok(None);
-        }
+        let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
+        let envelope = Envelope::new(self.transitions, &passing)?;
         let chain = Stochastic::new(self.transitions, alpha, 0..n);
-        let most = (MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
+        let nnz = chain.to.len().max(1) as u64;
+        let worth = envelope.as_ref().map(|envelope| envelope.worth(nnz));
+        let swept = match worth {
+            Some(..=AT_ONCE) => None,
+            _ if !alpha.is_normal() => None,
+            worth => self.sweeps(&chain, &met, worth.unwrap_or(u64::MAX), observer)?,
+        };
+        match (swept, envelope) {
+            (None, Some(envelope)) => self.eliminated(&envelope, &passing, observer),
+            (swept, _) => Ok(swept),
+        }
+    }
+
+    /// The probabilities by sweeps, at most so many; none where these take too long.
+    fn sweeps(
+        &self,
+        chain: &Stochastic,
+        met: &[bool],
+        most: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Reaching>> {
+        let most = most.min(MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
         if most < FEWEST_SWEEPS {
             return Ok(None);
         }
         // The others, which are asked for many more digits, take several times as many.
-        let steps = earned_until(&chain, &met, &vec![[1.0]; n], [OF_TIME], most / 4, observer)?;
+        let ones = vec![[1.0]; met.len()];
+        let steps = earned_until(chain, met, &ones, [OF_TIME], most / 4, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
         }
@@ -97,15 +146,49 @@ impl Sought<'_> {
         let mut found = Reaching { probabilities: Vec::new(), sweeps: steps.sweeps };
         for sets in self.sets.chunks(4) {
             let done = match sets.len() {
-                1 => self.sweep::<1>(&chain, &met, sets, longest, most, &mut found, observer)?,
-                2 => self.sweep::<2>(&chain, &met, sets, longest, most, &mut found, observer)?,
-                _ => self.sweep::<4>(&chain, &met, sets, longest, most, &mut found, observer)?,
+                1 => self.sweep::<1>(chain, met, sets, longest, most, &mut found, observer)?,
+                2 => self.sweep::<2>(chain, met, sets, longest, most, &mut found, observer)?,
+                _ => self.sweep::<4>(chain, met, sets, longest, most, &mut found, observer)?,
             };
             if !done {
                 return Ok(None);
             }
         }
         Ok(Some(found))
+    }
+
+    /// The probabilities by elimination.
+    fn eliminated(
+        &self,
+        envelope: &Envelope,
+        passing: &[u32],
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Reaching>> {
+        let n = self.beginning.len();
+        let mut row = Vec::new();
+        let mut earned = |set: &&[u32]| -> Vec<f64> {
+            let mut there = vec![false; n];
+            set.iter().for_each(|&state| there[state as usize] = true);
+            let into = |&state: &u32| {
+                row.clear();
+                self.transitions.outgoing(state as usize, &mut row);
+                exit_rate(row.iter().filter(|(to, _)| there[*to as usize]).map(|(_, rate)| *rate))
+            };
+            passing.iter().map(into).collect()
+        };
+        let earned: Vec<Vec<f64>> = self.sets.iter().map(&mut earned).collect();
+        let found = envelope.values(&earned, &mut || observer.progress(0, 0))?;
+        let of_set = |found: &Values, set: &[u32], column: &[f64]| {
+            let mut values = vec![0.0; n];
+            passing.iter().zip(column).for_each(|(&state, &value)| values[state as usize] = value);
+            let total = self.total(set, &values);
+            Total { bound: total.bound + found.bound(total.value), ..total }
+        };
+        Ok(found.map(|found| {
+            let sets = self.sets.iter().zip(&found.columns);
+            let probabilities = sets.map(|(set, column)| of_set(&found, set, column)).collect();
+            Reaching { probabilities, sweeps: 0 }
+        }))
     }
 
     /// Adds the probabilities of at most `K` sets, which share their sweeps; false where these end early.

@@ -183,6 +183,114 @@ fn a_property_that_is_refused_leaves_the_others_answered() {
 }
 
 #[test]
+fn a_property_that_is_wrong_leaves_the_others_answered() {
+    let place = place();
+    let wrong = ["P=? [ F<=1 q=4", "\"odd\": P=? [ F<=1 x=4 ]", "A [ F q=4 ]", "P=? [ F<=-1 q=4 ]"];
+    for wrong in wrong {
+        place.put("some.csl", format!("\"one\": P=? [ F<=1 q=4 ];\n{wrong};\n\"three\": S=? [ q=4 ];\n"));
+        let run = check(&place, &["queue.sm", "some.csl", "--const", "N=4", "--report", "r.json"]);
+        assert_eq!(run.code, 2, "{wrong}: {}", run.stderr);
+        let lines: Vec<&str> = run.stdout.lines().collect();
+        assert!(lines.len() == 4 && lines[2].ends_with(",refused,"), "{wrong}: {}", run.stdout);
+        assert!(!lines[1].contains("refused") && !lines[3].contains("refused"), "{}", run.stdout);
+        assert!(
+            run.stderr.contains("some.csl:2") && run.stderr.contains("1 of 3 properties"),
+            "{}",
+            run.stderr
+        );
+        assert!(place.json("r.json")["properties"][1]["refused"].is_string());
+        let alone = answers(&place, &["queue.sm", "some.csl", "--const", "N=4", "--prop", "one,three"]);
+        assert_eq!((&alone[0].0[..], alone.len()), (lines[1].rsplit(',').nth(1).expect("a value"), 2));
+        assert_eq!(answers(&place, &["queue.sm", "some.csl", "--const", "N=4", "--prop", "3"]).len(), 1);
+    }
+    let run = check(&place, &["queue.sm", "some.csl", "--const", "N=4", "--prop", "2"]);
+    assert!(run.code == 2 && run.stdout.is_empty() && run.stderr.contains("some.csl:2"), "{}", run.stderr);
+    // One that fails once it is computed.
+    place.put("minus.sm", DECAY.replace("s = 0 : 5", "s = 0 : -5"));
+    let run = check(&place, &["minus.sm", "filter(max, R=? [ F s>0 ])", "P=? [ F<=1 s=1 ]"]);
+    assert!(run.code == 2 && run.stdout.lines().nth(1).is_some_and(|line| line.ends_with(",refused,")));
+    assert!(run.stderr.contains("1 of 2 properties"), "{}", run.stderr);
+}
+
+/// What the graph decides takes no time, and is exact.
+#[test]
+fn what_is_certain_or_impossible_is_decided_by_the_graph() {
+    let place = place();
+    let line = "ctmc\nconst int N;\nmodule line\n n : [0..N];\n [] n<N -> 5 : (n'=n+1);\n [] n>0 -> n : (n'=n-1);\nendmodule\n";
+    place.put("line.sm", line);
+    let asked = |n: &str, property: &str| answers(&place, &["line.sm", property, "--const", n]).remove(0);
+    assert_eq!(asked("N=1000", "P=? [ F n=N ]"), ("1".to_owned(), 0.0));
+    assert_eq!(asked("N=1000", "P=? [ F<=1 n>N ]"), ("0".to_owned(), 0.0));
+    assert_eq!(asked("N=1000", "P=? [ G<=1 n>=0 ]"), ("1".to_owned(), 0.0));
+    for (property, wanted) in [
+        ("P>=1 [ F n=N ]", "true"),
+        ("P<1 [ F n=N ]", "false"),
+        ("P>0 [ F<=0.01 n=N ]", "true"),
+        ("P<=0 [ F<=0.01 n=N ]", "false"),
+        ("P>=1 [ F<=1e9 n=1 ]", "false"),
+        ("P<1 [ G<=0.001 n<N ]", "true"),
+        ("P>0 [ X n=1 ]", "true"),
+        ("filter(forall, P>0 [ F[1,2] n=N ])", "true"),
+        ("P=? [ F<=1 P>=1 [ F n=N ] ]", "1"),
+    ] {
+        assert_eq!(asked("N=60", property).0, wanted, "{property}");
+    }
+    // The mean time is 10^589: finite, and no double.
+    for property in ["T=? [ F n=N ]", "filter(max, T=? [ F n=N ])"] {
+        let run = check(&place, &["line.sm", property, "--const", "N=400"]);
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        assert!(run.stdout.contains(",1.7976931348623157e308,inf"), "{}", run.stdout);
+    }
+    let run = check(&place, &["line.sm", "T>=3 [ F n=1 ]", "T<3 [ F n=1 ]", "--const", "N=4"]);
+    assert!(run.code == 0 && run.stdout.contains("T>=3 [ F n=1 ],false,"), "{}{}", run.stdout, run.stderr);
+    let [(value, bound)] = &answers(&place, &["line.sm", "filter(avg, P=? [ X n=1 ])", "--const", "N=4"])[..]
+    else {
+        panic!("one answer")
+    };
+    let wanted = (1.0 + 2.0 / 7.0) / 5.0;
+    assert!((number(value) - wanted).abs() <= *bound && *bound < 1e-14, "{value} ± {bound}");
+}
+
+/// The reward is the double next to 0.1, so that its sum is known exactly.
+#[test]
+fn sums_over_states_have_the_rounding_of_their_additions() {
+    let place = place();
+    let many = "ctmc\nmodule m\n s : [0..99999];\n [] s<0 -> 1 : (s'=0);\nendmodule\n\
+                rewards \"q\" true : 0.1; endrewards\ninit true endinit\n";
+    place.put("many.sm", many).put("sum.tra", "3 2\n0 1 1\n0 2 0.7\n");
+    place.put("sum.lab", "0=\"init\" 1=\"deadlock\" 2=\"b\"\n0: 0\n1: 2\n2: 2\n");
+    for property in ["filter(sum, R{\"q\"}=? [ S ])", "filter(sum, R{\"q\"}=? [ I=1 ])"] {
+        let (value, bound) = answers(&place, &["many.sm", property]).remove(0);
+        // 0.1 as a double is 0.1 + 2^-57.64.
+        let error = (number(&value) - 1e4).abs() - 1e5 * 5.551_115_123_125_783e-18;
+        assert!(error <= bound && bound > 0.0 && bound < 1e-7, "{property}: {value} ± {bound}");
+    }
+    // 1 − e^(−1.7 t), in more digits than a double has: 1 less 3.643459985186158e-5.
+    let fixed = ["sum.tra", "P=? [ F<=6.011759817307616 \"b\" ]", "--precision", "q64", "--epsilon", "1e-15"];
+    let (value, bound) = answers(&place, &fixed).remove(0);
+    let error = (1.0 - number(&value)) - 3.643_459_985_186_158e-5;
+    assert!(error.abs() <= bound + 1e-20 && bound <= 1e-15, "{value} ± {bound}, {error:e}");
+    let run =
+        place.transient("sum.tra --time 6.011759817307616 --until true b --precision q64 --report r.json");
+    let total: f64 = ["truncation", "steady_state", "rounding", "loss"]
+        .map(|part| place.json("r.json")["bound"][part].as_f64().expect("a number"))
+        .iter()
+        .sum();
+    let error = (1.0 - run.column(2)[0]) - 3.643_459_985_186_158e-5;
+    assert!(error.abs() <= total, "{} {total:e}", run.stdout);
+}
+
+#[test]
+fn an_explosion_is_named_after_a_few_parts() {
+    let place = place();
+    place.put("explode.sm", "ctmc\nmodule q\n n : int init 1;\n [] true -> n*n : (n'=n+1);\nendmodule\n");
+    let run =
+        check(&place, &["explode.sm", "P=? [ F[1,1] n>20 ]", "--truncate", "1e-6", "--epsilon", "1e-5"]);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("loses") && run.stderr.contains("states"), "{}", run.stderr);
+}
+
+#[test]
 fn constants_of_properties_that_are_not_asked_for_are_left_out() {
     let place = place();
     place.put("two.csl", "const double T; \"soon\": P=? [ F<=T q=4 ]; \"now\": P=? [ F<=1 q=4 ];");

@@ -10,7 +10,7 @@ use crate::{Assigned, Notice, Watch};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
-use kolmo_model::properties::{self, Properties, Property};
+use kolmo_model::properties::{self, Properties, Property, Wrong};
 use kolmo_model::{Instance, Model, Names, Value, decoded};
 
 /// What is asked about.
@@ -82,7 +82,8 @@ impl Questions {
     /// Properties of every argument, which is a text or the name of a file.
     ///
     /// # Errors
-    /// Files that cannot be read, texts that are wrong, and none.
+    /// Files that cannot be read, texts without a property or with wrong constants and labels. A wrong
+    /// property is refused by itself.
     pub fn read(arguments: &[String], subject: &Subject) -> Result<Self> {
         let names = subject.names();
         let mut texts = Vec::new();
@@ -97,7 +98,7 @@ impl Questions {
                 false => argument.clone(),
             };
             let name = if is_file(path) { &argument[..] } else { "property" };
-            let properties = properties::parse(name, &text, &names).map_err(refused)?;
+            let properties = properties::read(name, &text, &names).map_err(refused)?;
             if properties.is_empty() {
                 return Err(Error::Invalid(format!(
                     "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
@@ -156,8 +157,12 @@ impl Questions {
         wanted.split(',').map(|word| place(word.trim())).collect()
     }
 
-    /// The properties that are asked, with these constants.
-    fn resolved(&self, instance: Option<&Instance>, values: &Assigned) -> Result<Vec<Property>> {
+    /// The properties that are asked, with these constants, and those of them that are wrong.
+    fn resolved(
+        &self,
+        instance: Option<&Instance>,
+        values: &Assigned,
+    ) -> Result<Vec<std::result::Result<Property, Wrong>>> {
         let chosen = self.chosen()?;
         let mut all = vec![None; self.texts.iter().map(Properties::len).sum()];
         let mut first = 0;
@@ -169,7 +174,7 @@ impl Questions {
             };
             let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
             let wanted = |place: usize| chosen.contains(&(first + place));
-            let found = text.with_constants(instance, &own, &wanted).map_err(refused)?;
+            let found = text.each_with_constants(instance, &own, &wanted).map_err(refused)?;
             let places = (0..text.len()).filter(|place| wanted(*place));
             places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
             first += text.len();
@@ -177,12 +182,17 @@ impl Questions {
         Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
     }
 
-    /// An error where a property is wrong, which is not worth a search.
+    /// An error where no property is right, which is not worth a search.
     ///
     /// # Errors
-    /// Constants without a value or of another type; numbers and names of properties that are not there.
+    /// Constants without a value or of another type; numbers and names of properties that are not there;
+    /// properties all of which are wrong.
     pub fn expect_sound(&self, instance: &Instance) -> Result<()> {
-        self.resolved(Some(instance), &self.values[0]).map(drop)
+        let found = self.resolved(Some(instance), &self.values[0])?;
+        match found.iter().any(std::result::Result::is_ok) {
+            true => Ok(()),
+            false => Err(none_is_right(found.into_iter().filter_map(std::result::Result::err))),
+        }
     }
 
     /// Plans all properties of one chain, whose constants have these values. What is needed from every state, for operators inside
@@ -199,24 +209,36 @@ impl Questions {
         let mut plan = Plan::new(each, self.allowed);
         let (mut asked, mut columns) = (Vec::new(), Vec::new());
         for own in &self.values {
-            for property in self.resolved(instance, own)? {
-                let (planned, refused) = match plan.add(&property.formula) {
+            let found = self.resolved(instance, own)?;
+            if found.iter().all(std::result::Result::is_err) {
+                return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
+            }
+            for found in found {
+                let constants = [values, own].concat();
+                let property = match found {
+                    Ok(property) => property,
+                    Err(Wrong { name, text, why }) => {
+                        let (planned, refused) = (Planned::Refused, Some(why.to_string()));
+                        asked.push(Planning { name, text, place: None, planned, refused, constants });
+                        continue;
+                    }
+                };
+                let Property { name, text, place, formula, .. } = property;
+                let place = Some(place).filter(|place| !place.starts_with("property:"));
+                let (planned, refused) = match plan.add(&formula) {
                     Ok(planned) => (planned, None),
-                    Err(Error::Invalid(why)) => (Planned::Refused, Some(format!("{}: {why}", property.text))),
+                    Err(Error::Invalid(why)) => {
+                        (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
+                    }
                     Err(other) => return Err(other),
                 };
                 if self.all_states && refused.is_none() {
-                    columns.push((property.text.clone(), plan.column(&property.formula)?));
+                    columns.push((text.clone(), plan.column(&formula)?));
                 }
-                let constants = [values, own].concat();
-                asked.push(Planning { property, planned, refused, constants });
+                asked.push(Planning { name, text, place, planned, refused, constants });
             }
         }
-        if let [Planning { refused: Some(why), .. }, rest @ ..] = &asked[..]
-            && rest.iter().all(|planning| planning.refused.is_some())
-        {
-            return Err(Error::Invalid(why.clone()));
-        }
+        none_refused(asked.iter().map(|planning| planning.refused.as_deref()))?;
         let names = match source {
             _ if !self.all_states => None,
             Source::Explored(space) => Some(Arc::new(language::names(space))),
@@ -227,9 +249,34 @@ impl Questions {
     }
 }
 
-/// A property, and what is to be done for it.
+/// The refusal of a property, with its text and, in a file, its line.
+fn named(place: Option<&str>, text: &str, why: &str) -> String {
+    match place {
+        Some(place) => format!("{place}: {text}: {why}"),
+        None => format!("{text}: {why}"),
+    }
+}
+
+/// An error that has everything that is wrong.
+fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
+    let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
+    Error::Invalid(all.join("\n\n"))
+}
+
+/// An error with the first reason if every property is refused.
+fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
+    match all.clone().flatten().next() {
+        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::Invalid(why.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// A property, and the work that is planned for it.
 struct Planning {
-    property: Property,
+    name: Option<String>,
+    text: String,
+    /// File and line, of a property of a file.
+    place: Option<String>,
     planned: Planned,
     /// Why it is not answered.
     refused: Option<String>,
@@ -304,15 +351,22 @@ impl Asked {
         watch: &mut Watch<'_>,
     ) -> Result<Answers> {
         let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
-        let Solved { answers, status, sweeps, terms, bound, left } =
+        let Solved { answers, refused: why, status, sweeps, terms, bound, left } =
             needs.solve(chain, machine, options, watch)?;
-        let status = if met { status } else { Status::NotMet };
         let row = |planning: Planning| {
-            let Planning { property, planned, refused, constants } = planning;
-            let found = planned.found(&answers)?;
-            Ok(Row { name: property.name, text: property.text, constants, found, refused })
+            let Planning { name, text, place, planned, refused, constants } = planning;
+            let refused = refused.or_else(|| {
+                let why = planned.refusal(&why)?;
+                Some(named(place.as_deref(), &text, why))
+            });
+            let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
+            Ok(Row { name, text, constants, found, refused })
         };
-        let rows = properties.into_iter().map(row).collect::<Result<_>>()?;
+        let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
+        none_refused(rows.iter().map(|row| row.refused.as_deref()))?;
+        // A number without a bound was not found, or is no double.
+        let found = rows.iter().all(|row| row.error().is_finite());
+        let status = if met && found { status } else { Status::NotMet };
         Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
     }
 }

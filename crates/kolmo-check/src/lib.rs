@@ -33,9 +33,11 @@
 
 mod asked;
 pub mod language;
+mod qualitative;
 mod questions;
 pub mod sets;
 mod state_values;
+mod sums;
 pub mod truncation;
 pub mod until;
 

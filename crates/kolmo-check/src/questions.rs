@@ -5,18 +5,20 @@ use std::sync::Arc;
 use crate::Watch;
 use crate::compensated;
 use crate::language::{refused, reward_limit};
+use crate::qualitative::Decided;
 use crate::sets::members;
-use crate::state_values::{EachState, Truths, decide, next_from};
+use crate::state_values::{EachState, Everywhere, Truths, decide, next_from};
+use crate::sums;
 use crate::truncation::{self, Edge};
 use crate::until::Until;
 use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
-    Transitions, reaching, solve, until_absorption,
+    Transitions, may_reach, reaching, solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
-use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
+use kolmo_model::properties::{self, Bound, Combination, Formula, Goal};
 use kolmo_model::{FilterKind, StateSpace, Value, Values};
 
 /// States, which questions share.
@@ -31,11 +33,25 @@ pub struct Answer {
     pub error: f64,
     /// The part of that bound which is due to states that are not explored.
     pub loss: f64,
+    /// True for a probability that is proved to be neither 0 nor 1.
+    pub inside: bool,
 }
 
 impl Answer {
     pub(crate) fn new(value: f64, error: f64) -> Self {
-        Self { value, error, loss: 0.0 }
+        Self { value, error, loss: 0.0, inside: false }
+    }
+
+    /// A probability whose bound is at most a half, in the middle of the values that it may have.
+    fn probable(self) -> Self {
+        if self.error < 0.5 {
+            return self;
+        }
+        // Where nothing is known the error is no number.
+        let low = (self.value - self.error).max(0.0);
+        let high = (self.value + self.error).min(1.0);
+        let error = 0.5 * (high - low) + if low > 0.0 || high < 1.0 { f64::EPSILON } else { 0.0 };
+        Self { value: 0.5 * (low + high), error: error.min(0.5), ..self }
     }
 }
 
@@ -110,6 +126,16 @@ struct Reached {
     asked: Vec<(usize, Set)>,
 }
 
+/// A path formula, which the graph may decide.
+#[derive(Debug)]
+struct Path {
+    answer: usize,
+    initial: Initial,
+    left: Set,
+    right: Set,
+    times: (f64, f64),
+}
+
 #[derive(Debug)]
 struct Asked {
     answer: usize,
@@ -140,6 +166,7 @@ pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
     absorbed: Vec<Absorbed>,
     reached: Vec<Reached>,
+    paths: Vec<Path>,
     rewards: Vec<Reward>,
     /// Numbers that the rewards do not exceed in any state.
     limits: Vec<f64>,
@@ -153,6 +180,8 @@ pub(crate) struct Needs {
 #[derive(Debug)]
 pub(crate) struct Solved {
     pub(crate) answers: Vec<Answer>,
+    /// Why an answer is refused.
+    pub(crate) refused: Vec<Option<String>>,
     pub(crate) status: Status,
     pub(crate) sweeps: usize,
     pub(crate) terms: u64,
@@ -361,26 +390,7 @@ impl<'a> Plan<'a> {
             }
             FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
                 let found = self.each.numbers(formula)?;
-                let of = |values: &dyn Fn(usize) -> f64| {
-                    let values = among.iter().map(|state| values(*state as usize));
-                    match kind {
-                        FilterKind::Min => values.fold(f64::INFINITY, f64::min),
-                        FilterKind::Max => values.fold(f64::NEG_INFINITY, f64::max),
-                        FilterKind::Sum => values.sum(),
-                        _ => values.sum::<f64>() / among.len() as f64,
-                    }
-                };
-                let value = of(&|state| found.values[state]);
-                let low = of(&|state| found.values[state] - found.bounds[state]);
-                let high = of(&|state| found.values[state] + found.bounds[state]);
-                let rounding = match kind {
-                    FilterKind::Min | FilterKind::Max => f64::EPSILON,
-                    _ => among.len() as f64 * f64::EPSILON,
-                };
-                let exact = value.is_infinite() || low == high;
-                let error =
-                    if exact { 0.0 } else { (value - low).max(high - value) + rounding * value.abs() };
-                Ok(Planned::Found(Found::Number(Answer::new(value, error))))
+                Ok(Planned::Found(Found::Number(filtered(kind, &found, among))))
             }
             _ => refuse(
                 "this filter has no single number for an answer; --all-states -o FILE writes the values of every state, and there \
@@ -489,10 +499,10 @@ impl<'a> Plan<'a> {
         self.ask(&none, start, time, what)
     }
 
-    fn path(&mut self, path: &Path, start: &Start) -> Result<(usize, Option<usize>)> {
+    fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
-            Path::Next(next) => return Ok((self.next(next, start)?, None)),
-            Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+            properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
+            properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
         };
         let left = match left {
             Some(left) => self.each.truths(left)?,
@@ -514,11 +524,11 @@ impl<'a> Plan<'a> {
     ) -> Result<usize> {
         let lost = self.set(left.iter().map(|left| !left));
         let reached = self.set(right.iter().copied());
-        if from == 0.0 {
+        let answer = if from == 0.0 {
             let over = self.set(left.iter().zip(right).map(|(left, right)| !left || *right));
             match to.is_infinite() {
-                true => self.ask_ever(&over, start, reached),
-                false => self.ask(&over, start, to, Quantity::States(reached)),
+                true => self.ask_ever(&over, start, reached.clone()),
+                false => self.ask(&over, start, to, Quantity::States(reached.clone())),
             }
         } else if from == to {
             // Whoever is there at that time through states of the left side alone has not left them.
@@ -526,8 +536,12 @@ impl<'a> Plan<'a> {
             self.ask(&lost, start, to, Quantity::States(there))
         } else {
             let what = Quantity::States(reached.clone());
-            self.ask_later(&lost, Some((reached, from)), start, to - from, what)
-        }
+            self.ask_later(&lost, Some((reached.clone(), from)), start, to - from, what)
+        }?;
+        let left = self.set(left.iter().copied());
+        let initial = start.initial.clone();
+        self.needs.paths.push(Path { answer, initial, left, right: reached, times: (from, to) });
+        Ok(answer)
     }
 
     /// The probability that the next state is one of these.
@@ -538,13 +552,21 @@ impl<'a> Plan<'a> {
                 "X asks for self-loops, which files of chains are read without; give the model itself",
             );
         };
+        let place = self.answer(start)?;
+        // Several states are as likely as each other.
         let states = listed(&start.initial);
-        let [state] = states[..] else {
-            return refuse("X is answered from one state; name one with filter(state, …, CONDITION)");
+        let found: Vec<Answer> = states.iter().map(|&state| next_from(space, state, &next)).collect();
+        let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
+        let errors = sums::at_most(found.iter().map(|answer| answer.error).chain([rounding]));
+        let (value, rounding) = sums::quotient(sum, states.len() as f64);
+        self.needs.answers[place] = Answer {
+            inside: value > 0.0 && found.iter().any(|answer| answer.inside || answer.value == 0.0),
+            ..Answer::new(
+                value.min(1.0),
+                errors / states.len() as f64 * (1.0 + 4.0 * f64::EPSILON) + rounding,
+            )
         };
-        let (value, error) = next_from(space, state, &next);
-        self.needs.answers.push(Answer::new(value, error));
-        Ok(self.needs.answers.len() - 1)
+        Ok(place)
     }
 
     fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &Start) -> Result<usize> {
@@ -595,6 +617,43 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// The least, largest, total or mean of the values of some states.
+fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
+    let all = || among.iter().map(|&state| (found.values[state as usize], found.bounds[state as usize]));
+    let (value, error) = match kind {
+        FilterKind::Min | FilterKind::Max => {
+            let pick = |values: &mut dyn Iterator<Item = f64>| match kind {
+                FilterKind::Min => values.fold(f64::INFINITY, f64::min),
+                _ => values.fold(f64::NEG_INFINITY, f64::max),
+            };
+            let value = pick(&mut all().map(|(value, _)| value));
+            let low = pick(&mut all().map(|(value, bound)| value - bound));
+            let high = pick(&mut all().map(|(value, bound)| value + bound));
+            let exact = value.is_infinite() || (low == high && all().all(|(_, bound)| bound == 0.0));
+            let rounding = f64::EPSILON * (low.abs() + high.abs());
+            (value, if exact { 0.0 } else { (value - low).max(high - value) + rounding })
+        }
+        _ => {
+            let (value, rounding) = sums::sum(all().map(|(value, _)| value));
+            let errors = sums::at_most(all().map(|(_, bound)| bound).chain([rounding]));
+            match kind {
+                FilterKind::Average => {
+                    let count = among.len() as f64;
+                    let (mean, rounding) = sums::quotient(value, count);
+                    (mean, errors / count * (1.0 + 4.0 * f64::EPSILON) + rounding)
+                }
+                _ => (value, errors),
+            }
+        }
+    };
+    match all().any(|(value, _)| value.is_infinite()) {
+        true if value.is_infinite() => Answer::new(value, 0.0),
+        _ if value.is_finite() && !error.is_nan() => Answer::new(value, error),
+        // The sum of finite numbers is no double.
+        _ => Answer::new(value.clamp(-f64::MAX, f64::MAX), f64::INFINITY),
+    }
+}
+
 /// The rates at which states earn, also by transitions unless rewards of states alone are asked for.
 pub(crate) fn cumulative_rewards(
     source: Source<'_>,
@@ -623,22 +682,34 @@ impl Needs {
         options: &Options,
         watch: &mut Watch<'_>,
     ) -> Result<Solved> {
-        let Self { mut sweeps, absorbed, reached, rewards, limits, answers, edge, allowed } = self;
+        let Self { mut sweeps, absorbed, mut reached, paths, rewards, limits, answers, edge, allowed } = self;
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
         let left = vec![0.0; edge.len()];
         let bound = Parts::default();
-        let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0, bound, left };
+        let refused = vec![None; answers.len()];
+        let mut solved = Solved { answers, refused, status: Status::Met, sweeps: 0, terms: 0, bound, left };
+        let decided = decide_paths(&paths, &*transitions, &edge, &mut solved.answers);
+        let open = |answer: usize| solved.answers[answer].error > 0.0;
+        sweeps.iter_mut().for_each(|sweep| sweep.asked.retain(|asked| open(asked.answer)));
+        sweeps.retain(|sweep| !sweep.asked.is_empty());
+        reached.iter_mut().for_each(|reached| reached.asked.retain(|(answer, _)| open(*answer)));
+        reached.retain(|reached| !reached.asked.is_empty());
         for reached in reached {
+            let reached = reached.narrowed(&paths, &decided);
             let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&reached.absorbing);
-            if !reached.solve(&*chain.transitions, machine, options, watch, &mut solved)? {
+            let found = reached.solve(&*chain.transitions, machine, options, watch, &mut solved);
+            let all = reached.asked.iter().map(|(answer, _)| *answer);
+            if solved.kept(found, all)? == Some(false) {
                 reached.sweep_with(&mut sweeps);
             }
         }
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = match sweep.solve(own, &rewards, (&edge, allowed), machine, options, watch)? {
-                Ok(found) => found,
-                Err(left) => {
+            let found = sweep.solve(own, &rewards, (&edge, allowed), machine, options, watch);
+            let found = match solved.kept(found, sweep.asked.iter().map(|asked| asked.answer))? {
+                None => continue,
+                Some(Ok(found)) => found,
+                Some(Err(left)) => {
                     solved.left = left;
                     return Ok(solved);
                 }
@@ -659,28 +730,97 @@ impl Needs {
                     Quantity::States(_) => {
                         // No probability is outside, and the nearer end is nearer to what it is.
                         let value = (sum - found.early).clamp(0.0, 1.0);
-                        Answer { value, error: total, loss }
+                        // The sum of several probabilities is rounded, and so is the difference.
+                        let rounded = asked.is_sum() || found.early > 0.0;
+                        let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
+                        Answer { value, error: total + rounding, loss, inside: false }
                     }
                     Quantity::Instantaneous(k) => Answer {
                         value: if found.vectors { *sum } else { value(k).instantaneous },
                         error: limits[k] * (total + rounding),
                         loss: limits[k] * loss,
+                        inside: false,
                     },
                     Quantity::Cumulative(k) => Answer {
                         value: value(k).cumulative,
                         error: limits[k]
                             * cumulative_error(result, rounding, &found.solution, machine.precision),
                         loss: limits[k] * asked.time * loss,
+                        inside: false,
                     },
                 };
             }
         }
         for absorbed in &absorbed {
             let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
-            absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved)?;
+            let found = absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved);
+            solved.kept(found, absorbed.asked.iter().map(|(answer, _)| *answer))?;
+        }
+        for (path, decided) in paths.iter().zip(&decided) {
+            let answer = &mut solved.answers[path.answer];
+            answer.inside = answer.error > 0.0 && decided.others;
         }
         Ok(solved)
     }
+}
+
+impl Solved {
+    /// The result; none where these answers are refused, which is noted.
+    fn kept<T>(&mut self, found: Result<T>, answers: impl Iterator<Item = usize>) -> Result<Option<T>> {
+        match found {
+            Err(Error::Invalid(why)) => {
+                answers.for_each(|answer| self.refused[answer] = Some(why.clone()));
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+}
+
+impl Asked {
+    /// True for the probability of several states.
+    fn is_sum(&self) -> bool {
+        matches!(&self.what, Quantity::States(states) if states.len() > 1)
+    }
+}
+
+/// Decides paths by the graph, in the order given: answers are set where they are 0 or 1.
+fn decide_paths(
+    paths: &[Path],
+    transitions: &dyn Transitions,
+    edge: &[u32],
+    answers: &mut [Answer],
+) -> Vec<Arc<Decided>> {
+    let mut all: Vec<Arc<Decided>> = Vec::new();
+    for (k, path) in paths.iter().enumerate() {
+        let (from, to) = path.times;
+        let kind = |(from, to): (f64, f64)| (from > 0.0, from == to, to == 0.0, to.is_infinite());
+        let same = |other: &Path| {
+            Arc::ptr_eq(&other.left, &path.left)
+                && Arc::ptr_eq(&other.right, &path.right)
+                && kind(other.times) == kind(path.times)
+        };
+        let decided = match paths[..k].iter().position(same) {
+            Some(place) => all[place].clone(),
+            None => {
+                let whole = |set: &[u32]| {
+                    let mut all = vec![false; transitions.states()];
+                    set.iter().for_each(|&state| all[state as usize] = true);
+                    all
+                };
+                let search = |targets: &[bool], through: &[bool]| may_reach(transitions, targets, through);
+                let (left, right) = (whole(&path.left), whole(&path.right));
+                Arc::new(Decided::until(&search, (&left, &right), (from, to), edge))
+            }
+        };
+        let begins = listed(&path.initial);
+        let in_all = |set: &[bool]| begins.iter().all(|&state| set[state as usize]);
+        if in_all(&decided.never) || in_all(&decided.surely) {
+            answers[path.answer] = Answer::new(f64::from(u8::from(in_all(&decided.surely))), 0.0);
+        }
+        all.push(decided);
+    }
+    all
 }
 
 impl Reached {
@@ -708,6 +848,23 @@ impl Reached {
             solved.answers[*answer] = Answer::new(value.clamp(0.0, 1.0), bound);
         }
         Ok(true)
+    }
+
+    /// The same probabilities of a chain that ends wherever all of them are decided.
+    fn narrowed(self, paths: &[Path], decided: &[Arc<Decided>]) -> Self {
+        let of = |(answer, _): &(usize, Set)| {
+            let place = paths.iter().position(|path| path.answer == *answer);
+            &*decided[place.expect("a path of each probability that is asked for")]
+        };
+        let all: Vec<&Decided> = self.asked.iter().map(of).collect();
+        let over = |s: usize| all.iter().all(|decided| decided.never[s] || decided.surely[s]);
+        let ends: Vec<bool> = (0..all[0].never.len()).map(over).collect();
+        let surely = |decided: &Decided| {
+            let both: Vec<bool> = decided.surely.iter().zip(&ends).map(|(a, b)| *a && *b).collect();
+            Arc::new(members(&both))
+        };
+        let asked = self.asked.iter().zip(&all).map(|((answer, _), decided)| (*answer, surely(decided)));
+        Self { asked: asked.collect(), absorbing: Arc::new(members(&ends)), ..self }
     }
 
     /// Asks for the limit instead.
@@ -978,6 +1135,17 @@ impl Observer for Summing<'_, '_> {
 }
 
 impl Planned {
+    /// Why it has no answer, given why numbers have none.
+    pub(crate) fn refusal<'a>(&self, refused: &'a [Option<String>]) -> Option<&'a str> {
+        match self {
+            Self::Number { asked: (low, high), .. } => {
+                [Some(*low), *high].into_iter().flatten().find_map(|number| refused[number].as_deref())
+            }
+            Self::Combination(_, parts) => parts.iter().find_map(|part| part.refusal(refused)),
+            _ => None,
+        }
+    }
+
     /// What follows from the numbers.
     pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
@@ -986,19 +1154,28 @@ impl Planned {
             Self::Found(found) => Ok(*found),
             Self::Refused => Ok(Found::Refused),
             Self::Number { asked: (low, high), bound, complement, probability } => {
-                let Answer { mut value, mut error, mut loss } = answers[*low];
+                let mut answer = answers[*low];
                 if let Some(high) = high.map(|high| answers[high]) {
                     // It lies between the two.
-                    error = 0.5 * (high.value - value).max(0.0) + error.max(high.error) + f64::EPSILON;
-                    loss = loss.max(high.loss);
-                    value = 0.5 * (value + high.value);
+                    answer = Answer {
+                        value: 0.5 * (answer.value + high.value),
+                        error: 0.5 * (high.value - answer.value).max(0.0)
+                            + answer.error.max(high.error)
+                            + f64::EPSILON * high.value.max(1.0),
+                        loss: answer.loss.max(high.loss),
+                        inside: answer.inside && high.inside,
+                    };
                 }
-                let answer = match complement {
-                    false => Answer { value, error, loss },
-                    true => Answer { value: 1.0 - value, error: error + f64::EPSILON / 2.0, loss },
-                };
+                if *complement {
+                    let exact = answer.error == 0.0 && [0.0, 0.5, 1.0].contains(&answer.value);
+                    answer.value = 1.0 - answer.value;
+                    answer.error += if exact { 0.0 } else { 0.5 * f64::EPSILON };
+                }
+                if *probability {
+                    answer = answer.probable();
+                }
                 let Some(bound) = bound else { return Ok(Found::Number(answer)) };
-                Ok(Found::Truth(decide(bound, answer.value, answer.error, *probability), Some(answer)))
+                Ok(Found::Truth(decide(bound, &answer, *probability), Some(answer)))
             }
             Self::Combination(combination, parts) => {
                 let parts: Vec<Found> =

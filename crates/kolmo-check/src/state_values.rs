@@ -5,7 +5,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use crate::Notice;
 use crate::compensated;
 use crate::language::{self, refused};
-use crate::questions::{Source, asks, cumulative_rewards, refuse};
+use crate::qualitative::Decided;
+use crate::questions::{Answer, Source, asks, cumulative_rewards, refuse};
 use crate::sets::{self, members};
 use kolmo::Machine;
 use kolmo::Result;
@@ -17,6 +18,8 @@ use kolmo::transient::{
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
 use kolmo_model::{Type, Value, Values};
 
+/// Relative error of the rate at which a state earns: products and sums of rewards and rates.
+const REWARD: f64 = 8.0 * f64::EPSILON;
 /// Closed classes of several states whose long run is looked at one by one.
 const MOST_CLASSES: usize = 64;
 
@@ -36,6 +39,28 @@ impl Truths {
     pub(crate) fn open(&self) -> Option<(usize, usize)> {
         let mut open = (0..self.must.len()).filter(|&state| self.must[state] != self.may[state]);
         open.next().map(|first| (first, 1 + open.count()))
+    }
+}
+
+/// Numbers from every state.
+pub(crate) struct Everywhere {
+    pub(crate) values: Vec<f64>,
+    /// Bounds on their errors.
+    pub(crate) bounds: Vec<f64>,
+    /// True for a probability that is proved to be neither 0 nor 1.
+    inside: Vec<bool>,
+}
+
+impl From<StateValues> for Everywhere {
+    fn from(StateValues { values, bounds }: StateValues) -> Self {
+        Self { inside: vec![false; values.len()], values, bounds }
+    }
+}
+
+impl Everywhere {
+    fn answers(&self) -> impl Iterator<Item = Answer> {
+        let numbers = self.values.iter().zip(&self.bounds).zip(&self.inside);
+        numbers.map(|((value, error), inside)| Answer { inside: *inside, ..Answer::new(*value, *error) })
     }
 }
 
@@ -155,8 +180,8 @@ impl<'a> EachState<'a> {
         };
         let found = self.numbers(formula)?;
         let mut truths = Truths { must: Vec::new(), may: Vec::new() };
-        for (value, error) in found.values.iter().zip(&found.bounds) {
-            let truth = decide(bound, *value, *error, probability);
+        for answer in found.answers() {
+            let truth = decide(bound, &answer, probability);
             truths.must.push(truth == Some(true));
             truths.may.push(truth != Some(false));
         }
@@ -277,14 +302,15 @@ impl<'a> EachState<'a> {
     }
 
     /// The number that an operator is about, from every state.
-    pub(crate) fn numbers(&self, formula: &Formula) -> Result<StateValues> {
+    pub(crate) fn numbers(&self, formula: &Formula) -> Result<Everywhere> {
         self.expect_whole("answers from every state are not known")?;
         let mut found = match formula {
             Formula::Probability { path, complement, .. } => {
                 let mut found = self.path(path)?;
                 if *complement {
                     for (value, bound) in found.values.iter_mut().zip(&mut found.bounds) {
-                        *bound += if *value == 0.0 || *value == 1.0 { 0.0 } else { 0.5 * f64::EPSILON };
+                        let exact = *bound == 0.0 && (*value == 0.0 || *value == 1.0);
+                        *bound += if exact { 0.0 } else { 0.5 * f64::EPSILON };
                         *value = 1.0 - *value;
                     }
                 }
@@ -294,16 +320,16 @@ impl<'a> EachState<'a> {
                 let among = self.truths(states)?;
                 self.enclosed(among, |set| {
                     let values: Vec<f64> = set.iter().map(|member| f64::from(u8::from(*member))).collect();
-                    self.in_the_long_run(&values)
+                    self.in_the_long_run(&values, 0.0).map(Everywhere::from)
                 })?
             }
-            Formula::Reward { structure, goal, .. } => self.reward(structure.as_deref(), goal)?,
+            Formula::Reward { structure, goal, .. } => self.reward(structure.as_deref(), goal)?.into(),
             _ if !asks(formula) => {
                 let values = match self.values(formula)? {
                     Values::Numbers(values) => values,
                     Values::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
                 };
-                StateValues { bounds: vec![0.0; values.len()], values }
+                StateValues { bounds: vec![0.0; values.len()], values }.into()
             }
             _ => return refuse("this has no number in every state; ask for P=?, R=? or S=? alone"),
         };
@@ -324,14 +350,14 @@ impl<'a> EachState<'a> {
     }
 
     /// Numbers that grow with a set, of a set that may not be known everywhere.
-    fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<StateValues>) -> Result<StateValues> {
+    fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<Everywhere>) -> Result<Everywhere> {
         let Some(open) = set.open() else { return of(&set.must) };
         self.note(format!("{}; answers enclose both ways", self.undecided(open)));
         let (low, high) = (of(&set.must)?, of(&set.may)?);
         Ok(between(low, high))
     }
 
-    fn path(&self, path: &Path) -> Result<StateValues> {
+    fn path(&self, path: &Path) -> Result<Everywhere> {
         let (left, right, from, to) = match path {
             Path::Next(next) => {
                 let next = self.truths(next)?;
@@ -353,38 +379,54 @@ impl<'a> EachState<'a> {
         }
     }
 
-    fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<StateValues> {
+    fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<Everywhere> {
         let backward = self.backward()?;
+        let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
+        let decided = Decided::until(&search, (left, right), (from, to), &[]);
+        let found = self.until_by_numbers(left, right, (from, to), &decided)?;
+        let mut found = Everywhere::from(found);
+        for s in 0..left.len() {
+            match (decided.never[s], decided.surely[s]) {
+                (false, false) => found.inside[s] = true,
+                (_, surely) => (found.values[s], found.bounds[s]) = (f64::from(u8::from(surely)), 0.0),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The probabilities from states that are not decided.
+    fn until_by_numbers(
+        &self,
+        left: &[bool],
+        right: &[bool],
+        (from, to): (f64, f64),
+        decided: &Decided,
+    ) -> Result<StateValues> {
+        let (n, backward) = (left.len(), self.backward()?);
         let epsilon = 0.5 * self.epsilon;
+        let numbers =
+            |of: &dyn Fn(usize) -> bool| -> Vec<f64> { (0..n).map(|s| f64::from(u8::from(of(s)))).collect() };
+        if (0..n).all(|s| decided.never[s] || decided.surely[s]) {
+            return Ok(StateValues { values: vec![0.0; n], bounds: vec![0.0; n] });
+        }
         let told = &mut *self.told.borrow_mut();
-        let number = |set: &bool| f64::from(u8::from(*set));
         let lost: Vec<bool> = left.iter().map(|left| !left).collect();
         if from > 0.0 && from == to {
             // Whoever is there at that time through states of the left side alone has not left them.
-            let there: Vec<f64> =
-                left.iter().zip(right).map(|(left, right)| number(&(*left && *right))).collect();
-            return backward.at(&there, &lost, to, epsilon, told);
+            return backward.at(&numbers(&|s| left[s] && right[s]), &lost, to, epsilon, told);
         }
-        let passing: Vec<bool> = left.iter().zip(right).map(|(left, right)| *left && !right).collect();
-        let over: Vec<bool> = passing.iter().map(|passing| !passing).collect();
-        let may = backward.may_reach(right, &passing);
-        let never: Vec<bool> = may.iter().map(|may| !may).collect();
-        let there: Vec<f64> = right.iter().map(number).collect();
+        let over: Vec<bool> = (0..n).map(|s| !left[s] || right[s]).collect();
         let length = to - from;
-        let mut found = if length.is_infinite() {
-            // What may not fail is certain.
-            let fails = backward.may_reach(&never, &passing);
-            let ends: Vec<bool> = (0..over.len()).map(|s| over[s] || never[s] || !fails[s]).collect();
-            let values: Vec<f64> = (0..over.len()).map(|s| number(&!fails[s])).collect();
-            backward.totals(&ends, &values, &vec![0.0; over.len()], epsilon, told)?
+        let found = if length.is_infinite() {
+            let search = |targets: &[bool], through: &[bool]| backward.may_reach(targets, through);
+            let own = (from > 0.0).then(|| Decided::until(&search, (left, right), (0.0, to), &[]));
+            let decided = own.as_ref().unwrap_or(decided);
+            let ends: Vec<bool> = (0..n).map(|s| decided.never[s] || decided.surely[s]).collect();
+            let values = numbers(&|s| decided.surely[s]);
+            backward.totals(&ends, &values, &vec![0.0; n], epsilon, told)?
         } else {
-            backward.at(&there, &over, length, epsilon, told)?
+            backward.at(&numbers(&|s| right[s]), &over, length, epsilon, told)?
         };
-        for state in 0..over.len() {
-            if never[state] || right[state] {
-                (found.values[state], found.bounds[state]) = (number(&right[state]), 0.0);
-            }
-        }
         if from == 0.0 {
             return Ok(found);
         }
@@ -397,23 +439,24 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    fn next(&self, next: &[bool]) -> Result<StateValues> {
+    fn next(&self, next: &[bool]) -> Result<Everywhere> {
         let Source::Explored(space) = self.source else {
             return refuse(
                 "X asks for self-loops, which files of chains are read without; give the model itself",
             );
         };
-        let mut found = StateValues { values: Vec::new(), bounds: Vec::new() };
+        let mut found = Everywhere { values: Vec::new(), bounds: Vec::new(), inside: Vec::new() };
         for state in 0..space.states() {
-            let (value, error) = next_from(space, state as u32, next);
+            let Answer { value, error, inside, .. } = next_from(space, state as u32, next);
             found.values.push(value);
             found.bounds.push(error);
+            found.inside.push(inside);
         }
         Ok(found)
     }
 
-    /// What a value is expected to be in the long run.
-    fn in_the_long_run(&self, values: &[f64]) -> Result<StateValues> {
+    /// Expectations of values in the long run. The values have a relative error.
+    fn in_the_long_run(&self, values: &[f64], relative: f64) -> Result<StateValues> {
         let backward = self.backward()?;
         let classes = backward.closed_classes();
         let large = classes.iter().filter(|class| class.len() > 1).count();
@@ -432,7 +475,10 @@ impl<'a> EachState<'a> {
         let options = Options { epsilon: self.epsilon, ..Options::default() };
         for class in &classes {
             let (value, error) = match (&class[..], &machine) {
-                ([state], _) => (values[*state as usize], 0.0),
+                ([state], _) => {
+                    let value = values[*state as usize];
+                    (value, value.abs() * relative)
+                }
                 (_, None) => unreachable!("a machine is opened for large classes"),
                 (_, Some(machine)) => {
                     let initial = Initial::State(class[0] as usize);
@@ -446,7 +492,7 @@ impl<'a> EachState<'a> {
                     let mut kept = Weighed { values, sum: 0.0, told: &mut self.told.borrow_mut() };
                     let solution = solve(machine, &problem, &options, &mut kept)?;
                     let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-                    (kept.sum, most * (solution.bound.total() + 8.0 * f64::EPSILON))
+                    (kept.sum, most * (solution.bound.total() + relative + 8.0 * f64::EPSILON))
                 }
             };
             for &state in class {
@@ -478,7 +524,7 @@ impl<'a> EachState<'a> {
                 let none = vec![false; rewards.len()];
                 (backward.at(&rewards, &none, *time, epsilon, &mut *self.told.borrow_mut())?, most)
             }
-            Goal::SteadyState => (self.in_the_long_run(&rewards)?, most),
+            Goal::SteadyState => (self.in_the_long_run(&rewards, REWARD)?, most),
             Goal::Reach(states) | Goal::Time(states) => {
                 let reached = self.sure(states)?;
                 let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
@@ -511,29 +557,33 @@ fn is_bounded(formula: &Formula) -> bool {
     }
 }
 
-/// True or false where the limit is beyond what the value errs by.
-pub(crate) fn decide(bound: &Bound, value: f64, error: f64, probability: bool) -> Option<bool> {
-    let (mut low, mut high) = (value - error, value + error);
+/// True or false where the limit is beyond the error of the number.
+pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Option<bool> {
+    let (mut low, mut high) = (answer.value - answer.error, answer.value + answer.error);
     if probability {
         (low, high) = (low.max(0.0), high.min(1.0));
+        if answer.inside && (bound.limit == 0.0 || bound.limit == 1.0) {
+            return bound.decide(0.5, 0.5);
+        }
     }
     // What is no number decides nothing.
     if low <= high { bound.decide(low, high) } else { None }
 }
 
 /// Values that lie between those of two answers.
-fn between(low: StateValues, high: StateValues) -> StateValues {
+fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     let mut found = low;
     for (k, (value, bound)) in found.values.iter_mut().zip(&mut found.bounds).enumerate() {
         let (top, error) = (high.values[k], high.bounds[k]);
         *bound = 0.5 * (top - *value) + bound.max(error) + f64::EPSILON;
         *value = 0.5 * (*value + top);
+        found.inside[k] &= high.inside[k];
     }
     found
 }
 
-/// The probability that the next state is one of these, and a bound on its error.
-pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> (f64, f64) {
+/// The probability that the next state is one of these.
+pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> Answer {
     let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
     let own = own.ok().map(|k| space.self_loops()[k]);
     let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
@@ -541,10 +591,15 @@ pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[boo
         // A deadlock stays.
         row.push((state, 1.0));
     }
+    let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
+    let count = row.iter().filter(is_one).count();
+    if count == 0 || count == row.len() {
+        return Answer::new(f64::from(u8::from(count > 0)), 0.0);
+    }
     let all = compensated(row.iter().map(|(_, rate)| *rate));
-    let those = compensated(row.iter().filter(|(to, _)| next[*to as usize]).map(|(_, rate)| *rate));
+    let those = compensated(row.iter().filter(is_one).map(|(_, rate)| *rate));
     // Two sums whose terms have one sign, and a quotient.
-    (those / all, if those == 0.0 || those == all { 0.0 } else { 4.0 * f64::EPSILON })
+    Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) }
 }
 
 /// Sums the values that probabilities are of.

@@ -22,6 +22,30 @@ pub struct Truncation {
     known: Option<(Part, Vec<u32>)>,
     lost: f64,
     rounds: usize,
+    /// Of each part that lost too much.
+    seen: Vec<Seen>,
+}
+
+/// Size of a part that is explored, its largest exit rate, and the probability that it loses.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    states: f64,
+    rate: f64,
+    lost: f64,
+}
+
+/// Parts over which the loss has to fall by half where the largest rate grows faster than the number of
+/// states, as it does where infinitely many are passed in finite time; and by a tenth elsewhere.
+const FEW_PARTS: usize = 4;
+const MANY_PARTS: usize = 32;
+
+/// True if the loss does not fall as parts grow.
+fn is_hopeless(seen: &[Seen]) -> bool {
+    let Some(last) = seen.last() else { return false };
+    let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
+    let outruns = |before: &Seen| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
+    since(FEW_PARTS).is_some_and(|before| last.lost > 0.5 * before.lost && outruns(&before))
+        || since(MANY_PARTS).is_some_and(|before| last.lost > 0.9 * before.lost)
 }
 
 impl Truncation {
@@ -31,7 +55,7 @@ impl Truncation {
     /// What may be lost does not lie between 0 and `epsilon`.
     pub fn new(instance: Instance, allowed: f64, epsilon: f64) -> Result<Self> {
         if allowed > 0.0 && allowed < epsilon {
-            return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0 });
+            return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0, seen: Vec::new() });
         }
         Err(Error::Invalid(format!(
             "--truncate {allowed:e} must lie between 0 and --epsilon {epsilon:e}, which bounds what is lost and all other errors \
@@ -42,12 +66,24 @@ impl Truncation {
     /// Explores the first part, or half as many states again.
     ///
     /// # Errors
-    /// As [`language::explore`](crate::language::explore).
+    /// As [`language::explore`](crate::language::explore); parts that grow and lose as much as before.
     pub fn explore(
         &mut self,
         limit: Option<u64>,
         tell: &(dyn Fn(Progress) -> bool + Sync),
     ) -> Result<StateSpace> {
+        if is_hopeless(&self.seen) {
+            let states = |seen: Option<&Seen>| seen.map_or(0.0, |seen| seen.states);
+            return Err(Error::Invalid(format!(
+                "the model loses {:.1e} of its probability from {} states, about as much as from the {} before, and \
+                 --truncate allows {:e}; it may pass infinitely many states in finite time: ask for a shorter time, or \
+                 allow a larger loss",
+                self.lost,
+                states(self.seen.last()),
+                states(self.seen.iter().rev().nth(FEW_PARTS)),
+                self.allowed
+            )));
+        }
         let options = Options { memory_limit: Some(crate::language::memory(limit)), progress: Some(tell) };
         let known = self.known.as_ref().map(|(part, from)| (part, &from[..]));
         let least = known.map_or(FIRST, |(part, _)| part.states() as u64 * 3 / 2);
@@ -59,6 +95,9 @@ impl Truncation {
                 )),
                 other => other,
             })?;
+        let of_state = |state| space.chain().row(state).map(|(_, rate)| rate).sum();
+        let rate = (0..space.states()).map(of_state).fold(0.0, f64::max);
+        self.seen.push(Seen { states: space.states() as f64, rate, lost: 1.0 });
         self.known = Some((space.part(), Vec::new()));
         self.rounds += 1;
         Ok(space)
@@ -71,6 +110,9 @@ impl Truncation {
     /// Without a part that is explored, or with another number of states.
     pub fn is_enough(&mut self, left: &[f64]) -> bool {
         self.lost = sum(left);
+        if let Some(seen) = self.seen.last_mut() {
+            seen.lost = self.lost;
+        }
         let (part, from) = self.known.as_mut().expect("a part is explored");
         assert_eq!(left.len(), part.edge().len(), "a probability for each state of the edge");
         if self.lost <= self.allowed {

@@ -11,7 +11,7 @@ use crate::instance::values;
 use crate::model::{check_circles, in_order, source};
 use crate::parser;
 use crate::syntax::{
-    self, Binary, Constant, Definition, Expression, FilterKind, Kind, Name, Operator, Type, Value,
+    self, Binary, Constant, Definition, Entry, Expression, FilterKind, Kind, Name, Operator, Type, Value,
 };
 use crate::types::{Checker, Entity, Names, each_name};
 use crate::values::Values;
@@ -23,7 +23,7 @@ pub struct Properties {
     source: Source,
     constants: Vec<Constant>,
     labels: Vec<Definition>,
-    properties: Vec<(Option<Name>, Expression)>,
+    properties: Vec<Entry>,
     names: Names,
 }
 
@@ -34,10 +34,23 @@ pub struct Property {
     pub name: Option<String>,
     /// As it is written.
     pub text: String,
+    /// Name and line of the text that it is in, `name:line`.
+    pub place: String,
     /// True, false or a number.
     pub ty: Type,
     /// What it asks for.
     pub formula: Formula,
+}
+
+/// A property that is wrong.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// Its name, if the text gives one.
+    pub name: Option<String>,
+    /// As it is written.
+    pub text: String,
+    /// What is wrong, with its place.
+    pub why: Diagnostics,
 }
 
 /// A formula that has a value in every state.
@@ -229,8 +242,20 @@ impl Combination {
 
 /// Reads properties: one or several, with names, constants and labels. `name` is what messages call the text by.
 pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
+    let all = read(name, text, names)?;
+    let wrong = all.properties.iter().filter_map(|entry| entry.body.as_ref().err()).flatten();
+    let wrong: Vec<Diagnostic> = wrong.cloned().collect();
+    match wrong.is_empty() {
+        true => Ok(all),
+        false => Err(Error::Text(Diagnostics::new(&all.source, wrong))),
+    }
+}
+
+/// Reads properties as [`parse`] does. Those that are wrong are kept as such, and leave the others as
+/// they are.
+pub fn read(name: &str, text: &str, names: &Names) -> Result<Properties> {
     let source = source(name, text)?;
-    let (parsed, mut errors) = parser::properties(text);
+    let (mut parsed, mut errors) = parser::properties(text);
     let mut names = names.clone();
     for constant in &parsed.constants {
         let entity = Entity::Constant(Some(constant.ty));
@@ -255,13 +280,22 @@ pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
         checker.expect(&label.body, Type::Bool, "a label");
         define(&mut checker, &label.name, Some(Type::Bool));
     }
-    for (name, property) in &parsed.properties {
-        let ty = checker.check(property);
-        if let Some(name) = name {
+    for entry in &mut parsed.properties {
+        let known = checker.errors.len();
+        let ty = entry.body.as_ref().ok().and_then(|property| checker.check(property));
+        if let Some(name) = &entry.name {
             define(&mut checker, name, ty);
+        }
+        let wrong = checker.errors.split_off(known);
+        match &mut entry.body {
+            Err(errors) => errors.extend(wrong),
+            Ok(_) if wrong.is_empty() => {}
+            body => *body = Err(wrong),
         }
     }
     if !errors.is_empty() {
+        let inside = parsed.properties.into_iter().filter_map(|entry| entry.body.err()).flatten();
+        errors.extend(inside);
         return Err(Error::Text(Diagnostics::new(&source, errors)));
     }
     let constants = in_order(parsed.constants, |c| (&c.name.text, c.value.as_ref()));
@@ -299,7 +333,7 @@ impl Properties {
 
     /// The name of each property, where it has one.
     pub fn property_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
-        self.properties.iter().map(|(name, _)| name.as_ref().map(|name| &*name.text))
+        self.properties.iter().map(|entry| entry.name.as_ref().map(|name| &*name.text))
     }
 
     /// What the properties that are `wanted`, by their places, use by name.
@@ -307,9 +341,13 @@ impl Properties {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
         bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
         bodies.extend(self.labels.iter().map(|label| (&*label.name.text, &label.body)));
-        bodies.extend(self.properties.iter().filter_map(|(name, e)| Some((&*name.as_ref()?.text, e))));
-        let all = self.properties.iter().enumerate();
-        let mut open: Vec<&Expression> = all.filter(|(k, _)| wanted(*k)).map(|(_, (_, e))| e).collect();
+        bodies.extend(
+            self.properties
+                .iter()
+                .filter_map(|Entry { name, body, .. }| Some((&*name.as_ref()?.text, body.as_ref().ok()?))),
+        );
+        let all = self.properties.iter().enumerate().filter(|(k, _)| wanted(*k));
+        let mut open: Vec<&Expression> = all.filter_map(|(_, entry)| entry.body.as_ref().ok()).collect();
         let mut used = HashSet::new();
         while let Some(e) = open.pop() {
             each_name(e, &mut |name| {
@@ -329,6 +367,26 @@ impl Properties {
         given: &[(String, Value)],
         wanted: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Property>> {
+        let (mut all, mut wrong) = (Vec::new(), Vec::new());
+        for found in self.each_with_constants(instance, given, wanted)? {
+            match found {
+                Ok(property) => all.push(property),
+                Err(Wrong { why, .. }) => wrong.extend(why.into_list()),
+            }
+        }
+        match wrong.is_empty() {
+            true => Ok(all),
+            false => Err(Error::Text(Diagnostics::new(&self.source, wrong))),
+        }
+    }
+
+    /// The properties as [`with_constants`](Self::with_constants) gives them, one by one.
+    pub fn each_with_constants(
+        &self,
+        instance: Option<&Instance>,
+        given: &[(String, Value)],
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<std::result::Result<Property, Wrong>>> {
         let used = self.used(wanted);
         let mut meaning = instance.map_or_else(Meaning::default, |instance| instance.meaning.clone());
         for (v, (name, ty)) in self.names.of_file.iter().flatten().enumerate() {
@@ -353,32 +411,39 @@ impl Properties {
         for label in &self.labels {
             resolver.define(&label.name.text, &label.body, Type::Bool);
         }
-        let (mut all, mut errors) = (Vec::new(), Vec::new());
-        for (place, (name, e)) in self.properties.iter().enumerate() {
+        let mut all = Vec::new();
+        for (place, Entry { name, span, body }) in self.properties.iter().enumerate() {
+            let own = name.as_ref().map(|name| name.text.clone());
+            let wrong = |list: Vec<Diagnostic>, span: Span| Wrong {
+                name: own.clone(),
+                text: self.source.text[span.range()].trim().trim_end_matches(';').to_owned(),
+                why: Diagnostics::new(&self.source, list),
+            };
+            let e = match body {
+                Ok(e) => e,
+                Err(errors) if wanted(place) => {
+                    all.push(Err(wrong(errors.clone(), *span)));
+                    continue;
+                }
+                Err(_) => continue,
+            };
             let ty = resolver.ty(e);
             if wanted(place) {
-                match resolver.formula(e) {
-                    Ok(formula) => {
-                        let text = self.source.text[e.span.range()].to_owned();
-                        all.push(Property {
-                            name: name.as_ref().map(|name| name.text.clone()),
-                            text,
-                            ty,
-                            formula,
-                        });
-                    }
-                    Err(error) => {
-                        resolver.level = 0;
-                        errors.push(error);
-                    }
-                }
+                let found = resolver.formula(e).map_err(|error| wrong(vec![error], e.span));
+                resolver.level = 0;
+                let text = || self.source.text[e.span.range()].to_owned();
+                let place = self.source.place(e.span);
+                all.push(found.map(|formula| Property {
+                    name: own.clone(),
+                    text: text(),
+                    place,
+                    ty,
+                    formula,
+                }));
             }
             if let Some(name) = name {
                 resolver.define(&name.text, e, ty);
             }
-        }
-        if !errors.is_empty() {
-            return Err(Error::Text(Diagnostics::new(&self.source, errors)));
         }
         Ok(all)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::diagnostics::Span;
+use crate::diagnostics::{Diagnostic, Span};
 
 /// A value of a constant or of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -451,5 +451,14 @@ pub(crate) enum Part {
 pub(crate) struct PropertiesText {
     pub(crate) constants: Vec<Constant>,
     pub(crate) labels: Vec<Definition>,
-    pub(crate) properties: Vec<(Option<Name>, Expression)>,
+    pub(crate) properties: Vec<Entry>,
+}
+
+/// A property as it is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: Option<Name>,
+    pub(crate) span: Span,
+    /// Its formula, or why it is none.
+    pub(crate) body: Result<Expression, Vec<Diagnostic>>,
 }

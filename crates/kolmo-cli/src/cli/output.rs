@@ -150,7 +150,7 @@ pub(super) struct Sink {
     arrays: Option<OutputFile>,
     style: Style,
     /// Taken off a table's values: what is in a set, but does not count.
-    pub(super) uncounted: f64,
+    pub(super) uncounted: Option<f64>,
 }
 
 /// Entries shown on a terminal in place of a vector.
@@ -178,7 +178,7 @@ impl Sink {
             rewards: None,
             arrays: None,
             style,
-            uncounted: 0.0,
+            uncounted: None,
         };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         // What goes to stdout is rank 0's to write, and its stdout decides for all.
@@ -242,8 +242,8 @@ impl Sink {
         let ranks = self.ranks;
         for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
             let mut picked = table.selection.pick(p, &self.rows, ranks);
-            if self.uncounted > 0.0 {
-                picked.iter_mut().for_each(|(_, value)| *value = (*value - self.uncounted).max(0.0));
+            if let Some(uncounted) = self.uncounted {
+                picked.iter_mut().for_each(|(_, value)| *value = (*value - uncounted).clamp(0.0, 1.0));
             }
             table.rows[index] = picked;
         }

@@ -29,7 +29,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, capacity, solve, solve_resumable,
+    Problem, Reward, Solution, Status, capacity, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
@@ -300,6 +300,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
     let shown = interval(args)?.map_or(times.clone(), |(_, to)| vec![to]);
+    let sums = matches!(&selection, Selection::Labels(sets) if sets.iter().any(|(_, set)| set.len() > 1));
     let mut sink = Sink::open(output, selection, !rewards.is_empty(), &shown, n, style, ranks)?;
     if !quiet {
         for warning in &chain.warnings {
@@ -324,7 +325,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors() || curves.is_some() || args.truncate.is_some(),
     };
-    sink.uncounted = until.as_ref().map_or(0.0, Until::early);
+    sink.uncounted = until.as_ref().map(Until::early);
     let progress = Progress::new(quiet, "building the matrix");
     let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
     let solved = match &mut checkpoint {
@@ -349,6 +350,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let Watch { sink, curves, progress, left, .. } = watch;
     drop(progress);
     truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
+    if machine.precision == Precision::Q64 && sums {
+        add_rounding_of_sums(&mut solution, args.epsilon);
+    }
     let values = sink.values();
     sink.finish(&solution)?;
     curves.map(Curves::finish).transpose()?;
@@ -367,6 +371,17 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     };
     write_report(report_file, [format_args!("{:#}", run.json())])?;
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+}
+
+/// Adds the rounding of sums of probabilities, which fixed point leaves out of its bound.
+fn add_rounding_of_sums(solution: &mut Solution, epsilon: f64) {
+    let Solution { times, bound, status, .. } = solution;
+    for bound in times.iter_mut().map(|time| &mut time.bound).chain([bound]) {
+        bound.rounding += f64::EPSILON;
+        if bound.total() > epsilon {
+            *status = Status::NotMet;
+        }
+    }
 }
 
 /// A problem, and where it is solved.

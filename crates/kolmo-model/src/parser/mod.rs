@@ -282,7 +282,9 @@ impl<'a> Parser<'a> {
             TokenKind::Quoted => Kind::Label(word[1..word.len() - 1].to_owned()),
             // A name, too, unless it is asked for.
             TokenKind::Name
-                if self.operators && word == "T" && self.ahead(1) == "=" && self.ahead(2) == "?" =>
+                if self.operators
+                    && word == "T"
+                    && (self.ahead(1) == "=" && self.ahead(2) == "?" || self.is_bounded_time()) =>
             {
                 return self.property_operator();
             }

@@ -4,20 +4,38 @@ use super::{Parsed, Parser};
 use crate::diagnostics::Diagnostic;
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Binary, Bound, Expression, FilterKind, Goal, Kind, Operator, Path, PropertiesText, Times, Unary,
+    Binary, Bound, Entry, Expression, FilterKind, Goal, Kind, Name, Operator, Path, PropertiesText, Times,
+    Unary,
 };
 
 /// The properties of a text, and what is wrong with them.
+/// Also returns what is wrong outside of the properties.
 pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, true);
     let mut all = PropertiesText::default();
     while parser.token().kind != TokenKind::End {
-        let started = parser.at;
-        if let Err(error) = parser.entry(&mut all) {
-            parser.recover(error, started);
+        let (started, begins) = (parser.at, parser.span());
+        let is_property = !matches!(parser.word(), ";" | "const" | "label");
+        let name = parser.name_of_property();
+        let Err(error) = parser.entry(&mut all) else { continue };
+        parser.recover(error, started);
+        if is_property {
+            let errors = parser.errors.pop().into_iter().collect();
+            let span = begins.to(parser.last());
+            all.properties.push(Entry { name, span, body: Err(errors) });
         }
     }
-    (all, parser.errors)
+    // Characters that begin no token spoil the property that they are in.
+    let mut outside = Vec::new();
+    for error in parser.errors {
+        let inside = |entry: &&mut Entry| entry.span.range().contains(&(error.span.start as usize));
+        match all.properties.iter_mut().find(inside) {
+            Some(Entry { body: Err(errors), .. }) => errors.push(error),
+            Some(entry) => entry.body = Err(vec![error]),
+            None => outside.push(error),
+        }
+    }
+    (all, outside)
 }
 
 const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
@@ -30,14 +48,11 @@ impl Parser<'_> {
         } else if self.take("label") {
             all.labels.push(self.label()?);
         } else {
-            let named = self.token().kind == TokenKind::Quoted && self.ahead(1) == ":";
-            let name = if named {
-                let name = self.quoted("a property")?;
+            let (begins, name) = (self.span(), self.name_of_property());
+            if name.is_some() {
                 self.advance();
-                Some(name)
-            } else {
-                None
-            };
+                self.advance();
+            }
             let property = self.expression()?;
             if self.token().kind != TokenKind::End && !self.take(";") {
                 // The next one may begin on a line of its own.
@@ -46,12 +61,33 @@ impl Parser<'_> {
                     return Err(self.unexpected("the end of the property", "several are separated by ';'"));
                 }
             }
-            all.properties.push((name, property));
+            let span = begins.to(property.span);
+            all.properties.push(Entry { name, span, body: Ok(property) });
         }
         Ok(())
     }
 
-    /// `P`, `R`, `S`, `T=?` or a filter.
+    /// The name of the property that begins here, `"name":`.
+    fn name_of_property(&self) -> Option<Name> {
+        let token = self.token();
+        let text = &self.text[token.span.range()];
+        let named = token.kind == TokenKind::Quoted && self.ahead(1) == ":";
+        named.then(|| Name { text: text[1..text.len() - 1].to_owned(), span: token.span })
+    }
+
+    /// True at `T>=3 [`, a mean time that is compared; elsewhere T is a name.
+    pub(super) fn is_bounded_time(&mut self) -> bool {
+        if !matches!(self.ahead(1), "<" | "<=" | ">" | ">=") {
+            return false;
+        }
+        let at = self.at;
+        self.advance();
+        let found = self.bound().is_ok() && self.word() == "[";
+        self.at = at;
+        found
+    }
+
+    /// `P`, `R`, `S`, `T` or a filter.
     pub(super) fn property_operator(&mut self) -> Parsed<Expression> {
         let start = self.span();
         let word = self.word();

@@ -1,0 +1,58 @@
+//! States from which a path formula holds with probability 0 or 1: decided by the graph alone.
+//!
+//! Rates decide nothing here: a state that can be reached is reached with a positive probability, at any
+//! time above 0.
+
+/// States from which a path formula holds never, and surely; from all others its probability is
+/// strictly between 0 and 1.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) never: Vec<bool>,
+    pub(crate) surely: Vec<bool>,
+    /// False where a truncated model leaves open which of the others have a positive probability.
+    pub(crate) others: bool,
+}
+
+impl Decided {
+    /// Decides `left U[from,to] right`. `may_reach` gives the states that can get to the first set along
+    /// transitions out of the second; states of the `edge` are not explored.
+    pub(crate) fn until(
+        may_reach: &dyn Fn(&[bool], &[bool]) -> Vec<bool>,
+        (left, right): (&[bool], &[bool]),
+        (from, to): (f64, f64),
+        edge: &[u32],
+    ) -> Self {
+        let all = |of: &dyn Fn(usize) -> bool| -> Vec<bool> { (0..left.len()).map(of).collect() };
+        let passing = all(&|s| left[s] && !right[s]);
+        let mut goal = right.to_vec();
+        edge.iter().for_each(|&state| goal[state as usize] = true);
+        let others = edge.is_empty();
+        let not = |set: &[bool]| -> Vec<bool> { set.iter().map(|member| !member).collect() };
+        if to == 0.0 {
+            return Self { never: not(right), surely: right.to_vec(), others };
+        }
+        if from == 0.0 {
+            let never = not(&may_reach(&goal, &passing));
+            let surely = match to.is_infinite() {
+                true => not(&may_reach(&never, &passing)),
+                false => right.to_vec(),
+            };
+            return Self { never, surely, others };
+        }
+        if !others {
+            let none = vec![false; left.len()];
+            return Self { never: none.clone(), surely: none, others };
+        }
+        // It has to stay in states of the left side until then.
+        let there = if from == to { all(&|s| left[s] && right[s]) } else { goal };
+        let may = may_reach(&there, left);
+        let never = all(&|s| !(left[s] && may[s]));
+        // At that time it may be in any state that can be reached.
+        let then = match to.is_infinite() {
+            true => Self::until(may_reach, (left, right), (0.0, to), edge).surely,
+            false => right.to_vec(),
+        };
+        let fails = may_reach(&all(&|s| !(left[s] && then[s])), left);
+        Self { never, surely: not(&fails), others }
+    }
+}

@@ -1,0 +1,450 @@
+//! Properties of random chains against answers that are computed otherwise.
+//!
+//! Each kind is run for a few seeds; `KOLMO_SEEDS=2000` runs as many of each kind, `KOLMO_FIRST_SEED=17`
+//! begins there. A failure names the seed.
+
+#[path = "../../../tests/library/adversarial/double_word.rs"]
+mod double_word;
+
+use double_word::DoubleWord;
+use fastrand::Rng;
+use kolmo::Machine;
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::transient::{Chain, Initial, Labels, Method, Options, Reward};
+use kolmo_check::{Found, Questions, Row, Source, Subject, Truncation, language};
+use kolmo_model::{Model, Value};
+
+/// Runs a kind of case for its seeds.
+fn each_seed(usual: u64, case: impl Fn(&mut Rng) -> Result<(), String>) {
+    let asked = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
+    let seeds = first..first + asked("KOLMO_SEEDS").unwrap_or(usual);
+    let failed = |seed| case(&mut Rng::with_seed(seed)).err().map(|why| format!("seed {seed}: {why}"));
+    let failures: Vec<String> = seeds.filter_map(failed).collect();
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures[..failures.len().min(10)].join("\n")
+    );
+}
+
+fn machine(precision: Precision) -> Machine {
+    let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
+    Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
+}
+
+/// A chain of a few states with labels "a" and "b" and the reward "r".
+#[derive(Clone, Debug)]
+struct Small {
+    rate: Vec<Vec<f64>>,
+    a: Vec<bool>,
+    b: Vec<bool>,
+    reward: Vec<f64>,
+}
+
+impl Small {
+    /// Several classes, absorbing and unreachable states, rings.
+    fn new(rng: &mut Rng) -> Self {
+        let n = rng.usize(2..9);
+        let mut rate = vec![vec![0.0; n]; n];
+        let stiff = rng.bool();
+        for i in 0..n {
+            let targets = [0, 1, 1, 2, 3][rng.usize(0..5)];
+            for _ in 0..targets {
+                let j = if rng.u8(0..3) == 0 { (i + 1) % n } else { rng.usize(0..n) };
+                let power = if stiff { rng.f64() * 6.0 - 3.0 } else { rng.f64() };
+                rate[i][j] = if rng.bool() { 1.0 } else { 10f64.powf(power) };
+            }
+            rate[i][i] = 0.0;
+        }
+        let mut set = |share: u8| -> Vec<bool> { (0..n).map(|_| rng.u8(0..4) < share).collect() };
+        let (a, b) = (set(3), set(1));
+        let reward =
+            (0..n).map(|_| f64::from(rng.u16(0..1000)) * [0.1, 1.0, 1e-3][rng.usize(0..3)]).collect();
+        Self { rate, a, b, reward }
+    }
+
+    fn n(&self) -> usize {
+        self.rate.len()
+    }
+
+    fn chain(&self) -> Chain {
+        let (mut starts, mut to, mut rates) = (vec![0], Vec::new(), Vec::new());
+        for row in &self.rate {
+            for (j, rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
+                to.push(j as u32);
+                rates.push(*rate);
+            }
+            starts.push(to.len());
+        }
+        let chain = Chain::from_csr(self.n(), &starts, &to, &rates).expect("a chain");
+        let states =
+            |set: &[bool]| (0u32..).zip(set).filter(|(_, member)| **member).map(|(s, _)| s).collect();
+        let sets = vec![("a".to_owned(), states(&self.a)), ("b".to_owned(), states(&self.b))];
+        let rewards = vec![Reward { name: "r".to_owned(), values: self.reward.clone() }];
+        Chain { labels: Labels { sets }, rewards, initial: Initial::State(0), ..chain }
+    }
+
+    /// All answers, with these options.
+    fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
+        let subject = Subject::Chain(self.chain());
+        let mut questions = Questions::read(properties, &subject).expect("properties");
+        questions.epsilon = options.epsilon;
+        let chain = self.chain();
+        let asked = questions.plan(Source::File(&chain), &[]).expect("a plan");
+        asked.answer(chain, machine, options, &mut |_, _| Ok(())).expect("answers").rows
+    }
+
+    /// For each pair of states, true if the first leads to the second through these states.
+    fn paths(&self, through: &[bool]) -> Vec<Vec<bool>> {
+        let n = self.n();
+        let mut leads: Vec<Vec<bool>> =
+            (0..n).map(|i| (0..n).map(|j| i == j || through[i] && self.rate[i][j] > 0.0).collect()).collect();
+        for k in 0..n {
+            for i in 0..n {
+                for j in 0..n {
+                    leads[i][j] |= leads[i][k] && leads[k][j];
+                }
+            }
+        }
+        leads
+    }
+
+    /// States from which "b" is certain.
+    fn ever(&self) -> Vec<bool> {
+        let whole = Self { a: vec![true; self.n()], ..self.clone() };
+        whole.truth(0.0, f64::INFINITY).into_iter().map(|(_, certain)| certain).collect()
+    }
+
+    /// The truth about `a U[from,to] b`: (possible, certain) from each state, by the definitions of paths.
+    fn truth(&self, from: f64, to: f64) -> Vec<(bool, bool)> {
+        let n = self.n();
+        let passing: Vec<bool> = (0..n).map(|s| self.a[s] && !self.b[s]).collect();
+        let leads = self.paths(&passing);
+        let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| self.b[t] && leads[s][t])).collect();
+        // In a finite chain b is certain where every state that is reached before may still reach it.
+        let ever: Vec<bool> = (0..n).map(|s| (0..n).all(|t| !leads[s][t] || may[t])).collect();
+        let later = self.paths(&self.a);
+        let then = |s: usize| if to.is_infinite() { ever[s] } else { self.b[s] };
+        let of = |s: usize| match () {
+            () if to == 0.0 => (self.b[s], self.b[s]),
+            () if from == 0.0 && to.is_infinite() => (may[s], ever[s]),
+            () if from == 0.0 => (may[s], self.b[s]),
+            () => {
+                let ends = |t: usize| self.b[t] && (from < to || self.a[t]);
+                let possible = self.a[s] && (0..n).any(|t| later[s][t] && ends(t));
+                (possible, (0..n).all(|t| !later[s][t] || self.a[t] && then(t)))
+            }
+        };
+        (0..n).map(of).collect()
+    }
+}
+
+fn truth_of(row: &Row) -> Option<bool> {
+    row.truth().unwrap_or_else(|| panic!("{} has no truth", row.text))
+}
+
+#[test]
+fn paths_are_possible_and_certain_where_the_graph_says_so() {
+    let machine = machine(Precision::F64);
+    each_seed(60, |rng| {
+        let small = Small::new(rng);
+        let times =
+            [(0.0, f64::INFINITY), (0.0, 1.5), (0.0, 0.0), (1.0, 2.0), (1.0, 1.0), (1.0, f64::INFINITY)];
+        let (from, to) = times[rng.usize(0..times.len())];
+        let time = match (from, to) {
+            (0.0, f64::INFINITY) => String::new(),
+            (_, f64::INFINITY) => format!(">={from}"),
+            (0.0, _) => format!("<={to}"),
+            _ => format!("[{from},{to}]"),
+        };
+        let path = format!("\"a\" U{time} \"b\"");
+        let truth = small.truth(from, to);
+        let mut properties = Vec::new();
+        for bound in ["P>0", "P>=1", "P<=0", "P<1"] {
+            properties.push(format!("{bound} [ {path} ]"));
+            properties.push(format!("filter(count, {bound} [ {path} ])"));
+        }
+        let rows = small.ask(&properties, &machine, &Options::default());
+        let holds: [fn((bool, bool)) -> bool; 4] = [|t| t.0, |t| t.1, |t| !t.0, |t| !t.1];
+        for (rows, holds) in rows.chunks(2).zip(holds) {
+            if truth_of(&rows[0]) != Some(holds(truth[0])) {
+                return Err(format!("{}: {:?}, {small:?}", rows[0].text, rows[0].found));
+            }
+            let count = truth.iter().filter(|t| holds(**t)).count() as f64;
+            if rows[1].value() != Some(count) || rows[1].error() != 0.0 {
+                return Err(format!("{}: {:?}, {count}, {small:?}", rows[1].text, rows[1].found));
+            }
+        }
+        // Mean times and rewards are infinite where the end may be missed, and there alone.
+        let certain = small.ever();
+        let rows = small.ask(
+            &["T=? [ F \"b\" ]".to_owned(), "filter(max, T=? [ F \"b\" ])".to_owned()],
+            &machine,
+            &Options::default(),
+        );
+        for (row, finite) in rows.iter().zip([certain[0], certain.iter().all(|c| *c)]) {
+            let infinite = row.value() == Some(f64::INFINITY) && row.error() == 0.0;
+            if infinite == finite || !row.error().is_finite() {
+                return Err(format!("{}: {:?}, {small:?}", row.text, row.found));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Probabilities at a time from each state of being in a set, some states being absorbing: a sum of powers.
+fn at(small: &Small, fixed: &[bool], start: &[f64], time: f64) -> Vec<f64> {
+    let n = small.n();
+    let exit = |s: usize| if fixed[s] { 0.0 } else { small.rate[s].iter().sum::<f64>() };
+    let alpha = (0..n).map(exit).fold(1e-3, f64::max);
+    let (mut v, mut sum) = (start.to_vec(), vec![0.0; n]);
+    let mean: f64 = alpha * time;
+    let last = (mean + 12.0 * mean.sqrt() + 40.0) as u64;
+    let mut log = -mean;
+    for k in 0..=last {
+        let weight = log.exp();
+        sum.iter_mut().zip(&v).for_each(|(sum, v)| *sum += weight * v);
+        log += (mean / (k + 1) as f64).ln();
+        let step = |s: usize| {
+            let moved: f64 = (0..n).map(|t| small.rate[s][t] * (v[t] - v[s])).sum();
+            v[s] + if fixed[s] { 0.0 } else { moved / alpha }
+        };
+        v = (0..n).map(step).collect();
+    }
+    sum
+}
+
+#[test]
+fn untils_have_their_probabilities_by_every_method() {
+    let machines = [machine(Precision::F64), machine(Precision::Q64)];
+    each_seed(40, |rng| {
+        let mut small = Small::new(rng);
+        small.rate.iter_mut().flatten().for_each(|rate| *rate = rate.min(20.0));
+        let n = small.n();
+        let (from, length) = (rng.f64() * 2.0, rng.f64() * 3.0 + 0.01);
+        let number =
+            |of: &dyn Fn(usize) -> bool| -> Vec<f64> { (0..n).map(|s| f64::from(u8::from(of(s)))).collect() };
+        let over: Vec<bool> = (0..n).map(|s| !small.a[s] || small.b[s]).collect();
+        let lost: Vec<bool> = small.a.iter().map(|a| !a).collect();
+        let bounded = at(&small, &over, &number(&|s| small.b[s]), length);
+        let later: Vec<f64> = (0..n).map(|s| if small.a[s] { bounded[s] } else { 0.0 }).collect();
+        let within = at(&small, &lost, &later, from);
+        let then = at(&small, &lost, &number(&|s| small.a[s] && small.b[s]), from);
+        let ever = at(&small, &over, &number(&|s| small.b[s]), 0.0);
+        let to = from + length;
+        let cases = [
+            (format!("P=? [ \"a\" U<={length} \"b\" ]"), &bounded),
+            (format!("P=? [ \"a\" U[{from},{to}] \"b\" ]"), &within),
+            (format!("P=? [ \"a\" U[{from},{from}] \"b\" ]"), &then),
+            ("P=? [ \"a\" U<=0 \"b\" ]".to_owned(), &ever),
+        ];
+        let mut properties: Vec<String> = cases.iter().map(|(text, _)| text.clone()).collect();
+        properties.extend(cases.iter().map(|(text, _)| format!("filter(sum, {text})")));
+        properties.extend(cases.iter().map(|(text, _)| format!("filter(min, {text})")));
+        let methods = [
+            (0, Method::Auto),
+            (0, Method::Uniformization),
+            (0, Method::Chebyshev { strict: false }),
+            (0, Method::Krylov { strict: false }),
+            (1, Method::Auto),
+        ];
+        for (place, method) in methods {
+            let options = Options { method, ..Options::default() };
+            let rows = small.ask(&properties, &machines[place], &options);
+            for (k, row) in rows.iter().enumerate() {
+                let wanted = cases[k % 4].1;
+                let wanted = match k / 4 {
+                    0 => wanted[0],
+                    1 => wanted.iter().sum(),
+                    _ => wanted.iter().copied().fold(f64::INFINITY, f64::min),
+                };
+                let (value, bound) = (row.value().expect("a number"), row.error());
+                // The reference rounds, too, and divides the interval in its own way.
+                if (value - wanted).abs() > bound + 1e-12
+                    || bound > 2e-8
+                    || value < 0.0
+                    || (k < 4 && value > 1.0)
+                {
+                    return Err(format!("{method:?} {}: {value} ± {bound}, {wanted}; {small:?}", row.text));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Solves v_i = b_i + Σ p_ij v_j on some states by elimination with pivots, in double words.
+fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -> Vec<DoubleWord> {
+    let states: Vec<usize> = (0..small.n()).filter(|s| inside[*s]).collect();
+    let m = states.len();
+    let entry = |i: usize, j: usize| {
+        let sum = small.rate[states[i]].iter().fold(DoubleWord::ZERO, |sum, rate| sum + (*rate).into());
+        if i == j { sum } else { -DoubleWord::from(small.rate[states[i]][states[j]]) }
+    };
+    let mut rows: Vec<Vec<DoubleWord>> =
+        (0..m).map(|i| (0..m).map(|j| entry(i, j)).chain([right(states[i])]).collect()).collect();
+    for k in 0..m {
+        let pivot = (k..m).max_by(|a, b| rows[*a][k].abs().to_f64().total_cmp(&rows[*b][k].abs().to_f64()));
+        rows.swap(k, pivot.expect("a row"));
+        for i in (0..m).filter(|i| *i != k) {
+            let factor = rows[i][k] / rows[k][k];
+            for j in k..=m {
+                let change = factor * rows[k][j];
+                rows[i][j] = rows[i][j] - change;
+            }
+        }
+    }
+    let mut all = vec![DoubleWord::ZERO; small.n()];
+    (0..m).for_each(|i| all[states[i]] = rows[i][m] / rows[i][i]);
+    all
+}
+
+/// Sums, means and single values of what has exact values, or such in twice the digits: no slack beside the bound.
+#[test]
+fn filters_of_exact_values_are_within_their_bounds() {
+    let machine = machine(Precision::F64);
+    each_seed(120, |rng| {
+        let small = Small::new(rng);
+        let n = small.n();
+        let leads = small.paths(&vec![true; n]);
+        let (mut ever, passing) = (vec![DoubleWord::ZERO; n], vec![true; n]);
+        let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| small.b[t] && leads[s][t])).collect();
+        let certain = small.ever();
+        let open: Vec<bool> = (0..n).map(|s| passing[s] && may[s] && !certain[s]).collect();
+        let into = |s: usize| {
+            (0..n).filter(|t| certain[*t]).fold(DoubleWord::ZERO, |sum, t| sum + small.rate[s][t].into())
+        };
+        let solution = solved(&small, &open, &into);
+        for s in 0..n {
+            ever[s] = if certain[s] { DoubleWord::ONE } else { solution[s] };
+        }
+        let reward: Vec<DoubleWord> = small.reward.iter().map(|r| (*r).into()).collect();
+        let mut cases: Vec<(&str, Vec<DoubleWord>)> =
+            vec![("R{\"r\"}=? [ I=0 ]", reward), ("P=? [ F \"b\" ]", ever)];
+        if certain.iter().all(|c| *c) {
+            let before: Vec<bool> = small.b.iter().map(|b| !b).collect();
+            cases.push(("T=? [ F \"b\" ]", solved(&small, &before, &|_| DoubleWord::ONE)));
+            cases.push(("R{\"r\"}=? [ F \"b\" ]", solved(&small, &before, &|s| small.reward[s].into())));
+        }
+        let sum = |all: &[DoubleWord]| all.iter().fold(DoubleWord::ZERO, |sum, value| sum + *value);
+        let (mut properties, mut wanted) = (Vec::new(), Vec::new());
+        for (text, values) in &cases {
+            properties.push(text.to_string());
+            wanted.push(values[0]);
+            for kind in ["sum", "avg", "min", "max"] {
+                properties.push(format!("filter({kind}, {text}, true)"));
+                let values = values.iter().copied();
+                wanted.push(match kind {
+                    "sum" => sum(&values.collect::<Vec<_>>()),
+                    "avg" => sum(&values.collect::<Vec<_>>()) / DoubleWord::from(n as f64),
+                    "min" => values.reduce(|a, b| if a <= b { a } else { b }).expect("states"),
+                    _ => values.reduce(|a, b| if a >= b { a } else { b }).expect("states"),
+                });
+            }
+        }
+        for (row, wanted) in small.ask(&properties, &machine, &Options::default()).iter().zip(wanted) {
+            let (value, bound) = (row.value().expect("a number"), row.error());
+            let error = (DoubleWord::from(value) - wanted).abs();
+            // What the reference itself rounds by.
+            let slack = DoubleWord::product(1e-24, wanted.abs().to_f64());
+            if error > DoubleWord::from(bound) + slack || !bound.is_finite() {
+                return Err(format!("{}: {value} ± {bound}, off by {error:?}; {small:?}", row.text));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn operators_inside_of_others_hold_where_they_do_alone() {
+    let machine = machine(Precision::F64);
+    each_seed(40, |rng| {
+        let small = Small::new(rng);
+        let inner = ["P>0.5 [ F<=1 \"b\" ]", "P>=1 [ F \"b\" ]", "S>0.25 [ \"b\" ]", "R{\"r\"}<5 [ C<=1 ]"]
+            [rng.usize(0..4)];
+        let mut named = small.clone();
+        // Asked state by state, each time from there.
+        for s in 0..small.n() {
+            let mut moved = small.clone();
+            moved.a = (0..small.n()).map(|t| t == s).collect();
+            let alone = [format!("filter(state, {inner}, \"a\")")];
+            match truth_of(&moved.ask(&alone, &machine, &Options::default())[0]) {
+                Some(truth) => named.b[s] = truth,
+                // A value on the limit.
+                None => return Ok(()),
+            }
+        }
+        let outer =
+            ["P=? [ F<=2 X ]", "P=? [ G<=1 X ]", "P=? [ \"a\" U X ]", "filter(count, X)"][rng.usize(0..4)];
+        let alone = named.ask(&[outer.replace('X', "\"b\"")], &machine, &Options::default());
+        let nested = small.ask(&[outer.replace('X', &format!("({inner})"))], &machine, &Options::default());
+        let [one, other] = [&alone[0], &nested[0]].map(|row| (row.value().expect("a number"), row.error()));
+        match (one.0 - other.0).abs() <= one.1 + other.1 {
+            true => Ok(()),
+            false => Err(format!("{outer} with {inner}: {one:?} and {other:?}; {small:?}")),
+        }
+    });
+}
+
+/// Answers of a truncated model: value, bound and loss.
+fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine: &Machine) -> [f64; 3] {
+    let model = Model::parse("model.sm", text).expect("a model");
+    let subject = Subject::Language(model.clone());
+    let mut questions = Questions::read(&[property.to_owned()], &subject).expect("a property");
+    let allowed = 1e-8;
+    questions.allowed = allowed;
+    let options = Options { epsilon: 1e-7 - allowed, ..Options::default() };
+    let instance = model.with_constants(constants).expect("constants");
+    let mut truncation = Truncation::new(instance, allowed, 1e-7).expect("a loss");
+    loop {
+        let space = truncation.explore(None, &|_| true).expect("a part");
+        let asked = questions.plan(Source::Explored(&space), constants).expect("a plan");
+        let chain = language::bare("model.sm", space).expect("a chain");
+        let answers = asked.answer(chain, machine, &options, &mut |_, _| Ok(())).expect("answers");
+        if truncation.is_enough(&answers.left) {
+            let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
+            return [answer.value, answer.error, answer.loss];
+        }
+    }
+}
+
+#[test]
+fn truncated_models_have_their_closed_forms() {
+    let machine = machine(Precision::F64);
+    let poisson = |mean: f64, k: u32| (1..=k).fold(-mean, |log, i| log + (mean / f64::from(i)).ln()).exp();
+    each_seed(12, |rng| {
+        let (l, m, t) = (1.0 + 40.0 * rng.f64(), 0.2 + rng.f64(), 0.1 + 2.0 * rng.f64());
+        let mean = l / m * (1.0 - (-m * t).exp());
+        let k = (rng.f64() * 1.5 * (l * t)) as u32;
+        let below = |mean: f64| (0..k).map(|i| poisson(mean, i)).sum::<f64>();
+        let slow = 0.05 * l;
+        let yule = 1 + (rng.f64() * 20.0) as u32;
+        let grown = (1.0 - (-slow * t).exp()).powi(yule as i32 - 1);
+        let with = |command: &str, first: u32| {
+            format!(
+                "ctmc\nconst double l;\nconst double m;\nmodule p\n n : int init {first};\n {command}\nendmodule\n"
+            )
+        };
+        let cases = [
+            (with("[] true -> l : (n'=n+1);", 0), format!("P=? [ F<={t} n>={k} ]"), 1.0 - below(l * t)),
+            (
+                with("[] true -> l : (n'=n+1); [] n>0 -> n*m : (n'=n-1);", 0),
+                format!("P=? [ F={t} n={k} ]"),
+                poisson(mean, k),
+            ),
+            (with("[] true -> 0.05*l*n : (n'=n+1);", 1), format!("P=? [ F<={t} n>={yule} ]"), grown),
+        ];
+        let constants = [("l".to_owned(), Value::Double(l)), ("m".to_owned(), Value::Double(m))];
+        for (text, property, wanted) in cases {
+            let [value, bound, loss] = truncated(&text, &property, &constants, &machine);
+            let right = (value - wanted).abs() <= bound + 1e-12 && value <= wanted + bound - loss + 1e-12;
+            if !right || bound > 1.1e-7 {
+                return Err(format!("{property} of {text}: {value} ± {bound}, {wanted} (l = {l}, m = {m})"));
+            }
+        }
+        Ok(())
+    });
+}
