@@ -19,6 +19,17 @@ module repair
 endmodule
 label "down" = broken = 3;
 `);
+writeFileSync(kept('parts.prism'), `ctmc
+const int N;
+const double MU;
+module parts
+  broken : [0..N] init 0;
+  [] broken < N -> 0.1 * (N - broken) : (broken' = broken + 1);
+  [] broken > 0 -> MU : (broken' = broken - 1);
+endmodule
+label "down" = broken = N;
+`);
+writeFileSync(kept('junk.exe'), 'MZ');
 writeFileSync(kept('queues.lab'), '0="init" 1="full"\n0: 0\n119: 1\n112: 1\n');
 
 // Every chain with a stop or none, with the matrix in one workgroup or in many, with a COO part or none.
@@ -33,16 +44,18 @@ const cases = [
   { model: 'circulant:2000,-1,1,30', times: '3,10', ...top },
   { model: 'queues.tra', times: '0:0.5:4', labels: 'full, init', files: ['queues.tra', 'queues.lab'] },
   { model: 'repair.prism', times: '1,10', labels: 'down', files: ['repair.prism'] },
+  { model: 'parts.prism', times: '1,10', labels: 'down', files: ['parts.prism'], constants: 'N=3, MU=0.5' },
   { model: 'birth-death:60,2,1', times: '1e4,inf', ...top },
   { model: 'tandem:5', times: '0:1:10', device: 'cpu', ...top },
 ];
 
 /// What the command line says of a case.
-function command_line({ model, times, labels = '', top }) {
+function command_line({ model, times, labels = '', constants = '', top }) {
   const report = kept('report.json');
   const shown = labels ? labels.split(', ').flatMap((label) => ['--label', label]) : ['--top', top];
   const model_file = model.includes(':') ? model : kept(model);
-  execFileSync(kolmo, ['transient', model_file, times.includes(':') ? '--times' : '--time', times, ...shown,
+  const open = constants ? ['--const', constants.replaceAll(' ', '')] : [];
+  execFileSync(kolmo, ['transient', model_file, ...open, times.includes(':') ? '--times' : '--time', times, ...shown,
     '--precision', 'q64', '--device', device, '--quiet', '--report', report]);
   return JSON.parse(readFileSync(report));
 }
@@ -51,12 +64,26 @@ function command_line({ model, times, labels = '', top }) {
 async function in_page(page, { files = [], device = 'webgpu', ...fields }) {
   if (files.length > 0) await page.setInputFiles('#files', files.map(kept));
   await page.selectOption('#device', device);
-  for (const [id, value] of Object.entries({ labels: '', ...fields })) await page.fill(`#${id}`, value);
+  for (const [id, value] of Object.entries({ labels: '', constants: '', ...fields })) await page.fill(`#${id}`, value);
   await page.click('#run');
   await page.waitForFunction(() => document.getElementById('run').textContent === 'Compute', null, { timeout: 120_000 });
   const said = await page.textContent('#said');
   if (!said.startsWith('Done')) throw new Error(`${said}: ${await page.textContent('#wrong')}`);
   return page.evaluate(async () => (await fetch(document.querySelector('#saved a').href)).json());
+}
+
+/// Files that are held can be dropped, and others are refused.
+async function files_are_kept_apart(page) {
+  await page.setInputFiles('#files', ['queues.tra', 'junk.exe'].map(kept));
+  await page.waitForFunction(() => document.getElementById('refused').textContent !== '');
+  const refused = await page.textContent('#refused');
+  if (!refused.startsWith('junk.exe: ')) wrong('a file that is none of a model', refused);
+  if (await page.textContent('#what') !== 'File') wrong('a file', 'its name is under Parameters');
+  const held = () => page.$$eval('#held li', (all) => all.map((one) => one.firstChild.textContent));
+  if (`${await held()}`.includes('junk')) wrong('files', `${await held()}`);
+  const buttons = () => page.$$('#held button');
+  for (let left = (await buttons()).length; left > 0; left -= 1) await (await buttons())[0].click();
+  if ((await held()).length > 0 || await page.inputValue('#model') !== '') wrong('files that are removed', `${await held()}`);
 }
 
 /// What the page says of a wrong model, and that a long run can be stopped.
@@ -67,9 +94,12 @@ async function wrong_and_stopped(page) {
   await page.waitForFunction(() => document.getElementById('wrong').textContent !== '');
   const said = await page.textContent('#wrong');
   if (!said.includes('tandem:0.5')) wrong('a model that is none', said);
+  // An answer, which the next run's are not to be taken for.
+  await in_page(page, { model: 'tandem:5', times: '1' });
   await page.fill('#model', 'wlan:12,6');
   await page.fill('#times', '100');
   await page.click('#run');
+  if (await page.$eval('#results', (all) => !all.classList.contains('stale'))) wrong('a run', 'shows the answer before as its own');
   await page.waitForFunction(() => / of .* multiplications/.test(document.getElementById('said').textContent), null, { timeout: 120_000 });
   await page.click('#run');
   if (await page.textContent('#said') !== 'Stopped') wrong('a run that is stopped', await page.textContent('#said'));
@@ -94,13 +124,18 @@ for (const one of cases) {
     wrong(where, failed.message);
   }
 }
+await files_are_kept_apart(desk.page);
 await wrong_and_stopped(desk.page);
 await desk.close();
 
 for (const width of [390, 1280]) {
   for (const colorScheme of ['light', 'dark']) {
     const opened = await open(browser, page_file, width, colorScheme);
+    if (!await opened.page.isVisible('#begin')) wrong(opened.where, 'the page says not how to begin');
+    if (pictures) await opened.page.screenshot({ path: `${pictures}/web-${width}-${colorScheme}-first.png` });
     await in_page(opened.page, { model: 'tandem:5', times: '0:0.5:10', top: '5' });
+    const wide = await opened.page.$eval('.scroll', (table) => table.scrollWidth - table.clientWidth);
+    if (wide > 0 || await opened.page.isVisible('#begin')) wrong(opened.where, `the table is ${wide} px too wide`);
     const found = await look(opened);
     if (pictures) await opened.page.screenshot({ path: `${pictures}/web-${width}-${colorScheme}.png`, fullPage: true });
     console.log(`${opened.where}: ${found.figures} charts, ${found.cells} numbers`);

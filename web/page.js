@@ -3,7 +3,8 @@
 const by_id = (id) => document.getElementById(id);
 const [form, run] = [by_id('form'), by_id('run')];
 const OUTPUTS = ['report.json', 'chart.svg', 'probabilities.csv'];
-const MODELS = /\.(tra|drn|umb|mtx|npz|npy|prism|sm|pm)$/i;
+const MODELS = /\.((tra|drn|mtx)(\.gz)?|umb|npz|npy|prism|sm|pm)$/i;
+const BESIDE = /\.(lab|sta|srew|trew|rew|rewi)(\.gz)?$/i;
 const files = {};
 let worker;
 
@@ -25,11 +26,13 @@ function element(tag, content = '', properties = {}) {
 function asked() {
   const value = (id) => by_id(id).value.trim();
   const times = value('times').replace(/\s+/g, '');
+  const constants = value('constants').replace(/\s+/g, '');
   const labels = value('labels').split(',').map((label) => label.trim()).filter(Boolean);
   const shown = labels.length || Number(value('top'));
   // A chart is over several finite times, and has seven lines at most.
   const drawn = shown <= 7 && (times.includes(':') || times.split(',').filter((t) => t && t !== 'inf').length > 1);
   const args = ['transient', value('model'), times.includes(':') ? '--times' : '--time', times];
+  if (constants) args.push('--const', constants);
   args.push(...(labels.length > 0 ? labels.flatMap((label) => ['--label', label]) : ['--top', value('top')]));
   args.push('--precision', 'q64', '--epsilon', value('epsilon'));
   const outputs = OUTPUTS.filter((name) => drawn || !name.endsWith('svg'));
@@ -70,10 +73,15 @@ function show(code, found, { args, outputs }) {
   const file = (name) => (outputs.includes(name) ? new TextDecoder().decode(found[name]) : '');
   const report = file('report.json') && JSON.parse(file('report.json'));
   by_id('said').textContent = report ? (code === 0 ? 'Done' : 'Done, but the error is larger than asked for') : 'Not computed';
+  by_id('results').classList.remove('stale');
+  by_id('begin').hidden = Boolean(report);
   ['facts', 'numbers', 'same'].forEach((id) => { by_id(id).hidden = !report; });
   by_id('chart').hidden = !(report && file('chart.svg'));
   if (!report) return;
   show_facts(report);
+  // Names of columns, for windows in which a row is a list.
+  const heads = [...by_id('table').querySelectorAll('th')].map((head) => head.textContent);
+  for (const row of by_id('table').tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.head = heads[i]; });
   by_id('chart').innerHTML = file('chart.svg');
   const link = (name) => element('a', name, { href: URL.createObjectURL(new Blob([found[name]])), download: name });
   by_id('saved').replaceChildren('Save ', ...outputs.map(link));
@@ -96,6 +104,8 @@ function start(module) {
   run.classList.add('stop');
   by_id('wrong').textContent = '';
   by_id('said').textContent = 'Preparing …';
+  // What is shown is of the run before, until this one has an answer.
+  by_id('results').classList.add('stale');
   Object.assign(by_id('progress'), { hidden: false }).removeAttribute('value');
   worker.onmessage = ({ data }) => {
     if (data.err) {
@@ -111,29 +121,56 @@ function start(module) {
   };
   worker.onerror = (wrong) => {
     ended();
-    by_id('said').textContent = 'Not computed';
+    show(2, {}, { outputs: [] });
     by_id('wrong').textContent = wrong.message;
   };
   worker.postMessage({ module, args: command.run_args, files, outputs: command.outputs });
 }
 
+/// Says what the field of the model holds: a file's name, or parameters of a model that is built in.
+function name_model(model, hint = '') {
+  by_id('model').value = model;
+  by_id('hint').textContent = hint;
+  by_id('what').textContent = model in files ? 'File' : 'Parameters';
+}
+
+/// Shows the files that are held, each with a button that drops it.
+function show_files() {
+  by_id('held').replaceChildren(...Object.keys(files).map((name) => element('li', [name, element('button', '×', {
+    type: 'button',
+    ariaLabel: `Remove ${name}`,
+    onclick: () => {
+      delete files[name];
+      if (by_id('model').value === name) name_model(Object.keys(files).find((other) => MODELS.test(other)) ?? '');
+      show_files();
+    },
+  })])));
+}
+
 async function take(list) {
-  for (const file of list) files[file.name] = new Uint8Array(await file.arrayBuffer());
-  const model = [...list].find((file) => MODELS.test(file.name)) ?? list[0];
-  if (!model) return;
-  if (MODELS.test(model.name)) by_id('model').value = model.name;
-  by_id('kind').value = by_id('hint').textContent = '';
-  by_id('dropped').textContent = Object.keys(files).join(', ');
+  const known = [...list].filter(({ name }) => MODELS.test(name) || BESIDE.test(name));
+  const others = [...list].filter((file) => !known.includes(file)).map(({ name }) => name);
+  by_id('refused').textContent = others.length > 0 ? `${others.join(', ')}: no file of a model, nor of its labels or rewards` : '';
+  for (const file of known) files[file.name] = new Uint8Array(await file.arrayBuffer());
+  const model = known.find((file) => MODELS.test(file.name));
+  if (model) {
+    by_id('kind').value = '';
+    name_model(model.name);
+  }
+  show_files();
 }
 
 const drop = by_id('drop');
-by_id('files').onchange = (event) => take(event.target.files);
+by_id('files').onchange = async (event) => {
+  await take(event.target.files);
+  // The same file may be chosen again.
+  event.target.value = '';
+};
 document.ondragover = (event) => { event.preventDefault(); drop.classList.add('over'); };
 document.ondragleave = () => drop.classList.remove('over');
 document.ondrop = (event) => { event.preventDefault(); drop.classList.remove('over'); take(event.dataTransfer.files); };
 by_id('kind').onchange = (event) => {
-  by_id('model').value = event.target.value;
-  by_id('hint').textContent = event.target.selectedOptions[0].title;
+  name_model(event.target.value, event.target.selectedOptions[0].title);
   if (!event.target.value) by_id('files').click();
 };
 
@@ -159,6 +196,7 @@ try {
     if (worker) {
       ended();
       by_id('said').textContent = 'Stopped';
+      by_id('results').classList.remove('stale');
     } else {
       start(module);
     }
