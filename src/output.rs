@@ -1,9 +1,11 @@
 //! Output that appears under its name only when it is complete.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::{NamedTempFile, TempPath};
 
@@ -26,12 +28,46 @@ pub fn abandon() {
     }
 }
 
+/// True for characters that change how a terminal or a reader shows the text around them, and those that XML forbids.
+fn is_hidden(c: char) -> bool {
+    let directs = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() && !matches!(c, '\n' | '\t') || directs || matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+/// Text from a file or an argument, safe to show: control characters, except line ends and tabs, are written as `\u{1b}`.
+///
+/// For terminals, pictures and messages; data files keep the text unchanged.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_hidden(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    shown.into()
+}
+
+/// True where this process was started without a stdout.
+static NO_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether the process was started with a closed stdout, so that output to it is an error.
+///
+/// To be called before `main`: the runtime opens `/dev/null` in place of a closed stdout.
+pub fn note_closed_stdout() {
+    #[cfg(target_os = "linux")]
+    {
+        let closed = rustix::io::fcntl_getfd(io::stdout()).is_err();
+        NO_STDOUT.store(closed, Ordering::Relaxed);
+    }
+}
+
 /// A file being written, or stdout.
 ///
 /// A file is written in its own directory, so that the directory is known to be writable before the work starts, and
 /// [`commit`](Self::commit) gives it its name. Until then it has none where Linux and the file system can do that
 /// (`O_TMPFILE`), and elsewhere a temporary one (`.NAME.….partial`). Dropped without a commit, it leaves nothing behind
-/// and whatever had the name before keeps it. A process that is killed leaves nothing either, or a temporary name that
+/// and whatever had the name before keeps it. A file that replaces another has its permissions. A process that is killed leaves nothing either, or a temporary name that
 /// the next output of the name removes.
 #[derive(Debug)]
 pub struct OutputFile {
@@ -52,6 +88,8 @@ enum Target {
     Stdout {
         writer: BufWriter<Stdout>,
         closed: bool,
+        /// Control characters are shown, not obeyed.
+        terminal: bool,
     },
 }
 
@@ -79,7 +117,8 @@ impl OutputFile {
         // A symbolic link stays one: what it points at is replaced.
         let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let file_name = name.file_name().ok_or_else(|| fail("not the name of a file"))?;
-        match fs::metadata(&name) {
+        let existing = fs::metadata(&name);
+        match &existing {
             Ok(existing) if existing.is_dir() => return Err(fail("is a directory; name a file in it")),
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(&name).map_err(failed)?;
@@ -102,13 +141,17 @@ impl OutputFile {
         let (file, temporary) = match unnamed(directory) {
             Some(file) => (file, None),
             None => {
-                let (file, temporary) =
-                    builder(&file_name, |b| b.tempfile_in(directory)).map_err(failed)?.into_parts();
+                let (file, temporary) = builder(&file_name, |b| b.tempfile_in(directory))
+                    .map_err(|e| failed(unnamed_error(e)))?
+                    .into_parts();
                 crate::ranks::before_abort(abandon);
                 partial().push(temporary.to_path_buf());
                 (file, Some(temporary))
             }
         };
+        if let Ok(existing) = &existing {
+            keep_permissions(&file, existing).map_err(failed)?;
+        }
         // Held for as long as somebody writes here.
         let _ = file.try_lock();
         abandoned(directory, &file_name);
@@ -119,7 +162,23 @@ impl OutputFile {
     /// Output to stdout. A reader that goes away is not an error: what is written after that is dropped.
     pub fn stdout() -> Self {
         let writer = BufWriter::with_capacity(BUFFER, io::stdout());
-        Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false } }
+        let terminal = io::stdout().is_terminal();
+        Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false, terminal } }
+    }
+
+    /// An error if this is stdout and the process was started without one.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn expect_open(&self) -> Result<()> {
+        if matches!(self.target, Target::Stdout { .. }) && NO_STDOUT.load(Ordering::Relaxed) {
+            return Err(Error::File {
+                path: self.path.clone(),
+                reason: "is closed: the answer has nowhere to go; redirect it to a file, or to /dev/null"
+                    .into(),
+            });
+        }
+        Ok(())
     }
 
     /// The name that messages use.
@@ -176,7 +235,9 @@ impl OutputFile {
                     partial().retain(|p| *p != *temporary);
                     temporary.persist(&name).map_err(|e| failed(e.error))?;
                 }
-                None => unnamed::link(writer.get_ref(), &name).map_err(failed)?,
+                None => {
+                    unnamed::link(writer.get_ref(), &name).map_err(|e| failed(unnamed_error(e)))?;
+                }
             }
             // The name itself; a system that does not sync directories keeps it in another way.
             if durably && let Ok(directory) = File::open(directory(&name)) {
@@ -202,6 +263,7 @@ impl OutputFile {
         if self.closed() {
             return Ok(instead);
         }
+        self.expect_open().map_err(io::Error::other)?;
         match operation(self.writer()) {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => match &mut self.target {
                 Target::Stdout { closed, .. } => {
@@ -217,10 +279,17 @@ impl OutputFile {
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tolerant(bytes.len(), |writer| writer.write(bytes))
+        self.write_all(bytes).map(|()| bytes.len())
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let terminal = matches!(self.target, Target::Stdout { terminal: true, .. });
+        // Text that is cut within a character comes from no writer of tables: names are written whole.
+        let shown = match std::str::from_utf8(bytes) {
+            Ok(text) if terminal => printable(text),
+            _ => Cow::Borrowed(""),
+        };
+        let bytes = if shown.is_empty() { bytes } else { shown.as_bytes() };
         self.tolerant((), |writer| writer.write_all(bytes))
     }
 
@@ -247,6 +316,34 @@ fn directory(name: &Path) -> &Path {
     match name.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+/// An error about a temporary file without that file's name, which says nothing to a user.
+fn unnamed_error(error: io::Error) -> io::Error {
+    if error.raw_os_error().is_some() { error } else { error.kind().into() }
+}
+
+/// The permissions of the file that is replaced, and its group where the system allows that; no permissions of a group
+/// that is another one.
+fn keep_permissions(file: &File, existing: &fs::Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+        let mut mode = existing.permissions().mode() & 0o777;
+        if file.metadata()?.gid() != existing.gid() && fchown(file, None, Some(existing.gid())).is_err() {
+            mode &= !0o070;
+        }
+        match file.set_permissions(fs::Permissions::from_mode(mode)) {
+            // File systems without permissions.
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+            done => done,
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (file, existing);
+        Ok(())
     }
 }
 
@@ -360,6 +457,38 @@ mod tests {
         output.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(directory.path()), ["p.csv"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replaced_file_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.csv");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        for create in [OutputFile::create::<&Path>, OutputFile::create_shared::<&Path>] {
+            fs::remove_file(&path).unwrap_or_default();
+            create(&path).unwrap().commit().unwrap();
+            let usual = mode();
+            for kept in [0o600, 0o640, 0o644, 0o666] {
+                fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
+                let output = create(&path).unwrap();
+                if let Some(temporary) = output.temporary() {
+                    // From the first byte on.
+                    let mode = fs::metadata(temporary).unwrap().permissions().mode() & 0o777;
+                    assert_eq!(mode, kept);
+                }
+                output.commit().unwrap();
+                assert_eq!(mode(), kept, "{kept:o} of {usual:o}");
+            }
+        }
+    }
+
+    #[test]
+    fn hidden_characters_are_shown() {
+        let text = "a\u{1b}]0;title\u{7}b\u{9b}1m\tc\n\u{202e}é\r";
+        assert_eq!(printable(text), "a\\u{1b}]0;title\\u{7}b\\u{9b}1m\tc\n\\u{202e}é\\u{d}");
+        assert!(matches!(printable("plain, µ"), Cow::Borrowed(_)));
     }
 
     #[test]
