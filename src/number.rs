@@ -34,7 +34,7 @@ impl std::fmt::Display for Size {
 
 /// Whether the text of a number that was read as 0 names another: one below the smallest double.
 pub(crate) fn is_not_zero(text: &[u8]) -> bool {
-    let digits = text.split(|b| matches!(b, b'e' | b'E' | b'/')).next().unwrap_or(text);
+    let digits = text.split(|b| matches!(b, b'e' | b'E' | b'd' | b'D' | b'/')).next().unwrap_or(text);
     digits.iter().any(|b| matches!(b, b'1'..=b'9'))
 }
 

@@ -11,8 +11,8 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
+use super::text::expect_unpacked;
 use super::write::write_in_blocks;
-use crate::lane::cpu::expect_memory;
 use crate::parallel::{at_once, *};
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
@@ -106,11 +106,14 @@ fn matrix<R: Read + Seek + Send>(
 ) -> Result<(Coo, String), String> {
     let mut archive = opened(open()?)?;
     let format = format(&mut archive)?;
+    // Before its members, of which other formats have others.
+    if !["csr", "csc", "coo"].contains(&&format[..]) {
+        return Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())"));
+    }
     expect_members(&archive, &MATRIX, "a matrix")?;
+    expect_length(&mut archive, "shape", 2, "a matrix has")?;
     let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
-    let &[rows, columns] = &shape[..] else {
-        return Err(format!("shape: {} numbers; a matrix has 2", shape.len()));
-    };
+    let &[rows, columns] = &shape[..] else { return Err("shape: it is not 2-D".to_owned()) };
     let size = |k: i64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
         return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
@@ -121,7 +124,7 @@ fn matrix<R: Read + Seek + Send>(
         if entries != data {
             return Err(format!("data: {data} numbers, but {listed} has {entries}"));
         }
-        expect_memory(data.saturating_mul(20).saturating_add(8 * rows as u64), || {
+        expect_unpacked(data.saturating_mul(20).saturating_add(8 * rows as u64), || {
             format!("a matrix of {rows} rows and {data} entries")
         })
         .map_err(|e| e.to_string())?;
@@ -132,15 +135,15 @@ fn matrix<R: Read + Seek + Send>(
             let (column, row) = compressed(&mut archive, ["column", "row"], [columns, rows])?;
             Ok((row, column))
         }
-        "coo" => {
+        _ => {
+            let [row, column] = [length(&mut archive, "row")?, length(&mut archive, "col")?];
+            if row != column {
+                return Err(format!("row: {row} numbers, but col has {column}"));
+            }
             let row = indices(&mut archive, "row", "row", rows)?;
             let column = indices(&mut archive, "col", "column", columns)?;
-            if row.len() != column.len() {
-                return Err(format!("row: {} numbers, but col has {}", row.len(), column.len()));
-            }
             Ok((row, column))
         }
-        _ => Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())")),
     };
     // Most files are compressed: one thread unpacks the places and one the values.
     let (places, values) = join(places, || floats(&mut opened(open()?)?, "data"));
@@ -157,11 +160,9 @@ fn compressed(
     names: [&str; 2],
     [lines, across]: [usize; 2],
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
-    let indptr = integers(archive, "indptr", |_, at| Ok(at))?;
     let line = names[0];
-    if indptr.len() != lines + 1 {
-        return Err(format!("indptr: {} numbers; {lines} {line}s need {}", indptr.len(), lines + 1));
-    }
+    expect_length(archive, "indptr", lines as u64 + 1, &format!("{lines} {line}s need"))?;
+    let indptr = integers(archive, "indptr", |_, at| Ok(at))?;
     let minor = indices(archive, "indices", names[1], across)?;
     if indptr[0] != 0 {
         return Err(format!("indptr: starts with {}; it starts with 0", indptr[0]));
@@ -364,6 +365,19 @@ fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64,
     read_member(archive, name, |_, header| Ok(header.shape[0]))
 }
 
+/// An error unless a 1-D member's header promises so many numbers, before any is unpacked.
+fn expect_length(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &str,
+    needed: u64,
+    who: &str,
+) -> Result<(), String> {
+    match length(archive, name)? {
+        length if length == needed => Ok(()),
+        length => Err(format!("{name}: {length} numbers; {who} {needed}")),
+    }
+}
+
 /// Opens a 1-D member and gives it to `read` with its header.
 fn read_member<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
@@ -434,7 +448,7 @@ pub(crate) fn read_arrays(
         shapes.push(shape);
     }
     fits(&shapes).map_err(fail)?;
-    expect_memory(bytes, || format!("the arrays of {}", path.display()))?;
+    expect_unpacked(bytes, || format!("the arrays of {}", path.display()))?;
     // Each by a thread of its own: many files are compressed.
     let arrays = at_once(known, |name| {
         let mut array = None;

@@ -4,9 +4,10 @@ mod part;
 mod triples;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
@@ -63,6 +64,75 @@ impl Deref for Text {
     }
 }
 
+/// Bytes that one file may have once it is unpacked.
+static MOST_UNPACKED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Limits the unpacked size of each file that this process reads from now on, such as by a user's limit of memory.
+/// Files that are read piece by piece are not held, and may be longer.
+pub fn limit_unpacked(bytes: u64) {
+    MOST_UNPACKED.store(bytes, Ordering::Relaxed);
+}
+
+/// An error unless this many unpacked bytes fit into the limit and into the memory that is there.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<()> {
+    let most = MOST_UNPACKED.load(Ordering::Relaxed);
+    if bytes > most {
+        return Err(Error::OutOfMemory {
+            device: "the host".to_owned(),
+            what: what(),
+            asked: bytes,
+            limit: format!("the limit is {}; raise it", number::Size(most)),
+        });
+    }
+    expect_memory(bytes, what)
+}
+
+/// Reads what has to be held whole: an error takes the place of bytes for which there is no memory.
+///
+/// The length of packed data, or of a pipe, is known only at its end.
+#[derive(Debug)]
+pub struct Bounded<R> {
+    inner: R,
+    count: u64,
+    /// Bytes up to which there was memory.
+    checked: u64,
+}
+
+impl<R: Read> Bounded<R> {
+    /// Bytes between two looks at the memory that is available.
+    const STEP: u64 = 1 << 24;
+
+    /// Reads from `inner`.
+    pub fn new(inner: R) -> Self {
+        Self { inner, count: 0, checked: 0 }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.count += read as u64;
+        let most = MOST_UNPACKED.load(Ordering::Relaxed);
+        let lacking = |held: u64, limit: &str| {
+            let reason = format!("holds more than {} once it is unpacked: {limit}", number::Size(held));
+            io::Error::new(ErrorKind::OutOfMemory, reason)
+        };
+        if self.count > most {
+            return Err(lacking(most, "that is the limit; raise it, or split the file"));
+        }
+        if self.count > self.checked {
+            // Twice the step: a vector that grows may be copied.
+            let enough = expect_memory(2 * Self::STEP, String::new);
+            enough.map_err(|_| lacking(self.checked, "there is no memory for more"))?;
+            self.checked = self.count + Self::STEP;
+        }
+        Ok(read)
+    }
+}
+
 /// The bytes of a text file; gzip, recognised by its first two bytes, is unpacked.
 ///
 /// # Errors
@@ -92,7 +162,11 @@ fn load(path: &Path) -> Result<Vec<u8>> {
     expect_memory(length, || path.display().to_string())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length as usize).map_err(|e| io(e.into()))?;
-    file.read_to_end(&mut bytes).map_err(io)?;
+    match metadata.is_file() {
+        true => file.read_to_end(&mut bytes),
+        false => Bounded::new(file).read_to_end(&mut bytes),
+    }
+    .map_err(io)?;
     Ok(bytes)
 }
 
@@ -102,7 +176,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
     let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
     let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
     let file = |reason: String| Error::File { path: path.into(), reason };
-    match MultiGzDecoder::new(packed).read_to_end(&mut bytes) {
+    match Bounded::new(MultiGzDecoder::new(packed)).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(file(format!(
             "the gzip stream ends early, after {} bytes of text: the file is truncated; copy or write it again",
@@ -112,6 +186,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
             "the gzip stream is corrupt after {} bytes of text ({e}): copy or write the file again",
             bytes.len()
         ))),
+        Err(e) if e.kind() == ErrorKind::OutOfMemory => Err(file(e.to_string())),
         Err(source) => Err(Error::Io { path: path.into(), source }),
     }
 }
@@ -426,15 +501,29 @@ impl<'a> Scanner<'a> {
         (value.is_finite() && !(value == 0.0 && number::is_not_zero(self.since(from)))).then_some(value)
     }
 
-    /// A decimal number, with or without exponent, rounded to whatever double is next.
+    /// A decimal number, with or without exponent (also Fortran's `1.5D0`), rounded to whatever double is next.
     #[inline]
     pub fn decimal(&mut self) -> Option<f64> {
         let from = self.at;
         self.short().or_else(|| {
             let (value, length) = fast_float2::parse_partial(&self.bytes[from..]).ok()?;
             self.at = from + length;
-            Some(value)
+            match self.peek() {
+                Some(b'd' | b'D') => self.fortran(from, length),
+                _ => Some(value),
+            }
         })
+    }
+
+    /// A number whose exponent begins with `D` behind so many bytes.
+    #[cold]
+    fn fortran(&mut self, from: usize, length: usize) -> Option<f64> {
+        let mut text = self.bytes[from..].iter().take(length + 8).copied().collect::<Vec<u8>>();
+        text[length] = b'e';
+        let (value, read) = fast_float2::parse_partial(&text).ok()?;
+        // A `D` without digits behind it is no exponent.
+        self.at = from + read;
+        Some(value)
     }
 
     /// One of few digits: the quotient of two integers that are exact, and so rounded once.

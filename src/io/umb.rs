@@ -23,6 +23,7 @@ use self::index::{Annotation, Index, System, Type, kind};
 pub(super) use self::part::{Share, share};
 pub use self::write::write;
 use super::generator::MOST_STATES;
+use super::text::Bounded;
 use crate::parallel::*;
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::names::StateNames;
@@ -71,7 +72,7 @@ fn unpacked(path: &Path) -> Result<Result<Files, String>> {
     let mut start = Vec::new();
     file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
     let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
-    Ok(archive(&start, all))
+    Ok(archive(&start, Bounded::new(all)))
 }
 
 /// Reads names of states alone, for one of ranks that read parts: what is wrong with them they have said.
@@ -80,7 +81,7 @@ fn unpacked(path: &Path) -> Result<Result<Files, String>> {
 /// [`Error::Io`] if the file cannot be opened.
 pub(super) fn names(path: &Path, states: usize) -> Result<Option<StateNames>> {
     let named = |files: Files| {
-        let index: Index = serde_json::from_slice(files.get("index.json")?).ok()?;
+        let index = Index::parse(files.get("index.json")?).ok()?;
         valuations::names(&files, &index.valuations?, states).ok()?
     };
     Ok(unpacked(path)?.ok().and_then(named))
@@ -97,7 +98,7 @@ fn is_tar(start: &[u8]) -> bool {
 
 fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
     if start.starts_with(GZIP) {
-        let (mut inside, mut start) = (MultiGzDecoder::new(all), Vec::new());
+        let (mut inside, mut start) = (Bounded::new(MultiGzDecoder::new(all)), Vec::new());
         let unpacked = inside.by_ref().take(512).read_to_end(&mut start);
         unpacked.map_err(|e| format!("not a complete gzip stream: {e}"))?;
         if start.starts_with(GZIP) {
@@ -117,7 +118,10 @@ fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
 }
 
 fn members(reader: impl Read) -> Result<Files, String> {
-    let damaged = |e: io::Error| format!("not a complete tar archive: {e}");
+    let damaged = |e: io::Error| match e.kind() {
+        io::ErrorKind::OutOfMemory => e.to_string(),
+        _ => format!("not a complete tar archive: {e}"),
+    };
     let mut files = Files::new();
     for entry in Archive::new(reader).entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
@@ -151,8 +155,7 @@ fn members(reader: impl Read) -> Result<Files, String> {
 }
 
 fn chain(files: &Files) -> Result<ChainFile, String> {
-    let index = files.get("index.json").ok_or("no index.json; not a UMB file")?;
-    let index: Index = serde_json::from_slice(index).map_err(|e| format!("index.json: {e}"))?;
+    let index = Index::parse(files.get("index.json").ok_or("no index.json; not a UMB file")?)?;
     let system = &index.system;
     if (&system.time[..], system.players) != ("stochastic", 0) {
         return Err(format!("{}; continuous-time Markov chains are read", kind(system)));
@@ -376,8 +379,10 @@ impl<'a> Jumps<'a> {
 fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<Labels, String> {
     let states = index.system.states as usize;
     let mut labels = Labels::default();
+    let mut known: HashMap<&str, usize> = HashMap::new();
     if let Some(initial) = bits(files, "state-is-initial.bin", states)? {
         labels.sets.push((INITIAL.into(), initial));
+        known.insert(INITIAL, 0);
     }
     for (id, annotation) in &index.annotations.aps.0 {
         let name = annotation.alias.as_ref().unwrap_or(id);
@@ -388,11 +393,14 @@ fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<La
             ("bool", applies_to) => Err(format!("it applies to {applies_to:?}, not to states alone")),
             _ => Err(format!("it is of type {}, not bool", annotation.element)),
         };
-        match (set, labels.get(name)) {
+        match (set, known.get(&name[..])) {
             (Err(reason), _) => warnings.push(format!("the label {name:?} is left out: {reason}")),
             // A missing file stands for no state.
-            (Ok(set), None) => labels.sets.push((name.clone(), set.unwrap_or_default())),
-            (Ok(set), Some(known)) if set.as_deref().unwrap_or_default() == known => {}
+            (Ok(set), None) => {
+                known.insert(name, labels.sets.len());
+                labels.sets.push((name.clone(), set.unwrap_or_default()));
+            }
+            (Ok(set), Some(&at)) if set.as_deref().unwrap_or_default() == labels.sets[at].1 => {}
             (Ok(_), Some(_)) => {
                 warnings.push(format!("the label {name:?} is left out: another set of states has that name"));
             }

@@ -28,6 +28,21 @@ const CHUNKS: usize = 8;
 const MOST_CHUNKS: usize = 64;
 const PACKED_CHUNKS: usize = 4;
 
+/// Bytes of the longest line of a text that is read by pieces.
+const LONGEST_LINE: u64 = 1 << 26;
+
+/// Adds the next line to `bytes`, as [`BufRead::read_until`] does.
+///
+/// # Errors
+/// Those of the reader, and a line that is too long to be held beside others: its text has to be read whole.
+fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    let read = text.take(LONGEST_LINE).read_until(b'\n', bytes)?;
+    match read as u64 {
+        LONGEST_LINE => Err(io::Error::new(io::ErrorKind::OutOfMemory, "holds a line of more than 64 MiB")),
+        _ => Ok(read),
+    }
+}
+
 /// A text file and how it begins. What is compressed cannot be cut: each of several ranks unpacks all of it, once to know how
 /// long the text is and once for its lines, and holds these alone.
 pub(in crate::io) struct Parted<'a> {
@@ -127,13 +142,13 @@ impl<'a> Parted<'a> {
         } else {
             // From the byte before on, which may end a line.
             text = self.text(first - 1)?;
-            at += text.read_until(b'\n', &mut pieces.before).map_err(failed)? as u64 - 1;
+            at += read_line(&mut text, &mut pieces.before).map_err(failed)? as u64 - 1;
             loop {
                 pieces.before.clear();
                 if at >= end {
                     return Ok(pieces);
                 }
-                let length = text.read_until(b'\n', &mut pieces.before).map_err(failed)?;
+                let length = read_line(&mut text, &mut pieces.before).map_err(failed)?;
                 at += length as u64;
                 if length == 0 || begins(&pieces.before) {
                     break;
@@ -203,13 +218,13 @@ impl Pieces<'_> {
         text.take(now).read_to_end(bytes).map_err(failed)?;
         self.left -= now;
         if bytes.last().is_some_and(|&b| b != b'\n') {
-            let rest = text.read_until(b'\n', bytes).map_err(failed)?;
+            let rest = read_line(text, bytes).map_err(failed)?;
             self.left = self.left.saturating_sub(rest as u64);
         }
         // Lines behind the share up to the next block's: of a block that is longer than a piece, some of them.
         while self.left == 0 && (bytes.len() as u64) < 2 * self.piece {
             let before = bytes.len();
-            text.read_until(b'\n', bytes).map_err(failed)?;
+            read_line(text, bytes).map_err(failed)?;
             if bytes.len() == before || (self.begins)(&bytes[before..]) {
                 bytes.truncate(before);
                 self.text = None;

@@ -5,6 +5,38 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::*;
+
+#[test]
+fn fortran_exponents_are_read() {
+    for (text, value) in
+        [("1.5D0", 1.5), ("-2d-3", -2e-3), ("+25D+02", 2500.0), ("1.D2", 100.0), ("3D1/2D0", 15.0)]
+    {
+        assert_eq!(number(text.as_bytes()), Some(value), "{text}");
+    }
+    for text in ["1.5D", "D0", "1.5D+", "1D2D3", "1e2D3", "1D400", "1D-400"] {
+        assert_eq!(number(text.as_bytes()), None, "{text}");
+    }
+}
+
+#[test]
+fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
+    struct Endless;
+    impl io::Read for Endless {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            bytes.fill(1);
+            Ok(bytes.len())
+        }
+    }
+    // A sink holds nothing: bytes count as they are read, up to what is available.
+    let mut bounded = Bounded { count: u64::MAX / 2, ..Bounded::new(Endless) };
+    assert_eq!(bounded.read(&mut [0; 8]).unwrap(), 8);
+    let mut small = Bounded::new(&b"12345678"[..]);
+    let mut text = Vec::new();
+    small.read_to_end(&mut text).unwrap();
+    assert_eq!((&text[..], small.count), (&b"12345678"[..], 8));
+    let asked = expect_unpacked(u64::MAX, || "a file".to_owned()).unwrap_err().to_string();
+    assert!(asked.contains("a file") && asked.contains("available"), "{asked}");
+}
 use crate::io::{drn, mtx, tra};
 use crate::transient::chain::ChainFile;
 

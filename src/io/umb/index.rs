@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
+use crate::lane::cpu::expect_memory;
+
 /// `index.json`, as far as it matters here.
 #[derive(Deserialize)]
 pub(super) struct Index {
@@ -15,6 +17,19 @@ pub(super) struct Index {
     pub(super) annotations: Annotations,
     /// Names of states: their description may be one that is not known.
     pub(super) valuations: Option<serde_json::Value>,
+}
+
+/// Bytes that a byte of JSON takes at most once it is parsed: an object of one member takes a node of a tree.
+const PARSED: u64 = 80;
+
+impl Index {
+    /// Reads the text of `index.json`.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
+        let named = |reason: String| format!("index.json: {reason}");
+        let bytes = (text.len() as u64).saturating_mul(PARSED);
+        expect_memory(bytes, || "its content".to_owned()).map_err(|e| named(e.to_string()))?;
+        serde_json::from_slice(text).map_err(|e| named(e.to_string()))
+    }
 }
 
 #[derive(Clone, Deserialize)]

@@ -41,7 +41,7 @@ pub(in crate::io) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, S
 pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<Share>, String> {
     let Some(members) = Members::open(path)? else { return Ok(None) };
     let index = members.places.get("index.json").ok_or("no index.json")?.clone();
-    let index: Index = serde_json::from_slice(&members.bytes(index)?).map_err(|e| e.to_string())?;
+    let index = Index::parse(&members.bytes(index)?)?;
     let system = &index.system;
     let known = (&system.time[..], system.players) == ("stochastic", 0);
     if !known || system.states == 0 || system.states > MOST_STATES {
