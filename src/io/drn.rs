@@ -11,6 +11,7 @@ use std::path::Path;
 use self::header::Header;
 pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
+pub(super) use self::write::labels_of_states;
 pub use self::write::write;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::ranks::Ranks;

@@ -1,12 +1,13 @@
 //! Labels of states: PRISM's `.lab` and the form that Storm and MRMC read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
 use foldhash::fast::FixedState;
 
+use crate::io::drn::labels_of_states;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::io::write::{push_integer, write_lines};
 use crate::transient::chain::Labels;
@@ -56,20 +57,20 @@ pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
 pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
     let names = labels.sets.iter().enumerate().map(|(k, (name, _))| format!("{k}=\"{name}\""));
     writeln!(writer, "{}", names.collect::<Vec<_>>().join(" "))?;
-    let states =
-        labels.sets.iter().filter_map(|(_, set)| set.last()).max().map_or(0, |last| *last as usize + 1);
+    let sets: Vec<(&str, &[u32])> = labels.sets.iter().map(|(name, set)| (&name[..], &set[..])).collect();
+    let last = sets.iter().filter_map(|(_, set)| set.last()).max();
+    let states = last.map_or(0, |&last| last as usize + 1);
+    let (ends, of_states) = labels_of_states(&sets, states);
     write_lines(writer, states, &|state, text| {
-        let of_state =
-            |(_, (_, set)): &(usize, &(String, Vec<u32>))| set.binary_search(&(state as u32)).is_ok();
-        let mut here = labels.sets.iter().enumerate().filter(of_state).peekable();
-        if here.peek().is_none() {
+        let here = &of_states[ends[state]..ends[state + 1]];
+        if here.is_empty() {
             return;
         }
         push_integer(text, state as u64);
         text.push(b':');
-        for (k, _) in here {
+        for &label in here {
             text.push(b' ');
-            push_integer(text, k as u64);
+            push_integer(text, label as u64);
         }
         text.push(b'\n');
     })
@@ -106,6 +107,7 @@ fn state(field: Option<u64>, line: Line, path: &Path, numbers: &Range<u64>) -> R
 fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position: HashMap<_, usize, FixedState> = HashMap::default();
+    let mut names: HashSet<_, FixedState> = HashSet::default();
     let mut scanner = Scanner::new(header.bytes);
     while !scanner.rest().is_empty() {
         let wrong = || {
@@ -127,7 +129,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<La
             return Err(wrong());
         }
         scanner.blanks();
-        if labels.get(&name).is_some() || position.insert(index, labels.sets.len()).is_some() {
+        if !names.insert(&rest[..length]) || position.insert(index, labels.sets.len()).is_some() {
             return Err(error(path, header.number, format!("label {index}=\"{name}\" is declared twice")));
         }
         labels.sets.push((name, Vec::new()));
@@ -267,6 +269,23 @@ mod tests {
         assert!(message("0=\"a\"\n99999999999999999999: 0").starts_with("m.lab:2: "));
         assert!(message("0=\"a\"\n4294967296: 0").contains("state 4294967296 is out of range"));
         assert!(message("0=\"a\"\n1: 0x").starts_with("m.lab:2: "));
+    }
+
+    /// Names that are all compared take minutes for as many.
+    #[test]
+    fn many_labels_take_time_in_proportion() {
+        const MANY: u32 = 100_000;
+        let names: String = (0..MANY).map(|k| format!("{k}=\"label{k}\" ")).collect();
+        let lines: String = (0..MANY).map(|k| format!("{k}: {k} {}\n", (k + 1) % MANY)).collect();
+        let begun = std::time::Instant::now();
+        let text = format!("{names}\n{lines}");
+        let read = parse(text.as_bytes(), Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
+        let mut written = Vec::new();
+        write(&mut written, &read).unwrap();
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+        let again = parse(&written, Path::new("m.lab"), 0..u64::from(MANY)).unwrap();
+        assert_eq!(again.sets, read.sets);
+        assert_eq!(read.sets[7], ("label7".to_owned(), vec![6, 7]));
     }
 
     #[test]

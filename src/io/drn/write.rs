@@ -82,7 +82,7 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
 }
 
 /// Labels of each state by their places among `sets`: where the list of each ends, and the lists.
-fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
+pub(in crate::io) fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
     let mut ends = vec![0usize; states + 1];
     sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);
     (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
