@@ -33,7 +33,7 @@ const LINE: u64 = 20;
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] for a line that is no transition between two states of the chain with a
 /// finite rate ≥ 0, for headers of other kinds of model and other formats; [`Error::File`] when the header promises
-/// another number of transitions, or the file is empty.
+/// more transitions than there are, or the file is empty. More transitions than promised are a warning.
 pub fn read(path: &Path) -> Result<ChainFile> {
     // What is wrong with a file is told by a look at it as a whole.
     match lines(path, Ranks::ALONE) {
@@ -114,21 +114,21 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let body = &bytes[head.body..];
     let mut found = Triples::new(SHORTEST);
     parse_lines(body, &head, &mut found, path)?;
-    let lines = Lines::new(found, &head, path);
-    let (promised, read) = (lines.promised, lines.transitions.rate.len() as u64);
-    if let Some(promised) = promised.filter(|&promised| promised != read) {
-        let remedy = if read < promised {
-            "it is truncated; export or copy it again"
-        } else {
-            "correct the header, or export the file again"
-        };
-        return Err(Error::File {
-            path: path.into(),
-            reason: format!(
-                "line {} promises {promised} transitions, the file has {read}: {remedy}",
-                head.count_line
-            ),
-        });
+    let mut lines = Lines::new(found, &head, path);
+    let read = lines.transitions.rate.len() as u64;
+    if let Some(promised) = lines.promised.take_if(|promised| *promised != read) {
+        let line = head.count_line;
+        let said = format!("line {line} promises {promised} transitions, the file has {read}");
+        // A file that was cut has fewer, and no answer of its own. More are all there.
+        if read < promised {
+            return Err(Error::File {
+                path: path.into(),
+                reason: format!(
+                    "{said}: it is truncated; export or copy it again. If nothing is missing, write {read} in line {line}"
+                ),
+            });
+        }
+        lines.warnings.push(format!("{}: {said}; all {read} count", path.display()));
     }
     if !lines.is_whole() {
         return Err(Error::File {
