@@ -10,7 +10,7 @@ use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
 use crate::transient::transitions::Transitions;
-use crate::{Error, Result, number};
+use crate::{Result, number};
 
 /// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
 ///
@@ -22,7 +22,7 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 }
 
 /// Reads a sparse matrix: `coordinate`, `real`, `integer` or `pattern` (every entry 1), `general` or `symmetric`
-/// (mirrored entries follow the listed ones).
+/// (mirrored entries follow the listed ones). Of an `array` the numbers other than 0 are the entries.
 ///
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] with the line for everything that is not such a
@@ -32,12 +32,38 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     // What is wrong with a file is told by a look at it as a whole.
     match share(path, Ranks::ALONE) {
         Ok(Some(Share { matrix, listed, promised })) if listed == promised => Ok(matrix),
-        _ => parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse {
-            path: path.into(),
-            line,
-            reason,
-        }),
+        _ => {
+            let bytes = text::read(path)?;
+            let banner = banner(&bytes);
+            let read = if is_array(&banner) { parse_dense(&bytes, &banner) } else { parse(&bytes) };
+            read.map_err(|(line, reason)| text::error(path, line, reason))
+        }
     }
+}
+
+/// The words of the first line, in lower case.
+fn banner(bytes: &[u8]) -> Vec<String> {
+    words(next_line(bytes).0).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect()
+}
+
+fn is_array(banner: &[String]) -> bool {
+    banner.get(2).is_some_and(|format| format == "array")
+}
+
+/// A dense matrix without its zeros.
+fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
+    let columns = parse_array(bytes, banner)?;
+    let mut matrix =
+        Coo { rows: columns.first().map_or(0, Vec::len), columns: columns.len(), ..Coo::default() };
+    // By rows, as other formats have them.
+    for i in 0..matrix.rows {
+        for (j, column) in columns.iter().enumerate().filter(|(_, column)| column[i] != 0.0) {
+            matrix.row.push(i as u32);
+            matrix.column.push(j as u32);
+            matrix.value.push(column[i]);
+        }
+    }
+    Ok(matrix)
 }
 
 /// A rank's part of a file.
@@ -77,7 +103,7 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
     }))
 }
 
-/// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
+/// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`), column by column, or
 /// `coordinate` ones, whose other entries are 0.
 ///
 /// # Errors
@@ -85,10 +111,9 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     let path = path.as_ref();
     let bytes = text::read(path)?;
-    let (first, _) = next_line(&bytes);
-    let words: Vec<String> = words(first).map(|w| String::from_utf8_lossy(w).to_ascii_lowercase()).collect();
-    if words.get(2).map(String::as_str) == Some("array") {
-        return parse_array(&bytes, &words).map_err(|(line, reason)| text::error(path, line, reason));
+    let banner = banner(&bytes);
+    if is_array(&banner) {
+        return parse_array(&bytes, &banner).map_err(|(line, reason)| text::error(path, line, reason));
     }
     let matrix = parse(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
     crate::lane::cpu::expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
@@ -104,9 +129,13 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
 /// A dense matrix, one number a line, by columns.
 fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble> {
     let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
-    let &["%%matrixmarket", "matrix", "array", "real" | "integer", "general"] = &banner[..] else {
-        return Err((1, "expected `%%MatrixMarket matrix array real general` (or integer)".into()));
+    let &["%%matrixmarket", "matrix", "array", "real" | "integer", symmetry @ ("general" | "symmetric")] =
+        &banner[..]
+    else {
+        let expected = "expected `%%MatrixMarket matrix array real general` (or integer, or symmetric)";
+        return Err((1, expected.into()));
     };
+    let symmetric = symmetry == "symmetric";
     let mut size: Option<(usize, usize)> = None;
     let mut values: Vec<f64> = Vec::new();
     let mut last = 1;
@@ -121,6 +150,9 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
                 let Some(&[rows, columns]) = sizes.as_deref() else {
                     return Err((line.number, format!("{}: expected `rows columns`", quoted(line.bytes))));
                 };
+                if symmetric && rows != columns {
+                    return Err((line.number, format!("symmetric with {rows} rows and {columns} columns")));
+                }
                 if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
                     return Err((line.number, format!("{rows} rows and {columns} columns are too many")));
                 }
@@ -141,11 +173,24 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
     let Some((rows, columns)) = size else {
         return Err((last, "ends before the size line `rows columns`".into()));
     };
-    if values.len() != rows * columns {
+    // A symmetric matrix has its lower triangle alone.
+    let promised = if symmetric { rows * (rows + 1) / 2 } else { rows * columns };
+    if values.len() != promised {
+        let half = if symmetric { ", of which half and the diagonal are there" } else { "" };
         return Err((
             last,
-            format!("{} numbers, but the size line promises {rows} times {columns}", values.len()),
+            format!("{} numbers, but the size line promises {rows} times {columns}{half}", values.len()),
         ));
+    }
+    if symmetric {
+        let (mut full, mut listed) = (vec![vec![0.0; rows]; rows], values.into_iter());
+        for j in 0..rows {
+            for i in j..rows {
+                let value = listed.next().unwrap_or_default();
+                (full[j][i], full[i][j]) = (value, value);
+            }
+        }
+        return Ok(full);
     }
     if rows == 0 {
         return Ok(vec![Vec::new(); columns]);
@@ -300,7 +345,9 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
         ));
     };
     if (object, format) != ("matrix", "coordinate") {
-        return Err(format!("`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`"));
+        return Err(format!(
+            "`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`, a dense one as `matrix array`"
+        ));
     }
     let pattern = match field {
         "real" | "integer" => false,
@@ -396,10 +443,11 @@ fn entry(scanner: &mut Scanner, kind: Kind) -> Result<(u32, u32, f64), Fault> {
     Ok(((i - 1) as u32, (j - 1) as u32, x))
 }
 
-/// An unsigned integer after blanks and before one.
+/// An unsigned integer, with a sign or without, after blanks and before one.
 fn index(scanner: &mut Scanner) -> Option<u64> {
     scanner.blanks();
-    scanner.unsigned().filter(|_| scanner.is_delimited())
+    let number = scanner.unsigned().or_else(|| scanner.byte(b'+').then(|| scanner.unsigned()).flatten());
+    number.filter(|_| scanner.is_delimited())
 }
 
 /// The text before the first end of line, and the text after it.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::generator::{self, MOST_STATES};
 use crate::lane::cpu::expect_memory;
-use crate::number::Size;
+use crate::number::{Size, power};
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ const RESERVED: u64 = 1 << 20;
 /// Most vectors in one array.
 const MOST_COLUMNS: u64 = 1 << 16;
 
-/// Reads a vector: a 1-D array of f8, f4, integers or booleans, of either byte order.
+/// Reads a vector: a 1-D array of f8, f4, f2, integers or booleans, of either byte order.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`] for another shape or element type (both are named),
@@ -146,6 +146,7 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
 enum Element {
     F64,
     F32,
+    F16,
     I64,
     I32,
     I16,
@@ -252,6 +253,7 @@ impl Header {
         let element = match characters.as_str() {
             "f8" => Element::F64,
             "f4" => Element::F32,
+            "f2" => Element::F16,
             "i8" => Element::I64,
             "i4" => Element::I32,
             "i2" => Element::I16,
@@ -299,10 +301,10 @@ impl Header {
         match self.element() {
             Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
             Some((Element::F32 | Element::I32 | Element::U32, _)) => Ok(4),
-            Some((Element::I16 | Element::U16, _)) => Ok(2),
+            Some((Element::F16 | Element::I16 | Element::U16, _)) => Ok(2),
             Some((Element::I8 | Element::U8, _)) => Ok(1),
             None => Err(format!(
-                "an array of shape {} and type {}; types f8, f4, integers and booleans can be read",
+                "an array of shape {} and type {}; types f8, f4, f2, integers and booleans can be read",
                 self.shape(),
                 self.descr
             )),
@@ -331,7 +333,7 @@ impl Header {
     fn blocks(&self, reader: &mut dyn Read, integers: bool, take: Take<'_>) -> Result<(), String> {
         let size = self.element_bytes()? as usize;
         let (element, big) = self.element().expect("an element has bytes");
-        if integers && matches!(element, Element::F64 | Element::F32) {
+        if integers && matches!(element, Element::F64 | Element::F32 | Element::F16) {
             return Err(format!("an array of type {} where integers are expected", self.descr));
         }
         let (len, mut block) = (self.len()?, Block::default());
@@ -399,6 +401,7 @@ impl Block {
         match element {
             Element::F64 => self.floats.extend(numbers!(f64)),
             Element::F32 => self.floats.extend(numbers!(f32).map(f64::from)),
+            Element::F16 => self.floats.extend(numbers!(u16).map(of_half)),
             Element::I64 => integers!(i64),
             Element::I32 => integers!(i32),
             Element::I16 => integers!(i16),
@@ -409,6 +412,18 @@ impl Block {
             Element::U8 => integers!(u8),
         }
     }
+}
+
+/// The number of half precision with these bits, which a double holds exactly.
+fn of_half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let size = match exponent {
+        0 => fraction * power(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1024.0 + fraction) * power(exponent - 25),
+    };
+    if bits >> 15 == 1 { -size } else { size }
 }
 
 /// The text of a Python string literal without escapes, and what follows it.
@@ -537,6 +552,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn half_precision_is_exact() {
+        for (bits, value) in [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3555, 0.333251953125),
+            (0x7bff, 65504.0),
+            (0x0001, 5.960464477539063e-8),
+            (0x0400, 6.103515625e-5),
+            (0x7c00, f64::INFINITY),
+        ] {
+            assert_eq!(of_half(bits), value, "{bits:#x}");
+        }
+        assert!(of_half(0x7c01).is_nan() && of_half(0x8000).is_sign_negative());
+    }
 
     fn array(descr: &str, shape: &[u64], data: &[u8]) -> Vec<u8> {
         [&header(descr, shape)[..], data].concat()
