@@ -43,24 +43,30 @@ impl Format {
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
-            "sm" | "prism" | "pm" | "nm" | "pepa" => {
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: "is a model in a language; write its chain with 'kolmo generate MODEL -o out.tra' (of \
-                             PEPA, 'prism MODEL -exportmodel out.tra,lab') and give out.tra"
-                        .to_owned(),
-                });
-            }
-            _ => {
-                return Err(Error::File {
-                    path: path.into(),
-                    reason:
-                        "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the \
-                             text ones), or give a built-in such as wlan:12,6, tandem:15, birth-death:100,1,2"
-                            .to_owned(),
-                });
-            }
+            other => return Err(Error::File { path: path.into(), reason: no_chain(other, path != bare) }),
         })
+    }
+}
+
+/// The reason why a file with another extension is not read as a chain, and what to do about it.
+fn no_chain(extension: &str, zipped: bool) -> String {
+    let export = "and give out.tra";
+    match extension {
+        "sm" | "prism" | "pm" | "nm" if zipped => {
+            "is a compressed model in PRISM's language; unpack it with `gzip -d`, and give it without .gz".to_owned()
+        }
+        "sm" | "prism" | "pm" | "nm" => format!(
+            "is a model in PRISM's language; write its chain with `kolmo generate MODEL -o out.tra` {export}"
+        ),
+        "pepa" => format!("is a model in PEPA; write its chain with `prism MODEL -exportmodel out.tra,lab` {export}"),
+        "jani" | "dft" => format!(
+            "is a model in another language than PRISM's; write its chain with Storm's `--exportbuild out.drn`, \
+             and give out.drn"
+        ),
+        _ => "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the text ones), nor of a \
+              model in PRISM's language: .sm, .prism, .pm or .nm; rename it so that it says what it is, or give a built-in \
+              such as wlan:12,6, tandem:15, birth-death:100,1,2"
+            .to_owned(),
     }
 }
 

@@ -57,9 +57,10 @@ impl Need {
             ),
             asked: self.total(),
             limit: format!(
-                "{} are free; share the rows over more devices (--device LIST), use --precision f32 where that \
-                 is enough, or --device cpu",
-                Size(self.free.unwrap_or(0))
+                "{} are free; share the rows over more devices (--device LIST), or use --precision f32 where \
+                 that is enough{}",
+                Size(self.free.unwrap_or(0)),
+                if self.device == "cpu" { "" } else { ", or --device cpu" }
             ),
         })
     }

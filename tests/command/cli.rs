@@ -609,3 +609,43 @@ fn help_is_short_grouped_or_whole() {
     let tolerance = place.kolmo("tridiagonal --help").stdout;
     assert!(tolerance.contains("[default: 1e-12]"), "{tolerance}");
 }
+
+/// The schema is checked by [`Place::json`].
+#[test]
+fn reports_of_every_command_and_precision_are_as_documented() {
+    let place = Place::new();
+    place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n2: 1\n");
+    place.put("p.csl", "P=? [ F<=1 \"busy\" ]\nS=? [ \"busy\" ]\n");
+    for (line, precisions) in [
+        ("transient m.tra --time 1,inf --label busy", &["f64", "q64", "f32"][..]),
+        ("transient m.tra --time 1 --dry-run", &["f64", "q64", "f32"]),
+        ("check m.tra p.csl", &["f64", "q64", "f32"]),
+        ("walk random-dominant:50,5,0.5,positive --component 1", &["f64", "f32"]),
+        ("walk random-dominant:50,5,0.5,positive --component 1 --dry-run", &["f64", "f32"]),
+        ("walk rmat:5,4 --pagerank 0.85", &["f64"]),
+        ("tridiagonal random:1000 -o x.npy", &["f64", "f32"]),
+        ("tridiagonal random:1000 --dry-run", &["f64", "f32"]),
+    ] {
+        for precision in precisions {
+            let line = format!("{line} --device cpu --precision {precision} --report r.json -q");
+            let run = place.kolmo(&line);
+            assert!(run.code == 0 || run.code == 1, "kolmo {line}: {}", run.stderr);
+            let report = place.json("r.json");
+            // What runs in doubles alone does not say so.
+            let said = report["devices"][0].get("precision").or(report.get("precision"));
+            assert!(said.is_none_or(|said| said == precision), "{line}: {report:#}");
+        }
+    }
+}
+
+#[test]
+fn a_report_of_a_benchmark_is_json_lines() {
+    let place = Place::new();
+    let help = place.kolmo("bench spmv --help").stdout;
+    assert!(help.contains("Write JSON lines, one object a case and device"), "{help}");
+    let run = place.kolmo("bench spmv tandem:5 --device cpu --repeat 1 --report r.jsonl -q");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let text = place.text("r.jsonl");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 1 && lines.iter().all(|line| line["bench"] == "spmv"), "{text}");
+}

@@ -139,7 +139,11 @@ fn other_models_dialects_are_refused_with_what_to_do() {
     refuses_model("m.drn", THREE_DRN.replace("CTMC", "MDP"), &["MDP", "CTMC"]);
     refuses_model("m.drn", THREE, &["@model"]);
     refuses_model("m.mtx", THREE, &["m.mtx:1", "%%MatrixMarket"]);
-    refuses_model("m.mtx", "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n", &["coordinate"]);
+    refuses_model(
+        "m.mtx",
+        "%%MatrixMarket vector coordinate real general\n2 1\n1 1\n",
+        &["matrix coordinate"],
+    );
     refuses_model(
         "m.mtx",
         "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n",
@@ -382,4 +386,58 @@ fn labels_and_rewards_of_another_model_are_refused_with_their_line() {
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.srew"]);
     place.put("m.srew", "2 1\n1 NaN\n");
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.srew:2", "finite"]);
+}
+
+#[test]
+fn more_transitions_than_promised_are_read_with_a_warning() {
+    let place = Place::new();
+    place.put("exact.tra", THREE).put("less.tra", THREE.replacen("3 4", "3 2", 1));
+    let run = |name: &str| place.kolmo(&format!("transient {name} --time 1 --device cpu"));
+    let (exact, less) = (run("exact.tra"), run("less.tra"));
+    assert_eq!((less.code, &less.stdout), (0, &exact.stdout));
+    let warning = "warning: less.tra: line 1 promises 2 transitions, the file has 4; all 4 count";
+    assert!(less.stderr.contains(warning), "{}", less.stderr);
+    refuses_model(
+        "m.tra",
+        THREE.replacen("3 4", "3 5", 1),
+        &["promises 5", "has 4", "truncated", "write 4 in line 1"],
+    );
+}
+
+#[test]
+fn times_that_were_probably_meant_otherwise_are_noted() {
+    let place = Place::new();
+    place.put("m.tra", THREE);
+    let said = |options: &str| place.transient(&format!("m.tra {options}")).stderr;
+    assert!(said("--times 0:10:1").contains("note: --times 0:10:1 is time 0 alone"), "the order");
+    assert!(said("--time 0,5").contains("two times, 0 and 5"), "the comma");
+    for sound in ["--times 0:1:1", "--times 1:5:1", "--time 0,5,10", "--time 1,5", "--time 0.5"] {
+        assert!(!said(sound).contains("note: --time"), "{sound}");
+    }
+    assert!(!said("--times 0:10:1 -q").contains("note"), "quiet");
+}
+
+/// Dense matrices and numbers as Fortran and SciPy write them.
+#[test]
+fn other_forms_of_the_same_matrix_are_the_same_chain() {
+    let place = Place::new();
+    place.put("sparse.mtx", THREE_GENERATOR);
+    place.put("plus.mtx", THREE_GENERATOR.replace("1 2 3\n", "+1 +2 +3.0D+0\n").replace("0.5", "5d-1"));
+    place.put(
+        "dense.mtx",
+        "%%MatrixMarket matrix array real general\n3 3\n-3\n1.5\n1\n3\n-2\n0\n0\n0.5\n-1\n",
+    );
+    let run = |name: &str| place.kolmo(&format!("transient {name} --time 1 --device cpu -q"));
+    let sparse = run("sparse.mtx");
+    assert_eq!(sparse.code, 0, "{}", sparse.stderr);
+    for name in ["plus.mtx", "dense.mtx"] {
+        let other = run(name);
+        assert_eq!((other.code, &other.stdout), (0, &sparse.stdout), "{name}: {}", other.stderr);
+    }
+    // A symmetric matrix has its lower triangle alone.
+    place.put("full.mtx", "%%MatrixMarket matrix array real general\n2 2\n4\n-1\n-1\n3\n");
+    place.put("half.mtx", "%%MatrixMarket matrix array real symmetric\n2 2\n4\n-1\n3\n");
+    let walk = |name: &str| place.kolmo(&format!("walk {name} --component 0,1 --device cpu -q"));
+    assert_eq!(walk("full.mtx").stdout, walk("half.mtx").stdout);
+    assert_eq!(walk("half.mtx").code, 0);
 }

@@ -41,7 +41,7 @@ fn labels_are_drawn_over_all_finite_times() {
 
     assert_eq!(run.rows().len(), 11);
     let Picture { texts, circles } = picture(&place, "p.svg");
-    for text in ["down", "init", "time (unit: 1 / that of the rates)", "probability", "two.tra: labels"] {
+    for text in ["down", "init", "time (1 / unit of the rates)", "probability", "two.tra: labels"] {
         assert!(texts.iter().any(|t| t == text), "{text} is not in {texts:?}");
     }
     // Four times each; where one is high the other is low, and the heights are those of 3/5 (1 − e^{−5t}).

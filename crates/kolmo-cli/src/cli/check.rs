@@ -50,7 +50,7 @@ pub(super) struct Check {
     #[arg(short, long, value_name = "FILE", requires = "all_states")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 impl Check {

@@ -147,7 +147,7 @@ impl Curves {
         };
         let chart = Lines {
             title: format!("{}: {what}", self.model),
-            x: Axis::linear("time (unit: 1 / that of the rates)"),
+            x: Axis::linear("time (1 / unit of the rates)"),
             y: Axis::linear("probability"),
             lines: names.iter().enumerate().map(line).collect(),
         };

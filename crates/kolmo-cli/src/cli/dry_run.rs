@@ -43,8 +43,9 @@ impl Room {
                 what: what.to_owned(),
                 asked: self.needed,
                 limit: format!(
-                    "{} are free; use --precision f32 where that is enough, or --device cpu",
-                    bytes(free)
+                    "{} are free; use --precision f32 where that is enough{}",
+                    bytes(free),
+                    if self.device.starts_with("cpu ") { "" } else { ", or --device cpu" }
                 ),
             }),
             _ => Ok(()),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::progress::Progress;
 use super::{interrupt, say};
-use crate::report::{grouped, seconds};
+use crate::report::{counted, grouped, seconds};
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
 use kolmo_check::language::{self, refused};
@@ -52,9 +52,9 @@ pub(super) fn explore(
         let (others, all) = space.transitions();
         let took = began.elapsed().as_secs_f64();
         say(format_args!(
-            "explored {} states, {} transitions ({} with self-loops) in {}, {} states a second",
-            grouped(space.states() as u64),
-            grouped(others),
+            "explored {}, {} ({} with self-loops) in {}, {} states a second",
+            counted(space.states() as u64, "state"),
+            counted(others, "transition"),
             grouped(all),
             seconds(took),
             grouped((space.states() as f64 / took) as u64),
@@ -114,8 +114,8 @@ pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool)
 /// Tells what was enough.
 pub(super) fn say_enough(truncation: &Truncation, states: usize) {
     say(format_args!(
-        "explored {} states and left {} at their edge (round {}); at most {:.1e} is lost there",
-        grouped((states - truncation.edge().len()) as u64),
+        "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",
+        counted((states - truncation.edge().len()) as u64, "state"),
         grouped(truncation.edge().len() as u64),
         truncation.rounds(),
         truncation.lost(),

@@ -1,6 +1,7 @@
 //! The files that a command reads and writes, of which none may be two.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kolmo::{Error, Result};
@@ -48,6 +49,31 @@ impl<'a> Files<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Roles of the files that a command reads, for errors.
+#[derive(Debug)]
+pub(super) struct Roles(Vec<(&'static str, PathBuf)>);
+
+impl Files<'_> {
+    /// The files that are read, by what names them.
+    pub(super) fn roles(&self) -> Roles {
+        Roles(self.read.iter().map(|&(what, path)| (what, path.to_owned())).collect())
+    }
+}
+
+impl Roles {
+    /// The error of a file that is missing, with the argument that names it.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        let Error::Io { path, source } = error else { return error };
+        let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
+        match (source.kind(), role) {
+            (ErrorKind::NotFound, Some(role)) => {
+                Error::File { path, reason: format!("there is no such file, which {role} names") }
+            }
+            _ => Error::Io { path, source },
+        }
     }
 }
 

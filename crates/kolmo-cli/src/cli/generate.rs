@@ -9,7 +9,7 @@ use super::explore::{self, Constants};
 use super::files::Files;
 use super::meant;
 use super::{Outcome, Size, no_format, whole};
-use crate::report::grouped;
+use crate::report::{counted, grouped};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::{drn, edges, lab, mtx, npz, srew, sta, umb, write};
 use kolmo::models::{self, System};
@@ -35,7 +35,7 @@ pub(super) struct Generate {
     constants: Option<Constants>,
     /// Memory that exploring such a model may take, such as 3GiB
     #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<Size>,
+    pub(super) memory_limit: Option<Size>,
     /// Seed of random systems and right-hand sides
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -90,7 +90,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
-             systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm or .prism",
+             systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm, .prism, \
+             .pm or .nm: rename one that has another extension",
             args.spec,
             models::SYSTEMS,
             models::GRAPHS,
@@ -222,11 +223,8 @@ fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outco
     edges::write(&mut out, graph, matrix).map_err(|e| out.error(e))?;
     out.commit()?;
     if !args.quiet {
-        let [nodes, links] = [graph.nodes(), graph.links()].map(|k| grouped(k as u64));
-        super::say(format_args!(
-            "{name}  {nodes} nodes, {links} links, written to {}",
-            args.output.display()
-        ));
+        let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
+        super::say(format_args!("{name}  {nodes}, {links}, written to {}", args.output.display()));
         if !matrix {
             super::say("note: a list of links names no node without one; .mtx keeps them");
         }

@@ -260,6 +260,10 @@ fn one(command: Command, name: &str) -> Command {
     let all = Arg::new("help-all").long(&ALL[2..]).action(ArgAction::SetTrue).hide_short_help(true);
     let all = all.help("Print help with the options that reproduce published methods, too");
     let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
+    let command = match name.starts_with("bench ") {
+        true => command.mut_arg("report", |arg| arg.help("Write JSON lines, one object a case and device")),
+        false => command,
+    };
     command.after_long_help(text.trim().to_owned())
 }
 

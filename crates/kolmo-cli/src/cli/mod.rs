@@ -47,7 +47,7 @@ use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::{Ranks, Session};
 use kolmo::{Error, Machine, Result, Status};
 
-use crate::report::Summary;
+use crate::report::{Summary, painted};
 
 use files::Files;
 
@@ -270,7 +270,7 @@ fn no_format(path: &Path, what: &str, formats: &str) -> Error {
 
 /// Writes a line for people to stderr. That nobody reads it any more is no error.
 fn say(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", painted(&text.to_string()));
 }
 
 /// The end of a command that did its work.
@@ -334,6 +334,7 @@ pub fn main() -> ExitCode {
     };
     let done = alike(ranks).and_then(|()| match parse() {
         Ok(cli) => run(cli.command, ranks).map(ended),
+        Err(e) if e.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(not_unicode()),
         Err(e) => {
             // Help and versions go to stdout and are no failure. Ranks are told the same.
             let printed = if ranks.is_root() { e.print() } else { Ok(()) };
@@ -364,6 +365,17 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The error for words of the command line that are no text, where text is needed.
+fn not_unicode() -> Error {
+    let words = std::env::args_os().enumerate().skip(1).filter(|(_, word)| word.to_str().is_none());
+    let named: Vec<String> =
+        words.map(|(k, word)| format!("argument {k}, '{}',", word.to_string_lossy())).collect();
+    Error::Invalid(format!(
+        "{} is not UTF-8; rename the file, or make a link to it that has another name",
+        named.join(" and ")
+    ))
+}
+
 fn ended(outcome: Outcome) -> ExitCode {
     match outcome {
         Outcome::Met => ExitCode::SUCCESS,
@@ -385,7 +397,7 @@ fn alike(ranks: Ranks) -> Result<()> {
     }
     const OWN: [&str; 3] = ["--device", "--lanes", "--memory-limit"];
     let mut shared = Vec::new();
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         if OWN.contains(&&arg[..]) {
             args.next();
@@ -413,6 +425,19 @@ fn files(command: &Command) -> Files<'_> {
     }
 }
 
+/// The value of `--memory-limit`, where a command that reads files has it.
+fn memory_limit(command: &Command) -> Option<u64> {
+    let limit = match command {
+        Command::Transient(args) => args.solving.common.memory_limit,
+        Command::Check(args) => args.common.memory_limit,
+        Command::Walk(args) => args.solving.common.memory_limit,
+        Command::Tridiagonal(args) => args.solving.common.memory_limit,
+        Command::Generate(args) => args.memory_limit,
+        _ => None,
+    };
+    limit.map(|size| size.0)
+}
+
 fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     let alone = match command {
         Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
@@ -436,8 +461,13 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
             "kolmo {name} is the work of one process; start it without mpirun{shared}"
         ))));
     }
-    ranks.all_ok(files(&command).check())?;
-    match command {
+    let files = files(&command);
+    ranks.all_ok(files.check())?;
+    let roles = files.roles();
+    if let Some(limit) = memory_limit(&command) {
+        kolmo::io::text::limit_unpacked(limit);
+    }
+    let done = match command {
         Command::Transient(args) => transient::run(&args, ranks),
         Command::Check(args) => check::run(&args),
         Command::Walk(args) => walk::run(&args, ranks),
@@ -448,7 +478,8 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
         Command::Generate(args) => generate::run(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Manual(args) => completions::manual(&args),
-    }
+    };
+    done.map_err(|e| roles.explain(e))
 }
 
 #[cfg(test)]

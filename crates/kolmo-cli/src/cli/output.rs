@@ -60,6 +60,7 @@ pub(super) enum Selection {
 enum Vectors {
     /// Rows wait until those before them are written.
     Npy {
+        path: PathBuf,
         writer: NpyWriter<OutputFile>,
         waiting: Vec<Option<Vec<f64>>>,
         next: usize,
@@ -213,7 +214,18 @@ impl Sink {
             }
             (some, None) => sink.table = Some(table(stdout(), some)),
         }
+        ranks.all_ok(sink.outputs().try_for_each(OutputFile::expect_open))?;
         Ok(sink)
+    }
+
+    /// Outputs that may be stdout.
+    fn outputs(&self) -> impl Iterator<Item = &OutputFile> {
+        let vectors = match &self.vectors {
+            Some(Vectors::Csv { output, .. } | Vectors::Text { output, .. }) => output.as_ref(),
+            _ => None,
+        };
+        let tables = [&self.table, &self.glance].map(|table| table.as_ref()?.output.as_ref());
+        tables.into_iter().chain([vectors, self.rewards.as_ref()]).flatten()
     }
 
     /// True where any probability is wanted.
@@ -240,9 +252,9 @@ impl Sink {
             Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
             Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
             Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
-            Some(Vectors::Npy { writer, waiting, next }) => {
+            Some(Vectors::Npy { path, writer, waiting, next }) => {
                 let mut write = |row: &[f64]| {
-                    writer.write(row).map_err(|source| Error::Io { path: "the output".into(), source })
+                    writer.write(row).map_err(|source| Error::Io { path: path.clone(), source })
                 };
                 if index != *next {
                     waiting[index] = Some(p.to_vec());
@@ -303,11 +315,8 @@ impl Sink {
         }
         match self.vectors {
             None => {}
-            Some(Vectors::Npy { writer, .. }) => {
-                writer
-                    .finish()
-                    .map_err(|source| Error::Io { path: "the output".into(), source })?
-                    .commit()?;
+            Some(Vectors::Npy { path, writer, .. }) => {
+                writer.finish().map_err(|source| Error::Io { path, source })?.commit()?;
             }
             Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
             Some(Vectors::Csv { output: Some(mut output), columns }) => {
@@ -403,8 +412,9 @@ impl Vectors {
         }
         Ok(match (&extension[..], output) {
             ("npy", Some(output)) => {
-                let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path, source })?;
-                Self::Npy { writer, waiting: vec![None; times.len()], next: 0 }
+                let failed = |source| Error::Io { path: path.clone(), source };
+                let writer = NpyWriter::new(output, &shape).map_err(failed)?;
+                Self::Npy { path, writer, waiting: vec![None; times.len()], next: 0 }
             }
             ("csv" | "npz", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
             (_, output) => Self::Text { output, values: Vec::new() },

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use kolmo::io::read_chain;
+use kolmo::io::text::Bounded;
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
 
@@ -14,7 +15,7 @@ const NAME: &str = "stdin";
 pub(super) fn read(labels: Option<&Path>) -> Result<Chain> {
     let failed = |source| Error::Io { path: NAME.into(), source };
     let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+    Bounded::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;
     let folder = tempfile::tempdir().map_err(failed)?;
     // Readers take files, some of them twice.
     let path = folder.path().join(NAME).with_extension(extension(&bytes));

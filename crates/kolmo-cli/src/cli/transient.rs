@@ -578,6 +578,9 @@ impl Transient {
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
 fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
+    if ranks.is_root() && !args.solving.common.quiet {
+        misread(args).iter().for_each(|note| say(format_args!("note: {note}")));
+    }
     let options = Options {
         epsilon: args.epsilon,
         width: args.ell_width,
@@ -754,6 +757,30 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         }
     }
     Ok(times)
+}
+
+/// Notes about times that were probably meant otherwise.
+fn misread(args: &Transient) -> Vec<String> {
+    let mut notes = Vec::new();
+    let range: Option<Vec<&str>> = args.times.as_deref().map(|range| range.split(':').collect());
+    if let Some([start, step, stop]) = range.as_deref()
+        && let (Ok(first), Ok(by), Ok(last)) =
+            (start.trim().parse::<f64>(), step.trim().parse::<f64>(), stop.trim().parse::<f64>())
+        && last > first
+        && by > last - first
+    {
+        notes.push(format!(
+            "--times {start}:{step}:{stop} is time {start} alone: one step of {step} is already beyond {stop}; the order \
+             is START:STEP:STOP"
+        ));
+    }
+    let list: Option<Vec<&str>> = args.time.as_deref().map(|list| list.split(',').collect());
+    if let Some(["0", fraction]) = list.as_deref() {
+        notes.push(format!(
+            "--time 0,{fraction} is two times, 0 and {fraction}; a decimal number has a point, 0.{fraction}"
+        ));
+    }
+    notes
 }
 
 /// The decimal places of a number's text.

@@ -15,6 +15,8 @@ pub use lines::{Line, Lines, Stroke};
 
 use std::fmt::Write;
 
+use kolmo::output::printable;
+
 /// The place that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -140,9 +142,9 @@ impl Canvas {
     }
 }
 
-/// Text as XML and HTML.
+/// Text as XML and HTML, which have no control characters.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A coordinate with two decimals at most.

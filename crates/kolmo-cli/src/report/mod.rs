@@ -9,6 +9,7 @@ use kolmo::Machine;
 use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
+use kolmo::output::printable;
 use kolmo::transient::{Bound, ExchangeCost};
 
 pub mod graph;
@@ -113,15 +114,30 @@ fn device_lines(devices: &[DeviceReport]) -> String {
         .collect()
 }
 
-/// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed. Colours
-/// are for terminals.
+/// Beginning of the line of a summary on the bound.
+const BOUND: &str = "bound    ";
+
+/// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed.
 fn bound_line(bound: &str, missed: Option<&str>) -> String {
+    match missed {
+        None => format!("{BOUND}{bound}: met"),
+        Some(reason) => format!("{BOUND}{bound}: NOT met: {reason}"),
+    }
+}
+
+/// Text for people, safe to show on a terminal, with the verdicts of [`bound_line`] in colour.
+///
+/// Colours come last: whatever a name of a file or label has of them is shown and not obeyed.
+pub fn painted(text: &str) -> String {
     let style = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
     let (green, red) = (style(AnsiColor::Green), style(AnsiColor::Red));
-    match missed {
-        None => format!("bound    {bound}: {green}met{green:#}"),
-        Some(reason) => format!("bound    {bound}: {red}NOT met{red:#}: {reason}"),
-    }
+    let shown = printable(text);
+    let line = |line: &str| match line.strip_suffix(": met") {
+        _ if !line.starts_with(BOUND) => line.to_owned(),
+        Some(bound) => format!("{bound}: {green}met{green:#}"),
+        None => line.replacen(": NOT met: ", &format!(": {red}NOT met{red:#}: "), 1),
+    };
+    shown.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The largest memory of one rank.
@@ -152,6 +168,11 @@ fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// A count with what is counted, a regular noun: 1 state, 2 000 states.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// A count with its thousands apart.
@@ -230,6 +251,21 @@ pub fn bytes(b: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verdicts_alone_are_coloured() {
+        let model = "model    a\u{1b}[31m: met";
+        let met = painted(&format!("{model}\n{}", bound_line("error at most 1e-10 of 1e-9", None)));
+        let begins = "model    a\\u{1b}[31m: met\nbound    error at most 1e-10 of 1e-9: \u{1b}[";
+        assert!(met.starts_with(begins) && met.contains("met\u{1b}[0m"), "{met:?}");
+        let missed = painted(&bound_line("x", Some("y: NOT met: z")));
+        assert!(missed.contains("NOT met\u{1b}[0m: y: NOT met: z"), "{missed:?}");
+    }
+
+    #[test]
+    fn counts_of_one_are_singular() {
+        assert_eq!([0, 1, 2000].map(|n| counted(n, "state")), ["0 states", "1 state", "2 000 states"]);
+    }
 
     #[test]
     fn thousands_stand_apart() {

@@ -113,7 +113,7 @@ fn memory(out: &mut String, need: &Need) {
     // A lane with all rows has all entries.
     let entries = match need.entries {
         0 => String::new(),
-        entries => format!(", {} entries", grouped(entries)),
+        entries => format!(", {} entries off the diagonal", grouped(entries)),
     };
     let _ = writeln!(
         out,

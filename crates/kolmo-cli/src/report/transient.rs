@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, RankMemory, Summary, bytes, grouped, number, seconds};
+use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
@@ -110,7 +110,7 @@ impl Run<'_> {
         for lane in &s.matrix.plan {
             let _ = writeln!(
                 out,
-                "plan     {}  {} rows, {} entries, {:.1} % of them local, halo {}, {:.0} % of a step communication{}",
+                "plan     {}  {} rows, {} entries off the diagonal, {:.1} % of them local, halo {}, {:.0} % of a step communication{}",
                 lane.device,
                 grouped(lane.rows as u64),
                 grouped(lane.entries),
@@ -213,8 +213,9 @@ impl Run<'_> {
 impl Summary for Run<'_> {
     fn text(&self, verbose: bool) -> String {
         let s = self.solution;
-        let (states, entries) = (grouped(s.n as u64), grouped(s.nnz));
-        let mut out = format!("model    {}  {states} states, {entries} entries\n", self.model);
+        let states = counted(s.n as u64, "state");
+        let entries = if s.nnz == 1 { "1 entry".to_owned() } else { format!("{} entries", grouped(s.nnz)) };
+        let mut out = format!("model    {}  {states}, {entries}\n", self.model);
         out.push_str(&super::device_line(&self.devices));
         if self.small && verbose {
             out.push_str("         done before a GPU would have started; --device names another\n");
