@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::{NamedTempFile, TempPath};
 
+use crate::lane::without_stdout;
 use crate::{Error, Result};
 
 /// Bytes collected before they go to the operating system.
@@ -48,17 +48,11 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// True where this process was started without a stdout.
-static NO_STDOUT: AtomicBool = AtomicBool::new(false);
-
-/// Notes whether the process was started with a closed stdout, so that output to it is an error.
-///
-/// To be called before `main`: the runtime opens `/dev/null` in place of a closed stdout.
-pub fn note_closed_stdout() {
-    #[cfg(target_os = "linux")]
-    {
-        let closed = rustix::io::fcntl_getfd(io::stdout()).is_err();
-        NO_STDOUT.store(closed, Ordering::Relaxed);
+/// Text as [`printable`] has it. Bytes that are none are left alone: tables are written whole names at a time.
+fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(bytes).map(printable) {
+        Ok(Cow::Owned(shown)) => shown.into_bytes().into(),
+        _ => bytes.into(),
     }
 }
 
@@ -171,7 +165,7 @@ impl OutputFile {
     /// # Errors
     /// [`Error::File`].
     pub fn expect_open(&self) -> Result<()> {
-        if matches!(self.target, Target::Stdout { .. }) && NO_STDOUT.load(Ordering::Relaxed) {
+        if matches!(self.target, Target::Stdout { .. }) && without_stdout() {
             return Err(Error::File {
                 path: self.path.clone(),
                 reason: "is closed: the answer has nowhere to go; redirect it to a file, or to /dev/null"
@@ -283,14 +277,12 @@ impl Write for OutputFile {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let terminal = matches!(self.target, Target::Stdout { terminal: true, .. });
-        // Text that is cut within a character comes from no writer of tables: names are written whole.
-        let shown = match std::str::from_utf8(bytes) {
-            Ok(text) if terminal => printable(text),
-            _ => Cow::Borrowed(""),
-        };
-        let bytes = if shown.is_empty() { bytes } else { shown.as_bytes() };
-        self.tolerant((), |writer| writer.write_all(bytes))
+        match self.target {
+            Target::Stdout { terminal: true, .. } => {
+                self.tolerant((), |writer| writer.write_all(&for_terminal(bytes)))
+            }
+            _ => self.tolerant((), |writer| writer.write_all(bytes)),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -489,6 +481,8 @@ mod tests {
         let text = "a\u{1b}]0;title\u{7}b\u{9b}1m\tc\n\u{202e}é\r";
         assert_eq!(printable(text), "a\\u{1b}]0;title\\u{7}b\\u{9b}1m\tc\n\\u{202e}é\\u{d}");
         assert!(matches!(printable("plain, µ"), Cow::Borrowed(_)));
+        assert_eq!(&*for_terminal(b"1,a\x1b[2J,0.5\n"), b"1,a\\u{1b}[2J,0.5\n");
+        assert_eq!(&*for_terminal(b"\xff\x1b"), b"\xff\x1b");
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod launch;
 mod pieces;
 mod self_test;
 mod spec;
+mod started;
 mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -52,6 +53,7 @@ pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;
 pub(crate) use spec::open;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};
+pub(crate) use started::without_stdout;
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 pub(crate) use window::Window;
 
