@@ -70,7 +70,7 @@ impl Roles {
         let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
         match (source.kind(), role) {
             (ErrorKind::NotFound, Some(role)) => {
-                Error::File { path, reason: format!("there is no such file, which {role} names") }
+                Error::File { path, reason: format!("{source}; {role} names it: check its name and folder") }
             }
             _ => Error::Io { path, source },
         }
