@@ -458,7 +458,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.csv");
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-        for create in [OutputFile::create::<&Path>, OutputFile::create_shared::<&Path>] {
+        for create in [|path: &Path| OutputFile::create(path), |path: &Path| OutputFile::create_shared(path)]
+        {
             fs::remove_file(&path).unwrap_or_default();
             create(&path).unwrap().commit().unwrap();
             let usual = mode();

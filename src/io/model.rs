@@ -59,10 +59,9 @@ fn no_chain(extension: &str, zipped: bool) -> String {
             "is a model in PRISM's language; write its chain with `kolmo generate MODEL -o out.tra` {export}"
         ),
         "pepa" => format!("is a model in PEPA; write its chain with `prism MODEL -exportmodel out.tra,lab` {export}"),
-        "jani" | "dft" => format!(
-            "is a model in another language than PRISM's; write its chain with Storm's `--exportbuild out.drn`, \
-             and give out.drn"
-        ),
+        "jani" | "dft" => "is a model in another language than PRISM's; write its chain with Storm's \
+                           `--exportbuild out.drn`, and give out.drn"
+            .to_owned(),
         _ => "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the text ones), nor of a \
               model in PRISM's language: .sm, .prism, .pm or .nm; rename it so that it says what it is, or give a built-in \
               such as wlan:12,6, tandem:15, birth-death:100,1,2"

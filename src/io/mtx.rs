@@ -183,14 +183,10 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
         ));
     }
     if symmetric {
-        let (mut full, mut listed) = (vec![vec![0.0; rows]; rows], values.into_iter());
-        for j in 0..rows {
-            for i in j..rows {
-                let value = listed.next().unwrap_or_default();
-                (full[j][i], full[i][j]) = (value, value);
-            }
-        }
-        return Ok(full);
+        // Column j lists its rows from j on.
+        let place = |i: usize, j: usize| j * rows - j * (j + 1) / 2 + i;
+        let value = |i: usize, j: usize| values[place(i.max(j), i.min(j))];
+        return Ok((0..rows).map(|j| (0..rows).map(|i| value(i, j)).collect()).collect());
     }
     if rows == 0 {
         return Ok(vec![Vec::new(); columns]);
@@ -486,6 +482,7 @@ mod tests {
 
     use super::super::write::arbitrary_rows;
     use super::*;
+    use crate::Error;
 
     fn matrix(text: &str) -> Coo {
         parse(text.as_bytes()).unwrap()

@@ -266,10 +266,16 @@ fn names_that_are_not_utf_8_are_named() {
 fn a_missing_file_is_named_with_its_argument() {
     let place = place();
     for (line, said) in [
-        ("walk a.mtx --component 0 -b b.npyy", "b.npyy: No such file or directory (os error 2); -b names it: check"),
+        (
+            "walk a.mtx --component 0 -b b.npyy",
+            "b.npyy: No such file or directory (os error 2); -b names it: check",
+        ),
         ("walk nofile.npz --component 0", "nofile.npz: there is no such file"),
         ("tridiagonal nofile.npz", "nofile.npz: No such file or directory (os error 2); SYSTEM names it"),
-        ("transient m.tra --time 1 --labels no.lab", "no.lab: No such file or directory (os error 2); --labels names it"),
+        (
+            "transient m.tra --time 1 --labels no.lab",
+            "no.lab: No such file or directory (os error 2); --labels names it",
+        ),
     ] {
         let run = place.kolmo(line);
         assert!(run.code == 2 && run.stderr.contains(said), "kolmo {line}\n{}", run.stderr);
