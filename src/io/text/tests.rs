@@ -21,7 +21,7 @@ fn fortran_exponents_are_read() {
 #[test]
 fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
     struct Endless;
-    impl io::Read for Endless {
+    impl Read for Endless {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             bytes.fill(1);
             Ok(bytes.len())
