@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 use crate::transient::{Begin, Question, answer};
-use crate::watch::{Stop, Stoppable};
+use crate::watch::{Stop, Stoppable, aside};
 
 /// A chain that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -32,11 +32,11 @@ impl From<transient::Chain> for Chain {
 /// The chain of a file, or a built-in.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
-    let read = py.detach(|| match models::parse(spec) {
+    let read = aside(py, || match models::parse(spec) {
         Some(model) => model.map(transient::Chain::from),
         None => io::read_chain(Path::new(spec), None),
     });
-    read.map(Chain::from).map_err(|error| exception(py, &error))
+    read.map(Chain::from)
 }
 
 #[pymethods]

@@ -8,9 +8,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors::exception;
-use crate::machine::expect_own_process;
-use crate::watch::{Stop, watched};
+use crate::watch::{Stop, aside, watched};
 
 /// A graph that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -44,7 +42,7 @@ pub(crate) fn graph_of_links(
 ) -> PyResult<Graph> {
     let (from, to) = (from_.as_slice()?, to.as_slice()?);
     let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
-    let graph = py.detach(|| make(nodes, from, to)).map_err(|error| exception(py, &error))?;
+    let graph = aside(py, || make(nodes, from, to))?;
     Ok(Graph { graph })
 }
 
@@ -59,7 +57,7 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
         }
         None => io::read_graph(Path::new(spec), undirected),
     };
-    let graph = py.detach(read).map_err(|error| exception(py, &error))?;
+    let graph = aside(py, read)?;
     Ok(Graph { graph })
 }
 
@@ -84,7 +82,6 @@ impl Graph {
 
     /// PageRank of the nodes with these names, or of all.
     fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
-        expect_own_process().map_err(|error| exception(py, &error))?;
         let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, max_walks, progress } =
             reader;
         let graph = &self.graph;
