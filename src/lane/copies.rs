@@ -27,12 +27,7 @@ impl<'arrays> Copies<'_, 'arrays> {
     ///
     /// # Errors
     /// If the device is lost.
-    pub fn fetch<T: Pod>(
-        &self,
-        src: &'arrays Buffer<T>,
-        offset: usize,
-        dst: &'arrays mut [T],
-    ) -> Result<()> {
+    pub fn fetch<T: Pod>(&self, src: &'arrays Buffer<T>, offset: usize, dst: &'arrays mut [T]) -> Result<()> {
         self.lane.fetch(src, offset, dst)
     }
 }
@@ -52,10 +47,7 @@ impl Lane {
     ///
     /// # Errors
     /// Those of the work, or if the device is lost.
-    pub fn queued<'arrays, R>(
-        &self,
-        work: impl FnOnce(&Copies<'_, 'arrays>) -> Result<R>,
-    ) -> Result<R> {
+    pub fn queued<'arrays, R>(&self, work: impl FnOnce(&Copies<'_, 'arrays>) -> Result<R>) -> Result<R> {
         let finish = Finish(self);
         let done = work(&Copies { lane: self, arrays: PhantomData })?;
         std::mem::forget(finish);

@@ -75,7 +75,8 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             if Team::share_out(count, &each) {
                 return;
             }
-            let all = &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), &each);
+            let all =
+                &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), &each);
             if !pool::inside(all) {
                 (0..count).for_each(range);
             }
@@ -172,9 +173,8 @@ pub fn alone<R>(work: impl FnOnce() -> R) -> R {
 fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let at_hand = AtHand::now();
     thread::scope(|scope| {
-        let begin = |k| {
-            thread::Builder::new().spawn_scoped(scope, move || at_hand.within(|| work(k))).map_err(|_| k)
-        };
+        let begin =
+            |k| thread::Builder::new().spawn_scoped(scope, move || at_hand.within(|| work(k))).map_err(|_| k);
         let (others, late): (Vec<_>, Vec<_>) = (1..count).map(begin).partition(Result::is_ok);
         (0..count.min(1)).chain(late.into_iter().filter_map(Result::err)).for_each(work);
         let others = others.into_iter().filter_map(Result::ok);

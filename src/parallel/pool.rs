@@ -53,7 +53,8 @@ fn pool() -> Option<&'static ThreadPool> {
     let fewer = |&threads: &usize| (threads > 3).then_some(threads / 2);
     let make = || {
         let counts = successors(Some(wanted()).filter(|&threads| threads > 1), fewer);
-        (!cfg!(target_family = "wasm")).then(|| counts.map_while(Some).find_map(|n| build(n, "kolmo").ok()))?
+        (!cfg!(target_family = "wasm"))
+            .then(|| counts.map_while(Some).find_map(|n| build(n, "kolmo").ok()))?
     };
     POOL.get_or_init(make).as_ref()
 }
@@ -65,7 +66,11 @@ pub(crate) fn is_member() -> bool {
 
 /// Threads that loops of this thread are shared out to.
 pub fn threads() -> usize {
-    if MEMBER.get() { rayon::current_num_threads() } else { pool().map_or(1, ThreadPool::current_num_threads) }
+    if MEMBER.get() {
+        rayon::current_num_threads()
+    } else {
+        pool().map_or(1, ThreadPool::current_num_threads)
+    }
 }
 
 /// Does work in a thread of the pool of all loops, or of that which this thread belongs to; false without doing it where
@@ -98,11 +103,7 @@ pub(crate) fn in_each(pool: &ThreadPool, work: &(dyn Fn(usize) + Sync)) {
 }
 
 /// Sleeps until as many calls of a job as `begin` began are done.
-fn sleep(
-    calls: usize,
-    job: &(dyn Fn(usize) + Sync),
-    begin: impl FnOnce(Box<dyn Fn(usize) + Send + Sync>),
-) {
+fn sleep(calls: usize, job: &(dyn Fn(usize) + Sync), begin: impl FnOnce(Box<dyn Fn(usize) + Send + Sync>)) {
     let (tell, told) = sync_channel(calls);
     // SAFETY: the reference is used by the calls alone, each of which tells that it is done when it no longer has it; this
     // function returns, and the borrow ends, when all have told.

@@ -149,7 +149,7 @@ mod tests {
     use crate::parallel::*;
 
     fn pool(threads: usize) -> rayon::ThreadPool {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
+        pool::build(threads, "test").unwrap()
     }
 
     #[test]
@@ -183,6 +183,14 @@ mod tests {
         let mut sums = sums.into_inner().unwrap();
         sums.sort_unstable();
         assert_eq!(sums, (0..50).map(|i| i * (i + 1) / 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_team_within_a_team_is_a_panic_and_no_wait_without_end() {
+        let pool = pool(2);
+        let nested = || Team::lead(&pool, &mut || Team::lead(&pool, &mut || ()));
+        let panic = catch_unwind(AssertUnwindSafe(nested)).unwrap_err();
+        assert!(panic.downcast_ref::<&str>().is_some_and(|text| text.contains("waits for all of it")));
     }
 
     #[test]
