@@ -1,23 +1,22 @@
 //! Loops of a team of threads, in all orders that the memory model allows up to a number of preemptions.
 
-mod parallel {
-    #[path = "../../../../src/parallel/rounds.rs"]
-    #[allow(clippy::module_inception, dead_code, reason = "a file of the library")]
-    pub(crate) mod rounds;
+#[path = "../../src/parallel/rounds.rs"]
+#[allow(dead_code, reason = "a file of the library")]
+mod rounds;
 
-    pub(crate) mod sync {
-        pub(crate) use loom::cell::UnsafeCell;
-        use loom::sync::MutexGuard;
-        pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-        pub(crate) use loom::sync::{Condvar, Mutex};
+/// What the library takes from the standard library.
+mod sync {
+    pub(crate) use loom::cell::UnsafeCell;
+    use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::{Condvar, Mutex};
 
-        pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-            mutex.lock().unwrap()
-        }
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap()
+    }
 
-        pub(crate) fn wait<'a, T>(wake: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            wake.wait(guard).unwrap()
-        }
+    pub(crate) fn wait<'a, T>(wake: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        wake.wait(guard).unwrap()
     }
 }
 
@@ -25,7 +24,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
-use parallel::rounds::{Look, Rounds, Seen};
+use rounds::{Look, Rounds, Seen};
 
 /// What a loop's items write without any order of their own: loom ends the test where two accesses are not ordered.
 struct Places(Vec<UnsafeCell<usize>>);
@@ -49,14 +48,16 @@ fn run(threads: usize, loops: &'static [usize], looks: usize) {
         let followers: Vec<_> = (1..threads)
             .map(|thread| {
                 let (rounds, places) = (rounds.clone(), places.clone());
-                thread::spawn(move || follow(&rounds, looks, |seen| {
-                    if rounds.enter(seen) {
-                        unsafe { rounds.take_part(thread, |amount, item| each(&places, amount, item)) };
-                        rounds.leave();
-                        return true;
-                    }
-                    false
-                }))
+                thread::spawn(move || {
+                    follow(&rounds, looks, |seen| {
+                        if rounds.enter(seen) {
+                            unsafe { rounds.take_part(thread, |amount, item| each(&places, amount, item)) };
+                            rounds.leave();
+                            return true;
+                        }
+                        false
+                    })
+                })
             })
             .collect();
         for (number, &count) in loops.iter().enumerate() {
