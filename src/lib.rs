@@ -126,7 +126,7 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use status::Status;
 
-/// What programs cannot call, since it asks of its caller what no compiler checks. First what they can:
+/// Calls that programs cannot make, since no compiler checks what they ask of the caller. First those that they can make:
 ///
 /// ```
 /// # #![forbid(unsafe_code)]

@@ -10,7 +10,7 @@ pub(crate) mod pool;
 mod rounds;
 mod team;
 
-/// What [`rounds`] is made of.
+/// Types that [`rounds`] is made of.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     pub(super) use std::sync::{Condvar, Mutex};

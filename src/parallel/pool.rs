@@ -59,7 +59,7 @@ fn pool() -> Option<&'static ThreadPool> {
     POOL.get_or_init(make).as_ref()
 }
 
-/// Whether this thread belongs to a pool that [`build`] made.
+/// Tells if this thread belongs to a pool that [`build`] made.
 pub(crate) fn is_member() -> bool {
     MEMBER.get()
 }

@@ -26,7 +26,7 @@ const OPEN: u64 = 1 << 16;
 const END: u64 = 1 << 17;
 const LOOP: u64 = 1 << 18;
 
-/// What a thread finds that waits for the next loop.
+/// Finding of a thread that waits for the next loop.
 pub(crate) enum Look {
     /// A loop that it was not in yet.
     Open(Seen),
@@ -94,7 +94,7 @@ impl<W: Copy> Rounds<W> {
         self.wake_sleepers();
     }
 
-    /// What there is for a thread that was in the loop `seen` last.
+    /// Tells what there is for a thread that was in the loop `seen` last.
     pub(crate) fn look(&self, seen: Seen) -> Look {
         let state = self.state.load(Ordering::Acquire);
         match () {

@@ -14,7 +14,7 @@ use super::pool::in_each;
 use super::rounds::{Look, Rounds, Seen};
 use crate::spin::Spin;
 
-/// What is done with each number of a loop.
+/// Function that a loop calls with each number.
 #[derive(Clone, Copy)]
 struct Item(*const (dyn Fn(usize) + Sync));
 

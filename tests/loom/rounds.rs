@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "a file of the library")]
 mod rounds;
 
-/// What the library takes from the standard library.
+/// Types that the library takes from the standard library.
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     use loom::sync::MutexGuard;
@@ -26,7 +26,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use rounds::{Look, Rounds, Seen};
 
-/// What a loop's items write without any order of their own: loom ends the test where two accesses are not ordered.
+/// Places that a loop's items write without any order of their own: loom ends the test where two accesses are not ordered.
 struct Places(Vec<UnsafeCell<usize>>);
 
 // SAFETY: what the test is about.
