@@ -112,12 +112,13 @@ pub struct Listing {
 
 /// Every device that this build can see here.
 pub fn list() -> Vec<Listing> {
-    let mut all = vec![Listing {
+    let mut all = Vec::new();
+    all.extend([Listing {
         device: cpu::CpuLane::at_hand(None).device().clone(),
         driver: format!("{} hardware threads", threads()),
         workgroups: None,
         unusable: None,
-    }];
+    }]);
     #[cfg(feature = "cuda")]
     all.extend(super::cuda::list());
     #[cfg(feature = "wgpu")]
