@@ -3,7 +3,7 @@
 pub use crate::lane::window::Window;
 pub use crate::largest::{larger_first, largest};
 pub use crate::number::{Size, count, out_of_range};
-pub use crate::parallel::{alone, interruptible};
+pub use crate::parallel::{alone, interruptible, threads};
 pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 pub use crate::transient::built::Built;
 pub use crate::transient::clock::ActivitySeconds;

@@ -126,6 +126,79 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use status::Status;
 
+/// Calls that programs cannot make, since no compiler checks what they ask of the caller. First those that they can make:
+///
+/// ```
+/// # #![forbid(unsafe_code)]
+/// use kolmo::kernel::{Number, Precision, Q64};
+/// use kolmo::lane::{Arg, DeviceSpec, OpenOptions};
+/// let machine = kolmo::Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+/// let (lane, sums) = (&machine.lanes[0], [0u128; 8]);
+/// let buffer = lane.alloc_with("numbers", &[1.0])?;
+/// let (mut host, kernel) = (lane.host_array::<f64>(1)?, kolmo::registry::all()[0]);
+/// lane.queued(|copies| copies.fetch(&buffer, 0, &mut host))?;
+/// assert_eq!(host[0], 1.0);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// Copies that go on after the call, of arrays that nothing keeps:
+/// ```compile_fail
+/// # let machine = kolmo::Machine::best()?;
+/// # let (lane, mut host) = (&machine.lanes[0], [0.0]);
+/// # let buffer = lane.alloc_with("numbers", &[1.0])?;
+/// lane.fetch(&buffer, 0, &mut host)?;
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+/// ```compile_fail
+/// # let machine = kolmo::Machine::best()?;
+/// # let (lane, host) = (&machine.lanes[0], [0.0]);
+/// # let buffer = lane.alloc_with("numbers", &[1.0])?;
+/// lane.send(&host, &buffer, 0)?;
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+/// ```compile_fail
+/// # let machine = kolmo::Machine::best()?;
+/// # let lane = &machine.lanes[0];
+/// # let buffer = lane.alloc_with("numbers", &[1.0])?;
+/// lane.queued(|copies| {
+///     let mut host = [0.0];
+///     copies.fetch(&buffer, 0, &mut host)
+/// })?;
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// Kernels with other parameters and arguments than they have:
+/// ```compile_fail
+/// use kolmo::kernel::Arguments;
+/// ```
+/// ```compile_fail
+/// # let machine = kolmo::Machine::best()?;
+/// let bind = kolmo::lane::Lane::bind;
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// Instructions that a processor may not have:
+/// ```compile_fail
+/// use kolmo::kernel::{Number, Q64};
+/// let a = [Q64(1); 8];
+/// <Q64 as Number>::stepped_rows::<3, 8>(&[0u128; 8], &a, &a, Q64(0));
+/// ```
+/// ```compile_fail
+/// use kolmo::kernel::twin::simd::At;
+/// ```
+///
+/// A process's environment, and memory that two handles share:
+/// ```compile_fail
+/// kolmo::lane::prepare_drivers(true);
+/// ```
+/// ```compile_fail
+/// let (window, path) = kolmo::internals::Window::create(64)?;
+/// window.slot(0, |slot| slot[0] = 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(doctest)]
+struct Sealed;
+
 /// The example of docs/library.md, as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]

@@ -5,7 +5,8 @@ use crate::lane::{self, DeviceSpec, Lane, OpenOptions};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
-/// The lanes of a run, their one precision, and the processes that share the work.
+/// The lanes of a run, their one precision, and the processes that share the work. Threads may share a machine, tasks of
+/// rayon among them: each call waits asleep until a lane is free.
 ///
 /// ```
 /// use kolmo::Machine;

@@ -112,6 +112,9 @@ export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"
 status=0
 cargo test --no-fail-fast $packages ${features:+--features "$features"} "$@" || status=$?
+if [ -n "$all" ]; then
+    cargo test --release --manifest-path tests/loom/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/loom" || status=$?
+fi
 if [ -n "$python" ]; then
     built=${CARGO_TARGET_DIR:-target}/debug
     KOLMO=$(realpath "$built/kolmo") KOLMO_MODULE=$built/deps/lib_kolmo.so sh python/test.sh --quick || status=$?

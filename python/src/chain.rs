@@ -12,9 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::errors::exception;
-use crate::machine::expect_own_process;
 use crate::transient::{Begin, Question, answer};
-use crate::watch::{Stop, Stoppable};
+use crate::watch::{Stop, Stoppable, aside};
 
 /// A chain that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -40,11 +39,11 @@ impl From<transient::Chain> for Chain {
 /// The chain of a file, or a built-in.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
-    let read = py.detach(|| match models::parse(spec) {
+    let read = aside(py, || match models::parse(spec) {
         Some(model) => model.map(transient::Chain::from),
         None => io::read_chain(Path::new(spec), None),
     });
-    let chain = read.map(Chain::from).map_err(|error| exception(py, &error))?;
+    let chain = read.map(Chain::from)?;
     Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
 }
 
@@ -67,8 +66,7 @@ pub(crate) fn chain_of_rates(
 ) -> PyResult<Chain> {
     let (values, states, starts) = (rates.0.as_slice()?, rates.1.as_slice()?, rates.2.as_slice()?);
     let p = initial.as_slice()?;
-    let chain = py.detach(|| {
-        expect_own_process()?;
+    let chain = aside(py, || {
         let wrong = |_| Error::Invalid(format!("{name}: an index of a state is out of range"));
         let starts = starts.iter().map(|&k| usize::try_from(k)).collect::<Result<Vec<_>, _>>();
         let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();
@@ -89,7 +87,7 @@ pub(crate) fn chain_of_rates(
         });
         Ok(transient::Chain { name: name.to_owned(), initial, names, ..chain })
     });
-    chain.map(Chain::from).map_err(|error| exception(py, &error))
+    chain.map(Chain::from)
 }
 
 #[pymethods]

@@ -8,9 +8,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::errors::exception;
-use crate::machine::expect_own_process;
-use crate::watch::{Stop, watched};
+use crate::watch::{Stop, aside, watched};
 
 /// A graph that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -46,9 +44,7 @@ pub(crate) fn graph_of_links(
     undirected: bool,
 ) -> PyResult<Graph> {
     let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
-    let graph = py
-        .detach(|| graph::Graph::counted(nodes, from, to, counts, undirected))
-        .map_err(|error| exception(py, &error))?;
+    let graph = aside(py, || graph::Graph::counted(nodes, from, to, counts, undirected))?;
     Ok(Graph { graph, built_in: None })
 }
 
@@ -63,11 +59,8 @@ pub(crate) fn graph_of_names(
 ) -> PyResult<Graph> {
     let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
     let counts = counts.as_slice()?;
-    let graph = py.detach(|| {
-        expect_own_process()?;
-        graph::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec())
-    });
-    Ok(Graph { graph: graph.map_err(|error| exception(py, &error))?, built_in: None })
+    let make = || graph::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec());
+    Ok(Graph { graph: aside(py, make)?, built_in: None })
 }
 
 /// The graph of a file, or a built-in.
@@ -81,7 +74,7 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
         }
         None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),
     };
-    py.detach(read).map_err(|error| exception(py, &error))
+    aside(py, read)
 }
 
 #[pymethods]
@@ -138,7 +131,6 @@ impl Graph {
 
     /// PageRank of the nodes with these names, or of all.
     fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
-        expect_own_process().map_err(|error| exception(py, &error))?;
         let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, max_walks, progress } =
             reader;
         let graph = &self.graph;

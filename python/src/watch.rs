@@ -13,6 +13,7 @@ use kolmo::{Error, Result};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
+use crate::machine::expect_own_process;
 
 /// Time between two looks at signals. A solver comes by every 70 ms; both are to be less than 100 ms.
 const LOOK: Duration = Duration::from_millis(20);
@@ -70,7 +71,12 @@ pub(crate) fn brief<R: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
 ) -> PyResult<R> {
-    py.detach(|| work(&mut |_, _| Ok(()))).map_err(|error| exception(py, &error))
+    aside(py, || work(&mut |_, _| Ok(())))
+}
+
+/// Runs `work` in this thread without the GIL, unless the threads that it may want are another process's.
+pub(crate) fn aside<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
+    py.detach(|| expect_own_process().and_then(|()| work())).map_err(|error| exception(py, &error))
 }
 
 /// Runs `work` in a thread of its own while this one waits without the GIL, calls `progress`, and looks for signals, which
@@ -82,6 +88,7 @@ pub(crate) fn watched<R: Send>(
     stop: &Stop,
     work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
 ) -> PyResult<R> {
+    expect_own_process().map_err(|error| exception(py, &error))?;
     let progress: Option<Py<PyAny>> = progress.map(|callback| callback.clone().unbind());
     let (done, raised) = py.detach(|| {
         let (tell, told) = channel();

@@ -301,6 +301,53 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
+FORKED = """
+import multiprocessing, os, signal, sys, numpy as np, kolmo
+calls = {
+    "transient": lambda: kolmo.transient([[0, 1], [1, 0]], times=1),
+    "solve_tridiagonal": lambda: kolmo.solve_tridiagonal([1.0], [4.0, 4.0], [1.0], [1.0, 2.0]),
+    "pagerank": lambda: kolmo.pagerank(np.ones((3, 3))),
+    "Graph": lambda: kolmo.Graph(np.ones((3, 3))),
+    "walk": lambda: kolmo.walk(4 * np.eye(9) - np.eye(9, k=1), np.ones(9), [1]),
+    "expm_multiply": lambda: kolmo.expm_multiply(np.array([[-1.0, 1], [1, -1]]), np.ones(2)),
+    "read": lambda: kolmo.read("tandem:3"),
+    "devices": kolmo.devices,
+}
+calls[sys.argv[1]]()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("first", ["transient", "solve_tridiagonal", "pagerank", "Graph", "walk", "read"])
+def test_every_call_in_a_forked_process_is_refused_at_once(first):
+    code = FORKED + """
+for name, call in calls.items():
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        try:
+            call()
+        except kolmo.DeviceError as error:
+            os._exit(0 if "spawn" in str(error) else 1)
+        os._exit(2)
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, f"{name} in a child ended with {status}: 14 is a hang, 512 an answer"
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, first], check=True, timeout=240)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_pool_of_forked_processes_is_told_that_it_cannot():
+    code = FORKED + """
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    try:
+        pool.apply_async(kolmo.pagerank, (np.ones((3, 3)),)).get(30)
+    except kolmo.DeviceError as error:
+        sys.exit(0 if "spawn" in str(error) else 1)
+sys.exit(2)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, "pagerank"], check=True, timeout=120)
+
+
 @pytest.mark.slow
 def test_a_matrix_that_another_thread_changes_meanwhile_harms_nobody():
     """The answer is anybody's guess, and the process goes on: that is all that is promised."""

@@ -302,7 +302,7 @@ pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
 
 /// The same in front of lines that `begins` accepts.
 pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
-    let size = (bytes.len() / (SHARES * rayon::current_num_threads())).clamp(LEAST_CHUNK, CHUNK);
+    let size = (bytes.len() / (SHARES * threads())).clamp(LEAST_CHUNK, CHUNK);
     let mut chunks = Vec::with_capacity(bytes.len() / size + 1);
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -90,7 +90,7 @@ pub(crate) fn write_in_blocks(
     items: usize,
     fill: impl Fn(Range<usize>, &mut Vec<u8>) + Sync,
 ) -> io::Result<()> {
-    let mut texts = vec![Vec::new(); 4 * rayon::current_num_threads()];
+    let mut texts = vec![Vec::new(); 4 * threads()];
     let mut start = 0;
     while start < items {
         let count = texts.len().min((items - start).div_ceil(BLOCK));

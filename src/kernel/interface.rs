@@ -109,8 +109,8 @@ impl Binding {
 }
 
 /// The arguments of a kernel's launches: a struct made by `kernel!`, with a member for each binding. A lane says what an argument
-/// is.
-pub trait Arguments<A> {
+/// is, and its unsafe code relies on what they list: `kernel!` alone makes them.
+pub(crate) trait Arguments<A> {
     /// The kernel's parameters: a struct of `u32` with the names of the text, in its order.
     type Params: Pod;
     /// The kernel's name.

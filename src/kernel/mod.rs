@@ -16,7 +16,8 @@ mod real;
 pub mod reflect;
 pub(crate) mod twin;
 
-pub use interface::{Arguments, Binding, Interface, Scalar, View};
+pub(crate) use interface::Arguments;
+pub use interface::{Binding, Interface, Scalar, View};
 pub use q64::Q64;
 pub(crate) use q64::quotient;
 pub use real::{Number, Precision, Real};

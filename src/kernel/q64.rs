@@ -5,6 +5,7 @@
 
 use super::real::{Number, Precision};
 use super::twin::fractions;
+use super::twin::simd::At;
 
 /// The number `self.0`·2⁻⁶⁴, from 0 to 1 − 2⁻⁶⁴.
 #[repr(transparent)]
@@ -130,6 +131,7 @@ impl Number for Q64 {
 
     #[inline(always)]
     fn stepped_rows<const LEVEL: u8, const N: usize>(
+        _: At<LEVEL>,
         sums: &[u128; N],
         leave: &[Self; N],
         own: &[Self; N],
@@ -139,7 +141,12 @@ impl Number for Q64 {
     }
 
     #[inline(always)]
-    fn weighted_rows<const LEVEL: u8, const N: usize>(w: Self, a: &[Self; N], sums: &[Self; N]) -> [Self; N] {
+    fn weighted_rows<const LEVEL: u8, const N: usize>(
+        _: At<LEVEL>,
+        w: Self,
+        a: &[Self; N],
+        sums: &[Self; N],
+    ) -> [Self; N] {
         fractions::weighted::<LEVEL, N>(w, a, sums)
     }
 

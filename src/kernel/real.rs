@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::twin::gather::Gather;
-use super::twin::simd::fused;
+use super::twin::simd::{At, fused};
 use crate::array::array;
 
 /// Type of the numbers of a run.
@@ -90,9 +90,10 @@ pub trait Number:
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
     /// The next number of a row.
     fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
-    /// [`Number::stepped`] of neighbouring rows. LEVEL must be at most this processor's level.
+    /// [`Number::stepped`] of neighbouring rows.
     #[inline(always)]
     fn stepped_rows<const LEVEL: u8, const N: usize>(
+        _: At<LEVEL>,
         sums: &[Self::Sum; N],
         leave: &[Self; N],
         own: &[Self; N],
@@ -103,9 +104,14 @@ pub trait Number:
             false => Self::stepped::<false>(sums[i], leave[i], own[i], inverse_alpha),
         })
     }
-    /// [`Number::weighted`] of neighbouring rows. LEVEL must be at most this processor's level.
+    /// [`Number::weighted`] of neighbouring rows.
     #[inline(always)]
-    fn weighted_rows<const LEVEL: u8, const N: usize>(w: Self, a: &[Self; N], sums: &[Self; N]) -> [Self; N] {
+    fn weighted_rows<const LEVEL: u8, const N: usize>(
+        _: At<LEVEL>,
+        w: Self,
+        a: &[Self; N],
+        sums: &[Self; N],
+    ) -> [Self; N] {
         array(|i| match fused(LEVEL) {
             true => Self::weighted::<true>(w, a[i], sums[i]),
             false => Self::weighted::<false>(w, a[i], sums[i]),

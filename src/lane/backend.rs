@@ -94,11 +94,6 @@ pub(super) trait Backend: Into<AnyLane> {
         None
     }
 
-    /// Runs host work in the threads that this lane has.
-    fn host(&self, work: &mut (dyn FnMut() + Send)) {
-        work();
-    }
-
     /// Begins to note when the device begins and ends batches, if it can.
     fn trace(&self) {}
 

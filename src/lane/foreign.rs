@@ -91,8 +91,11 @@ impl Lane {
             return Ok(());
         }
         assert!(width.is_multiple_of(size) && from >= width, "rows of {width} bytes, {from} apart");
-        assert!(pitch * size >= width, "rows of {width} bytes go to places {pitch} elements apart");
-        let at = self.place(dst, offset, (height - 1) * pitch + width / size);
+        assert!(
+            pitch.saturating_mul(size) >= width,
+            "rows of {width} bytes go to places {pitch} elements apart"
+        );
+        let at = self.place(dst, offset, (height - 1).saturating_mul(pitch).saturating_add(width / size));
         // SAFETY: as this function demands; `dst` has the rows' places (asserted).
         on!(self, lane => unsafe { lane.copy_from(src, own(&dst.memory), at, pitch * size) })
     }

@@ -65,9 +65,9 @@ impl Lane {
     /// run. Arrays that it writes are different from all others.
     ///
     /// # Panics
-    /// If parameters and arguments are those of another kernel, numbers of an argument are of another type, memory that
-    /// is written is bound twice, or memory belongs to a lane that this one does not reach.
-    pub fn bind<'a, A: Arguments<Arg<'a>>>(
+    /// If parameters and arguments are those of another kernel or not as many as it has, numbers of an argument are of
+    /// another type, memory that is written is bound twice, or memory belongs to a lane that this one does not reach.
+    pub(crate) fn bind<'a, A: Arguments<Arg<'a>>>(
         &self,
         kernel: &'static Kernel,
         precision: Precision,
@@ -79,10 +79,12 @@ impl Lane {
         let args = args.list();
         self.assert_interface(kernel, precision, &args);
         let params: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&params));
+        let names = kernel.interface.params;
+        assert_eq!(params.len(), names.len(), "parameters of kernel '{}', {names:?}", kernel.name);
         Ok(Launch {
             prepared: on!(self, lane => lane.bind(kernel, precision, items, &args)?.any()),
             params: params.to_vec(),
-            names: kernel.interface.params,
+            names,
             lane: self.number(),
         })
     }
@@ -91,6 +93,7 @@ impl Lane {
     #[track_caller]
     fn assert_interface(&self, kernel: &Kernel, precision: Precision, args: &[Arg<'_>]) {
         let (name, bindings, own) = (kernel.name, kernel.interface.bindings(precision), self.number());
+        assert_eq!(args.len(), bindings.len(), "arguments of kernel '{name}'");
         for (i, (arg, binding)) in args.iter().zip(bindings).enumerate() {
             let what = || format!("argument {i} of kernel '{name}', {}", binding.name);
             assert!(

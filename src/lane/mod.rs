@@ -22,6 +22,7 @@ pub mod bandwidth;
 #[cfg(target_family = "wasm")]
 mod browser;
 mod buffer;
+mod copies;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -41,6 +42,7 @@ mod wgpu;
 pub(crate) mod window;
 
 pub use buffer::{Arg, Buffer};
+pub use copies::Copies;
 pub use cpu::{available_memory, expect_memory};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
@@ -90,9 +92,9 @@ impl Lane {
         Self { backend: Arc::new(backend), budget, measured: Arc::default() }
     }
 
-    /// A CPU lane that works in the threads of those who ask for it, with as much memory as there is.
+    /// A CPU lane that works in the threads of all loops, with as much memory as there is.
     pub(crate) fn at_hand() -> Self {
-        Self::new(cpu::CpuLane::at_hand().into(), None)
+        Self::new(cpu::CpuLane::at_hand(None).into(), None)
     }
 
     /// The device behind this lane.
@@ -116,7 +118,9 @@ impl Lane {
     #[track_caller]
     fn place<T: Pod>(&self, array: &Buffer<T>, offset: usize, len: usize) -> u64 {
         self.assert_own("an array", array.lane());
-        assert!(offset + len <= array.len, "{len} elements at {offset} of {}", array.len);
+        let fits = offset.checked_add(len).is_some_and(|end| end <= array.len);
+        assert!(fits, "{len} elements at {offset} of {}", array.len);
+        // What an array has fits the address space.
         (offset * size_of::<T>()) as u64
     }
 
@@ -222,7 +226,7 @@ impl Lane {
         len: usize,
         memory: impl FnOnce(u64) -> Result<AnyMemory>,
     ) -> Result<Buffer<T>> {
-        let bytes = (len.max(1) as u64) * size_of::<T>() as u64;
+        let bytes = (len.max(1) as u64).saturating_mul(size_of::<T>() as u64);
         fault::allocation(self.device(), what, bytes)?;
         self.expect_room(what, bytes)?;
         let memory = memory(bytes).map_err(|e| match e {
@@ -272,8 +276,8 @@ impl Lane {
     }
 
     /// Puts a copy from a [`HostArray`]'s part into the queue. Where copies are queued it does not wait: until
-    /// [`Lane::finish`] the part is neither written nor freed.
-    pub fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
+    /// [`Lane::finish`] the part is neither written nor freed, which the caller answers for.
+    pub(crate) fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         if !self.device().queued_copies {
             return self.upload(src, dst, offset);
         }
@@ -282,8 +286,8 @@ impl Lane {
     }
 
     /// Puts a copy to a [`HostArray`]'s part into the queue. Where copies are queued it does not wait: until
-    /// [`Lane::finish`] the part is not looked at.
-    pub fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
+    /// [`Lane::finish`] the part is not looked at, and not freed, which the caller answers for.
+    pub(crate) fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         if !self.device().queued_copies {
             return self.download(src, offset, dst);
         }
@@ -320,13 +324,9 @@ impl Lane {
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()
     }
 
-    /// Runs host work in this lane's threads, if it has any of its own.
+    /// Runs host work, whose loops all threads share.
     pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        // Behind a pointer, so that the entry into a pool of threads is compiled once and not for all work.
-        let (mut work, mut result) = (Some(work), None);
-        let mut once = || result = work.take().map(|work| work());
-        on!(self, lane => lane.host(&mut once));
-        result.expect("a lane runs host work")
+        work()
     }
 
     /// Begins to note when the device begins and ends batches, if it can.

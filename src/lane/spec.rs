@@ -6,6 +6,7 @@ use std::str::FromStr;
 use super::backend::{AnyLane, Backend};
 use super::{Device, Lane, cpu};
 use crate::kernel::Precision;
+use crate::parallel::threads;
 use crate::{Error, Result};
 
 /// A device as the user names it.
@@ -111,17 +112,13 @@ pub struct Listing {
 
 /// Every device that this build can see here.
 pub fn list() -> Vec<Listing> {
-    let threads = threads();
     let mut all = Vec::new();
-    match cpu::CpuLane::open(threads, None) {
-        Ok(lane) => all.push(Listing {
-            device: lane.device().clone(),
-            driver: format!("{threads} hardware threads"),
-            workgroups: None,
-            unusable: None,
-        }),
-        Err(e) => eprintln!("{e}"),
-    }
+    all.extend([Listing {
+        device: cpu::CpuLane::at_hand(None).device().clone(),
+        driver: format!("{} hardware threads", threads()),
+        workgroups: None,
+        unusable: None,
+    }]);
     #[cfg(feature = "cuda")]
     all.extend(super::cuda::list());
     #[cfg(feature = "wgpu")]
@@ -138,19 +135,24 @@ pub fn list() -> Vec<Listing> {
 
 /// Keeps drivers from writing to this process's stderr. With `one_queue`, CUDA gives each device one hardware queue in the
 /// place of eight, unless the environment says how many: that starts and ends 0.1 s sooner, and work in several streams of a
-/// device no longer overlaps. To be called before any thread is started.
-pub fn prepare_drivers(one_queue: bool) {
-    #[cfg(feature = "wgpu")]
-    super::wgpu::quiet();
+/// device no longer overlaps.
+///
+/// # Safety
+/// It writes to the environment: no other thread of the process runs yet.
+#[expect(unsafe_code, reason = "the environment is how drivers are configured")]
+pub unsafe fn prepare_drivers(one_queue: bool) {
+    #[cfg(all(feature = "wgpu", target_os = "linux"))]
+    // SAFETY: as this function demands.
+    unsafe {
+        super::wgpu::quiet();
+    }
     #[cfg(feature = "cuda")]
-    super::cuda::prepare(one_queue);
+    // SAFETY: as this function demands.
+    unsafe {
+        super::cuda::prepare(one_queue);
+    }
     #[cfg(not(feature = "cuda"))]
     let _ = one_queue;
-}
-
-/// Threads of this process: all of the machine's, but for those that other ranks have.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get()).min(rayon::current_num_threads())
 }
 
 /// What device specifications mean to one of several ranks of a host, by its place among them: `auto` and `wgpu:all`
@@ -203,7 +205,7 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
         }
     }
     let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
-    let share = options.cpu_threads.unwrap_or(threads() / cpus.max(1)).max(1);
+    let share = threads() / cpus.max(1);
 
     let mut lanes = Vec::new();
     for spec in &wanted {
@@ -218,10 +220,10 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
     Ok((lanes, precision))
 }
 
-/// Opens a lane of a device, with so many `threads` if it is the CPU.
-fn open_one(spec: &DeviceSpec, threads: usize, options: &OpenOptions) -> Result<AnyLane> {
+/// Opens a lane of a device, with a `share` of the threads if it is the CPU.
+fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<AnyLane> {
     Ok(match spec {
-        DeviceSpec::Cpu => cpu::CpuLane::open(threads, options.memory_limit)?.into(),
+        DeviceSpec::Cpu => cpu::CpuLane::open(options.cpu_threads, share, options.memory_limit)?.into(),
         #[cfg(feature = "wgpu")]
         DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked, options.limbs)?.into(),
         // Bounds are no part of what a CUDA kernel is told: it has pointers alone.

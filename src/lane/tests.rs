@@ -135,3 +135,65 @@ fn an_argument_holds_the_numbers_that_the_kernel_takes() {
         panics(&["argument 1", "y, holds", "U32", "F32"], || bind(Precision::F32, single.arg(), words.arg()));
     }
 }
+
+/// Arguments that no kernel has.
+struct Made<'a, const PARAMS: usize>(Vec<Arg<'a>>);
+
+impl<'a, const PARAMS: usize> crate::kernel::Arguments<Arg<'a>> for Made<'a, PARAMS>
+where
+    [u32; PARAMS]: Pod,
+{
+    type Params = [u32; PARAMS];
+    const KERNEL: &'static str = "scale";
+
+    fn list(&self) -> Vec<Arg<'a>> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn a_kernel_is_given_as_many_parameters_and_arguments_as_it_has() {
+    for [lane, _] in pairs() {
+        let (x, y, z) = (real(&lane, 1.0f32), real(&lane, 2.0f32), real(&lane, 3.0f32));
+        let (none, two) = (Made::<4>(Vec::new()), Made::<4>(vec![x.arg(), y.arg()]));
+        let three = Made::<4>(vec![x.arg(), y.arg(), z.arg()]);
+        let [few, many] = [Made::<0>(two.0.clone()).0, two.0.clone()];
+        let bind = |args| lane.bind(&SCALE, Precision::F32, 4, [0; 4], args).map(drop);
+
+        panics(&["arguments of kernel 'scale'"], || bind(none));
+        panics(&["arguments of kernel 'scale'"], || bind(three));
+        panics(&["parameters of kernel 'scale'", "rows"], || {
+            lane.bind(&SCALE, Precision::F32, 4, [], Made::<0>(few)).map(drop)
+        });
+        panics(&["parameters of kernel 'scale'", "rows"], || {
+            lane.bind(&SCALE, Precision::F32, 4, [0; 5], Made::<5>(many)).map(drop)
+        });
+        bind(two).expect("step, first, rows, own, and two arrays");
+    }
+}
+
+#[test]
+#[expect(unsafe_code, reason = "a copy from a foreign address")]
+fn whatever_writes_an_array_gives_it_another_stamp() {
+    let [lane, _] = pairs().swap_remove(0);
+    let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
+    let stamp = || {
+        let memory: &Arc<cpu::Memory> = own(&to.memory);
+        crate::kernel::twin::Memory::contents(&**memory)
+    };
+    let writes: [(&str, &dyn Fn() -> Result<()>); 4] = [
+        ("upload", &|| lane.upload(&[3], &to, 0)),
+        ("clear", &|| lane.clear(&to)),
+        ("copy", &|| lane.copy(&from, &to, 0, 1)),
+        ("copy_from", &|| {
+            let src = Foreign::run(lane.address(&from).expect("the host's"), 16);
+            // SAFETY: all of an array that lives.
+            unsafe { lane.copy_from(src, &to, 0, 4) }
+        }),
+    ];
+    for (name, write) in writes {
+        let before = stamp();
+        write().expect("it is written");
+        assert_ne!(stamp(), before, "{name}");
+    }
+}

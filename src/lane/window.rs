@@ -20,6 +20,9 @@ pub struct Window {
     stride: usize,
 }
 
+/// Held while a slot is copied for a caller outside of this crate.
+static HANDLES: Mutex<()> = Mutex::new(());
+
 /// Slots begin at a page: the largest of those that systems have, 4, 16 or 64 KiB.
 const PAGE: usize = 1 << 16;
 
@@ -58,6 +61,18 @@ impl Window {
         })
     }
 
+    /// Copies bytes into the slot of an exchange. Handles of this process wait for one another, and none is lent the slot.
+    pub fn write(&self, exchange: u64, from: &[u8]) {
+        let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
+        self.slot(exchange, |slot| slot[..from.len()].copy_from_slice(from));
+    }
+
+    /// Copies bytes out of the slot of an exchange.
+    pub fn read(&self, exchange: u64, to: &mut [u8]) {
+        let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
+        self.slot(exchange, |slot| to.copy_from_slice(&slot[..to.len()]));
+    }
+
     /// All of it: where it lies, and how many bytes it has.
     #[cfg(feature = "cuda")]
     pub(super) fn whole(&self) -> (*mut u8, usize) {
@@ -67,8 +82,8 @@ impl Window {
     /// Works on the slot of an exchange, counted from the first.
     ///
     /// Its writer is done with it before it tells the reader, and takes it again when the reader has told that it is done
-    /// with it.
-    pub fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// with it, which callers answer for: another handle on the same memory is not kept out.
+    pub(crate) fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let place = (exchange % 2) as usize * self.stride;
         // SAFETY: within the mapping, whose pages stay. The lock leaves a slot to one thread of this process, and messages

@@ -1,4 +1,4 @@
-//! Loops over all threads of the pool at hand, with the methods' names of rayon.
+//! Loops over all threads, with the methods' names of rayon.
 //!
 //! Rayon compiles its splitting, stealing and panics anew for every loop, some 5000 lines of intermediate code each. Here
 //! one instance serves all loops: it hands out ranges of item numbers, and what is done with a range is behind one call of a
@@ -6,7 +6,40 @@
 
 #![expect(unsafe_code, reason = "threads write to different parts of a slice")]
 
+pub(crate) mod pool;
+mod rounds;
 mod team;
+
+/// Types that [`rounds`] is made of.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(super) use std::sync::{Condvar, Mutex};
+    use std::sync::{MutexGuard, PoisonError};
+
+    pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(super) fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        pub(super) fn with<R>(&self, work: impl FnOnce(*const T) -> R) -> R {
+            work(self.0.get())
+        }
+
+        pub(super) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+            work(self.0.get())
+        }
+    }
+
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait<'a, T>(wake: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        wake.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -16,6 +49,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+pub use pool::threads;
 pub(crate) use team::Team;
 
 use crate::{Error, Result};
@@ -41,7 +75,11 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             if Team::share_out(count, &each) {
                 return;
             }
-            ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
+            let all =
+                &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), &each);
+            if !pool::inside(all) {
+                (0..count).for_each(range);
+            }
         }
     }
 }
@@ -87,8 +125,11 @@ impl AtHand {
         work()
     }
 
-    /// Ends the work here, if it is to end.
+    /// Ends the work here, if it is to end. A program whose panics abort has it go on.
     fn look(self) {
+        if cfg!(panic = "abort") {
+            return;
+        }
         // SAFETY: the flag lives: see `AtHand`.
         if self.stop.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
             resume_unwind(Box::new(Ended));
@@ -126,10 +167,15 @@ pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> 
 
 /// Does two things at the same time.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    match AtHand::now() {
-        AtHand { alone: true, .. } => (a(), b()),
-        at_hand => rayon::join(|| at_hand.within(a), || at_hand.within(b)),
+    let at_hand = AtHand::now();
+    let (mut both, mut done) = (Some((a, b)), None);
+    let mut join = || {
+        done = both.take().map(|(a, b)| rayon::join(|| at_hand.within(a), || at_hand.within(b)));
+    };
+    if !at_hand.alone {
+        pool::inside(&mut join);
     }
+    done.or_else(|| both.map(|(a, b)| (a(), b()))).expect("both are done")
 }
 
 /// Does work whose loops run in this thread alone, those of a CPU lane's launches included: for so little of it that other threads
@@ -138,15 +184,17 @@ pub fn alone<R>(work: impl FnOnce() -> R) -> R {
     AtHand { alone: true, ..AtHand::now() }.within(work)
 }
 
-/// Calls `work` with 0 … `count` − 1 at once: with 0 on this thread, with each other on a new one.
+/// Calls `work` with 0 … `count` − 1 at once: with 0 on this thread, with each other on a new one. What the system has no
+/// thread for is done on this one, later.
 fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let at_hand = AtHand::now();
     thread::scope(|scope| {
-        let others: Vec<_> = (1..count).map(|k| scope.spawn(move || at_hand.within(|| work(k)))).collect();
-        if count > 0 {
-            work(0);
-        }
-        if let Some(panic) = others.into_iter().filter_map(|thread| thread.join().err()).next() {
+        let begin =
+            |k| thread::Builder::new().spawn_scoped(scope, move || at_hand.within(|| work(k))).map_err(|_| k);
+        let (others, late): (Vec<_>, Vec<_>) = (1..count).map(begin).partition(Result::is_ok);
+        (0..count.min(1)).chain(late.into_iter().filter_map(Result::err)).for_each(work);
+        let others = others.into_iter().filter_map(Result::ok);
+        if let Some(panic) = others.filter_map(|thread| thread.join().err()).next() {
             resume_unwind(panic);
         }
     });
@@ -165,6 +213,12 @@ pub(crate) fn at_once<I: Send, R: Send>(
     let results =
         slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1);
     results.collect()
+}
+
+/// Copies bytes while a lock is held: a thread of a pool would take up other work, which may ask for the same lock.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub(crate) fn copy_bytes_locked(to: &mut [u8], from: &[u8]) {
+    if pool::is_member() { to.copy_from_slice(from) } else { copy_bytes(to, from) }
 }
 
 /// Copies bytes, many of them on all threads.
@@ -290,7 +344,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
 
 /// Items of a range: as many as leave some ranges to every thread.
 fn range_size(items: &impl Parallel) -> usize {
-    items.items().div_ceil(RANGES * rayon::current_num_threads()).max(items.min_len()).max(1)
+    items.items().div_ceil(RANGES * threads()).max(items.min_len()).max(1)
 }
 
 /// A source of items.
@@ -647,6 +701,26 @@ mod tests {
             assert_eq!(values.par_iter().position_first(|&v| v >= n / 3), (n > 0).then_some(n / 3));
             assert_eq!(values.par_iter().position_first(|&v| v >= n), None);
             assert!(values.par_iter().all(|&v| v < n));
+        }
+    }
+
+    #[test]
+    fn a_task_of_a_callers_pool_is_neither_ended_nor_slowed_by_a_loop_of_another() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let stop = AtomicBool::new(false);
+        for _ in 0..50 {
+            pool.scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|_| {
+                        let found = AtHand::now();
+                        assert!(found.stop.is_none() && !found.alone, "a task of its own: {found:?}");
+                        let wait = |_| thread::sleep(std::time::Duration::from_micros(50));
+                        let work = || Ok((0..64).into_par_iter().for_each(wait));
+                        interruptible(&stop, work).unwrap();
+                        join(|| alone(|| wait(0)), || wait(0));
+                    });
+                }
+            });
         }
     }
 

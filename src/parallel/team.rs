@@ -4,46 +4,31 @@
 #![expect(unsafe_code, reason = "a loop's work lives as long as threads are in it")]
 
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::AtHand;
+use super::pool::in_each;
+use super::rounds::{Look, Rounds, Seen};
 use crate::spin::Spin;
 
-/// Items of a loop: each number up to the last is given to `item` once.
+/// Function that a loop calls with each number.
 #[derive(Clone, Copy)]
-struct Loop {
-    item: *const (dyn Fn(usize) + Sync),
-    count: usize,
-}
+struct Item(*const (dyn Fn(usize) + Sync));
+
+// SAFETY: the function may be called by any thread, and lives while threads are in its loop.
+unsafe impl Send for Item {}
+// SAFETY: as above.
+unsafe impl Sync for Item {}
 
 /// Threads that share out loops, one of which is the leader's, who begins them.
 pub(crate) struct Team {
-    /// The number of the loop, whether it is open, whether there are to be no more, and how many threads are in it.
-    state: AtomicU64,
-    /// Of an open loop.
-    work: UnsafeCell<Option<Loop>>,
-    /// The next item of each thread's share.
-    next: Vec<Apart>,
-    /// Threads that sleep.
-    asleep: AtomicUsize,
-    sleep: Mutex<()>,
-    wake: Condvar,
+    rounds: Rounds<Item>,
     /// What the first thread unwound with that did.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
-
-/// A number in a cache line of its own.
-#[repr(align(128))]
-struct Apart(AtomicUsize);
-
-const INSIDE: u64 = (1 << 16) - 1;
-const OPEN: u64 = 1 << 16;
-const END: u64 = 1 << 17;
-const LOOP: u64 = 1 << 18;
 
 /// Longest that a thread keeps its core to itself while it waits, and that it stays awake.
 const ALONE: Duration = Duration::from_micros(50);
@@ -54,26 +39,18 @@ thread_local! {
     static LEADS: Cell<Option<*const Team>> = const { Cell::new(None) };
 }
 
-// SAFETY: the work of a loop is written while no thread is in one, and read by threads that are in it.
-unsafe impl Sync for Team {}
-
 impl Team {
-    /// Does `work` in a thread of a pool, whose other threads wait for its loops meanwhile.
+    /// Does `work` in a thread of a pool, whose other threads wait for its loops meanwhile. The caller is none of them, and
+    /// the pool has no other work: a second team would wait for threads that follow this one.
     pub(crate) fn lead(pool: &rayon::ThreadPool, work: &mut (dyn FnMut() + Send)) {
-        let (at_hand, threads) = (AtHand::now(), pool.current_num_threads());
-        let team = Self {
-            state: AtomicU64::new(0),
-            work: UnsafeCell::new(None),
-            next: (0..threads).map(|_| Apart(AtomicUsize::new(0))).collect(),
-            asleep: AtomicUsize::new(0),
-            sleep: Mutex::new(()),
-            wake: Condvar::new(),
-            panic: Mutex::new(None),
-        };
+        let at_hand = AtHand::now();
+        let team = Self { rounds: Rounds::new(pool.current_num_threads()), panic: Mutex::new(None) };
         let work = Mutex::new(work);
-        pool.broadcast(|thread| match thread.index() {
+        in_each(pool, &|thread| match thread {
             0 => {
-                let _end = End(&team, LEADS.replace(Some(&raw const team)));
+                assert!(LEADS.get().is_none(), "a thread leads one team");
+                LEADS.set(Some(&raw const team));
+                let _end = End(&team);
                 let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
                 at_hand.within(&mut **work);
             }
@@ -96,104 +73,73 @@ impl Team {
     /// A loop from beginning to end, and what a thread unwound with, if one did.
     fn all_do(&self, count: usize, item: &(dyn Fn(usize) + Sync)) -> Option<Box<dyn Any + Send>> {
         // SAFETY: the loop ends, with no thread in it, before this call does.
-        let item = unsafe {
+        let item = Item(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(item)
-        };
-        // SAFETY: the last loop is closed and no thread is in it.
-        unsafe { *self.work.get() = Some(Loop { item, count }) };
-        for (k, next) in self.next.iter().enumerate() {
-            next.0.store(self.share(k, count), Ordering::Relaxed);
-        }
-        let number = self.state.load(Ordering::Relaxed) & !INSIDE;
-        self.state.store((number + LOOP) | OPEN, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) > 0 {
-            self.wake();
-        }
-        self.take_part(0);
-        self.state.fetch_and(!OPEN, Ordering::AcqRel);
-        while awake(|| (self.state.load(Ordering::Acquire) & INSIDE == 0).then_some(())).is_none() {}
+        });
+        // SAFETY: the leader alone opens loops, each after the last one's end below.
+        unsafe { self.rounds.open(item, count) };
+        // SAFETY: this thread opened the loop.
+        unsafe { self.take_part(0) };
+        self.rounds.close();
+        while awake(|| self.rounds.is_empty().then_some(())).is_none() {}
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The first item of a thread's share.
-    fn share(&self, thread: usize, count: usize) -> usize {
-        count * thread / self.next.len()
-    }
-
     /// Does items of an open loop until none are left, its own first.
-    fn take_part(&self, thread: usize) {
-        // SAFETY: this thread is in the loop, or leads it.
-        let Some(Loop { item, count }) = (unsafe { *self.work.get() }) else { return };
-        for other in (thread..self.next.len()).chain(0..thread) {
-            let end = self.share(other + 1, count);
-            loop {
-                let k = self.next[other].0.fetch_add(1, Ordering::Relaxed);
-                if k >= end {
-                    break;
-                }
-                // SAFETY: as above: the loop does not end before this thread has left it.
-                let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*item)(k) }));
-                if let Err(panic) = done {
-                    self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
-                }
+    ///
+    /// # Safety
+    /// As of [`Rounds::take_part`].
+    unsafe fn take_part(&self, thread: usize) {
+        let each = |Item(item): Item, k| {
+            // SAFETY: the loop does not end before this thread has left it.
+            let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*item)(k) }));
+            if let Err(panic) = done {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             }
-        }
+        };
+        // SAFETY: as this function demands.
+        unsafe { self.rounds.take_part(thread, each) };
     }
 
     /// Takes part in each loop until there are to be no more.
     fn follow(&self, thread: usize) {
-        let mut seen = 0;
+        let mut last = Seen::NONE;
         loop {
-            let begun = |state: &u64| state & END != 0 || state & OPEN != 0 && state / LOOP != seen;
-            let state = || self.state.load(Ordering::Acquire);
-            let before = state();
-            let Some(state) = awake(|| Some(state()).filter(begun)) else {
-                self.sleep(before);
-                continue;
+            let mut found = Look::Nothing(last);
+            let mut look = || {
+                found = self.rounds.look(last);
+                (!matches!(found, Look::Nothing(_))).then_some(())
             };
-            if state & END != 0 {
-                return;
-            }
-            let enter = self.state.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed);
-            if enter.is_ok() {
-                seen = state / LOOP;
-                self.take_part(thread);
-                self.state.fetch_sub(1, Ordering::Release);
+            awake(&mut look);
+            match found {
+                Look::End => return,
+                Look::Nothing(seen) => self.rounds.sleep(seen),
+                Look::Open(seen) if self.rounds.enter(seen) => {
+                    last = seen;
+                    // SAFETY: this thread is in the loop.
+                    unsafe { self.take_part(thread) };
+                    self.rounds.leave();
+                }
+                // The loop was closed, or another thread came or went.
+                Look::Open(_) => {}
             }
         }
-    }
-
-    /// Sleeps until a loop behind that of `state` begins, or there are to be no more.
-    fn sleep(&self, state: u64) {
-        let mut lock = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
-        self.asleep.fetch_add(1, Ordering::SeqCst);
-        let same = |now: u64| now / LOOP == state / LOOP && now & END == 0;
-        while same(self.state.load(Ordering::SeqCst)) {
-            lock = self.wake.wait(lock).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.asleep.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn wake(&self) {
-        let _lock = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wake.notify_all();
     }
 }
 
-/// Ends a team when its leader is done, and puts back what this thread led before.
-struct End<'a>(&'a Team, Option<*const Team>);
+/// Ends a team when its leader is done.
+struct End<'a>(&'a Team);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        LEADS.set(self.1);
-        self.0.state.fetch_or(END, Ordering::SeqCst);
-        self.0.wake();
+        LEADS.set(None);
+        self.0.rounds.end();
     }
 }
 
 /// Looks until something is there; none when it is time to sleep.
-fn awake<V>(look: impl Fn() -> Option<V>) -> Option<V> {
-    let spin = |longest, alone| Spin { longest, alone }.until(|| Ok(look())).ok().flatten();
+fn awake<V>(mut look: impl FnMut() -> Option<V>) -> Option<V> {
+    let mut spin = |longest, alone| Spin { longest, alone }.until(|| Ok(look())).ok().flatten();
     spin(ALONE, true).or_else(|| spin(AWAKE, false))
 }
 
@@ -203,7 +149,7 @@ mod tests {
     use crate::parallel::*;
 
     fn pool(threads: usize) -> rayon::ThreadPool {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
+        pool::build(threads, "test").unwrap()
     }
 
     #[test]
@@ -237,6 +183,14 @@ mod tests {
         let mut sums = sums.into_inner().unwrap();
         sums.sort_unstable();
         assert_eq!(sums, (0..50).map(|i| i * (i + 1) / 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_team_within_a_team_is_a_panic_and_no_wait_without_end() {
+        let pool = pool(2);
+        let nested = || Team::lead(&pool, &mut || Team::lead(&pool, &mut || ()));
+        let panic = catch_unwind(AssertUnwindSafe(nested)).unwrap_err();
+        assert!(panic.downcast_ref::<&str>().is_some_and(|text| text.contains("waits for all of it")));
     }
 
     #[test]

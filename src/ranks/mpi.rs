@@ -49,6 +49,7 @@ pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let sharing = masks.iter().filter(|other| **other == masks[place.0]).count();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()) / sharing.max(1);
     // Where a pool was made before, it stays.
+    crate::parallel::pool::limit(threads.max(1));
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build_global();
     Ok((Universe(universe), rank, size, place))
 }

@@ -71,7 +71,7 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
     entries: impl Iterator<Item = (u32, C, V)> + Clone + Sync,
 ) -> (Vec<P>, Vec<C>, Vec<V>) {
     let mut starts = vec![P::default(); rows + 1];
-    let share = rows.div_ceil(rayon::current_num_threads().min(MOST_SHARES)).max(1);
+    let share = rows.div_ceil(threads().min(MOST_SHARES)).max(1);
     starts[1..].par_chunks_mut(share).enumerate().for_each(|(k, lengths)| {
         entries.clone().for_each(|(row, ..)| {
             if let Some(length) = lengths.get_mut((row as usize).wrapping_sub(k * share)) {

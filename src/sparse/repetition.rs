@@ -88,7 +88,7 @@ struct Found<'a> {
 fn task(repeats: &Repeats) -> usize {
     const FEWEST: usize = 1 << 14;
     let rows: usize = repeats.looked_at(usize::MAX).iter().map(Range::len).sum();
-    rows.div_ceil(4 * rayon::current_num_threads()).max(FEWEST)
+    rows.div_ceil(4 * threads()).max(FEWEST)
 }
 
 /// Looks for what repeats; `most_values` distinct values can be named.

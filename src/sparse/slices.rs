@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::{HEADER, SLICE};
 use crate::kernel::Number;
 pub(crate) use crate::kernel::twin::gather::plus_product;
+use crate::kernel::twin::simd::At;
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
@@ -57,7 +58,7 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let ell = ell(self.slices, slice);
-        T::slice_sums::<LEVEL>(&self.columns[ell.clone()], &self.values[ell], x, sums);
+        T::slice_sums(At::<LEVEL>::of_body(), &self.columns[ell.clone()], &self.values[ell], x, sums);
     }
 
     #[inline(always)]

@@ -336,7 +336,7 @@ pub const GPU_START: f64 = 0.25;
 /// As [`plan`].
 pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<f64>) -> Result<Option<f64>> {
     const MOST_STATES: usize = 1 << 18;
-    let speed = speed.unwrap_or_else(|| (2.5e9 * rayon::current_num_threads() as f64).min(40e9));
+    let speed = speed.unwrap_or_else(|| (2.5e9 * crate::parallel::threads() as f64).min(40e9));
     const LEAST: f64 = 2e-6;
     if problem.transitions.states() > MOST_STATES {
         return Ok(None);

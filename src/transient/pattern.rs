@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use super::step::{Rows, each, step_pattern};
 use crate::array::array;
 use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::twin::simd::{At, Body, dispatch};
 use crate::kernel::{Number, Precision};
 use crate::sparse::patterns::Tables;
 use crate::sparse::slices::{plus_product, tail};
@@ -186,12 +186,12 @@ impl<T: Number> Patterned<'_, T> {
         let offsets = &self.tiles.offsets[region..][..MOST_OFFSETS];
         let values = &self.tiles.values[region..][..MOST_OFFSETS];
         let x = self.x;
-        let mut sums = T::tile_sums::<LEVEL>(&offsets[..ends[0]], &values[..ends[0]], x, at);
+        let mut sums = T::tile_sums(At::<LEVEL>::of_body(), &offsets[..ends[0]], &values[..ends[0]], x, at);
         if ends[0] < ends[SUMS - 1] {
             let mut p = [[T::NONE; TILE]; 4];
             for (i, p) in p.iter_mut().enumerate() {
                 let here = ends[i]..ends[i + 1];
-                *p = T::tile_sums::<LEVEL>(&offsets[here.clone()], &values[here], x, at);
+                *p = T::tile_sums(At::<LEVEL>::of_body(), &offsets[here.clone()], &values[here], x, at);
             }
             for (r, s) in sums.iter_mut().enumerate() {
                 let coo = T::plus_sum(T::plus_sum(p[0][r], p[2][r]), T::plus_sum(p[1][r], p[3][r]));
@@ -249,7 +249,7 @@ pub(super) fn step_pattern<T: Number>(
     let base = (p.first_row + p.own) as usize;
     let matrix = call.contents(patterns);
     // Few large pieces: a thread works tiles out again after another thread's piece.
-    let pieces = 8 * rayon::current_num_threads();
+    let pieces = 8 * crate::parallel::threads();
     let size = (p.rows as usize).div_ceil(pieces).next_multiple_of(1024);
     each(call, size, patterns, b.shared(&p), |first, rows| {
         let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());

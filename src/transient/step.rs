@@ -14,7 +14,7 @@
 use super::pattern::step_pattern;
 use crate::array::array;
 use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
+use crate::kernel::twin::simd::{At, Body, SLICE, dispatch, fused};
 use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::parallel::*;
 use crate::sparse::slices::{Matrix, Plain, ell, tails};
@@ -112,7 +112,7 @@ impl<T: Number> Matrix<T> for Packed<'_, T> {
     #[inline(always)]
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let entries = &self.entries[ell(self.slices, slice)];
-        T::packed_sums::<LEVEL>(entries, self.column_bits, self.values, x, sums);
+        T::packed_sums(At::<LEVEL>::of_body(), entries, self.column_bits, self.values, x, sums);
     }
 
     #[inline(always)]
@@ -143,7 +143,7 @@ impl<T: Number> Matrix<T> for Pair<'_, T> {
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let entries = &self.entries[ell(self.slices, slice)];
         let base = self.base.wrapping_add((slice * SLICE) as u32);
-        T::pair_sums::<LEVEL>(entries, self.offsets, self.values, base, x, sums);
+        T::pair_sums(At::<LEVEL>::of_body(), entries, self.offsets, self.values, base, x, sums);
     }
 
     #[inline(always)]
@@ -201,7 +201,7 @@ impl<T: Number> Rows<'_, T> {
     ) {
         let own: [T; N] = first(&self.own[row..]);
         let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), array(exit));
-        let mut y = T::stepped_rows::<LEVEL, N>(&sums, &exit, &own, self.inverse_alpha);
+        let mut y = T::stepped_rows(At::<LEVEL>::of_body(), &sums, &exit, &own, self.inverse_alpha);
         if self.recurrence {
             let before: [T; N] = first(&self.y[row..]);
             y = array(|i| T::recurred(y[i], before[i]));
@@ -209,9 +209,9 @@ impl<T: Number> Rows<'_, T> {
         self.y[row..][..N].copy_from_slice(&y);
         if let Some((acc, weight, next)) = &mut self.acc {
             let acc = &mut acc[row..][..N];
-            let mut sum = T::weighted_rows::<LEVEL, N>(*weight, &own, &first(acc));
+            let mut sum = T::weighted_rows(At::<LEVEL>::of_body(), *weight, &own, &first(acc));
             if let Some(next) = next {
-                sum = T::weighted_rows::<LEVEL, N>(*next, &y, &sum);
+                sum = T::weighted_rows(At::<LEVEL>::of_body(), *next, &y, &sum);
             }
             acc.copy_from_slice(&sum);
         }

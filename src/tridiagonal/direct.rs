@@ -77,7 +77,7 @@ fn certified(
     let place = Place { n: view.span.n, first: 0, cyclic: false };
     let whole = window::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
     // A multiple of the tiles that go together.
-    let stretch_tiles = STRIPS * LANES * rayon::current_num_threads();
+    let stretch_tiles = STRIPS * LANES * crate::parallel::threads();
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
     let alone = view.span.batch == 1;
     let (mut norms, mut done, mut watched) = (AllNorms::default(), 0, 0);

@@ -213,6 +213,70 @@ fn memory_that_does_not_suffice_is_exit_2() {
     assert!(refused >= 8, "{refused} of 10 runs had too little memory");
 }
 
+/// As a user who may have no or few threads: as root under a number that no user has, since root is not limited.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_threads_every_command_answers() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = Place::new();
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(place.path(), all).expect("a folder for all");
+    let program = place.path().join("kolmo-here");
+    std::fs::copy(binary(), &program).expect("a program that all may run");
+    let model = "ctmc\nmodule m\n x:[0..1] init 0;\n [] x=0 -> 1:(x'=1);\nendmodule\n";
+    std::fs::write(place.path().join("m.sm"), model).expect("a model");
+    std::fs::write(place.path().join("links.txt"), "0 1\n1 2\n2 0\n").expect("a graph");
+    let as_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let user = if as_root { "setpriv --reuid=61234 --regid=61234 --clear-groups" } else { "" };
+    let limits = if as_root { &[1, 2, 3][..] } else { &[1] };
+    for line in [
+        "transient tandem:3 --time 1 --device cpu",
+        "transient tandem:30 --time 1 --device cpu --quiet",
+        "transient m.sm --time 1 --device cpu",
+        "check m.sm P=?[F<=1(x=1)] --device cpu",
+        "walk poisson2d:10,0.95 --component 5 --epsilon 1e-2 --device cpu",
+        "tridiagonal random:20000 --device cpu --quiet",
+        "walk links.txt --pagerank 0.85",
+        "generate tandem:5 -o m.tra",
+        "bench transient tandem:10 --repeat 1 --device cpu",
+        "tune --show",
+        "--version",
+    ] {
+        for limit in limits {
+            let command = format!("{user} prlimit --nproc={limit} ./kolmo-here {line}");
+            let mut words = command.split_whitespace();
+            let mut run = Command::new(words.next().expect("a word"));
+            let run = run.args(words).current_dir(place.path()).env("HOME", place.path());
+            let run = run.stdin(Stdio::null()).output().expect("a shell starts");
+
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert!(!said.contains("panicked"), "{limit} threads: {line}\n{said}");
+            assert_eq!(run.status.code(), Some(0), "{limit} threads: {line}\n{said}");
+        }
+    }
+}
+
+#[test]
+fn more_threads_than_processors_are_as_many_as_processors() {
+    let place = Place::new();
+    std::fs::write(
+        place.path().join("m.sm"),
+        "ctmc\nmodule m\n x:[0..1] init 0;\n [] x=0 -> 1:(x'=1);\nendmodule\n",
+    )
+    .expect("a model");
+    for line in
+        ["transient tandem:30 --time 1 --device cpu --quiet", "check m.sm P=?[F<=1(x=1)] --device cpu"]
+    {
+        for threads in ["100000", "1000", "many", "0", "1"] {
+            let mut command = Command::new(binary());
+            command.args(line.split(' ')).env("RAYON_NUM_THREADS", threads).current_dir(place.path());
+            let run = command.stdin(Stdio::null()).output().expect("it starts");
+            assert_eq!(run.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+        }
+    }
+}
+
 #[test]
 fn a_file_beyond_its_limit_is_an_error() {
     let place = Place::new();

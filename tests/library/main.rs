@@ -22,6 +22,7 @@ mod krylov;
 mod q64;
 mod sequence;
 mod several_lanes;
+mod shared_machine;
 mod transient;
 mod tridiagonal;
 mod tridiagonal_banded;

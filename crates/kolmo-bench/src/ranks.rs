@@ -69,7 +69,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
             match windows {
                 Some([own, other]) if through_windows => {
                     messages.receive(*from, here);
-                    own.slot(number, |slot| slot.copy_from_slice(bytemuck::cast_slice(out)));
+                    own.write(number, bytemuck::cast_slice(out));
                     messages.send(*to, there);
                     full.push(Some((other, back)));
                 }
@@ -83,7 +83,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
         for full in full {
             messages.wait_received()?;
             if let Some((window, back)) = full {
-                window.slot(number, |slot| bytemuck::cast_slice_mut(back).copy_from_slice(slot));
+                window.read(number, bytemuck::cast_slice_mut(back));
             }
         }
         Ok(())

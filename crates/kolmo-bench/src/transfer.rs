@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::{Record, Spread};
 use kolmo::lane::bandwidth::bind_copy;
-use kolmo::lane::{Buffer, HostArray, Lane, Launch, Program};
+use kolmo::lane::{Buffer, Copies, HostArray, Lane, Launch, Program};
 use kolmo::{Error, Machine, Result};
 
 /// Measured transfers, by their names in a report.
@@ -31,42 +31,52 @@ struct Share<'a> {
 
 impl Share<'_> {
     fn perform(&mut self, case: &str) -> Result<()> {
-        // Copies of page-locked memory are the device's; of other memory the host's, through page-locked staging.
-        let locked = self.source.locked();
-        let up = |lane: &Lane, from: &[u32], to: &Buffer<u32>, at| match locked {
-            true => lane.send(from, to, at),
-            false => lane.upload(from, to, at),
-        };
-        let down = |lane: &Lane, from: &Buffer<u32>, at, to: &mut [u32]| match locked {
-            true => lane.fetch(from, at, to),
-            false => lane.download(from, at, to),
-        };
+        let Self { lane, source, target, first, second, .. } = self;
+        let (lane, locked, source) = (*lane, source.locked(), &source[..]);
         match case {
-            "host to device" => {
-                up(self.lane, &self.source, &self.first, 0)?;
-                self.lane.finish()
-            }
-            "device to host" => {
-                down(self.lane, &self.first, 0, &mut self.target)?;
-                self.lane.finish()
-            }
-            "round trip" => {
-                let pieces = self.source.chunks(PIECE / 4).zip(self.target.chunks_mut(PIECE / 4));
+            "host to device" => lane.queued(|copies| up(copies, lane, locked, source, first, 0)),
+            "device to host" => lane.queued(|copies| down(copies, lane, locked, first, 0, target)),
+            "round trip" => lane.queued(|copies| {
+                let pieces = source.chunks(PIECE / 4).zip(target.chunks_mut(PIECE / 4));
                 for (i, (source, target)) in pieces.enumerate() {
                     let at = i * (PIECE / 4);
-                    up(self.lane, source, &self.second, at)?;
-                    down(self.lane, &self.second, at, target)?;
+                    up(copies, lane, locked, source, second, at)?;
+                    down(copies, lane, locked, second, at, target)?;
                 }
-                self.lane.finish()
-            }
+                Ok(())
+            }),
             // By a kernel: copying commands of some drivers reach a tenth of the memory's speed.
             "copy on the device" => {
                 let program = Program { cycle: vec![vec![&self.copy]] };
-                self.lane.run(&program, 0, COPIES, &mut |_| Ok(()))
+                lane.run(&program, 0, COPIES, &mut |_| Ok(()))
             }
             other => unreachable!("{other} is not measured"),
         }
     }
+}
+
+/// Copies of page-locked memory are the device's; of other memory the host's, through page-locked staging.
+fn up<'a>(
+    copies: &Copies<'_, 'a>,
+    lane: &Lane,
+    locked: bool,
+    from: &'a [u32],
+    to: &'a Buffer<u32>,
+    at: usize,
+) -> Result<()> {
+    if locked { copies.send(from, to, at) } else { lane.upload(from, to, at) }
+}
+
+/// The way back of [`up`].
+fn down<'a>(
+    copies: &Copies<'_, 'a>,
+    lane: &Lane,
+    locked: bool,
+    from: &'a Buffer<u32>,
+    at: usize,
+    to: &'a mut [u32],
+) -> Result<()> {
+    if locked { copies.fetch(from, at, to) } else { lane.download(from, at, to) }
 }
 
 /// Bytes that count in `case` when `bytes` are shared out: once for one way, twice for there and back, and read plus

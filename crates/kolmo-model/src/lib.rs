@@ -39,6 +39,7 @@ mod parser;
 pub mod properties;
 mod ranges;
 mod syntax;
+mod threads;
 mod types;
 mod values;
 
@@ -48,6 +49,7 @@ pub use instance::{Instance, VariableInfo};
 pub use lexer::decoded;
 pub use model::Model;
 pub use syntax::{FilterKind, Type, Value};
+pub use threads::start_threads;
 pub use types::Names;
 pub use values::Values;
 

@@ -157,7 +157,7 @@ impl<'a> Parted<'a> {
         }
         pieces.left = end.saturating_sub(at);
         let most = if self.packed { PACKED_CHUNKS } else { MOST_CHUNKS };
-        let many = (CHUNKS * rayon::current_num_threads()).min(most) * CHUNK;
+        let many = (CHUNKS * crate::parallel::threads()).min(most) * CHUNK;
         pieces.piece = (pieces.left / PIECES).clamp(CHUNK as u64, many as u64);
         pieces.text = Some(text);
         Ok(pieces)

@@ -6,7 +6,7 @@
 use super::fractions::ifma::MOST;
 #[cfg(target_arch = "x86_64")]
 use super::simd::PORTABLE;
-use super::simd::{SLICE, TILE, fused};
+use super::simd::{At, SLICE, TILE, fused};
 use crate::kernel::{Number, Q64};
 
 #[cfg(target_arch = "x86_64")]
@@ -14,13 +14,14 @@ use super::simd::{AVX2, AVX512_IFMA};
 
 /// Sums over the entries of 64 rows. In each function `sums[r]` = sum over k of value(64k + r) · x\[column(64k + r)\], k
 /// ascending. Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x` reads its last
-/// element, a number beyond a table the table's last. LEVEL must be at most this processor's level.
+/// element, a number beyond a table the table's last.
 pub trait Gather: Sized {
     /// What sums are made in.
     type Total;
 
     /// Values and columns as they are.
     fn slice_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
         columns: &[u32],
         values: &[Self],
         x: &[Self],
@@ -29,6 +30,7 @@ pub trait Gather: Sized {
 
     /// Entries of which the low `bits` bits, at most 31, are a column, the others the number of a value in `table`.
     fn packed_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
         entries: &[u32],
         bits: u32,
         table: &[Self],
@@ -38,6 +40,7 @@ pub trait Gather: Sized {
 
     /// Entries that are the number of a pair (column − r, value), r counted from `base` for the slice's first row.
     fn pair_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
         entries: &[u8],
         offsets: &[u32],
         values: &[Self],
@@ -49,6 +52,7 @@ pub trait Gather: Sized {
     /// Sums of the rows of a tile, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
     /// `x[at + offsets[k] + r]`. Panics beyond the ends of `x`.
     fn tile_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
         offsets: &[i32],
         values: &[[Self; TILE]],
         x: &[Self],
@@ -69,6 +73,7 @@ macro_rules! gather {
 
             #[inline(always)]
             fn slice_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
                 columns: &[u32],
                 values: &[Self],
                 x: &[Self],
@@ -102,6 +107,7 @@ macro_rules! gather {
 
             #[inline(always)]
             fn packed_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
                 entries: &[u32],
                 bits: u32,
                 table: &[Self],
@@ -139,6 +145,7 @@ macro_rules! gather {
 
             #[inline(always)]
             fn pair_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
                 entries: &[u8],
                 offsets: &[u32],
                 values: &[Self],
@@ -181,6 +188,7 @@ macro_rules! gather {
 
             #[inline(always)]
             fn tile_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
                 offsets: &[i32],
                 values: &[[Self; TILE]],
                 x: &[Self],
@@ -618,25 +626,25 @@ mod tests {
         let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
         let values = fractions(3, columns.len());
         let mut sums = [[0; SLICE]; 3];
-        Q64::slice_sums::<LEVEL>(&columns, &values, &x, &mut sums[0]);
+        Q64::slice_sums(At::<LEVEL>::of_body(), &columns, &values, &x, &mut sums[0]);
 
         let table = fractions(4, table);
         let entries: Vec<u32> =
             columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
-        Q64::packed_sums::<LEVEL>(&entries, 9, &table, &x, &mut sums[1]);
+        Q64::packed_sums(At::<LEVEL>::of_body(), &entries, 9, &table, &x, &mut sums[1]);
 
         let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
         let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
-        Q64::pair_sums::<LEVEL>(&entries, &offsets, &table, 7, &x, &mut sums[2]);
+        Q64::pair_sums(At::<LEVEL>::of_body(), &entries, &offsets, &table, 7, &x, &mut sums[2]);
 
         let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
         let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();
-        let tile = Q64::tile_sums::<LEVEL>(&offsets, &tile, &x, 50);
+        let tile = Q64::tile_sums(At::<LEVEL>::of_body(), &offsets, &tile, &x, 50);
 
         let ends = |from: &[Q64]| -> [Q64; TILE] { array(|i| from[i]) };
         let (leave, own) = (ends(&x[20..]), ends(&x));
-        let next = Q64::stepped_rows::<LEVEL, TILE>(&tile, &leave, &own, Q64::ZERO);
-        let weighted = Q64::weighted_rows::<LEVEL, TILE>(x[40], &own, &next);
+        let next = Q64::stepped_rows(At::<LEVEL>::of_body(), &tile, &leave, &own, Q64::ZERO);
+        let weighted = Q64::weighted_rows(At::<LEVEL>::of_body(), x[40], &own, &next);
         let fractions = next.into_iter().chain(weighted).map(|y| u128::from(y.0));
         sums.concat().into_iter().chain(tile).chain(fractions).collect()
     }

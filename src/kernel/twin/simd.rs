@@ -40,6 +40,18 @@ pub(crate) const AVX512: u8 = 2;
 /// [`Level::Avx512Ifma`] as a const parameter.
 pub(crate) const AVX512_IFMA: u8 = 3;
 
+/// Leave to run code of a level, which has no value at run time. Outside of this crate there is no way to one.
+#[derive(Debug, Clone, Copy)]
+pub struct At<const LEVEL: u8>(());
+
+impl<const LEVEL: u8> At<LEVEL> {
+    /// The leave that a [`Body`] has, whose `run` [`dispatch`] calls at this processor's level at most.
+    #[inline(always)]
+    pub(crate) fn of_body() -> Self {
+        Self(())
+    }
+}
+
 /// Whether a level's multiply and add round once.
 pub(crate) const fn fused(level: u8) -> bool {
     level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma")

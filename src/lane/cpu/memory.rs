@@ -70,8 +70,10 @@ pub(in crate::lane) struct Memory {
 
 // SAFETY: the bytes are owned, and nothing of them belongs to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches and
-// buffers of transfers are used on the lane that made them. A launch's twin gets each array once, or several times to
+// SAFETY: of a buffer, the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches
+// and buffers of transfers are used on the lane that made them. Of a `HostArray` they are only touched through references to
+// that array, or by a buffer that `Lane::adopt` made of it, whose callers, all of this crate, run its launches only while
+// the array is not borrowed. A launch's twin gets each array once, or several times to
 // read (`Lane::bind` asserts that what is written is bound once, `Call` that a binding is handed out either to read or
 // once to write).
 unsafe impl Sync for Memory {}

@@ -17,7 +17,8 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Progr
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
-use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes};
+use crate::parallel::pool::{build, enter, is_member};
+use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, threads};
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -31,7 +32,7 @@ const MANY_STEPS: u64 = 16;
 #[derive(Debug)]
 pub(super) struct CpuLane {
     device: Device,
-    /// None where launches run in the threads of those who ask for them.
+    /// Threads that only the holder of `queue` has work for; none where launches run in the threads of all loops.
     pool: Option<rayon::ThreadPool>,
     /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
     queue: Mutex<()>,
@@ -45,23 +46,23 @@ fn run(launch: &Launch, step: u64) {
 }
 
 impl CpuLane {
-    /// Opens a lane of `threads` threads.
-    pub(super) fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {
-        let pool =
-            rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("kolmo-cpu-{i}"));
-        let pool = (!cfg!(target_family = "wasm")).then(|| pool.build()).transpose();
-        let pool =
-            pool.map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
-        // Waits until all threads run: one that finds no memory to begin with would panic later.
-        if let Some(pool) = &pool {
-            pool.broadcast(|_| ());
+    /// Opens a lane of `count` threads, or as many as there are.
+    pub(super) fn open(count: Option<usize>, share: usize, memory_limit: Option<u64>) -> Result<Self> {
+        let wanted = count.unwrap_or(share).max(1);
+        let pool = (!cfg!(target_family = "wasm")).then(|| build(wanted, "kolmo-cpu")).transpose();
+        match (pool, count) {
+            (Err(e), Some(count)) => {
+                Err(Error::Device(format!("cpu: {count} threads could not be started: {e}")))
+            }
+            // The system gives no more: the threads of all loops are there, or the caller's.
+            (Err(_), None) => Ok(Self::at_hand(memory_limit)),
+            (Ok(pool), _) => Ok(Self::of(pool, wanted, memory_limit)),
         }
-        Ok(Self::of(pool, threads, memory_limit))
     }
 
-    /// A lane that works in the threads of those who ask for it.
-    pub(super) fn at_hand() -> Self {
-        Self::of(None, rayon::current_num_threads(), None)
+    /// A lane that works in the threads of all loops.
+    pub(super) fn at_hand(memory_limit: Option<u64>) -> Self {
+        Self::of(None, threads(), memory_limit)
     }
 
     fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
@@ -91,9 +92,19 @@ impl CpuLane {
         Self { device, pool, queue: Mutex::new(()) }
     }
 
-    /// Does what touches so many bytes, on all threads where these are many.
+    /// Does what touches so many bytes, on all threads where these are many. The lane's lock is held.
     fn on_all(&self, bytes: usize, work: &mut (dyn FnMut() + Send)) {
-        if bytes <= FEW { crate::parallel::alone(work) } else { self.host(work) }
+        if bytes <= FEW { crate::parallel::alone(work) } else { self.enter(work) }
+    }
+
+    /// Does work in this lane's threads. The lane's lock is held.
+    fn enter(&self, work: &mut (dyn FnMut() + Send)) {
+        let at_hand = AtHand::now();
+        match &self.pool {
+            Some(pool) if !at_hand.alone => enter(pool, &mut || at_hand.within(&mut *work)),
+            None if is_member() => crate::parallel::alone(work),
+            _ => work(),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
@@ -152,6 +163,7 @@ impl Backend for CpuLane {
 
     fn clear(&self, dst: &Arc<Memory>, _: u64) -> Result<()> {
         let _queue = self.lock();
+        dst.contents.store(new_contents(), Ordering::Relaxed);
         // SAFETY: the lock is held.
         let dst = unsafe { dst.bytes_mut() };
         self.on_all(dst.len(), &mut || dst.par_chunks_mut(FEW).for_each(|piece| piece.fill(0)));
@@ -160,6 +172,7 @@ impl Backend for CpuLane {
 
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         let _queue = self.lock();
+        dst.contents.store(new_contents(), Ordering::Relaxed);
         // SAFETY: the lock is held, and the two are different (asserted by `Lane::copy`).
         let (src, dst) = unsafe { (src.bytes(), dst.bytes_mut()) };
         let (at, bytes) = (at as usize, bytes as usize);
@@ -185,9 +198,9 @@ impl Backend for CpuLane {
     }
 
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
-        let _queue = self.lock();
         let mut done = 0;
         loop {
+            let queue = self.lock();
             let since = Instant::now();
             let mut steps = || {
                 while done < count && since.elapsed() < PIECE {
@@ -200,8 +213,10 @@ impl Backend for CpuLane {
                 Some(pool) if count >= MANY_STEPS && !AtHand::now().alone => Team::lead(pool, &mut steps),
                 // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
                 // a microsecond, entering the pool tens of them.
-                _ => self.host(&mut steps),
+                _ => self.enter(&mut steps),
             }
+            // The watch may use the lane.
+            drop(queue);
             watch(done)?;
             if done == count {
                 return Ok(());
@@ -213,7 +228,7 @@ impl Backend for CpuLane {
         // Buffers of transfers are the arrays themselves: filling and reading them is all.
         if !batch.launches.is_empty() {
             let _queue = self.lock();
-            self.host(&mut || batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step)));
+            self.enter(&mut || batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step)));
         }
         Ok(())
     }
@@ -230,20 +245,13 @@ impl Backend for CpuLane {
         array.own().cloned()
     }
 
-    fn host(&self, work: &mut (dyn FnMut() + Send)) {
-        let at_hand = AtHand::now();
-        match &self.pool {
-            Some(pool) if !at_hand.alone => pool.install(|| at_hand.within(work)),
-            _ => work(),
-        }
-    }
-
     fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
         Some(memory.exposed())
     }
 
     unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
         let _queue = self.lock();
+        dst.contents.store(new_contents(), Ordering::Relaxed);
         let from = std::ptr::with_exposed_provenance::<u8>(src.address as usize);
         // SAFETY: the lock is held.
         let to = &mut unsafe { dst.bytes_mut() }[at as usize..];

@@ -30,10 +30,13 @@ pub(super) fn present() -> std::result::Result<(), String> {
 }
 
 /// Asks for one hardware queue a device, unless the environment says how many; see [`crate::lane::prepare_drivers`].
-pub(crate) fn prepare(one_queue: bool) {
+///
+/// # Safety
+/// No other thread of the process runs yet.
+pub(crate) unsafe fn prepare(one_queue: bool) {
     const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
     if one_queue && std::env::var_os(QUEUES).is_none() {
-        // SAFETY: the caller has started no thread yet.
+        // SAFETY: as this function demands.
         unsafe { std::env::set_var(QUEUES, "1") };
     }
 }

@@ -22,7 +22,7 @@ use super::pieces::pieces;
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
-use crate::parallel::copy_bytes;
+use crate::parallel::copy_bytes_locked;
 use crate::{Error, Result};
 
 /// A stream and what it needs.
@@ -308,7 +308,7 @@ impl Backend for CudaLane {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
-                copy_bytes(bytes, chunk);
+                copy_bytes_locked(bytes, chunk);
                 self.stream.send(bytes, dst, at + (i * SLOT) as u64)?;
                 event.record(&self.stream)?;
             }
@@ -334,7 +334,7 @@ impl Backend for CudaLane {
             for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
-                copy_bytes(chunk, &pinned.bytes()[..chunk.len()]);
+                copy_bytes_locked(chunk, &pinned.bytes()[..chunk.len()]);
                 if i + SLOTS < lengths.len() {
                     fetch(&mut staging, i + SLOTS)?;
                 }

@@ -14,17 +14,15 @@ const IMMEDIATE_BYTES: u32 = 64;
 pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
 /// Asks Mesa's device-selection layer to stay out: it looks for a display and complains on stderr of every
-/// headless process. For programs to call first thing.
-#[cfg_attr(
-    target_os = "linux",
-    expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")
-)]
-pub(crate) fn quiet() {
-    // SAFETY: the caller has started no thread yet.
-    #[cfg(target_os = "linux")]
-    unsafe {
-        std::env::set_var("NODEVICE_SELECT", "1");
-    }
+/// headless process.
+///
+/// # Safety
+/// No other thread of the process runs yet.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")]
+pub(crate) unsafe fn quiet() {
+    // SAFETY: as this function demands.
+    unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
 }
 
 /// Adapters, hardware before software; opened once.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use wgpu::{BufferUsages, Features, PollStatus, PollType, SubmissionIndex};
 
+#[cfg(target_os = "linux")]
 pub(crate) use adapter::quiet;
 pub(crate) use adapter::{best, hardware, list};
 

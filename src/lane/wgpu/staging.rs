@@ -8,7 +8,7 @@ use wgpu::{Buffer, BufferUsages, MapMode, PollType};
 
 use super::WgpuLane;
 use crate::Result;
-use crate::parallel::copy_bytes;
+use crate::parallel::copy_bytes_locked;
 use crate::spin::Spin;
 
 const SLOT: u64 = 16 << 20;
@@ -129,7 +129,7 @@ impl Ring {
             let slot = &slots[i % SLOTS];
             slot.wait(lane)?;
             match slot.buffer.get_mapped_range(..chunk.len() as u64) {
-                Ok(view) => copy_bytes(chunk, &view),
+                Ok(view) => copy_bytes_locked(chunk, &view),
                 Err(_) => return Err(lane.lost_error("a download")),
             }
             slot.buffer.unmap();

@@ -314,8 +314,6 @@ fn command() -> clap::Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     interrupt::answer_for_limits();
-    // Copies between ranks overlap with steps, in a stream of their own, which one queue would hold up.
-    kolmo::lane::prepare_drivers(!Session::is_launched() && has_one_stream());
     let session = match Session::begin() {
         Ok(session) => session,
         Err(e) => {
@@ -384,7 +382,7 @@ fn ended(outcome: Outcome) -> ExitCode {
 }
 
 /// Whether the command line asks for work in one stream of each device: chains, but on several devices or lanes.
-fn has_one_stream() -> bool {
+pub fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
     chains && !words.any(|word| word.starts_with("--lanes") || word.matches("cuda").count() > 1)
@@ -473,8 +471,14 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
         Command::Walk(args) => walk::run(&args, ranks),
         Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
         Command::Devices(args) => devices::run(&args),
-        Command::Tune(args) => tune::run(&args),
-        Command::Bench(args) => bench::run(&args, ranks),
+        Command::Tune(args) => {
+            kolmo_model::start_threads();
+            tune::run(&args)
+        }
+        Command::Bench(args) => {
+            kolmo_model::start_threads();
+            bench::run(&args, ranks)
+        }
         Command::Generate(args) => generate::run(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Manual(args) => completions::manual(&args),

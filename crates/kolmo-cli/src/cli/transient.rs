@@ -491,7 +491,10 @@ fn open_and_read(
     };
     // Parsers and searches go as deep as in a process's first thread.
     let thread = thread::Builder::new().name("kolmo-model".to_owned()).stack_size(8 << 20);
-    thread.spawn(read).map_err(|source| Error::Io { path: "a thread".into(), source })?;
+    if thread.spawn(read.clone()).is_err() {
+        // The system gives none: this thread reads.
+        read();
+    }
     if cores_first
         && let start = tuned::gpu_start()
         && let Ok(posed) = receive.recv_timeout(Duration::from_secs_f64(start))

@@ -17,6 +17,7 @@ use crate::code::{Code, Term};
 use crate::instance::{Initial, Instance};
 use crate::properties::StateFormula;
 use crate::syntax::{Rewarded, Type, Value};
+use crate::threads::start_threads;
 use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
@@ -183,6 +184,7 @@ impl Instance {
     }
 
     fn explore_as(&self, part: Option<Sought<'_>>, options: &Options<'_>) -> Result<StateSpace> {
+        start_threads();
         // Tables of commands are made of what has a place in a state.
         let layout = Layout::new(&self.variables);
         let words = layout.words;
@@ -496,6 +498,7 @@ impl StateSpace {
         f: impl Fn(&[i64], &mut Scratch, &mut Vec<u64>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         const TASK: usize = 1 << 13;
+        start_threads();
         let mut all = vec![T::default(); self.states()];
         all.par_chunks_mut(TASK).enumerate().try_for_each(|(task, part)| {
             let (mut values, mut scratch, mut stack) = (Vec::new(), Scratch::default(), Vec::new());

@@ -1,0 +1,220 @@
+//! One machine that tasks of rayon share. A thread of their pool that waited for the library by taking up the next task would
+//! come to a lock that it holds itself, or nest until its stack ends.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::transient::{Chain, Options};
+use kolmo::walk::graph::{Graph, page_rank};
+use kolmo::{Machine, tridiagonal, walk};
+use rayon::prelude::*;
+
+use crate::support::machine;
+
+/// Longest that any of these may take: fifty times what the slowest takes.
+const LONGEST: Duration = Duration::from_secs(240);
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a task, which is to be the only one on this thread.
+fn alone(task: impl FnOnce()) {
+    assert!(!INSIDE.replace(true), "a task began inside of another, on the same stack");
+    task();
+    INSIDE.set(false);
+}
+
+/// Runs `tasks` calls of `task` in pools of 2 and of 8 threads, all at once and one by one.
+fn share(spec: &str, precision: Precision, tasks: usize, task: impl Fn(&Machine) + Send + Sync + 'static) {
+    let Some(machine) = machine(spec, precision, false) else { return };
+    let (tell, told) = channel();
+    let done = AtomicUsize::new(0);
+    let work = move || {
+        let task = || {
+            alone(|| task(&machine));
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        for threads in [2, 8] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+            pool.install(|| (0..tasks).into_par_iter().for_each(|_| task()));
+            pool.scope(|scope| {
+                for _ in 0..tasks.min(8) {
+                    scope.spawn(|_| task());
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            });
+        }
+        let _ = tell.send(done.load(Ordering::Relaxed));
+    };
+    std::thread::spawn(work);
+    let done = told.recv_timeout(LONGEST).expect("tasks that share a machine end");
+    assert_eq!(done, 2 * (tasks + tasks.min(8)));
+}
+
+/// A birth-death chain with both rates 1.
+fn chain(n: usize) -> Chain {
+    let neighbours = |i: usize| [i.checked_sub(1), Some(i + 1).filter(|&j| j < n)].into_iter().flatten();
+    let starts: Vec<usize> = std::iter::once(0)
+        .chain((0..n).scan(0, |sum, i| {
+            *sum += neighbours(i).count();
+            Some(*sum)
+        }))
+        .collect();
+    let targets: Vec<u32> = (0..n).flat_map(neighbours).map(|j| j as u32).collect();
+    Chain::from_csr(n, &starts, &targets, &vec![1.0; targets.len()]).expect("a chain")
+}
+
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-3 * b.abs()
+}
+
+mod suite {
+    use super::*;
+
+    pub(crate) fn tridiagonal_systems(spec: &str, precision: Precision) {
+        let n = 100_000;
+        let diagonal = |value: f64| vec![value; n];
+        let system = tridiagonal::System::new(diagonal(-1.0), diagonal(4.0), diagonal(-1.0), diagonal(2.0));
+        let system = system.expect("a system");
+        share(spec, precision, 24, move |machine| {
+            let solved = tridiagonal::solve(machine, &system, &tridiagonal::Options::default());
+            // In the middle x = 2 / (4 − 1 − 1).
+            assert!(is_near(solved.expect("it is solved").x[0][n / 2], 1.0));
+        });
+    }
+
+    pub(crate) fn large_chains(spec: &str, precision: Precision) {
+        let chain = chain(30_000);
+        share(spec, precision, 24, move |machine| {
+            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let solved = chain.transient_on(machine, &[10.0], &options).expect("it is solved");
+            assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
+        });
+    }
+
+    pub(crate) fn many_small_chains(spec: &str, precision: Precision) {
+        let chain = chain(400);
+        share(spec, precision, 300, move |machine| {
+            let options = Options { epsilon: 1e-3, ..Options::default() };
+            let solved = chain.transient_on(machine, &[1.0], &options).expect("it is solved");
+            assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
+        });
+    }
+
+    pub(crate) fn walks(spec: &str, precision: Precision) {
+        let n = 60;
+        let matrix = kolmo::sparse::CsrMatrix::from_rows(n, n, |i, row| {
+            let columns = [i.checked_sub(1), Some(i), Some(i + 1).filter(|&j| j < n)];
+            row.extend(columns.into_iter().flatten().map(|j| (j as u32, if i == j { 4.0 } else { -1.0 })));
+        });
+        share(spec, precision, 16, move |machine| {
+            let rhs = [vec![2.0; n]];
+            let problem = walk::Problem { matrix: &matrix, rhs: &rhs, components: &[30], functionals: &[] };
+            let options = walk::Options { epsilon: Some(1e-3), ..walk::Options::default() };
+            let solved = walk::solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("it is solved");
+            assert!((solved.components[0].estimate - 1.0).abs() <= 1e-2);
+        });
+    }
+
+    pub(crate) fn copies(spec: &str, precision: Precision) {
+        share(spec, precision, 24, |machine| {
+            let lane: &Lane = &machine.lanes[0];
+            let numbers = vec![1.5f32; 1 << 18];
+            let buffer = lane.alloc_with("numbers", &numbers).expect("it fits");
+            let mut back = vec![0.0; numbers.len()];
+            lane.download(&buffer, 0, &mut back).expect("it is read");
+            assert_eq!(back, numbers);
+        });
+    }
+
+    /// PageRank has no machine: its loops alone are shared.
+    pub(crate) fn page_ranks(spec: &str, precision: Precision) {
+        let n = 20_000u32;
+        let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
+        let graph = Graph::new(n as usize, &from, &to).expect("a graph");
+        share(spec, precision, 24, move |_| {
+            let ranks = page_rank(&graph, &[5], &Default::default(), &mut |_, _| Ok(())).expect("it ends");
+            assert!(is_near(ranks.nodes[0].estimate, 1.0 / f64::from(n)));
+        });
+    }
+}
+
+instance!(cpu_f64("cpu", F64): tridiagonal_systems, large_chains, many_small_chains, walks, copies, page_ranks);
+#[cfg(feature = "wgpu")]
+instance!(wgpu_f64("wgpu:0", F64): tridiagonal_systems, large_chains, walks, copies);
+#[cfg(feature = "cuda")]
+instance!(cuda_f64("cuda:0", F64): tridiagonal_systems, large_chains, walks, copies);
+
+/// What overflowed the stack: the more tasks, the deeper it was.
+#[test]
+#[ignore = "slow: many tasks"]
+fn twenty_thousand_tasks_do_not_nest() {
+    let chain = chain(200);
+    share("cpu", Precision::F64, 20_000, move |machine| {
+        chain.transient_on(machine, &[0.1], &Options::default()).expect("it is solved");
+    });
+}
+
+#[test]
+fn a_watch_may_use_the_lane_that_calls_it() {
+    let Some(machine) = machine("cpu", Precision::F64, false) else { return };
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let chain = chain(2000);
+        let lane = &machine.lanes[0];
+        let buffer = lane.alloc_with("numbers", &[1.0]).expect("it fits");
+        let mut problem_watch = Used { lane, buffer, calls: 0 };
+        let problem = kolmo::transient::Problem {
+            transitions: &*chain.transitions,
+            initial: &chain.initial,
+            times: &[500.0],
+            rewards: &[],
+            vectors: true,
+        };
+        kolmo::transient::solve(&machine, &problem, &Options::default(), &mut problem_watch)
+            .expect("it is solved");
+        let _ = tell.send(problem_watch.calls);
+    });
+    assert!(told.recv_timeout(LONGEST).expect("it ends") > 0, "the watch was called");
+}
+
+/// An observer that copies from the lane at each call.
+struct Used<'a> {
+    lane: &'a Lane,
+    buffer: kolmo::lane::Buffer<f64>,
+    calls: usize,
+}
+
+impl kolmo::transient::Observer for Used<'_> {
+    fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
+        self.calls += 1;
+        self.lane.download(&self.buffer, 0, &mut [0.0])
+    }
+}
+
+#[test]
+fn a_place_beyond_all_numbers_is_no_place() {
+    let Some(machine) = machine("cpu", Precision::F64, false) else { return };
+    let lane = &machine.lanes[0];
+    let buffer = lane.alloc::<u8>("bytes", 64).expect("it fits");
+    for (offset, len) in [(usize::MAX - 31, 64), (usize::MAX, 1), (1, 64), (65, 0)] {
+        let up = || lane.upload(&vec![1u8; len], &buffer, offset);
+        let down = || lane.download(&buffer, offset, &mut vec![1u8; len]);
+        for copied in [
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(up)),
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(down)),
+        ] {
+            let panic = copied.expect_err("there is no such place");
+            let text = panic.downcast_ref::<String>().expect("a message");
+            assert!(text.contains(&format!("{len} elements at {offset} of 64")), "{text}");
+        }
+    }
+    assert!(lane.alloc::<u64>("more than there is", usize::MAX / 4).is_err());
+}

@@ -1,0 +1,1 @@
+//! The tests alone: `rounds.rs`.
