@@ -20,7 +20,6 @@
 //! Where that is more than ε, or not known, the limit of a class is bounded as that of an iteration: by its residual in twice the digits, and the expected steps to z,
 //! which the same rates give, and an inequality [proves](super::meeting).
 
-use super::bound::scale_of;
 use super::classes::Classes;
 use super::exact::{Exact, UNIT};
 use super::meeting::Stochastic;

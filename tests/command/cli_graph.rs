@@ -156,7 +156,7 @@ fn symmetric_input_is_undirected_already() {
             undirected.stdout
         );
         // NetworkX, on the undirected graph.
-        let first = plain.rows().iter().find(|row| row[0] == *"0").map(|row| number(row[1]));
+        let first = plain.rows().iter().find(|row| row[0] == "0").map(|row| number(row[1]));
         approx::assert_abs_diff_eq!(first.expect("node 0"), 0.381_705_6, epsilon = 1e-3);
     }
 }

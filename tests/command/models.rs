@@ -400,7 +400,7 @@ fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
         "ctmc\nmodule pair\n  x : [0..1] init 0;\n  [] x=0 -> 1 : (x'=1);\n  [] x=1 -> 2 : (x'=0);\nendmodule\n\
          rewards \"up\" x=0 : 1; endrewards\n",
     );
-    for (t, epsilon) in [(1.0, 1e-4), (1.0, 1e-12), (8.0, 1e-6), (30.0, 1e-4), (3e5, 1e-9), (3e9, 1e-7)] {
+    for (t, epsilon) in [(1.0f64, 1e-4), (1.0, 1e-12), (8.0, 1e-6), (30.0, 1e-4), (3e5, 1e-9), (3e9, 1e-7)] {
         let property = format!("R{{\"up\"}}=? [ C<={t} ]");
         let [(value, bound)] =
             &answers(&place, &["pair.sm", &property, "--epsilon", &epsilon.to_string()])[..]

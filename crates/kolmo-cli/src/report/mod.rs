@@ -170,11 +170,6 @@ fn resident() -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// A count with what is counted, a regular noun: 1 state, 2 000 states.
-pub fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
 /// A count with its thousands apart.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
