@@ -101,7 +101,8 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
         total += x;
         largest = largest.max(x);
     }
-    if !generator && !(may_be_stochastic(rows, total) && largest <= LARGEST_PROBABILITY) {
+    let stochastic = may_be_stochastic(rows, total) && largest <= LARGEST_PROBABILITY;
+    if !generator && !stochastic {
         return Ok(Content::Rates);
     }
     let sums = Sums::of(rows, count, entries);

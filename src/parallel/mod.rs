@@ -75,8 +75,7 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             if Team::share_out(count, &each) {
                 return;
             }
-            let all =
-                &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), &each);
+            let all = &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
             if !pool::inside(all) {
                 (0..count).for_each(range);
             }
@@ -715,7 +714,10 @@ mod tests {
                         let found = AtHand::now();
                         assert!(found.stop.is_none() && !found.alone, "a task of its own: {found:?}");
                         let wait = |_| thread::sleep(std::time::Duration::from_micros(50));
-                        let work = || Ok((0..64).into_par_iter().for_each(wait));
+                        let work = || {
+                            (0..64).into_par_iter().for_each(wait);
+                            Ok(())
+                        };
                         interruptible(&stop, work).unwrap();
                         join(|| alone(|| wait(0)), || wait(0));
                     });

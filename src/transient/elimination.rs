@@ -284,14 +284,14 @@ impl Eliminated {
         let stages = (2 * self.changed + handed) as f64;
         let mut values: Vec<(f64, i32)> = Vec::with_capacity(self.m);
         let mut errors: Vec<f64> = Vec::with_capacity(self.m);
-        for k in 0..self.m {
+        for (k, &share) in share.iter().enumerate() {
             // A state that does not lead here may be any number of orders more likely.
             let contributes = |&i: &usize| self.rate(i, k) > 0.0 && values[i].0 > 0.0;
             let before = || self.before(k).filter(contributes);
-            let own = (share[k] > 0.0).then_some(0);
+            let own = (share > 0.0).then_some(0);
             let top = before().map(|i| values[i].1).chain(own).max().unwrap_or(0);
             let times = |i: usize| times_power_of_two(values[i].0, values[i].1 - top) * self.rate(i, k);
-            let own = times_power_of_two(share[k], -top);
+            let own = times_power_of_two(share, -top);
             let value = exit_rate(before().map(times).chain([own])) / self.sums[k];
             let longest = before().map(|i| errors[i]).fold(stages, f64::max);
             let size = if value > 0.0 { exponent(value) } else { 0 };

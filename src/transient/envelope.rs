@@ -451,14 +451,14 @@ mod tests {
             let own = [earned.clone()];
             let plain = envelope.eliminate::<f64>(&own, &mut || Ok(())).unwrap().expect("values");
             let wide = envelope.eliminate::<Wide>(&own, &mut || Ok(())).unwrap().expect("values");
-            for i in 0..m as usize {
+            for (i, &earned) in earned.iter().enumerate() {
                 let (a, b) = (plain.columns[0][i], wide.columns[0][i]);
                 assert!((a - b).abs() <= 2.0 * plain.bound(a), "seed {seed}, state {i}: {a} {b}");
                 // The equation: S_i h_i = ρ_i + Σ w_ij h_j, all of whose terms are positive.
                 let of = |t: &&(u32, u32, f64)| t.0 as usize == i;
                 let exit: f64 = list.iter().filter(of).map(|t| t.2).sum();
                 let inside = list.iter().filter(of).filter(|t| t.1 < m);
-                let sum = earned[i] + inside.map(|t| t.2 * plain.columns[0][t.1 as usize]).sum::<f64>();
+                let sum = earned + inside.map(|t| t.2 * plain.columns[0][t.1 as usize]).sum::<f64>();
                 let error = (2.0 * plain.relative + 1e-14) * (sum + exit * a);
                 assert!((exit * a - sum).abs() <= error, "seed {seed}, state {i}");
             }

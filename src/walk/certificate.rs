@@ -147,7 +147,9 @@ pub fn certify(
         return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
     }
     let mut products = bounds.products;
-    if !scaled && row_norm > 1.0 {
+    // Second moments have the entries of |L| times a row sum each: their spectral radius is at most the product.
+    let variance = row_norm * bounds.upper * (1.0 + 2.0 * f64::EPSILON);
+    if !scaled && row_norm > 1.0 && variance >= 1.0 {
         let square = second_moments(split, lane, go_on)?;
         products += square.products;
         let remedy = match splitting {

@@ -714,10 +714,10 @@ fn files_of_other_encodings_and_misspelt_names() {
     let place = place();
     place.put(
         "latin1.sm",
-        b"ctmc\n// Zuverl\xe4ssigkeit\nmodule q\n n:[0..1];\n [] n=0 -> 2:(n'=1);\nendmodule\n".to_vec(),
+        b"ctmc\n// Zuverl\xe4ssigkeit\nmodule q\n n:[0..1];\n [] n=0 -> 2:(n'=1);\nendmodule\n",
     );
-    place.put("lat.csl", b"P=? [ F<=1 n=1 ]\r\n\r\n// caf\xe9\r\nP=? [ F<=2 n=1 ];\r\n".to_vec());
-    place.put("bom.csl", b"\xef\xbb\xbfP=? [ F<=1 n=1 ]\r\n".to_vec());
+    place.put("lat.csl", b"P=? [ F<=1 n=1 ]\r\n\r\n// caf\xe9\r\nP=? [ F<=2 n=1 ];\r\n");
+    place.put("bom.csl", b"\xef\xbb\xbfP=? [ F<=1 n=1 ]\r\n");
     let found = answers(&place, &["latin1.sm", "lat.csl", "bom.csl"]);
     let wanted = [1.0, 2.0, 1.0].map(|t: f64| 1.0 - (-2.0 * t).exp());
     assert_eq!(found.len(), 3);

@@ -656,7 +656,7 @@ fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
     // 0 ⇄ 1 at rate 1, from 1 on to 2 at ½: three visits of 0, of one unit of time each, and of 1 of two thirds.
     let absorbed = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 0.5)]);
     let near = |value: f64, wanted: f64| {
-        assert!((value - wanted).abs() <= 1e-9 * wanted.abs(), "{value}, not {wanted}")
+        assert!((value - wanted).abs() <= 1e-9 * wanted.abs(), "{value}, not {wanted}");
     };
     near(endless(&absorbed, &zero, &[1.0, 1.0, 0.0]).unwrap(), 5.0);
     near(endless(&absorbed, &zero, &[-2.0, 0.0, 0.0]).unwrap(), -6.0);

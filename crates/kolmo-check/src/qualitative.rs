@@ -13,11 +13,14 @@ pub(crate) struct Decided {
     pub(crate) others: bool,
 }
 
+/// The states that can get to the first set along transitions out of the second.
+type Search<'a> = &'a dyn Fn(&[bool], &[bool]) -> Vec<bool>;
+
 impl Decided {
     /// Decides `left U[from,to] right`. `may_reach` gives the states that can get to the first set along
     /// transitions out of the second; states of the `edge` are not explored.
     pub(crate) fn until(
-        may_reach: &dyn Fn(&[bool], &[bool]) -> Vec<bool>,
+        may_reach: Search<'_>,
         (left, right): (&[bool], &[bool]),
         (from, to): (f64, f64),
         edge: &[u32],

@@ -50,14 +50,14 @@ impl Small {
         let n = rng.usize(2..9);
         let mut rate = vec![vec![0.0; n]; n];
         let stiff = rng.bool();
-        for i in 0..n {
+        for (i, rates) in rate.iter_mut().enumerate() {
             let targets = [0, 1, 1, 2, 3][rng.usize(0..5)];
             for _ in 0..targets {
                 let j = if rng.u8(0..3) == 0 { (i + 1) % n } else { rng.usize(0..n) };
                 let power = if stiff { rng.f64() * 6.0 - 3.0 } else { rng.f64() };
-                rate[i][j] = if rng.bool() { 1.0 } else { 10f64.powf(power) };
+                rates[j] = if rng.bool() { 1.0 } else { 10f64.powf(power) };
             }
-            rate[i][i] = 0.0;
+            rates[i] = 0.0;
         }
         let mut set = |share: u8| -> Vec<bool> { (0..n).map(|_| rng.u8(0..4) < share).collect() };
         let (a, b) = (set(3), set(1));
@@ -291,9 +291,9 @@ fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -
         rows.swap(k, pivot.expect("a row"));
         for i in (0..m).filter(|i| *i != k) {
             let factor = rows[i][k] / rows[k][k];
-            for j in k..=m {
-                let change = factor * rows[k][j];
-                rows[i][j] = rows[i][j] - change;
+            let pivot = rows[k].clone();
+            for (entry, pivot) in rows[i].iter_mut().zip(pivot).skip(k).take(m + 1 - k) {
+                *entry = *entry - factor * pivot;
             }
         }
     }

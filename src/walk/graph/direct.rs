@@ -232,7 +232,7 @@ impl Factors {
                 true => {
                     above.par_chunks_mut(n).zip(excess[..k].par_chunks_mut(1)).for_each(|(above, excess)| {
                         eliminate((above, &mut excess[0]));
-                    })
+                    });
                 }
                 false => above.chunks_mut(n).zip(&mut excess[..k]).for_each(eliminate),
             }

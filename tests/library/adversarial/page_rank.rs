@@ -70,7 +70,7 @@ fn reference(n: usize, links: &[(u32, u32, u64)], d: f64, seeds: &[u32]) -> Vec<
         for (entry, _) in row.iter_mut().zip(&degree).filter(|(_, degree)| **degree == 0) {
             *entry = *entry - d * start(i);
         }
-        row[i] = row[i] + DoubleWord::ONE;
+        row[i] += DoubleWord::ONE;
         row[n] = (DoubleWord::ONE - d) * start(i);
     }
     // Column diagonally dominant: elimination needs no exchange of rows.
@@ -97,13 +97,13 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let d = 1.0 - distance;
     let mut seeds: Vec<u32> = (0..n as u32).collect();
     random.shuffle(&mut seeds);
-    seeds.truncate(if seed / 10 % 2 == 0 { 0 } else { 1 + random.usize(..n) });
+    seeds.truncate(if (seed / 10).is_multiple_of(2) { 0 } else { 1 + random.usize(..n) });
     let x = reference(n, &links, d, &seeds);
     let column = |of: fn(&(u32, u32, u64)) -> u32| links.iter().map(of).collect::<Vec<u32>>();
     let counts: Vec<f64> = links.iter().map(|link| link.2 as f64).collect();
     let graph = Graph::counted(n, &column(|link| link.0), &column(|link| link.1), &counts, false);
     let graph = graph.map_err(|error| error.to_string())?;
-    let relative = if seed % 3 == 0 { 1e-9 } else { 1e-6 };
+    let relative = if seed.is_multiple_of(3) { 1e-9 } else { 1e-6 };
     let options = Options { damping: d, seeds, relative, ..Options::default() };
     let targets: Vec<u32> = (0..n as u32).collect();
     let solution = page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).map_err(|e| e.to_string())?;

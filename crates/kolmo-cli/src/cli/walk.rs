@@ -172,7 +172,7 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
                     ),
                 });
             }
-            let (matrix, notes) = read_matrix(path).map_err(|error| of_graph(error))?;
+            let (matrix, notes) = read_matrix(path).map_err(of_graph)?;
             notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
             let rhs = vec![1.0; matrix.rows()];
             System { name: spec.to_owned(), matrix, rhs }
