@@ -25,7 +25,7 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// (mirrored entries follow the listed ones). Of an `array` the numbers other than 0 are the entries.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] with the line for everything that is not such a
+/// Those of [`text::read`]; [`Error::Parse`](crate::Error::Parse) with the line for everything that is not such a
 /// file, and where the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
