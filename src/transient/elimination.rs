@@ -42,12 +42,6 @@ const SHARE: usize = 65_536;
 
 /// Rates below this, beside an α in [1, 2), are too near the end of the range.
 const LEAST: f64 = 1.2e-271;
-
-/// Multiplications by a matrix of `nnz` entries that cost what elimination of n states does.
-pub(super) fn worth(n: usize, nnz: u64) -> Option<u64> {
-    (n <= MOST_STATES).then(|| (n as u64).pow(3) / (3 * nnz.max(1)))
-}
-
 /// An order of some states.
 #[derive(Debug, Clone)]
 struct Order {

@@ -98,15 +98,11 @@ pub(super) fn run<T: Number>(
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Served> {
-    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let transitions = built.problem.transitions;
     let (n, nnz) = (transitions.states(), built.statistics.nnz);
     // Multiplications beyond which elimination is cheaper.
-    let plan = if ranks.is_distributed() { None } else { plan(built, &built.initial) };
-    let worth = match &plan {
-        Some(plan) => Some(plan.worth(nnz)),
-        None if ranks.is_distributed() => elimination::worth(n, nnz),
-        None => None,
-    };
+    let plan = plan(built);
+    let worth = plan.as_ref().map(|plan| plan.worth(nnz));
     let missing = |bound: &Bound| bound.total() > built.options.epsilon;
     let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
     let (mut last, mut eliminated) = (last, 0);
@@ -230,13 +226,18 @@ fn totals_of<T: Number>(
     Ok((totals, found.status == Status::Met))
 }
 
-/// An order in which there is room for elimination, of a chain whose transitions are all known here.
-fn plan<T: Number>(built: &Built<'_, T>, initial: &[f64]) -> Option<Plan> {
-    let transitions = built.problem.transitions;
+/// An order in which there is room for elimination; every rank looks at all states and finds the same one.
+fn plan<T: Number>(built: &Built<'_, T>) -> Option<Plan> {
+    let (transitions, rows) = (built.problem.transitions, &built.parts.rows);
     if transitions.states() > elimination::MOST_BANDED {
         return None;
     }
-    built.machine.lanes[0].host(|| Plan::new(transitions, &Classes::new(transitions, initial, initial)))
+    transitions.acquire_rows(&(0..transitions.states()));
+    let initial: Vec<f64> = built.parts.ranks.all_gather(&built.initial).concat();
+    let planned = || Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
+    let plan = built.machine.lanes[0].host(planned);
+    transitions.acquire_rows(rows);
+    plan
 }
 
 /// The limit of this rank's states by elimination, which every rank does by itself.
@@ -250,7 +251,7 @@ fn eliminate<T: Number>(
     transitions.acquire_rows(&(0..n));
     let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
-    let found = match planned.or_else(|| plan(built, &initial)) {
+    let found = match planned {
         Some(plan) => {
             let scale = built.statistics.scale;
             plan.limit(transitions, scale, &initial, built.options.epsilon, &mut check)?
