@@ -7,9 +7,15 @@
 //! state distributions for Markov chains", Operations Research 33, 1985,
 //! doi:10.1287/opre.33.5.1107). Corrections by residuals in twice the digits follow.
 //!
+//! A residual has both signs, and each sign is solved by itself, so that the difference keeps errors
+//! of ε ‖r‖₁ / (1 − d). Corrections gain nothing once 1 − d is near ε. What f64 leaves too wide is
+//! then eliminated in double-word numbers, whose ε is 2⁻¹⁰⁰.
+//!
 //! Bounds are proved by the last residual r, with its own rounding. As (I − d Pᵀ)⁻¹ has no negative
 //! entry and columns that sum to 1 / (1 − d), the error of a node is at most ‖r‖₁ / (1 − d). Where
 //! all s_i are 1/n, |r| ≤ δ (1 − d) s gives a relative error of at most δ.
+
+use std::ops::{Add, Div, Mul};
 
 use super::Graph;
 use super::power::{Node, Options};
@@ -17,11 +23,11 @@ use crate::Result;
 use crate::parallel::*;
 use crate::transient::poisson::DoubleWord;
 
-/// Nodes of a graph that is eliminated at most: their matrix has 8 MiB.
+/// Nodes of a graph that is eliminated at most: their matrix has 8 MiB, or 16 MiB of double words.
 const MOST_NODES: usize = 1024;
 /// Products before elimination, at least: more than damping factors of every day take.
 const PRODUCTS: u32 = 500;
-/// Corrections at most; one gains about twelve digits.
+/// Corrections at most; one in f64 gains about twelve digits of 1 − d.
 const CORRECTIONS: usize = 6;
 /// Rows from which elimination is shared out over threads.
 const MANY: usize = 256;
@@ -54,31 +60,19 @@ impl Elimination {
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Exact>> {
         self.after = None;
-        let (damping, seeds) = (options.damping, &options.seeds[..]);
-        let start = Start::new(graph, n, seeds);
-        let reached = start.reached(graph);
-        let factors = Factors::new(graph, &start, damping, watch)?;
-        let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
-        let b: Vec<f64> =
-            start.at.iter().map(|&at| if at { rest.hi * start.share.hi } else { 0.0 }).collect();
-        let mut x: Vec<DoubleWord> = factors.solve(&b).into_iter().map(DoubleWord::from).collect();
-        let mut best: Option<Exact> = None;
-        for _ in 0..=CORRECTIONS {
-            watch()?;
-            let (r, rounding) = start.residual(graph, &x, (damping, rest));
-            let bound = start.bound(&r, &rounding, rest.hi);
-            if best.as_ref().is_some_and(|best| bound >= 0.5 * best.bound) {
-                break;
-            }
-            let (relative, reached) = (seeds.is_empty(), reached.clone());
-            best = Some(Exact { x: x.iter().map(|x| x.hi).collect(), reached, bound, relative });
-            let part =
-                |sign: f64| factors.solve(&r.iter().map(|r| (sign * r.hi).max(0.0)).collect::<Vec<_>>());
-            for ((x, more), less) in x.iter_mut().zip(part(1.0)).zip(part(-1.0)) {
-                *x = *x + DoubleWord::from(more) + DoubleWord::from(-less);
-            }
+        let start = Start::new(graph, n, &options.seeds);
+        let met = |exact: &Exact| {
+            (0..n as u32)
+                .map(|place| exact.node(graph, place))
+                .all(|node| node.half_width <= (options.relative * node.estimate).max(options.epsilon))
+        };
+        let exact = start.solve::<f64>(graph, options, watch)?;
+        // Where the residual is hardly more than its rounding, no better answer can be proved.
+        if exact.as_ref().is_some_and(|exact| exact.bound <= 4.0 * exact.rounding || met(exact)) {
+            return Ok(exact);
         }
-        Ok(best.filter(|best| best.bound.is_finite()))
+        let closer = start.solve::<DoubleWord>(graph, options, watch)?;
+        Ok([exact, closer].into_iter().flatten().min_by(|a, b| a.bound.total_cmp(&b.bound)))
     }
 }
 
@@ -88,6 +82,8 @@ pub(super) struct Exact {
     /// False for nodes that no way leads to, whose PageRank is 0.
     reached: Vec<bool>,
     bound: f64,
+    /// Part of the bound that the rounding of the residual has.
+    rounding: f64,
     /// The bound is that of relative errors.
     relative: bool,
 }
@@ -141,6 +137,41 @@ impl Start {
         reached
     }
 
+    /// PageRank by elimination in numbers of one kind, and corrections.
+    fn solve<T: Number>(
+        &self,
+        graph: &Graph,
+        options: &Options,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Exact>> {
+        let (damping, relative) = (options.damping, options.seeds.is_empty());
+        let reached = self.reached(graph);
+        let factors = Factors::<T>::new(graph, self, damping, watch)?;
+        let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
+        let b: Vec<T> = (0..self.at.len()).map(|i| T::of(rest * self.of(i))).collect();
+        let mut x: Vec<DoubleWord> = factors.solve(b).into_iter().map(T::wide).collect();
+        let mut best: Option<Exact> = None;
+        for _ in 0..=CORRECTIONS {
+            watch()?;
+            let (r, rounding) = self.residual(graph, &x, (damping, rest));
+            let bound = self.bound(r.iter().zip(&rounding).map(|(r, own)| r.hi.abs() + own), rest.hi);
+            if best.as_ref().is_some_and(|best| bound >= 0.5 * best.bound) {
+                break;
+            }
+            let (hi, reached) = (x.iter().map(|x| x.hi).collect(), reached.clone());
+            let rounding = self.bound(rounding.into_iter(), rest.hi);
+            best = Some(Exact { x: hi, reached, bound, rounding, relative });
+            let part = |sign: fn(DoubleWord) -> DoubleWord| {
+                let positive = |&r: &DoubleWord| if sign(r).hi > 0.0 { sign(r) } else { 0.0.into() };
+                factors.solve(r.iter().map(positive).map(T::of).collect())
+            };
+            for ((x, more), less) in x.iter_mut().zip(part(|r| r)).zip(part(|r| -r)) {
+                *x = *x + more.wide() + -less.wide();
+            }
+        }
+        Ok(best.filter(|best| best.bound.is_finite()))
+    }
+
     fn of(&self, i: usize) -> DoubleWord {
         if self.at[i] { self.share } else { DoubleWord::from(0.0) }
     }
@@ -172,26 +203,54 @@ impl Start {
         (0..n).map(row).unzip()
     }
 
-    /// δ, or ‖r‖₁ / (1 − d) from seeds.
-    fn bound(&self, r: &[DoubleWord], rounding: &[f64], rest: f64) -> f64 {
-        let sizes = r.iter().zip(rounding).map(|(r, rounding)| r.hi.abs() + rounding);
+    /// δ, or ‖r‖₁ / (1 − d) from seeds, for entries of r of these sizes.
+    fn bound(&self, sizes: impl Iterator<Item = f64>, rest: f64) -> f64 {
         let bound = match self.at.iter().all(|&at| at) {
             true => sizes.fold(0.0, f64::max) / (rest * self.share.hi),
             false => sizes.sum::<f64>() / rest,
         };
-        bound * (1.0 + (r.len() + 8) as f64 * f64::EPSILON)
+        bound * (1.0 + (self.at.len() + 8) as f64 * f64::EPSILON)
+    }
+}
+
+/// Numbers that elimination computes with.
+trait Number: Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
+    /// The nearest one.
+    fn of(x: DoubleWord) -> Self;
+
+    /// The number itself.
+    fn wide(self) -> DoubleWord;
+}
+
+impl Number for f64 {
+    fn of(x: DoubleWord) -> Self {
+        x.hi
+    }
+
+    fn wide(self) -> DoubleWord {
+        self.into()
+    }
+}
+
+impl Number for DoubleWord {
+    fn of(x: DoubleWord) -> Self {
+        x
+    }
+
+    fn wide(self) -> DoubleWord {
+        self
     }
 }
 
 /// Rows i of the matrix after the elimination of all later nodes: left of the diagonal its entries
 /// over the pivot of i, right of it those towards later nodes, at the time of their elimination.
-struct Factors {
+struct Factors<T> {
     n: usize,
-    entries: Vec<f64>,
-    pivots: Vec<f64>,
+    entries: Vec<T>,
+    pivots: Vec<T>,
 }
 
-impl Factors {
+impl<T: Number> Factors<T> {
     fn new(
         graph: &Graph,
         start: &Start,
@@ -199,33 +258,39 @@ impl Factors {
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {
         let n = start.at.len();
-        let mut entries = vec![0.0; n * n];
+        let (zero, follows) = (T::of(0.0.into()), T::of(damping.into()));
+        let mut entries = vec![zero; n * n];
         for j in 0..n {
             for (i, count) in graph.entries_into(j) {
                 let i = i as usize;
-                entries[i * n + j] += damping * count as f64 / graph.degrees[i] as f64;
+                let (count, degree) = (T::of(count.into()), T::of(graph.degrees[i].into()));
+                entries[i * n + j] = entries[i * n + j] + follows * count / degree;
             }
         }
         for (_, row) in entries.chunks_mut(n).enumerate().filter(|&(i, _)| graph.degrees[i] == 0) {
-            (0..n).for_each(|j| row[j] = damping * start.of(j).hi);
+            (0..n).for_each(|j| row[j] = follows * T::of(start.of(j)));
         }
-        let mut excess = vec![1.0 - damping; n];
-        let mut pivots = vec![0.0; n];
+        // 1 − d is exact in a double word, and in f64 from d = 1/2 on.
+        let mut excess = vec![T::of(DoubleWord::from(1.0) + DoubleWord::from(-damping)); n];
+        let mut pivots = vec![zero; n];
         for k in (0..n).rev() {
             if k.is_multiple_of(64) {
                 watch()?;
             }
             let (above, row) = entries.split_at_mut(k * n);
             let row = &mut row[..k];
-            let pivot = excess[k] + row.iter().sum::<f64>();
+            let pivot = excess[k] + row.iter().fold(zero, |sum, &entry| sum + entry);
             pivots[k] = pivot;
-            row.iter_mut().for_each(|entry| *entry /= pivot);
+            row.iter_mut().for_each(|entry| *entry = *entry / pivot);
             let (row, lost) = (&*row, excess[k] / pivot);
-            let eliminate = |(above, excess): (&mut [f64], &mut f64)| {
+            let eliminate = |(above, excess): (&mut [T], &mut T)| {
                 let factor = above[k];
-                if factor != 0.0 {
-                    above[..k].iter_mut().zip(row).for_each(|(entry, share)| *entry += factor * share);
-                    *excess += factor * lost;
+                if factor.wide().hi != 0.0 {
+                    above[..k]
+                        .iter_mut()
+                        .zip(row)
+                        .for_each(|(entry, &share)| *entry = *entry + factor * share);
+                    *excess = *excess + factor * lost;
                 }
             };
             match k >= MANY {
@@ -241,18 +306,18 @@ impl Factors {
     }
 
     /// x of x = d Pᵀ x + b, for b without negative entries.
-    fn solve(&self, b: &[f64]) -> Vec<f64> {
+    fn solve(&self, b: Vec<T>) -> Vec<T> {
         let n = self.n;
         let row = |k: usize| &self.entries[k * n..][..n];
-        let mut x = b.to_vec();
+        let mut x = b;
         for k in (1..n).rev() {
             let (below, here) = x.split_at_mut(k);
-            below.iter_mut().zip(row(k)).for_each(|(x, share)| *x += here[0] * share);
+            below.iter_mut().zip(row(k)).for_each(|(x, &share)| *x = *x + here[0] * share);
         }
         for k in 0..n {
-            x[k] /= self.pivots[k];
+            x[k] = x[k] / self.pivots[k];
             let own = x[k];
-            x[k + 1..].iter_mut().zip(&row(k)[k + 1..]).for_each(|(x, entry)| *x += own * entry);
+            x[k + 1..].iter_mut().zip(&row(k)[k + 1..]).for_each(|(x, &entry)| *x = *x + own * entry);
         }
         x
     }
