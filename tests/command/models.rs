@@ -280,14 +280,45 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
     assert!(error.abs() <= total, "{} {total:e}", run.stdout);
 }
 
-#[test]
-fn an_explosion_is_named_after_a_few_parts() {
+/// Checks the error for a chain of births at this rate, which passes all numbers in finite time.
+fn expect_explosion(rate: &str) {
     let place = place();
-    place.put("explode.sm", "ctmc\nmodule q\n n : int init 1;\n [] true -> n*n : (n'=n+1);\nendmodule\n");
+    let births = format!("ctmc\nmodule q\n n : int init 1;\n [] true -> {rate} : (n'=n+1);\nendmodule\n");
+    place.put("explode.sm", &births);
     let run =
         check(&place, &["explode.sm", "P=? [ F[1,1] n>20 ]", "--truncate", "1e-6", "--epsilon", "1e-5"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("loses") && run.stderr.contains("states"), "{}", run.stderr);
+}
+
+#[test]
+fn an_explosion_is_named_after_a_few_parts() {
+    expect_explosion("pow(n,1.5)");
+}
+
+#[test]
+#[ignore = "slow: millions of multiplications"]
+fn a_fast_explosion_is_named_after_a_few_parts() {
+    expect_explosion("n*n");
+}
+
+/// Births at rates of second and deaths at rates of third order rest far from where they begin.
+#[test]
+fn a_part_that_ends_before_the_state_of_rest_goes_on() {
+    let place = place();
+    let model = |range: &str, guard: &str| {
+        format!(
+            "ctmc\nmodule q\n n : {range} init 200;\n [] {guard} -> n*n/50 : (n'=n+1);\n \
+             [] n>0 -> n*n*n/70000 : (n'=n-1);\nendmodule\n"
+        )
+    };
+    place.put("endless.sm", model("int", "true")).put("whole.sm", model("[0..1800]", "n<1800"));
+    let words = ["P=? [ F=0.4 n>=1400 ]", "--epsilon", "1e-7"];
+    let cut = answers(&place, &[&["endless.sm"], &words[..], &["--truncate", "1e-8"]].concat()).remove(0);
+    let whole = answers(&place, &[&["whole.sm"], &words[..]].concat()).remove(0);
+    // From 1400 to 1800 the long-run probabilities fall by Σ ln(n/1400) = 52 in the exponent.
+    let error = (number(&cut.0) - number(&whole.0)).abs();
+    assert!(error <= cut.1 + whole.1 + 1e-12 && cut.1 <= 1e-7, "{cut:?} {whole:?}");
 }
 
 #[test]
@@ -779,7 +810,7 @@ fn rewards_without_an_end_are_refused_where_they_are_used() {
     let place = place();
     let rewards = "rewards \"share\" true : 6/q; endrewards\nrewards true : 2; endrewards\n";
     place.put("bad.sm", QUEUE.replace("int N", "int N = 3") + rewards);
-    let run = place.transient("bad.sm --time 1 --top 1 --rewards customers --rewards 4");
+    let run = place.transient("bad.sm --time 1 --rewards customers --rewards 4");
     assert!(
         run.stderr.contains("the rewards \"share\" are left out: a reward in the state (q=0) is inf"),
         "{}",

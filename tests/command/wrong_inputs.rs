@@ -15,7 +15,7 @@ use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, three_umb};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Words of a remedy, or of what is expected; usage errors have the option's possible values or point to the help.
-const REMEDIES: [&str; 30] = [
+const REMEDIES: [&str; 33] = [
     "; ",
     "give ",
     "use ",
@@ -46,6 +46,9 @@ const REMEDIES: [&str; 30] = [
     "largest double",
     "smallest double",
     "declared",
+    "did you mean",
+    "the chain has",
+    "are written",
 ];
 
 /// A directory with sound files of every kind.

@@ -218,7 +218,8 @@ impl Questions {
                 let property = match found {
                     Ok(property) => property,
                     Err(Wrong { name, text, why }) => {
-                        let (planned, refused) = (Planned::Refused, Some(why.to_string()));
+                        let (planned, refused) =
+                            (Planned::Refused, Some(language::unprefixed(&why.to_string())));
                         asked.push(Planning { name, text, place: None, planned, refused, constants });
                         continue;
                     }
@@ -260,7 +261,7 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
 /// An error that has everything that is wrong.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
-    Error::Invalid(all.join("\n\n"))
+    Error::Invalid(language::unprefixed(&all.join("\n\n")))
 }
 
 /// An error with the first reason if every property is refused.

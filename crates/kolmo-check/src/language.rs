@@ -25,12 +25,13 @@ pub fn refused(error: kolmo_model::Error) -> Error {
     match error {
         kolmo_model::Error::Interrupted => Error::Interrupted,
         kolmo_model::Error::Constant(why) => Error::Invalid(format!("--const: {why}")),
-        error => {
-            let text = error.to_string();
-            // The first message of several begins as every error does.
-            Error::Invalid(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
-        }
+        error => Error::Invalid(unprefixed(&error.to_string())),
     }
+}
+
+/// Messages of the language without the word that the first begins with, as every error does.
+pub(crate) fn unprefixed(text: &str) -> String {
+    text.strip_prefix("error: ").unwrap_or(text).trim_end().to_owned()
 }
 
 /// Reads a model.

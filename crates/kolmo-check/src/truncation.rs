@@ -39,13 +39,23 @@ struct Seen {
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
-/// True if the loss does not fall as parts grow.
-fn is_hopeless(seen: &[Seen]) -> bool {
-    let Some(last) = seen.last() else { return false };
+/// A loss above which a part may end before the states where the probability comes to rest: it is compared
+/// over twice as many parts.
+const ALMOST_ALL: f64 = 0.9;
+
+/// Number of parts before the last with which its loss is compared, if the loss did not fall since then.
+fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
+    let last = seen.last()?;
     let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
     let outruns = |before: &Seen| last.rate / before.rate > 2.0 * (last.states / before.states).max(1.0);
-    since(FEW_PARTS).is_some_and(|before| last.lost > 0.5 * before.lost && outruns(&before))
-        || since(MANY_PARTS).is_some_and(|before| last.lost > 0.9 * before.lost)
+    let is_fast = |parts: usize, before: Seen| {
+        last.lost > 0.5 * before.lost && outruns(&before) && (parts > FEW_PARTS || before.lost <= ALMOST_ALL)
+    };
+    let fast = [FEW_PARTS, 2 * FEW_PARTS]
+        .into_iter()
+        .find(|parts| since(*parts).is_some_and(|before| is_fast(*parts, before)));
+    let is_slow = since(MANY_PARTS).is_some_and(|before| last.lost > 0.9 * before.lost);
+    fast.or(is_slow.then_some(MANY_PARTS))
 }
 
 impl Truncation {
@@ -72,7 +82,7 @@ impl Truncation {
         limit: Option<u64>,
         tell: &(dyn Fn(Progress) -> bool + Sync),
     ) -> Result<StateSpace> {
-        if is_hopeless(&self.seen) {
+        if let Some(parts) = parts_in_vain(&self.seen) {
             let states = |seen: Option<&Seen>| seen.map_or(0.0, |seen| seen.states);
             return Err(Error::Invalid(format!(
                 "the model loses {:.1e} of its probability from {} states, about as much as from the {} before, and \
@@ -80,7 +90,7 @@ impl Truncation {
                  allow a larger loss",
                 self.lost,
                 states(self.seen.last()),
-                states(self.seen.iter().rev().nth(FEW_PARTS)),
+                states(self.seen.iter().rev().nth(parts)),
                 self.allowed
             )));
         }

@@ -448,3 +448,14 @@ fn truncated_models_have_their_closed_forms() {
         Ok(())
     });
 }
+
+/// Births at rates of second and deaths at rates of third order rest far from where they begin.
+#[test]
+fn a_part_that_ends_before_the_state_of_rest_goes_on() {
+    let text = "ctmc\nmodule m\n n : int init 200;\n [] true -> n*n/50 : (n'=n+1);\n \
+                [] n>0 -> n*n*n/70000 : (n'=n-1);\nendmodule\n";
+    let machine = machine(Precision::F64);
+    // All but what is lost is somewhere.
+    let [value, bound, loss] = truncated(text, "P=? [ F=0.4 n>=0 ]", &[], &machine);
+    assert!(value >= 1.0 - bound && bound <= 1.1e-7 && loss <= 1e-8, "{value} ± {bound}, {loss}");
+}

@@ -29,16 +29,23 @@ impl Span {
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<str>,
+    /// Places of the line breaks, ascending.
+    breaks: Arc<[usize]>,
 }
 
 impl Source {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Self { name: name.into(), text: text.into(), breaks }
+    }
+
     /// `name:line` of a span, for messages about what happens in a state.
     pub(crate) fn place(&self, span: Span) -> String {
         format!("{}:{}", self.name, self.line(span))
     }
 
     pub(crate) fn line(&self, span: Span) -> usize {
-        1 + self.text.bytes().take(span.start as usize).filter(|b| *b == b'\n').count()
+        1 + self.breaks.partition_point(|at| *at < span.start as usize)
     }
 }
 

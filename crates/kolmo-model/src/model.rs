@@ -41,7 +41,7 @@ pub(crate) fn source(name: &str, text: &str) -> Result<Source> {
     if text.len() > LONGEST {
         return Err(Error::Size(format!("{name} has {} bytes, and at most {LONGEST} are read", text.len())));
     }
-    Ok(Source { name: name.into(), text: text.into() })
+    Ok(Source::new(name, text))
 }
 
 impl Model {
