@@ -169,7 +169,7 @@ fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
 #[test]
 fn a_tridiagonal_system_is_refused_before_memory_runs_out() {
     let mut refused = 0;
-    for kibibytes in (250_000..=550_000).step_by(50_000) {
+    for kibibytes in (250_000..=800_000).step_by(50_000) {
         let place = Place::new();
         let line = on_cpu("tridiagonal laplace:4000000 -o x.npy");
         let run = shell(&place, &format!("ulimit -v {kibibytes}"), &line, Stdio::piped());
