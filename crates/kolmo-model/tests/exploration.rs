@@ -378,7 +378,8 @@ fn a_lack_of_memory_names_the_variable_that_grows() {
 fn a_variable_that_grows_is_noted() {
     let reached = std::sync::Mutex::new(None);
     let note = |progress: Progress| {
-        *reached.lock().expect("no panic") = progress.reached.or(*reached.lock().expect("no panic"));
+        let mut reached = reached.lock().expect("no panic");
+        *reached = progress.reached.or(*reached);
         true
     };
     let large = without_range("[] x<400 -> 1 : (x'=x+1); [] y<400 -> 1 : (y'=y+1);");
