@@ -313,11 +313,11 @@ fn directory(name: &Path) -> &Path {
 
 /// An error about a temporary file without that file's name, which says nothing to a user.
 fn unnamed_error(error: io::Error) -> io::Error {
-    if error.raw_os_error().is_some() {
-        return error;
+    match error.kind() {
+        _ if error.raw_os_error().is_some() => error,
+        kind @ ErrorKind::StorageFull => io::Error::new(kind, "No space left on device"),
+        kind => kind.into(),
     }
-    let inner = error.get_ref().and_then(|named| named.source()?.downcast_ref::<io::Error>());
-    inner.and_then(io::Error::raw_os_error).map_or(error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// The permissions of the file that is replaced, and its group where the system allows that; no permissions of a group
