@@ -382,7 +382,7 @@ fn a_variable_that_grows_is_noted() {
         *reached = progress.reached.or(*reached);
         true
     };
-    let large = without_range("[] x<400 -> 1 : (x'=x+1); [] y<400 -> 1 : (y'=y+1);");
+    let large = without_range("[] x<1500 -> 1 : (x'=x+1); [] y<1500 -> 1 : (y'=y+1);");
     instance(&large, "").explore(&Options { progress: Some(&note), ..Options::default() }).expect("it ends");
     assert!(reached.into_inner().expect("no panic").is_some_and(|(_, value)| value > 10));
 }
