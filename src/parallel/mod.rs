@@ -75,9 +75,12 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             if Team::share_out(count, &each) {
                 return;
             }
-            let all = &mut || ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
-            if !pool::inside(all) {
-                (0..count).for_each(range);
+            match pool::of_all_loops() {
+                _ if pool::is_member() => {
+                    ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
+                }
+                Some(pool) => Team::with_helpers(pool, count, &each),
+                None => (0..count).for_each(range),
             }
         }
     }

@@ -48,7 +48,7 @@ fn wanted() -> usize {
 }
 
 /// The pool of all loops: of fewer threads where the system does not give more, none where that leaves one.
-fn pool() -> Option<&'static ThreadPool> {
+pub(super) fn of_all_loops() -> Option<&'static ThreadPool> {
     static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let fewer = |&threads: &usize| (threads > 3).then_some(threads / 2);
     let make = || {
@@ -69,7 +69,7 @@ pub fn threads() -> usize {
     if MEMBER.get() {
         rayon::current_num_threads()
     } else {
-        pool().map_or(1, ThreadPool::current_num_threads)
+        of_all_loops().map_or(1, ThreadPool::current_num_threads)
     }
 }
 
@@ -78,7 +78,7 @@ pub fn threads() -> usize {
 pub(super) fn inside(work: &mut (dyn FnMut() + Send)) -> bool {
     match MEMBER.get() {
         true => work(),
-        false => match pool() {
+        false => match of_all_loops() {
             Some(pool) => enter(pool, work),
             None => return false,
         },

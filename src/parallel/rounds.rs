@@ -62,6 +62,11 @@ impl<W: Copy> Rounds<W> {
         }
     }
 
+    /// Number of threads that share a loop.
+    pub(crate) fn threads(&self) -> usize {
+        self.next.len()
+    }
+
     /// Opens a loop of `count` items.
     ///
     /// # Safety

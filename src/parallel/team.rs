@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::AtHand;
@@ -30,9 +30,10 @@ pub(crate) struct Team {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Longest that a thread keeps its core to itself while it waits, and that it stays awake.
+/// Longest times that a waiting thread spins and that it yields, and the length of its sleeps after that.
 const ALONE: Duration = Duration::from_micros(50);
 const AWAKE: Duration = Duration::from_millis(1);
+const ASLEEP: Duration = Duration::from_micros(100);
 
 thread_local! {
     /// The team that this thread leads, unless it is in a loop.
@@ -62,7 +63,7 @@ impl Team {
     pub(crate) fn share_out(count: usize, item: &(dyn Fn(usize) + Sync)) -> bool {
         let Some(team) = LEADS.take() else { return false };
         // SAFETY: the team lives for as long as this thread leads it.
-        let panic = unsafe { &*team }.all_do(count, item);
+        let panic = unsafe { &*team }.all_do(count, item, || ());
         LEADS.set(Some(team));
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -70,18 +71,62 @@ impl Team {
         true
     }
 
-    /// A loop from beginning to end, and what a thread unwound with, if one did.
-    fn all_do(&self, count: usize, item: &(dyn Fn(usize) + Sync)) -> Option<Box<dyn Any + Send>> {
+    /// Calls `item` with each number below `count` on the calling thread and on threads of a pool that arrive before the
+    /// loop ends. The caller is not a thread of the pool.
+    ///
+    /// A short loop ends before a sleeping thread wakes; the caller does not wait for it.
+    pub(super) fn with_helpers(
+        pool: &'static rayon::ThreadPool,
+        count: usize,
+        item: &(dyn Fn(usize) + Sync),
+    ) {
+        let threads = pool.current_num_threads().min(count);
+        let team = Arc::new(Self { rounds: Rounds::new(threads), panic: Mutex::new(None) });
+        let helpers = team.clone();
+        let summon = || pool.spawn(move || helpers.help(pool, 1));
+        if let Some(panic) = team.all_do(count, item, summon) {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Takes part in the open loop as thread number `thread`, after it has asked two further threads of the pool.
+    fn help(self: Arc<Self>, pool: &'static rayon::ThreadPool, thread: usize) {
+        if thread >= self.rounds.threads() {
+            return;
+        }
+        while let Look::Open(seen) = self.rounds.look(Seen::NONE) {
+            if self.rounds.enter(seen) {
+                for next in [2 * thread, 2 * thread + 1] {
+                    let team = self.clone();
+                    pool.spawn(move || team.help(pool, next));
+                }
+                // SAFETY: this thread is in the loop.
+                unsafe { self.take_part(thread) };
+                return self.rounds.leave();
+            }
+        }
+    }
+
+    /// Runs a loop from beginning to end; returns the first panic of its items. `opened` is called once the loop is open.
+    fn all_do(
+        &self,
+        count: usize,
+        item: &(dyn Fn(usize) + Sync),
+        opened: impl FnOnce(),
+    ) -> Option<Box<dyn Any + Send>> {
         // SAFETY: the loop ends, with no thread in it, before this call does.
         let item = Item(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(item)
         });
         // SAFETY: the leader alone opens loops, each after the last one's end below.
         unsafe { self.rounds.open(item, count) };
+        opened();
         // SAFETY: this thread opened the loop.
         unsafe { self.take_part(0) };
         self.rounds.close();
-        while awake(|| self.rounds.is_empty().then_some(())).is_none() {}
+        while awake(|| self.rounds.is_empty().then_some(())).is_none() {
+            std::thread::sleep(ASLEEP);
+        }
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
