@@ -27,4 +27,5 @@ mod project;
 mod ranks;
 mod ranks_transient;
 mod ranks_tridiagonal;
+mod words;
 mod wrong_inputs;
