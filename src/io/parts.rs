@@ -28,9 +28,11 @@ use crate::transient::transitions::TransitionList;
 struct Part {
     /// Number of states given by the file; `None` if it follows from the highest index.
     states: Option<u64>,
+    /// Highest index in this part + 1.
     highest: u64,
     /// Number of entries listed in this part.
     listed: u64,
+    /// Number of entries of the whole file, from its header.
     promised: Option<u64>,
     transitions: TransitionList,
     labels: Labels,
