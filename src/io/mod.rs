@@ -2,10 +2,10 @@
 //!
 //! | module | files | holds |
 //! |---|---|---|
-//! | [`tra`], [`lab`], [`sta`] | `.tra`, `.lab`, `.sta` | PRISM, Storm, MRMC: chains, labels, states |
-//! | [`srew`], [`trew`] | `.srew`, `.trew` | PRISM, Storm, MRMC: rewards of states, transitions |
+//! | [`tra`], [`lab`], [`sta`] | `.tra`, `.lab`, `.sta` | chains, labels, states (PRISM, Storm) |
+//! | [`srew`], [`trew`] | `.srew`, `.trew` | rewards of states, transitions (PRISM, Storm) |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains of Storm and of PRISM, with labels and rewards |
-//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](generator), matrices of [`crate::walk`] |
+//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](generator), general matrices |
 //! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::walk::graph`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |

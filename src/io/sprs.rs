@@ -63,8 +63,8 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
     /// A negative diagonal entry makes it a generator.
     ///
     /// # Errors
-    /// [`Error::File`] for a matrix that is not square or is empty, for rates that are negative or
-    /// not finite, and for a generator with a row sum other than zero.
+    /// [`Error::File`] for a matrix that is not square or is empty, and for rates that are negative
+    /// or not finite. Also for a generator with a row sum other than zero.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
         let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
         Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, file.transitions)?)))
