@@ -1,4 +1,4 @@
-//! Probabilities at one time as CSV: the header `state,probability`, then a line per state.
+//! Probabilities at one time as CSV: the header `state,probability`, then one line per state.
 
 use std::path::Path;
 
