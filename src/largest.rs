@@ -14,7 +14,7 @@ pub fn larger_first(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// Returns positions and sizes of the `k` values with the largest `size`, in descending order.
+/// Returns position and size of the `k` values with the largest `size`, in descending order.
 pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f64)> {
     let select = |all: &mut Vec<(usize, f64)>| {
         if k < all.len() && k > 0 {

@@ -141,7 +141,7 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use status::Status;
 
-/// Tests that programs cannot call functions with contracts that no compiler checks.
+/// Tests that calls which could break memory safety do not compile outside of this crate.
 ///
 /// Calls that must compile:
 /// ```

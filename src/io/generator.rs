@@ -18,7 +18,7 @@ const GENERATOR_TOLERANCE: f64 = 1e-5;
 /// Tolerance of row sums of 1; tables of probabilities may be printed with four digits.
 const STOCHASTIC_TOLERANCE: f64 = 1e-3;
 
-/// Largest probability, rounded to six digits.
+/// Largest entry accepted as a probability, which may be rounded to six digits.
 const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 
 /// Reads `matrix` as a chain; entry (i, j) is the rate from state i to state j.

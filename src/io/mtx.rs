@@ -83,7 +83,7 @@ pub(super) struct Share {
 /// Returns `None` for files that have to be read whole, because of their format or an error.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::OutOfMemory`].
+/// [`Error::Io`](crate::Error::Io), [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
     let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let Ok(Head { kind, symmetric, promised, body, .. }) = head(&parted.start) else { return Ok(None) };

@@ -174,7 +174,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads up to the first byte of data.
+    /// Reads the header, up to the first byte of data.
     pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut start = [0; 8];
         fill(reader, &mut start).map_err(|short| match short {
@@ -272,7 +272,7 @@ impl Header {
         Some((element, big))
     }
 
-    /// Returns the bytes of an element; `None` for unsupported types.
+    /// Returns the size of an element in bytes; `None` for unsupported types.
     pub(crate) fn width(&self) -> Option<u64> {
         self.element()?;
         self.descr.get(2..)?.parse().ok()
@@ -305,7 +305,7 @@ impl Header {
         Ok(values)
     }
 
-    /// Returns the bytes of an element, or an error for an unsupported type.
+    /// Returns the size of an element in bytes, or an error for an unsupported type.
     pub(crate) fn element_bytes(&self) -> Result<u64, String> {
         match self.element() {
             Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
@@ -498,7 +498,7 @@ pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of an array's elements.
+/// Converts an array's elements to bytes in little-endian order.
 pub fn data(values: &[f64]) -> Cow<'_, [u8]> {
     match cfg!(target_endian = "little") {
         true => bytemuck::cast_slice(values).into(),

@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
     }
 
-    /// Lines as of `prism -exportmrmc`: the number of the last state equals the number of states.
+    /// Lines of `prism -exportmrmc`: the last state's number equals the number of states.
     #[test]
     fn mrmc_counts_from_one() {
         let read =

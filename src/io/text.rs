@@ -23,11 +23,11 @@ const GZIP: &[u8] = b"\x1f\x8b";
 /// UTF-8 byte order mark.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Approximate largest and smallest size of a chunk of parallel work in bytes.
-///
-/// Between them, the size is chosen so that each thread gets `SHARES` chunks.
+/// Approximate largest size of a chunk of parallel work, in bytes.
 const CHUNK: usize = 1 << 18;
+/// Approximate smallest size of a chunk, in bytes.
 const LEAST_CHUNK: usize = 1 << 16;
+/// Number of chunks per thread, within these sizes.
 const SHARES: usize = 4;
 
 /// Magic numbers of binary formats, each with a message and a suggestion.

@@ -37,7 +37,7 @@ const PROBABILITY_TOLERANCE: f64 = 1e-6;
 /// States processed by one thread at a time.
 const BLOCK: usize = 1 << 13;
 
-/// Result of [`Jumps::block`].
+/// Transitions of some states, and statistics of their probabilities; see [`Jumps::block`].
 type Block = (TransitionList, u64, Option<(usize, f64)>);
 
 /// Label of the initial states.

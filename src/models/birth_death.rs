@@ -38,7 +38,7 @@ impl Transitions for BirthDeath {
         self.states
     }
 
-    /// All states except those near the ends.
+    /// Returns the repeated states: all except the states near the ends.
     fn repeats(&self) -> Vec<Repeat> {
         match self.states {
             0..6 => Vec::new(),

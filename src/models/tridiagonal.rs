@@ -14,9 +14,9 @@ pub const TRIDIAGONAL: &str =
 /// Names of the built-in pentadiagonal and block tridiagonal systems, for messages.
 pub const BANDED: &str = "pentadiagonal:N, blocks:N and biharmonic:N, each with ,BATCH for several systems";
 
-/// Largest number of rows in one process.
+/// Largest number of rows of a system in one process.
 const MOST_ROWS: u64 = (1 << 31) - 1;
-/// Largest number of rows that several ranks share.
+/// Largest number of rows of a system that several ranks share.
 const MOST_SHARED_ROWS: u64 = 1 << 44;
 
 /// A built-in system with its normalised specification.

@@ -39,9 +39,9 @@ const NONE: u32 = u32::MAX;
 enum Channel {
     /// Idle.
     I,
-    /// Device 1 has begun and is not yet sensed.
+    /// Device 1 has begun to transmit; device 2 has not yet sensed it.
     V1,
-    /// Device 2 has begun and is not yet sensed.
+    /// Device 2 has begun to transmit; device 1 has not yet sensed it.
     V2,
     /// Device 1 transmits alone.
     T1,
@@ -240,7 +240,7 @@ impl Transitions for Wlan {
         6 * m * m + 12 * m + 4
     }
 
-    /// States in blocks of all channels, except if the first queue is nearly empty or full.
+    /// Returns the repeated states: the first queue is neither nearly empty nor nearly full.
     fn repeats(&self) -> Vec<Repeat> {
         let (queue, local) = ((self.m / 2 / self.stages) as usize, 2 * self.stages as usize);
         let period = local * self.block as usize;

@@ -86,9 +86,9 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
 /// Settings of the parallel loops that the current thread starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AtHand {
-    /// Flag of [`interruptible`] that cancels loops; it returns after all of them have ended.
+    /// Cancellation flag of [`interruptible`], which returns after all loops have ended.
     stop: Option<*const AtomicBool>,
-    /// Number of [`counted`] to which loops add their steps.
+    /// Counter of [`counted`], to which loops add their steps.
     count: Option<*const AtomicU64>,
     /// True if loops run serially in the thread that starts them.
     pub(crate) alone: bool,
@@ -132,7 +132,7 @@ impl AtHand {
         if cfg!(panic = "abort") {
             return;
         }
-        // SAFETY: the flag lives: see `AtHand`.
+        // SAFETY: the flag is alive, see `AtHand`.
         if self.stop.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
             resume_unwind(Box::new(Ended));
         }
@@ -141,7 +141,7 @@ impl AtHand {
     /// Adds to the number of steps, and unwinds if the flag is set.
     pub(crate) fn step(self, steps: u64) {
         if let Some(count) = self.count {
-            // SAFETY: the number lives: see `AtHand`.
+            // SAFETY: the number is alive, see `AtHand`.
             unsafe { &*count }.fetch_add(steps, Ordering::Relaxed);
         }
         self.look();

@@ -1,4 +1,4 @@
-//! Loops that one thread opens and others enter: their synchronization only.
+//! Synchronization of loops that one thread opens and other threads enter.
 //!
 //! This file names no crate: `tests/loom` runs it with loom's types in all orders that the memory
 //! model allows.

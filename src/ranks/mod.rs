@@ -303,7 +303,7 @@ const ROUNDS: usize = 256;
 /// Largest number of items that arrive at a rank in a round: MPI counts words in `int`s.
 const MOST_AT_ONCE: usize = 1 << 26;
 
-/// Returns the items that a rank sends in a round, if no rank has more than `most`.
+/// Returns the number of items that a rank sends in a round, if no rank has more than `most`.
 fn piece(size: usize, most: usize) -> usize {
     (AT_ONCE / size).max(most / ROUNDS).min(MOST_AT_ONCE / size).max(1)
 }

@@ -100,7 +100,7 @@ pub struct Tuned {
 pub struct Steps {
     /// Bandwidth of y = a + b c in bytes per second, reads and writes.
     pub bytes_per_second: f64,
-    /// Chain of the steps.
+    /// Chain on which the steps were measured.
     pub chain: String,
     /// Time of one step in each format that the chain fits.
     pub formats: Vec<FormatTime>,
@@ -131,10 +131,10 @@ impl Steps {
     }
 }
 
-/// Walks from one row on grids of several shapes.
+/// Times of walks from one row, on grids of several shapes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Walks {
-    /// Name of the system.
+    /// Name of the system on which the walks were measured.
     pub system: String,
     /// Number of Markov chains of a run.
     pub chains: u32,

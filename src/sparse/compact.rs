@@ -41,7 +41,7 @@ pub fn column_bits(len: usize) -> u32 {
 /// Distinct values, numbered by their bits; number 0 is 0.0, the value of padding.
 #[derive(Debug)]
 pub struct Dictionary<T> {
-    /// Value of each number.
+    /// Values, indexed by their numbers.
     pub values: Vec<T>,
     numbers: HashMap<u64, u32, FixedState>,
 }

@@ -134,7 +134,7 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         Self { columns, starts, column, value }
     }
 
-    /// Creates rows of these lengths, after a leading 0, without columns and values.
+    /// Creates a matrix from its rows' lengths, which follow a 0, without columns and values.
     pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
         add_up(&mut lengths);
         Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }

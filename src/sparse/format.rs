@@ -11,13 +11,13 @@ pub enum MatrixFormat {
     /// Format that moves the fewest bytes.
     #[default]
     Auto,
-    /// One column and one value per entry: any matrix.
+    /// One column and one value per entry, for any matrix.
     Hyb,
-    /// One word per entry: few distinct values.
+    /// One word per entry, for matrices with few distinct values.
     Packed,
-    /// One byte per entry: few distinct pairs (column − row, value).
+    /// One byte per entry, for matrices with few distinct pairs (column − row, value).
     Pair,
-    /// One or two bytes per row: few distinct rows.
+    /// One or two bytes per row, for matrices with few distinct rows.
     Pattern,
 }
 

@@ -11,7 +11,7 @@ use crate::kernel::Number;
 const MOST_ELL: u64 = 255;
 /// Number of entries in a group, which a thread reads at once.
 pub const GROUP: usize = 4;
-/// Largest number of distinct values.
+/// Largest number of distinct values in the tables of patterns.
 pub const MOST_VALUES: usize = 256;
 
 /// Every row as the number of its pattern, with tables of the patterns.
@@ -172,7 +172,7 @@ impl<T: Number> Patterns<T> {
         }
     }
 
-    /// Returns the bytes of a pattern's number.
+    /// Returns the size of a pattern's number in bytes.
     pub fn id_bytes(&self) -> u64 {
         if self.count <= 256 { 1 } else { 2 }
     }

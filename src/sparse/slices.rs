@@ -1,7 +1,7 @@
 //! Matrix–vector products of slices of rows, as the CPU implementation computes them.
 //!
-//! All formats on all lanes add equal numbers in equal order. The ELL entries of a row are added one
-//! after another, and entry t of its COO part is added to partial sum t mod 4.
+//! All formats on all lanes add equal numbers in equal order. The ELL entries of a row are added
+//! one after another, and entry t of its COO part is added to partial sum t mod 4.
 
 use std::ops::Range;
 

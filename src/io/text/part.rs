@@ -22,12 +22,14 @@ const PIECES: u64 = 64;
 /// Assumed compression ratio, for estimates of the text's length.
 const PACKED: u64 = 8;
 
-/// Limits of a piece, in chunks: per thread, in all, and in all for compressed text.
-///
-/// Compressed text is unpacked by one thread, which takes longer than parsing. Its pieces are small
-/// so that the memory they reuse stays in that thread's cache.
+/// Largest number of chunks per thread in a piece.
 const CHUNKS: usize = 8;
+/// Largest number of chunks in a piece of plain text.
 const MOST_CHUNKS: usize = 64;
+/// Largest number of chunks in a piece of compressed text.
+///
+/// One thread unpacks the text, which takes longer than parsing. Its pieces are small so that the
+/// memory they reuse stays in that thread's cache.
 const PACKED_CHUNKS: usize = 4;
 
 /// Bytes of the longest line of a text that is read by pieces.
