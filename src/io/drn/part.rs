@@ -1,4 +1,4 @@
-//! A rank's part of a DRN file: blocks of a line `state ...` and the lines up to the next one.
+//! A rank's part of a DRN file: blocks that begin with a line `state ...`.
 
 use std::collections::HashMap;
 use std::path::Path;
