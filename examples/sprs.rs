@@ -1,4 +1,4 @@
-//! A chain from a matrix of sprs: the M/M/1 queue with four places, its distribution after 10 units of time.
+//! A chain from a matrix of sprs: distribution of an M/M/1 queue with four places at time 10.
 //!
 //! `cargo run --example sprs --features sprs`
 

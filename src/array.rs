@@ -1,9 +1,9 @@
-//! Small arrays that are made in registers.
+//! Small arrays built in registers.
 //!
-//! The standard library's `from_fn` and `map` go through functions that no other unit of code can inline; a vector loop that
-//! calls them is several times slower, and their text is longer than what they do.
+//! The standard library's `from_fn` and `map` call functions that other codegen units cannot
+//! inline; a vector loop that calls them is several times slower.
 
-/// The array of `of(0)`, `of(1)`, ….
+/// Builds the array `[of(0), of(1), …]`.
 #[inline(always)]
 pub(crate) fn array<T: Copy, const N: usize>(mut of: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [of(0); N];
@@ -13,7 +13,7 @@ pub(crate) fn array<T: Copy, const N: usize>(mut of: impl FnMut(usize) -> T) -> 
     all
 }
 
-/// The array of `of` each.
+/// Applies `of` to each element of an array.
 #[inline(always)]
 pub(crate) fn each<S: Copy, T: Copy, const N: usize>(from: [S; N], mut of: impl FnMut(S) -> T) -> [T; N] {
     array(|k| of(from[k]))

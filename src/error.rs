@@ -1,109 +1,110 @@
-//! The one error type: input, environment and device trouble. Numerical outcomes are a
-//! [`Status`](crate::transient::Status) inside a result, never an error.
+//! Error type of the crate: errors of input, environment and devices.
+//!
+//! Numerical outcomes are a [`Status`](crate::transient::Status) inside a result, never an error.
 
 use std::path::PathBuf;
 
-/// What can go wrong; each message names the object, the number and the remedy.
+/// Error of this crate; each message names the object, the number and a suggestion.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text file does not say what its format asks for.
+    /// Invalid text in a file.
     #[error("{}:{line}: {reason}", path.display())]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, counted from 1.
+        /// Line number, counted from 1.
         line: u64,
-        /// What is wrong and what to do about it.
+        /// Problem and suggestion.
         reason: String,
     },
-    /// A file as a whole is not usable.
+    /// A file that is unusable as a whole.
     #[error("{}: {reason}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong and what to do about it.
+        /// Problem and suggestion.
         reason: String,
     },
-    /// Reading or writing failed.
+    /// Failed input or output.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A system whose random walks would diverge, or vary without bound.
+    /// A system with random walks that diverge, or that have unbounded variance.
     #[error(
         "{what}: row {row}, counted from 0, has the sum {sum} of |l_ij|; the spectral radius of {matrix} lies in [{lower:.6}, {upper:.6}]{and}; {remedy}"
     )]
     Divergent {
-        /// What would happen.
+        /// Consequence for the walks.
         what: &'static str,
-        /// The row of L with the largest sum.
+        /// Row of L with the largest sum.
         row: usize,
-        /// That sum.
+        /// Sum of |l_ij| in that row.
         sum: f64,
-        /// The matrix whose spectral radius decides.
+        /// Name of the matrix with the decisive spectral radius.
         matrix: &'static str,
-        /// Bounds of it.
+        /// Lower bound of the spectral radius.
         lower: f64,
-        /// Bounds of it.
+        /// Upper bound of the spectral radius.
         upper: f64,
-        /// What follows from the bounds.
+        /// Conclusion from the bounds.
         and: &'static str,
-        /// What to do.
+        /// Suggestion.
         remedy: String,
     },
-    /// A chain, distribution or option that has no answer.
+    /// A chain, distribution or option without a solution.
     #[error("{0}")]
     Invalid(String),
-    /// No such device, or one that cannot do what was asked.
+    /// Device that does not exist or lacks a requested capability.
     #[error("{0}")]
     Device(String),
-    /// A device's memory, or a limit of one of its allocations, does not suffice.
+    /// Memory of a device, or a limit of one allocation, is insufficient.
     #[error("{device}: {} were asked for {what}; {limit}", crate::number::Size(*asked))]
     OutOfMemory {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What the bytes were for.
+        /// Purpose of the allocation.
         what: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         asked: u64,
-        /// The limit that was met, and the remedy.
+        /// Limit that was exceeded, and a suggestion.
         limit: String,
     },
-    /// The device went away in the middle of the work.
+    /// Device that was lost during the work.
     #[error("{device} was lost during {during}: {reason}")]
     DeviceLost {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What was going on.
+        /// Operation in progress.
         during: String,
-        /// What the driver said.
+        /// Reason given by the driver.
         reason: String,
     },
-    /// The user asked to stop.
+    /// Interrupt by the user.
     #[error("interrupted")]
     Interrupted,
-    /// An error of this rank, that the others know of.
+    /// Error of this rank; remote ranks have been notified.
     #[error("{}{source}", on_rank(*.rank, *.failed, *.of))]
     OnRank {
-        /// Its number.
+        /// Number of this rank.
         rank: usize,
-        /// How many ranks have an error.
+        /// Number of ranks with an error.
         failed: usize,
-        /// How many ranks there are.
+        /// Number of all ranks.
         of: usize,
-        /// What it is.
+        /// Error of this rank.
         source: Box<Self>,
     },
-    /// An error that another rank tells.
+    /// Error of a remote rank, which reports it.
     #[error("another rank failed")]
     Elsewhere,
 }
 
-/// What all ranks alike find wrong is no rank's own error.
+/// Names the rank, unless all ranks have an error.
 fn on_rank(rank: usize, failed: usize, of: usize) -> String {
     if failed == of { String::new() } else { format!("rank {rank} ({failed} of {of} ranks): ") }
 }

@@ -1,4 +1,6 @@
-//! What measurements of this crate reach of its inside. No part of the public API: it changes without notice.
+//! Internals for the crates of this workspace; not part of the public API.
+//!
+//! They change without notice.
 
 pub use crate::lane::window::Window;
 pub use crate::largest::{larger_first, largest};

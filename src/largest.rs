@@ -1,20 +1,20 @@
-//! The largest of many values.
+//! Selection of the largest of many values.
 
 use std::cmp::Ordering;
 
 use crate::parallel::*;
 
-/// Values looked through at a time.
+/// Number of values scanned at a time.
 const BLOCK: usize = 1 << 16;
-/// Values that are kept, beside twice as many as are wanted, before all of them are looked through.
+/// Capacity of the candidate buffer beyond 2k values.
 const SPARE: usize = 256;
 
-/// The larger first; equal ones in the order of their places.
+/// Orders larger values first, and equal ones by their positions.
 pub fn larger_first(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// Places and sizes of the `k` values of the largest `size`, the largest first.
+/// Returns position and size of the `k` values with the largest `size`, in descending order.
 pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f64)> {
     let select = |all: &mut Vec<(usize, f64)>| {
         if k < all.len() && k > 0 {
@@ -22,14 +22,15 @@ pub fn largest(values: &[f64], k: usize, size: fn(f64) -> f64) -> Vec<(usize, f6
         }
         all.truncate(k);
     };
-    // A block's largest, on all cores: whatever is larger than the k-th of those so far, looked through now and then.
+    // Candidates of a block: values larger than the k-th largest so far. A full buffer is reduced
+    // to its k largest.
     let of_block = |all: &mut Vec<(usize, f64)>, block: usize| {
         let places = block * BLOCK..values.len().min((block + 1) * BLOCK);
         let (room, mut least) = (k.saturating_mul(2).saturating_add(SPARE), None);
         all.clear();
         for (place, &value) in places.clone().zip(&values[places]) {
             let own = size(value);
-            // Of equal ones the first stays.
+            // Of equal values the first is kept.
             if least.is_some_and(|least: f64| own.total_cmp(&least).is_le()) {
                 continue;
             }

@@ -1,75 +1,84 @@
-//! Three solvers for any GPU, and for the CPU where there is none.
+//! Transient analysis of Markov chains and two linear solvers, on any GPU or CPU.
 //!
-//! | engine | answers | by |
+//! | engine | computes | method |
 //! |---|---|---|
 //! | [`transient`] | π(t) = π(0) e^{Qt} of a continuous-time Markov chain | uniformization |
 //! | [`walk`] | chosen entries of x in A x = b | quasi-random walks |
 //! | [`tridiagonal`] | x in T x = b, T tridiagonal | the partition method |
 //!
-//! Each engine is one function `solve`, which takes a [`Machine`], a problem and options, and returns a `Solution`
-//! with the answer, a bound or a residual that says how good it is, a `Status`, and times. The pages of the three modules
-//! have the problem in formulas, the method, shapes, units, errors, an example that is run as a test, and the sources.
+//! Each engine is a function `solve`, which takes a [`Machine`], a problem and options. It returns
+//! a `Solution` with the result, a bound or residual as a measure of its accuracy, a `Status`, and
+//! times. The pages of the three modules describe the problem in formulas, the method, shapes,
+//! units, errors and sources, with a tested example.
 //!
 //! # Lanes and precisions
-//! A [`Lane`](lane::Lane) is an in-order queue of work on one device: a pool of CPU threads, an adapter that
-//! [wgpu](https://wgpu.rs) reaches through Vulkan, Metal or DX12, or a CUDA stream. A [`Machine`] is the lanes
-//! of a run: [`Machine::open`] makes them from the names of devices and chooses the precision: f64, unless a device that
-//! was named has f32 alone. Engines work on any number of lanes, of one device or of several, mixed as one likes; what they return has the same bits however the work
-//! is split, on lanes that round alike.
+//! A [`Lane`](lane::Lane) is an in-order queue of work on one device. The device is a pool of CPU
+//! threads, an adapter of [wgpu](https://wgpu.rs) (Vulkan, Metal or DX12), or a CUDA stream. A
+//! [`Machine`] is the lanes of a run. [`Machine::open`] opens them by the names of devices and
+//! chooses the precision: f64, unless a named device only has f32. Engines work on any number of
+//! lanes, of one device or of several different ones. Results have identical bits for any division
+//! of the work, on lanes that round alike.
 //!
 //! # Shapes and units
 //! | name | shape | unit |
 //! |---|---|---|
-//! | π, initial distributions | n values, one a state, in the model's own order | probability |
+//! | π, initial distributions | n values, one per state, in the model's order | probability |
 //! | rates, exit rates, α | | 1 / unit of time |
-//! | times | any number, in any order, 0 … ∞ | unit of time: the inverse of the rates' |
+//! | times | any number, in any order, 0 … ∞ | unit of time: inverse of the rates' |
 //! | rewards | n values each | reward / unit of time |
 //! | A, L | n × n, compressed rows ([`sparse::CsrMatrix`]) | |
 //! | components | any number of rows 0 … n−1 | |
-//! | dl, d, du | batch · n values each; dl\[0\] and du\[n−1\] of a system count where it is cyclic | |
+//! | dl, d, du | batch · n values; dl\[0\] and du\[n−1\] only count in cyclic systems | |
 //! | b, x | as many values as rows, for each right-hand side | |
-//! | `nnz` | entries of a matrix, its diagonal included | |
+//! | `nnz` | entries of a matrix, including its diagonal | |
 //! | `seconds` | wall clock | s |
 //!
 //! # Bounds, statuses, errors
 //! | engine | bound | status |
 //! |---|---|---|
-//! | transient | l1 error of all probabilities at a time: truncation + steady state + rounding, all proved | met where it is at most ε |
-//! | walk | half-width of an interval: statistical (Student) + truncation + rounding (both proved) | met where all are at most ε |
-//! | tridiagonal | normwise and componentwise relative residual, computed | met where both are at most their tolerances |
+//! | transient | l1 error of all probabilities at a time | met if at most ε |
+//! | walk | half-width of an interval | met if all are at most ε |
+//! | tridiagonal | normwise and componentwise relative residual | met if at most their tolerances |
 //!
-//! A bound that is not met is a status, never an error. [`Error`] is for input, environment and devices; its messages name
-//! the object, the number and the remedy. A broken contract between functions of this crate is a panic. Long work calls
-//! back for progress, and an error returned from there stops it.
+//! The bound of `transient` adds truncation, steady-state and rounding errors, all proved. That of
+//! `walk` adds a statistical error (Student) to truncation and rounding errors, which are proved.
+//! The residuals of `tridiagonal` are computed.
 //!
-//! # Where things are
+//! A bound that is not met is a status, never an error. [`Error`] is for input, environment and
+//! devices; its messages name the object, the number and a suggestion. A broken contract between
+//! functions of this crate is a panic. Long computations call back for progress; an error returned
+//! by the callback stops them.
+//!
+//! # Modules
 //! | module | holds |
 //! |---|---|
-//! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
+//! | [`transient`] | chains, Poisson windows and weights, bounds, uniformization |
 //! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
-//! | [`tridiagonal`] | systems, the partition method, plans over lanes, how many lanes |
-//! | [`lane`] | devices, each behind a [`Lane`](lane::Lane) |
-//! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats that name what repeats |
-//! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
-//! | [`ranks`] | the processes of `mpirun` that share a problem |
+//! | [`tridiagonal`] | systems, the partition method, plans over lanes, the number of lanes |
+//! | [`lane`] | devices, each used by a [`Lane`](lane::Lane) |
+//! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats for repeated entries |
+//! | [`kernel`] | kernels: a WGSL source and a CPU implementation each |
+//! | [`ranks`] | processes of `mpirun` that share a problem |
 //! | [`models`] | built-in chains and systems |
 //! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
-//! | [`output`] | files that appear under their names when they are complete |
-//! | [`settings`] | what was measured once and is kept |
+//! | [`output`] | files that get their names when they are complete |
+//! | [`settings`] | saved measurements of devices |
 //!
 //! # Features
 //! | feature | adds |
 //! |---|---|
 //! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
-//! | `cuda` | lanes on CUDA devices; the libraries are opened at run time, building needs none of them |
+//! | `cuda` | lanes on CUDA devices; libraries are opened at run time, building needs none |
 //! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
 //! | `sprs` | conversions from and to the matrices of the crate sprs |
 //!
-//! Without any the crate is the CPU lane, the engines and the file formats. The command is the crate `kolmo-cli`.
+//! Without features, the crate consists of the CPU lane, the engines and the file formats. The
+//! command is the crate `kolmo-cli`.
 //!
 //! # Example
-//! A machine fails once in 50 hours and is repaired in 4 hours on average, both times exponential. With the failure
-//! rate f and the repair rate g, it is down at time t with probability f/(f+g) · (1 − e^{−(f+g)t}).
+//! A machine fails once in 50 hours and is repaired in 4 hours on average, with exponential
+//! times. With the failure rate f and the repair rate g, it is down at time t with probability
+//! f/(f+g) · (1 − e^{−(f+g)t}).
 //!
 //! ```
 //! use kolmo::transient::Chain;
@@ -86,15 +95,21 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
-//! It runs on a GPU where there is one; [`Chain::transient_on`](transient::Chain::transient_on) takes a [`Machine`] and
-//! [`Options`](transient::Options). [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
+//! It runs on a GPU if there is one. [`Chain::transient_on`](transient::Chain::transient_on) takes
+//! a [`Machine`] and [`Options`](transient::Options). [`io::read_chain`] and [`models::parse`]
+//! return chains from files and built-in models.
 //!
 //! # Sources
-//! The engines' pages have theirs. kolmo began with three papers: M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU
-//! implementation of the uniformization method for solving Markov models", FedCSIS 2012; S. Lai, J. Jin, M. Guo, X. Lin,
-//! "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015; M. Veneva, T. Imamura, "ML-based
-//! optimum number of CUDA streams for the GPU implementation of the tridiagonal partition method", MMCP 2024,
-//! doi:10.48550/arXiv.2501.05938. `kolmo bench compare --html FILE` draws their figures anew.
+//! The pages of the engines list their sources. kolmo began with three papers:
+//!
+//! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for
+//!   solving Markov models", FedCSIS 2012.
+//! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic
+//!   equations", ISCC 2015.
+//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
+//!   the tridiagonal partition method", MMCP 2024, doi:10.48550/arXiv.2501.05938.
+//!
+//! `kolmo bench compare --html FILE` reproduces their figures.
 
 mod array;
 #[cfg(test)]
@@ -126,8 +141,9 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use status::Status;
 
-/// Calls that programs cannot make, since no compiler checks what they ask of the caller. First those that they can make:
+/// Tests that calls which could break memory safety do not compile outside of this crate.
 ///
+/// Calls that must compile:
 /// ```
 /// # #![forbid(unsafe_code)]
 /// use kolmo::kernel::{Number, Precision, Q64};
@@ -141,7 +157,7 @@ pub use status::Status;
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 ///
-/// Copies that go on after the call, of arrays that nothing keeps:
+/// Copies that continue after the call, of arrays without an owner (must not compile):
 /// ```compile_fail
 /// # let machine = kolmo::Machine::best()?;
 /// # let (lane, mut host) = (&machine.lanes[0], [0.0]);
@@ -167,7 +183,7 @@ pub use status::Status;
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 ///
-/// Kernels with other parameters and arguments than they have:
+/// Kernels with parameters and arguments other than their own (must not compile):
 /// ```compile_fail
 /// use kolmo::kernel::Arguments;
 /// ```
@@ -177,7 +193,7 @@ pub use status::Status;
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 ///
-/// Instructions that a processor may not have:
+/// Instructions that a processor may lack (must not compile):
 /// ```compile_fail
 /// use kolmo::kernel::{Number, Q64};
 /// let a = [Q64(1); 8];
@@ -187,7 +203,7 @@ pub use status::Status;
 /// use kolmo::kernel::twin::simd::At;
 /// ```
 ///
-/// A process's environment, and memory that two handles share:
+/// The environment of a process, and memory that two handles share (must not compile):
 /// ```compile_fail
 /// kolmo::lane::prepare_drivers(true);
 /// ```

@@ -1,18 +1,19 @@
-//! What a solver is given to run on.
+//! Computing resources of a solver.
 
 use crate::kernel::Precision;
 use crate::lane::{self, DeviceSpec, Lane, OpenOptions};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
-/// The lanes of a run, their one precision, and the processes that share the work. Threads may share a machine, tasks of
-/// rayon among them: each call waits asleep until a lane is free.
+/// Lanes of a run, their common precision, and the ranks that share the work.
+///
+/// Threads may share a machine, including rayon's tasks: each call blocks until a lane is free.
 ///
 /// ```
 /// use kolmo::Machine;
 /// use kolmo::lane::{DeviceSpec, OpenOptions};
 ///
-/// // Two lanes of the CPU, which share out its threads.
+/// // Two lanes of the CPU, which divide its threads.
 /// let machine = Machine::open(&[DeviceSpec::Cpu, DeviceSpec::Cpu], &OpenOptions::default())?;
 /// assert_eq!((machine.lanes.len(), machine.precision), (2, kolmo::kernel::Precision::F64));
 /// # Ok::<(), kolmo::Error>(())
@@ -20,19 +21,19 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Machine {
-    /// At least one lane, each once.
+    /// At least one lane; all are different.
     pub lanes: Vec<Lane>,
     /// Precision of numbers on the lanes.
     pub precision: Precision,
-    /// This process among those that share the work.
+    /// Rank of this process in the run.
     pub ranks: Ranks,
 }
 
 impl Machine {
-    /// The lanes of this process alone.
+    /// Creates a machine with these lanes, for a single process.
     ///
     /// # Panics
-    /// Without a lane, and with a lane twice.
+    /// Without a lane, or if a lane occurs twice.
     pub fn new(lanes: impl Into<Vec<Lane>>, precision: Precision) -> Self {
         let lanes = lanes.into();
         let mut numbers: Vec<u32> = lanes.iter().map(Lane::number).collect();
@@ -46,7 +47,8 @@ impl Machine {
     /// Opens the lanes of some devices.
     ///
     /// # Errors
-    /// [`Error::Device`] for a device that is not there, computes wrongly or lacks the precision.
+    /// [`Error::Device`] for a device that does not exist, computes incorrectly or lacks the
+    /// precision.
     pub fn open(devices: &[DeviceSpec], options: &OpenOptions) -> Result<Self> {
         if devices.is_empty() {
             return Err(Error::Device("no device is named; give one, such as auto".to_owned()));
@@ -55,23 +57,23 @@ impl Machine {
         Ok(Self::new(lanes, precision))
     }
 
-    /// The best device that there is, [`DeviceSpec::Auto`].
+    /// Opens the best available device, [`DeviceSpec::Auto`].
     ///
     /// # Errors
-    /// As [`Machine::open`].
+    /// Errors of [`Machine::open`].
     pub fn best() -> Result<Self> {
         Self::open(&[DeviceSpec::Auto], &OpenOptions::default())
     }
 
-    /// The same lanes in a run that other processes share.
+    /// Returns this machine for a run that several ranks share.
     pub fn on_ranks(self, ranks: Ranks) -> Self {
         Self { ranks, ..self }
     }
 
-    /// Makes sure that numbers are floating-point, which probabilities alone can do without.
+    /// Checks that numbers are floating-point; fixed point only represents probabilities.
     ///
     /// # Errors
-    /// [`Error::Invalid`], which begins to say `what` needs them.
+    /// [`Error::Invalid`]; the message names `what`, which needs floating point.
     pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
             Precision::Q64 => Err(Error::Invalid(format!(
@@ -81,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// The first `count` lanes.
+    /// Returns a machine with the first `count` lanes.
     pub fn first(&self, count: usize) -> Self {
         Self { lanes: self.lanes[..count].to_vec(), ..*self }
     }

@@ -1,7 +1,8 @@
-//! Numbers: counts and sizes as people write them; texts of numbers that no double is near; powers of two, which keep numbers in
-//! range without rounding them.
+//! Parsing and formatting of counts and sizes, range errors of numbers, and powers of two.
+//!
+//! Scaling by powers of two keeps numbers in range without rounding.
 
-/// A count as people write it: digits, in groups if they like (`1_000_000`), or with an exponent (`1e6`, `2.5e6`).
+/// Parses a count: digits, possibly grouped (`1_000_000`) or with an exponent (`2.5e6`).
 pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {
     let bare = text.replace('_', "");
     if text.starts_with('_') || text.ends_with('_') {
@@ -9,7 +10,7 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {
     }
     let whole = match bare.parse::<u64>() {
         Ok(whole) => whole,
-        // Beyond 2^53 doubles leave whole numbers out.
+        // Above 2^53 doubles skip integers.
         Err(_) => match bare.parse::<f64>() {
             Ok(value) if value.fract() == 0.0 && (0.0..=9007199254740992.0).contains(&value) => value as u64,
             _ => return None,
@@ -18,7 +19,7 @@ pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {
     whole.try_into().ok()
 }
 
-/// A number of bytes, shown with a unit.
+/// A number of bytes, displayed with a unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Size(pub u64);
 
@@ -32,13 +33,13 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// Whether the text of a number that was read as 0 names another: one below the smallest double.
+/// True if the text of a number that was read as 0 has a nonzero digit: it underflowed.
 pub(crate) fn is_not_zero(text: &[u8]) -> bool {
     let digits = text.split(|b| matches!(b, b'e' | b'E' | b'd' | b'D' | b'/')).next().unwrap_or(text);
     digits.iter().any(|b| matches!(b, b'1'..=b'9'))
 }
 
-/// Why the number that a text starts with is rounded to 0 or to infinity, if it is.
+/// Returns a reason if the number at the start of a text is rounded to 0 or infinity.
 pub fn out_of_range(text: &[u8]) -> Option<&'static str> {
     match fast_float2::parse_partial::<f64, _>(text) {
         Ok((value, length)) if value.is_infinite() && text[..length].iter().any(u8::is_ascii_digit) => {
@@ -51,17 +52,17 @@ pub fn out_of_range(text: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Why a text is not a finite number that can be used.
+/// Returns the reason why a text is not a usable finite number.
 pub(crate) fn fault(text: &[u8]) -> &'static str {
     out_of_range(text).unwrap_or("is not a finite number")
 }
 
-/// 2^k, a normal number.
+/// Returns 2^k, a normal number.
 pub(crate) fn power(k: i32) -> f64 {
     f64::from_bits(((1023 + k) as u64) << 52)
 }
 
-/// The k of 2^k ≤ |v| < 2^(k+1); of 0 that of the least double.
+/// Returns k with 2^k ≤ |v| < 2^(k+1); −1074, the exponent of the smallest double, for 0.
 pub(crate) fn exponent(v: f64) -> i32 {
     let biased = |v: f64| (v.to_bits() >> 52 & 0x7ff) as i32;
     match biased(v) {
@@ -71,12 +72,13 @@ pub(crate) fn exponent(v: f64) -> i32 {
     }
 }
 
-/// v·2^k, rounded once where it leaves the range of normal doubles.
+/// Returns v·2^k, rounded once if it leaves the range of normal doubles.
 pub(crate) fn times_power_of_two(v: f64, k: i32) -> f64 {
     if k.abs() <= 1022 {
         return v * power(k);
     }
-    // Of the three factors only the last one to have an effect rounds: they differ by more than doubles have digits.
+    // At most one of the three products rounds with effect. Each factor shifts by more bits than a
+    // double has digits, so a further factor makes a rounded, subnormal product 0.
     let k = k.clamp(-3000, 3000);
     let third = k / 3;
     v * power(third) * power(third) * power(k - 2 * third)
@@ -114,7 +116,8 @@ mod tests {
         assert_eq!(times_power_of_two(odd, -1022), odd * f64::MIN_POSITIVE);
         assert_eq!(times_power_of_two(times_power_of_two(odd, 1000), -2000), times_power_of_two(odd, -1000));
         assert_eq!((times_power_of_two(1.0, 5000), times_power_of_two(1.0, -5000)), (f64::INFINITY, 0.0));
-        // 2^−1074 · 1.5 lies between two doubles and goes to the even one; 1.25 rounded twice would, too.
+        // 2^−1074 · 1.5 is halfway between two doubles and goes to the even one; 1.25 rounded twice
+        // would, too.
         assert_eq!(
             (
                 times_power_of_two(1.5, -1074),

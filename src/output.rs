@@ -1,4 +1,4 @@
-//! Output that appears under its name only when it is complete.
+//! Output files that get their names only when they are complete.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -11,32 +11,33 @@ use tempfile::{NamedTempFile, TempPath};
 use crate::lane::without_stdout;
 use crate::{Error, Result};
 
-/// Bytes collected before they go to the operating system.
+/// Bytes buffered before they go to the operating system.
 const BUFFER: usize = 1 << 18;
 
-/// Temporary files that exist now, for [`abandon`].
+/// Existing temporary files, for [`abandon`].
 static PARTIAL: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn partial() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     PARTIAL.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Removes every temporary file, before a process ends without unwinding.
+/// Removes all temporary files, before a process ends without unwinding.
 pub fn abandon() {
     for path in partial().drain(..) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// True for characters that change how a terminal or a reader shows the text around them, and those that XML forbids.
+/// True for characters that alter the display of surrounding text, or that XML forbids.
 fn is_hidden(c: char) -> bool {
     let directs = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() && !matches!(c, '\n' | '\t') || directs || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// Text from a file or an argument, safe to show: control characters, except line ends and tabs, are written as `\u{1b}`.
+/// Makes text from a file or an argument safe to display.
 ///
-/// For terminals, pictures and messages; data files keep the text unchanged.
+/// Control characters except line ends and tabs are escaped, as in `\u{1b}`. This is for terminals,
+/// pictures and messages; data files keep the text unchanged.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return text.into();
@@ -48,7 +49,9 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Text as [`printable`] has it. Bytes that are none are left alone: tables are written whole names at a time.
+/// Makes text safe like [`printable`]; other bytes stay unchanged.
+///
+/// Tables are written with whole names at a time, so no character is split.
 fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     match std::str::from_utf8(bytes).map(printable) {
         Ok(Cow::Owned(shown)) => shown.into_bytes().into(),
@@ -58,11 +61,13 @@ fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// A file being written, or stdout.
 ///
-/// A file is written in its own directory, so that the directory is known to be writable before the work starts, and
-/// [`commit`](Self::commit) gives it its name. Until then it has none where Linux and the file system can do that
-/// (`O_TMPFILE`), and elsewhere a temporary one (`.NAME.….partial`). Dropped without a commit, it leaves nothing behind
-/// and whatever had the name before keeps it. A file that replaces another has its permissions. A process that is killed leaves nothing either, or a temporary name that
-/// the next output of the name removes.
+/// The file is created in its directory, so that a read-only directory is an error before the work
+/// starts. [`commit`](Self::commit) gives it its name. Until then it has no name if Linux and the
+/// file system support that (`O_TMPFILE`), otherwise a temporary one (`.NAME.….partial`).
+///
+/// If dropped without a commit, it vanishes, and an existing file of that name stays. A file that
+/// replaces another one gets its permissions. A killed process leaves no file either, or a
+/// temporary one that the next output of this name removes.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -73,16 +78,16 @@ pub struct OutputFile {
 enum Target {
     Renamed {
         writer: BufWriter<File>,
-        /// None of a file without a name.
+        /// Temporary name; `None` for a file without a name.
         temporary: Option<TempPath>,
         name: PathBuf,
     },
-    /// A device or a pipe, which has no content to protect and must not be replaced by a file.
+    /// A device or a pipe: it has no content to protect, and a file must not replace it.
     Direct(BufWriter<File>),
     Stdout {
         writer: BufWriter<Stdout>,
         closed: bool,
-        /// Control characters are shown, not obeyed.
+        /// True for a terminal: control characters are escaped.
         terminal: bool,
     },
 }
@@ -91,16 +96,16 @@ impl OutputFile {
     /// Opens output that [`commit`](Self::commit) will put at `path`.
     ///
     /// # Errors
-    /// [`Error::File`] if the directory does not exist or `path` is a directory or a read-only file, [`Error::Io`]
-    /// if the directory cannot be written.
+    /// [`Error::File`] if the directory does not exist, or if `path` is a directory or a read-only
+    /// file. [`Error::Io`] if the directory is not writable.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), unnamed::create)
     }
 
-    /// As [`create`](Self::create), with a [`temporary`](Self::temporary) name by which other processes open the file.
+    /// Opens output with a [`temporary`](Self::temporary) name that other processes can open.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Errors of [`create`](Self::create).
     pub fn create_shared(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), |_| None)
     }
@@ -108,7 +113,7 @@ impl OutputFile {
     fn open(path: &Path, unnamed: impl FnOnce(&Path) -> Option<File>) -> Result<Self> {
         let fail = |reason: &str| Error::File { path: path.into(), reason: reason.into() };
         let failed = |source| Error::Io { path: path.into(), source };
-        // A symbolic link stays one: what it points at is replaced.
+        // A symbolic link is kept: its target is replaced.
         let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let file_name = name.file_name().ok_or_else(|| fail("not the name of a file"))?;
         let existing = fs::metadata(&name);
@@ -146,21 +151,23 @@ impl OutputFile {
         if let Ok(existing) = &existing {
             keep_permissions(&file, existing).map_err(failed)?;
         }
-        // Held for as long as somebody writes here.
+        // The lock is held while the file is written.
         let _ = file.try_lock();
         abandoned(directory, &file_name);
         let writer = BufWriter::with_capacity(BUFFER, file);
         Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
     }
 
-    /// Output to stdout. A reader that goes away is not an error: what is written after that is dropped.
+    /// Creates output to stdout.
+    ///
+    /// If its reader closes the pipe, further output is dropped silently.
     pub fn stdout() -> Self {
         let writer = BufWriter::with_capacity(BUFFER, io::stdout());
         let terminal = io::stdout().is_terminal();
         Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false, terminal } }
     }
 
-    /// An error if this is stdout and the process was started without one.
+    /// Checks that stdout, if this is stdout, was open when the process started.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -175,12 +182,12 @@ impl OutputFile {
         Ok(())
     }
 
-    /// The name that messages use.
+    /// Returns the name used in messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name that a shared file has until it is complete; none of stdout, devices and pipes.
+    /// Returns the temporary name of a shared file; `None` for stdout, devices and pipes.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
             Target::Renamed { temporary, .. } => temporary.as_deref(),
@@ -188,29 +195,31 @@ impl OutputFile {
         }
     }
 
-    /// True if the reader of stdout went away, so that writing more is of no use.
+    /// True if the reader of stdout has closed the pipe, so that further output is useless.
     pub fn closed(&self) -> bool {
         matches!(self.target, Target::Stdout { closed: true, .. })
     }
 
-    /// An error of writing to this output, with its name.
+    /// Converts an error of writing to this output, with its name.
     pub fn error(&self, source: io::Error) -> Error {
         Error::Io { path: self.path.clone(), source }
     }
 
-    /// Writes what is still buffered and gives the file its name; an older file of that name is replaced.
+    /// Flushes the buffer and gives the file its name, replacing an existing file.
     ///
     /// # Errors
-    /// [`Error::Io`] if writing or renaming failed; the temporary file is removed then.
+    /// [`Error::Io`] if writing or renaming failed; the temporary file is then removed.
     pub fn commit(self) -> Result<()> {
         self.finish(false)
     }
 
-    /// As [`commit`](Self::commit), when the bytes have reached the disk: after a crash of the whole machine the name
-    /// stands for the old file or for the whole new one.
+    /// Commits like [`commit`](Self::commit), after the bytes have reached the disk.
+    ///
+    /// After a crash of the whole machine, the name refers to the old file or to the complete new
+    /// one.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// Errors of [`commit`](Self::commit).
     pub fn commit_durably(self) -> Result<()> {
         self.finish(true)
     }
@@ -224,7 +233,7 @@ impl OutputFile {
             }
             match temporary {
                 Some(temporary) => {
-                    // Closed before the renaming: some systems do not rename open files.
+                    // Closed before renaming: some systems do not rename open files.
                     drop(writer);
                     partial().retain(|p| *p != *temporary);
                     temporary.persist(&name).map_err(|e| failed(e.error))?;
@@ -233,7 +242,8 @@ impl OutputFile {
                     unnamed::link(writer.get_ref(), &name).map_err(|e| failed(unnamed_error(e)))?;
                 }
             }
-            // The name itself; a system that does not sync directories keeps it in another way.
+            // Syncs the name itself. Systems that cannot sync a directory preserve names in another
+            // way.
             if durably && let Ok(directory) = File::open(directory(&name)) {
                 let _ = directory.sync_all();
             }
@@ -291,7 +301,7 @@ impl Write for OutputFile {
 }
 
 impl Seek for OutputFile {
-    /// Files only: stdout gives [`ErrorKind::Unsupported`].
+    /// Seeks in a file; stdout gives [`ErrorKind::Unsupported`].
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match &mut self.target {
             Target::Renamed { writer, .. } | Target::Direct(writer) => writer.seek(to),
@@ -303,7 +313,7 @@ impl Seek for OutputFile {
     }
 }
 
-/// The directory of a file.
+/// Returns the directory of a file.
 fn directory(name: &Path) -> &Path {
     match name.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -311,7 +321,7 @@ fn directory(name: &Path) -> &Path {
     }
 }
 
-/// An error about a temporary file without that file's name, which says nothing to a user.
+/// Removes a temporary file's name from an error: it is meaningless to a user.
 fn unnamed_error(error: io::Error) -> io::Error {
     match error.kind() {
         _ if error.raw_os_error().is_some() => error,
@@ -320,8 +330,9 @@ fn unnamed_error(error: io::Error) -> io::Error {
     }
 }
 
-/// The permissions of the file that is replaced, and its group where the system allows that; no permissions of a group
-/// that is another one.
+/// Copies the permissions of the replaced file, and its group if the system allows it.
+///
+/// If the group differs, the new file has no group permissions.
 fn keep_permissions(file: &File, existing: &fs::Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -343,7 +354,7 @@ fn keep_permissions(file: &File, existing: &fs::Metadata) -> io::Result<()> {
     }
 }
 
-/// Removes temporary files of this output whose process was killed: those that nobody holds a lock on.
+/// Removes temporary files of this output that killed processes left: files without a lock.
 fn abandoned(directory: &Path, name: &str) {
     let prefix = format!(".{name}.");
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -352,7 +363,7 @@ fn abandoned(directory: &Path, name: &str) {
         if !(other.starts_with(&prefix) && other.ends_with(".partial")) {
             continue;
         }
-        // Between its creation and its lock a file is a moment old.
+        // A file is very young between its creation and its lock.
         let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
         let old = age.is_some_and(|age| age.as_secs() >= 1);
         if old && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
@@ -361,7 +372,9 @@ fn abandoned(directory: &Path, name: &str) {
     }
 }
 
-/// What `make` makes under a temporary name for `name`, with the permissions that an ordinary new file gets.
+/// Calls `make` with a builder of temporary files for `name`.
+///
+/// The files have the usual permissions of new files.
 fn builder<T>(
     name: &str,
     make: impl FnOnce(&tempfile::Builder<'_, '_>) -> io::Result<NamedTempFile<T>>,
@@ -372,7 +385,7 @@ fn builder<T>(
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // The process's umask is applied to this.
+        // The process's umask applies to this.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     make(&builder)
@@ -385,24 +398,24 @@ mod unnamed {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
     use std::os::fd::AsRawFd;
 
-    /// A file in `directory`, where the file system has such, and where a name can be given to it.
+    /// Creates a file in `directory`, if the file system supports such files and linking them.
     pub(super) fn create(directory: &Path) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file: File = openat(CWD, directory, flags, Mode::from_raw_mode(0o666)).ok()?.into();
         own(&file).exists().then_some(file)
     }
 
-    /// The way to give a name without privileges.
+    /// Returns a path to the open file, to link it without privileges.
     fn own(file: &File) -> std::path::PathBuf {
         format!("/proc/self/fd/{}", file.as_raw_fd()).into()
     }
 
-    /// Gives the file its name, in place of a file that has it.
+    /// Gives the file its name, replacing an existing file.
     pub(super) fn link(file: &File, name: &Path) -> io::Result<()> {
         let link =
             |to: &Path| linkat(CWD, own(file), CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
         match link(name) {
-            // A link replaces nothing, and a renaming does.
+            // A link cannot replace a file; a rename can.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let file_name = name.file_name().unwrap_or_default().to_string_lossy();
                 builder(&file_name, |b| b.make_in(directory(name), link))?
@@ -513,7 +526,7 @@ mod tests {
             return;
         }
         output.write_all(&[0; 1 << 20]).unwrap();
-        // Nobody would remove what is there now.
+        // No process would remove files that exist now.
         assert!(names(directory.path()).is_empty());
     }
 

@@ -1,8 +1,8 @@
-//! The register of all kernels, for tests and tools.
+//! List of all kernels, for tests and tools.
 
 use crate::kernel::Kernel;
 
-/// Every kernel of the crate: one for each file in `shaders/`.
+/// Returns every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
     kernels.extend(crate::tridiagonal::KERNELS);
@@ -12,7 +12,7 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels
 }
 
-/// Kernels that share the text of another.
+/// Returns the kernels that share the source file of another kernel.
 pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::kernels::VARIANTS.into_iter().chain(crate::walk::grid::sizes()).collect()
 }

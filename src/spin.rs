@@ -1,23 +1,25 @@
-//! Waits that begin awake: a thread that sleeps is woken up late.
+//! Spin-then-block waiting: a waiter polls for a while before it blocks.
+//!
+//! Waking a blocked thread takes tens of microseconds.
 
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Looking again and again, for a while, before a thread sleeps.
+/// Polling phase of a wait, before the thread blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spin {
-    /// Longest that the thread looks.
+    /// Longest duration of the phase.
     pub(crate) longest: Duration,
-    /// Whether it keeps its core to itself between two looks.
+    /// Spin (`spin_loop`) between polls instead of yielding the core.
     pub(crate) alone: bool,
 }
 
 impl Spin {
-    /// Longest look for values of another lane or rank.
+    /// Duration of polling for values of another lane or rank.
     pub(crate) const VALUES: Duration = Duration::from_millis(3);
 
-    /// Looks until something is there. None if that takes too long: then is the time to sleep.
+    /// Polls until `look` returns a value; `None` after the longest duration.
     pub(crate) fn until<V>(self, mut look: impl FnMut() -> Result<Option<V>>) -> Result<Option<V>> {
         let since = Instant::now();
         while since.elapsed() < self.longest {

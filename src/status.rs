@@ -1,11 +1,11 @@
-//! How a solution ended.
+//! Outcome of a solution.
 
-/// Whether everything that was asked for is met.
+/// Outcome of a solution: its bounds against the requested tolerances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Every bound, half-width or residual is within what was asked for.
+    /// Every bound, half-width or residual is within its tolerance.
     Met,
-    /// One of them is not.
+    /// At least one of them exceeds its tolerance.
     NotMet,
 }

@@ -1,11 +1,11 @@
-//! Probabilities of one time as kolmo writes them: `state,probability` and then a line a state.
+//! Probabilities at one time as CSV: the header `state,probability`, then one line per state.
 
 use std::path::Path;
 
 use crate::io::text::{self, Lines, error, quote};
 use crate::{Error, Result, number};
 
-/// Reads the probabilities; what stands behind them in a line is passed over.
+/// Reads the probabilities; further fields of a line are ignored.
 pub(super) fn read_vector(path: &Path) -> Result<Vec<f64>> {
     parse(&text::read(path)?, path)
 }

@@ -19,32 +19,36 @@ use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::transitions::{TransitionList, exit_rate};
 use crate::{Error, Result, number};
 
-/// Significant digits that Storm writes unless told otherwise.
+/// Significant digits that Storm prints by default.
 const DIGITS: u32 = 6;
 
-/// Significant digits at which a number is taken for exact.
+/// Significant digits from which a number counts as exact.
 const EXACT: u32 = 17;
 
 /// Reads a chain with its labels and rewards from a DRN file of `@type: CTMC`.
 ///
-/// Values behind targets are rates. State rewards are rewards per unit of time; an action's reward is earned at each
-/// jump, thus counts E(s) · reward per unit of time, E(s) being the sum of the rates listed for s, self-loops included.
-/// Exit rates in the file (`!10.0067`) have to be those sums, within what the digits printed allow. Self-loops stay in the
-/// list. Values of variables, which Storm writes in comments, become names of the states.
+/// Values after targets are rates; self-loops stay in the list. State rewards are rewards per unit
+/// of time. An action's reward is earned at each jump. It adds E(s) · reward per unit of time,
+/// where E(s) is the sum of the rates listed for state s, including self-loops. Exit rates in the
+/// file (`!10.0067`) have to equal these sums within the precision of their digits. Values of
+/// variables, which Storm writes in comments, become names of the states.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for other types of models and values, several actions in a state, states
-/// not numbered 0, 1, 2 …, targets out of range, rates that are negative or not finite, exit rates that are not the sums and lines of no known form;
-/// [`Error::File`] for a file that ends early.
+/// Errors of [`text::read`], and [`Error::File`] for a file that ends early. [`Error::Parse`] for:
+///
+/// * Other types of models and values, and several actions in a state.
+/// * States not numbered 0, 1, 2 …, and targets out of range.
+/// * Rates that are negative or not finite, and exit rates that are not the sums.
+/// * Lines of unknown form.
 pub fn read(path: &Path) -> Result<ChainFile> {
-    // What is wrong with a file is told by a look at it from the first line to the last.
+    // Errors are reported by the serial parser, which reads the whole file.
     match part(path, Ranks::ALONE).ok().flatten().and_then(|part| part.into_file(path)) {
         Some(file) => Ok(file),
         None => parse(&text::read(path)?, path),
     }
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Parses a chain like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let mut lines = Lines::new(bytes);
     let header = Header::read(&mut lines, path)?;
@@ -55,15 +59,15 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     Ok(ChainFile { names: names(bytes), ..model.finish()? })
 }
 
-/// The lines, counted from 1, where a transition stands: for the message about duplicates.
+/// Finds the lines, counted from 1, that list a transition: for the message about duplicates.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Errors of [`read`].
 pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     parse_line_of(&text::read(path)?, path, from, to)
 }
 
-/// As [`line_of`], from bytes; `path` is for the messages.
+/// Finds lines like [`line_of`], from bytes; `path` is named in messages.
 pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let mut lines = Lines::new(bytes);
     let header = Header::read(&mut lines, path)?;
@@ -79,48 +83,48 @@ pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Ve
     Ok(found)
 }
 
-/// True where nothing but a comment is left of a line.
+/// True if the rest of a line is empty or a comment.
 fn is_end(scanner: &Scanner) -> bool {
     scanner.rest().is_empty() || scanner.rest().starts_with(b"//")
 }
 
-/// True for lines that say nothing.
+/// True for blank lines and comments.
 fn is_comment(line: Line) -> bool {
     line.bytes.is_empty() || line.bytes.starts_with(b"//")
 }
 
-/// The state whose lines are being read.
+/// State of which the lines are being parsed.
 #[derive(Default)]
 struct State {
     actions: usize,
     /// Line and value of the exit rate in the file.
     exit: Option<(u64, f64)>,
-    /// Most significant digits of its numbers.
+    /// Largest number of significant digits among its rates.
     digits: u32,
     /// Rewards per jump.
     jump: Vec<f64>,
     /// Rewards per unit of time.
     rate: Vec<f64>,
-    /// Where its transitions start in the list.
+    /// Position of its first transition in the list.
     start: usize,
 }
 
-/// The content of the lines behind `@model` so far.
+/// Content of the lines after `@model` that were parsed so far.
 struct Model<'a> {
     header: &'a Header,
     path: &'a Path,
-    /// Number of the first state; none until it is read, if any may come first.
+    /// Number of the first state; `None` until it is read, if the part may begin anywhere.
     first: Option<u64>,
-    /// Number of the state that is due.
+    /// Number of the next expected state.
     states: u64,
     choices: u64,
     state: State,
     list: TransitionList,
     labels: Labels,
     positions: HashMap<Vec<u8>, usize>,
-    /// One vector a reward, from the first state to the last one that earns something.
+    /// One vector per reward, from the first state to the last one with a reward.
     rewards: Vec<Vec<f64>>,
-    /// True if a list of rewards was empty before it was known how many there are.
+    /// True if a list of rewards was empty before their number was known.
     unlisted: bool,
 }
 
@@ -141,7 +145,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// States begun.
+    /// Returns the number of states begun.
     fn begun(&self) -> u64 {
         self.first.map_or(0, |first| self.states - first)
     }
@@ -150,7 +154,7 @@ impl<'a> Model<'a> {
         error(self.path, line.number, reason)
     }
 
-    /// Takes in one line; a transition goes to `seen`, too, as (line, source, target).
+    /// Parses one line; passes a transition also to `seen`, as (line, source, target).
     fn line(&mut self, line: Line, seen: impl FnOnce(u64, u32, u32)) -> Result<()> {
         if is_comment(line) {
             return Ok(());
@@ -307,7 +311,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Reads `[r1, r2]`, if it is there; one value a reward.
+    /// Reads `[r1, r2]`, one value per reward; returns an empty list if there are no brackets.
     fn rewards(&mut self, line: Line, scanner: &mut Scanner) -> Result<Vec<f64>> {
         let mut values = Vec::new();
         if !scanner.byte(b'[') {
@@ -328,7 +332,7 @@ impl<'a> Model<'a> {
         }
         scanner.blanks();
         if self.rewards.is_empty() {
-            // Old files do not name rewards; the first list tells how many there are.
+            // Old files do not name rewards; the first list determines their number.
             self.unlisted |= values.is_empty();
             self.rewards = vec![Vec::new(); values.len()];
         }
@@ -342,7 +346,7 @@ impl<'a> Model<'a> {
         Ok(values)
     }
 
-    /// Finishes the state that is being read, if there is one.
+    /// Finishes the current state, if there is one.
     fn end_state(&mut self) -> Result<()> {
         let Some(behind) = self.begun().checked_sub(1) else {
             return Ok(());
@@ -356,13 +360,14 @@ impl<'a> Model<'a> {
                 let rate = done.rate.get(reward).copied().unwrap_or(0.0);
                 let jump = done.jump.get(reward).copied().unwrap_or(0.0);
                 let value = if jump == 0.0 { rate } else { rate + sum * jump };
-                // States before this one without rewards have 0.
+                // Earlier states without rewards have 0.
                 values.resize(behind, 0.0);
                 values.push(value);
             }
         }
         if let Some((line, stated)) = done.exit {
-            // A number of d digits is off by at most 5·10⁻ᵈ of itself, and Storm's own sum by the rounding of doubles.
+            // A number of d digits has a relative error of at most 5·10⁻ᵈ. Storm's sum also has
+            // rounding errors.
             let printed = 5.0 * 0.1f64.powi(done.digits.max(DIGITS) as i32) * (stated + sum);
             let rounding = (rates.len() + 4) as f64 * f64::EPSILON * sum;
             if (stated - sum).abs() > printed + rounding {
@@ -376,7 +381,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Goes on with what the lines of further states say; false if that is not how the file goes on.
+    /// Appends the content of further states; false if they do not continue this part.
     fn append(&mut self, other: Self) -> Result<bool> {
         self.end_state()?;
         let Some(first) = other.first else { return Ok(true) };
@@ -450,7 +455,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Warnings about a file that was read.
+/// Returns the warnings about a file.
 fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
     let differ = header.choices.filter(|&stated| stated != choices).map(|stated| {
         format!(
@@ -461,7 +466,7 @@ fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
     differ.into_iter().collect()
 }
 
-/// Significant digits of a number as it is written; quotients are exact.
+/// Counts the significant digits of a number as written; quotients are exact.
 fn significant_digits(text: &[u8]) -> u32 {
     let mut digits = 0;
     for &byte in text {

@@ -1,6 +1,8 @@
-//! Lists of links: a line each, the two nodes' numbers between blanks; lines that start with `#` or `%` are comments. That is
-//! the format of SNAP (<https://snap.stanford.edu/data>), plain or gzip. Numbers need not be dense: nodes are those that are
-//! named. A third column of ones is allowed.
+//! Edge lists, as in SNAP (<https://snap.stanford.edu/data>), plain or gzip.
+//!
+//! A line holds the numbers of two nodes between blanks. Lines that start with `#` or `%` are
+//! comments. Numbers need not be dense: the nodes are the numbers that occur. A third column of
+//! ones is allowed.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,13 +14,16 @@ use crate::sparse::Coo;
 use crate::walk::graph::Graph;
 use crate::{Error, Result};
 
-/// Reads a graph: Matrix Market `.mtx` or SciPy's `.npz` (an entry (i, j) is the number of links from i to j, nodes counted from
-/// 0), or else a list of links (each line one). With `undirected` links lead both ways; a file that lists every link in both
-/// directions stays as it is.
+/// Reads a graph: Matrix Market `.mtx`, SciPy's `.npz`, or else an edge list.
+///
+/// Entry (i, j) of a matrix is the number of parallel edges from i to j; nodes count from 0. Each
+/// line of an edge list is one edge. With `undirected` edges lead in both directions; a file that
+/// lists every edge in both directions stays unchanged.
 ///
 /// # Errors
-/// Whatever the format's reader finds; [`Error::Parse`] for a line that is no link, [`Error::File`] for a file without one,
-/// for a matrix that is not square, for entries that are no whole numbers, and for an adjacency list of METIS.
+/// Errors of the format's reader. [`Error::Parse`] for a line that is not an edge. [`Error::File`]
+/// for a file without edges, a matrix that is not square or has entries that are not whole numbers,
+/// and for METIS's adjacency lists.
 ///
 /// ```
 /// let folder = tempfile::tempdir().expect("a folder");
@@ -55,7 +60,7 @@ pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
     of_file(Graph::counted(rows, &row, &column, &value, undirected))
 }
 
-/// The matrix without entries that are 0; an error for one that is not that of a graph.
+/// Drops entries that are 0; returns an error unless the matrix is an adjacency matrix.
 fn adjacency(mut matrix: Coo, path: &Path) -> Result<Coo> {
     let fail = |reason: String| Err(Error::File { path: path.into(), reason });
     if matrix.rows != matrix.columns {
@@ -81,13 +86,13 @@ fn adjacency(mut matrix: Coo, path: &Path) -> Result<Coo> {
     Ok(matrix)
 }
 
-/// Names of the nodes, ascending, and the links between them.
+/// Names of the nodes, ascending, and sources and targets of the edges.
 type Named = (Vec<u64>, Vec<u32>, Vec<u32>);
 
-/// As [`read_graph`], a list of links from bytes; `path` is for the messages.
+/// Parses an edge list like [`read_graph`], from bytes; `path` is named in messages.
 ///
 /// # Errors
-/// As [`read_graph`].
+/// Errors of [`read_graph`].
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
     let chunks: Vec<Chunk> = text::chunks(bytes).into_par_iter().map(Chunk::parse).collect();
     let mut above = 0;
@@ -108,7 +113,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
                 .to_owned();
         return Err(Error::File { path: path.into(), reason });
     }
-    // A table of all numbers where it takes no more than the links do; else they are sorted and looked up.
+    // Uses a table of all numbers if it is not larger than the edges; else the numbers are sorted.
     let names: Vec<u64>;
     let nodes: Vec<u32>;
     if largest < 2 * ends.len() as u64 + 1024 {
@@ -129,8 +134,10 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
     Ok((names, from, to))
 }
 
-/// True for a graph in METIS's format whose lines all have two numbers: the numbers of nodes and links, and then the two
-/// neighbours of each node, which have it as their neighbour, too.
+/// True for METIS's format if every line has two numbers.
+///
+/// The first line gives the numbers of nodes and edges. Each later line lists the two neighbours of
+/// a node, and each of these lists the node as its neighbour.
 fn is_metis(ends: &[u64]) -> bool {
     let (pairs, _) = ends.as_chunks::<2>();
     let [[n, links], lists @ ..] = pairs else { return false };
@@ -144,13 +151,13 @@ fn is_metis(ends: &[u64]) -> bool {
         && (1..).zip(lists).all(|(node, list)| list.iter().all(|&other| other != node && has(other, node)))
 }
 
-/// Links of some lines.
+/// Edges of some lines.
 #[derive(Default)]
 struct Chunk {
-    /// From, to, from, to, …
+    /// Sources and targets in turn.
     ends: Vec<u64>,
     lines: u64,
-    /// The first line, counted from 1, that is wrong.
+    /// First invalid line, counted from 1, and the reason.
     trouble: Option<(u64, String)>,
 }
 
@@ -184,7 +191,7 @@ impl Chunk {
     }
 }
 
-/// Two numbers and the end of their line.
+/// Reads two numbers and the end of their line.
 #[inline]
 fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
     let from = scanner.unsigned().filter(|_| scanner.is_delimited())?;
@@ -202,10 +209,10 @@ fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
     (weight == 1.0).then_some([from, to])
 }
 
-/// Writes a list of links, by the node that they lead to, or all of the graph as a pattern `.mtx`.
+/// Writes an edge list sorted by target, or the graph as a pattern `.mtx` with `matrix`.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write(writer: &mut dyn Write, graph: &Graph, matrix: bool) -> io::Result<()> {
     let (nodes, links) = (graph.nodes(), graph.links());
     if matrix {
@@ -229,7 +236,7 @@ mod tests {
         let (names, from, to) =
             read("# Directed graph\n# Nodes: 3 Edges: 4\n30\t7\r\n7 30\n\n  7\t 5  \n% more\n7 5").unwrap();
         assert_eq!((&names[..], &from[..], &to[..]), (&[5, 7, 30][..], &[2, 1, 1, 1][..], &[1, 2, 0, 0][..]));
-        // Numbers far apart.
+        // Sparse numbers.
         let (names, from, to) = read("999999999999999 3\n3 40000000000\n").unwrap();
         assert_eq!(names, [3, 40_000_000_000, 999_999_999_999_999]);
         assert_eq!((from, to), (vec![2, 0], vec![0, 1]));
@@ -246,19 +253,19 @@ mod tests {
 
     #[test]
     fn other_formats_are_no_lists_of_links() {
-        // A ring of three nodes in METIS's format, and links that only look like one.
+        // A cycle of three nodes in METIS's format, and edge lists that are similar to it.
         let metis = read("3 3\n2 3\n1 3\n1 2\n");
         assert!(matches!(&metis, Err(Error::File { reason, .. }) if reason.contains("METIS")), "{metis:?}");
         for links in ["3 3\n2 3\n1 3\n1 1\n", "3 3\n2 3\n3 1\n1 3\n", "1 1\n1 1\n", "2 2\n1 2\n2 1\n"] {
             assert!(read(links).is_ok(), "{links}");
         }
-        // Matrix Market by its first line, whatever the extension.
+        // The first line identifies Matrix Market, regardless of the extension.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("g.edgelist");
         let head = "%%MatrixMarket matrix coordinate";
         std::fs::write(&file, format!("{head} pattern symmetric\n3 3 2\n2 1\n3 2\n")).unwrap();
         assert_eq!(read_graph(&file, false).unwrap().links(), 4);
-        // Numbers of parallel links; an entry 0 is none.
+        // Entries are numbers of parallel edges; 0 is no edge.
         let file = folder.path().join("g.mtx");
         std::fs::write(&file, format!("{head} integer general\n2 2 3\n1 2 100000000000\n2 1 1\n1 1 0\n"))
             .unwrap();
@@ -290,7 +297,7 @@ mod tests {
         for text in ["", "\n \n", "# a comment"] {
             assert!(matches!(read(text), Err(Error::File { .. })), "{text}");
         }
-        // Lines are counted over chunks.
+        // Line numbers continue across chunks.
         let long = "1 2\n".repeat(600_000) + "x\n";
         assert!(matches!(read(&long), Err(Error::Parse { line: 600_001, .. })));
     }

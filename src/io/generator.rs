@@ -1,4 +1,4 @@
-//! A chain's matrix, whatever file it came from, holds either the rates R or the generator Q = R − diag(R·1).
+//! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,24 +12,25 @@ use crate::{Error, Result};
 /// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.
 pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 
-/// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
+/// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
 
-/// Distance of every row sum from 1 in a table of probabilities, which may be printed with four digits.
+/// Tolerance of row sums of 1; tables of probabilities may be printed with four digits.
 const STOCHASTIC_TOLERANCE: f64 = 1e-3;
 
-/// Largest probability, rounded to six digits.
+/// Largest entry accepted as a probability, which may be rounded to six digits.
 const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 
-/// Reads `matrix`, entry (i, j) being the rate from state i to state j, as a chain.
+/// Reads `matrix` as a chain; entry (i, j) is the rate from state i to state j.
 ///
-/// A negative diagonal entry makes it a generator: its off-diagonal entries are the rates, and each row has to sum
-/// to 0 within 1e-5 of its diagonal entry. Otherwise every entry is a rate, self-loops included; a matrix whose rows all sum
-/// to 1 gets a warning.
+/// A negative diagonal entry makes it a generator: its off-diagonal entries are the rates, and each
+/// row has to sum to 0 within 1e-5 of its diagonal entry. Otherwise every entry is a rate,
+/// self-loops included. A matrix with all row sums equal to 1 gets a warning.
 ///
 /// # Errors
-/// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
-/// negative (off the diagonal) or not finite; for row sums of a generator that are not zero.
+/// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows. Also
+/// for an off-diagonal entry that is negative, for an entry that is not finite, and for row sums of
+/// a generator that are not zero.
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let Coo { rows, columns, mut row, mut column, mut value } = matrix;
     let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
@@ -56,21 +57,23 @@ pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     })
 }
 
-/// The content of a chain's matrix.
+/// Content of a chain's matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// The rates R.
+    /// Rates R.
     Rates,
-    /// Rates which sum to 1 in every row, as the probabilities of a discrete-time chain do.
+    /// Rates that sum to 1 in every row, as the probabilities of a discrete-time chain do.
     Stochastic,
-    /// The generator Q.
+    /// Generator Q.
     Generator,
 }
 
-/// Looks at a chain's matrix, whose `entries` can be listed more than once, in any order: see [`chain`].
+/// Classifies a chain's matrix by the rules of [`chain`].
+///
+/// `entries` may be called several times; the order of entries is arbitrary.
 ///
 /// # Errors
-/// The reason why it is none, as [`chain`] has it.
+/// The reason why it is not a chain's matrix, as in [`chain`].
 pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     rows: usize,
     columns: usize,
@@ -115,10 +118,12 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     }
 }
 
-/// Row sums, column sums and diagonal, only of rows and columns that have entries when those are few: a file's
-/// header must not decide how much memory is taken.
+/// Row sums, column sums and diagonal of a matrix.
+///
+/// If there are few entries, only rows and columns with entries are stored: a file's header must
+/// not decide how much memory is allocated.
 struct Sums {
-    /// State of each position; `None`: the position is the state.
+    /// State of each position; `None` if positions are states.
     states: Option<Vec<u32>>,
     row: Vec<f64>,
     column: Vec<f64>,
@@ -126,7 +131,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Of `count` entries.
+    /// Computes the sums of `count` entries.
     fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
         let states = (rows / 8 > count).then(|| {
             let mut states: Vec<u32> = entries().flat_map(|(i, j, _)| [i, j]).collect();
@@ -159,41 +164,41 @@ impl Sums {
         self.states.as_ref().map_or(position, |states| states[position] as usize)
     }
 
-    /// True if every row of so many sums to 1.
+    /// True if all `rows` row sums are 1.
     fn are_stochastic(&self, rows: usize) -> bool {
         self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
     }
 
-    /// The first position whose sum is not zero next to its diagonal entry.
+    /// Returns the first position with a sum that is not zero relative to its diagonal entry.
     fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
         (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
     }
 }
 
-/// Facts of some whole rows of a chain's matrix.
+/// Properties of some complete rows of a chain's matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowFacts {
-    /// An entry is negative: the matrix is a generator.
+    /// Some entry is negative: the matrix is a generator.
     pub(crate) negative: bool,
-    /// The rows are those of a generator.
+    /// Every row sums to 0, as in a generator.
     pub(crate) balanced: bool,
     /// Every row sums to 1.
     pub(crate) stochastic: bool,
 }
 
-/// Looks at some rows of a matrix, entry by entry.
+/// Accumulates row sums of a block of rows, entry by entry.
 pub(crate) struct RowSums {
     first: usize,
     sums: Vec<f64>,
     diagonals: Vec<f64>,
     negative: bool,
     largest: f64,
-    /// True if no entry is one that no chain has.
+    /// True if all entries so far are valid in a chain's matrix.
     fits: bool,
 }
 
 impl RowSums {
-    /// Of a matrix with so many columns, which is to be square.
+    /// Starts with the given rows of a matrix that is expected to be square.
     pub(crate) fn new(states: usize, columns: usize, rows: &Range<usize>) -> Self {
         let fits = states == columns && states > 0 && states as u64 <= MOST_STATES;
         let zeros = || vec![0.0f64; rows.len()];
@@ -211,7 +216,7 @@ impl RowSums {
         }
     }
 
-    /// The facts of these rows; none if they are no chain's.
+    /// Returns the properties of these rows; `None` if they cannot belong to a chain.
     pub(crate) fn facts(&self) -> Option<RowFacts> {
         let mut pairs = self.sums.iter().zip(&self.diagonals);
         self.fits.then(|| RowFacts {
@@ -222,7 +227,7 @@ impl RowSums {
     }
 }
 
-/// Looks at some rows of a matrix; none if they are no chain's.
+/// Computes the properties of some rows of a matrix; `None` if they cannot belong to a chain.
 pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
     let mut sums = RowSums::new(matrix.rows, matrix.columns, rows);
     for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
@@ -231,7 +236,7 @@ pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
     sums.facts()
 }
 
-/// The warning about a matrix that looks like that of another kind of chain.
+/// Returns the warning about a matrix that may belong to a discrete-time chain.
 pub(crate) fn looks_stochastic(path: &Path) -> String {
     format!(
         "{}: the rates of every state sum to 1: is this a discrete-time chain (a DTMC)? Its entries are read as rates",
@@ -256,9 +261,10 @@ fn check_generator(sums: &Sums) -> Result<(), String> {
     })
 }
 
-/// True if the rates of several states look like probabilities: at most 1, with sums near 1.
+/// True if the rates may be probabilities: at least two states, rates ≤ 1, row sums near 1.
 pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
-    // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
+    // Requires n ≤ number of transitions: a file's header must not decide how much memory is
+    // allocated.
     if states < 2 || states > list.rate.len() {
         return false;
     }
@@ -273,7 +279,7 @@ pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     sums.iter().all(|&sum| is_one(sum))
 }
 
-/// True if the sum of all rates is that of states whose rates sum to 1.
+/// True if the sum of all rates is consistent with row sums of 1.
 pub(crate) fn may_be_stochastic(states: usize, sum: f64) -> bool {
     is_one(sum / states as f64)
 }
@@ -365,7 +371,7 @@ mod tests {
             read(3, &[(0, 1, 0.333333), (0, 2, 0.666666), (1, 0, 1.0), (2, 0, 1.0)]).unwrap().warnings.len(),
             1
         );
-        // A state that is never left is none of a DTMC.
+        // A DTMC has no state without transitions.
         assert!(read(2, &[(0, 1, 1.0)]).unwrap().warnings.is_empty());
         assert!(read(1, &[(0, 0, 1.0)]).unwrap().warnings.is_empty());
     }

@@ -13,20 +13,22 @@ use crate::io::write::{push_integer, write_lines};
 use crate::transient::chain::Labels;
 use crate::{Error, Result};
 
-/// Reads the labels of a chain whose states have these numbers in its files: from 0, or from 1 with MRMC's.
+/// Reads the labels of a chain, which has the states `numbers` in its files.
 ///
-/// PRISM's form declares in its first line (`0="init" 1="deadlock"`) and goes on with `state: index index`, states counted
-/// from 0 in any case; Storm's and MRMC's declares names between `#DECLARATION` and `#END` and goes on with
-/// `state name name`.
+/// `numbers` begin with 0, or with 1 in MRMC's form.
+///
+/// PRISM's form declares labels in its first line (`0="init" 1="deadlock"`) and continues with
+/// lines `state: index index`; states always count from 0. Storm's and MRMC's form declares names
+/// between `#DECLARATION` and `#END` and continues with lines `state name name`.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for labels not declared or declared twice, states that the chain has
-/// not, and other lines that neither form allows; [`Error::File`] when nothing is declared.
+/// Errors of [`text::read`]. [`Error::Parse`] for labels not declared or declared twice, for states
+/// out of range, and for lines of another form. [`Error::File`] if no labels are declared.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Labels> {
     parse(&text::read(path)?, path, numbers)
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Parses labels like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
     let mut lines = Lines::new(bytes);
     let mut labels = loop {
@@ -53,7 +55,7 @@ pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
 /// Writes labels in PRISM's form.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
     let names = labels.sets.iter().enumerate().map(|(k, (name, _))| format!("{k}=\"{name}\""));
     writeln!(writer, "{}", names.collect::<Vec<_>>().join(" "))?;
@@ -76,12 +78,12 @@ pub fn write(writer: &mut dyn Write, labels: &Labels) -> io::Result<()> {
     })
 }
 
-/// The word of a line `#WORD`, which MRMC's own files write with a blank.
+/// Returns the word of a line `#WORD`; MRMC's own files have a blank before it.
 fn marker<'a>(line: Line<'a>) -> Option<&'a [u8]> {
     line.bytes.strip_prefix(b"#").map(<[u8]>::trim_ascii_start)
 }
 
-/// The state that a line is about, checked.
+/// Checks the number of a line's state and returns its index.
 fn state(field: Option<u64>, line: Line, path: &Path, numbers: &Range<u64>) -> Result<u32> {
     match field {
         // Chains have fewer than 2³² states.
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(read.sets, expected.map(|(n, s)| (n.to_string(), s)));
     }
 
-    /// The file's form is that of MRMC's own examples.
+    /// The text has the form of MRMC's own examples.
     #[test]
     fn mrmc_counts_from_one() {
         let mrmc = "# DECLARATION\ninit idle \n# END\n1 idle\n4 idle init\n";
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(sets, [("init", vec![3]), ("idle", vec![0, 3])].map(|(n, s)| (n.to_string(), s)));
         let reason = read(1..4).unwrap_err().to_string();
         assert!(reason.contains(":5: state 4 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
-        // PRISM's own form counts from 0 whatever stands beside it.
+        // PRISM's form counts from 0 even if the chain's file counts from 1.
         let prism = parse(b"0=\"init\"\n0: 0\n", Path::new("m.lab"), 1..5).unwrap();
         assert_eq!(prism.get("init"), Some(&[0][..]));
     }
@@ -271,7 +273,7 @@ mod tests {
         assert!(message("0=\"a\"\n1: 0x").starts_with("m.lab:2: "));
     }
 
-    /// Names that are all compared take minutes for as many.
+    /// Comparing every pair of names takes minutes for this many labels.
     #[test]
     fn many_labels_take_time_in_proportion() {
         const MANY: u32 = 100_000;

@@ -1,24 +1,27 @@
-//! File formats, one file each, and the reading of a chain whatever its format.
+//! File formats, one module each, and readers that choose the format by the file's extension.
 //!
 //! | module | files | holds |
 //! |---|---|---|
-//! | [`tra`], [`lab`], [`sta`], [`srew`], [`trew`] | `.tra`, `.lab`, `.sta`, `.srew`, `.trew` | chains, labels, states and rewards of PRISM, Storm, MRMC |
-//! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
-//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
+//! | [`tra`], [`lab`], [`sta`] | `.tra`, `.lab`, `.sta` | chains, labels, states (PRISM, Storm) |
+//! | [`srew`], [`trew`] | `.srew`, `.trew` | rewards of states, transitions (PRISM, Storm) |
+//! | [`drn`], [`umb`] | `.drn`, `.umb` | chains of Storm and of PRISM, with labels and rewards |
+//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](generator), general matrices |
 //! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::walk::graph`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |
-//! | [`mod@write`] | | what goes out, under its name when it is complete ([`crate::output`]) |
+//! | [`mod@write`] | | output; a file gets its name when it is complete ([`crate::output`]) |
 //!
-//! Text may be gzipped. States and rows count from 0, except where a format counts from 1. What a file says wrongly is
-//! [`Error::Parse`](crate::Error::Parse) with the path and the line.
+//! Text may be gzipped. States and rows count from 0, except where a format counts from 1. An
+//! invalid line is reported as [`Error::Parse`](crate::Error::Parse) with the path and the line.
 //!
 //! ```
 //! let folder = tempfile::tempdir().expect("a folder");
 //! let file = folder.path().join("machine.tra");
-//! std::fs::write(&file, "2 2\n0 1 0.02\n1 0 0.25\n").expect("a file"); // states, transitions; from, to, rate
-//! std::fs::write(file.with_extension("lab"), "0=\"init\" 1=\"down\"\n0: 0\n1: 1\n").expect("a file");
+//! // states, transitions; from, to, rate
+//! std::fs::write(&file, "2 2\n0 1 0.02\n1 0 0.25\n").expect("a file");
+//! let labels = "0=\"init\" 1=\"down\"\n0: 0\n1: 1\n";
+//! std::fs::write(file.with_extension("lab"), labels).expect("a file");
 //!
 //! let chain = kolmo::io::read_chain(&file, None)?;
 //! assert_eq!(chain.transitions.states(), 2);

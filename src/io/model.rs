@@ -1,4 +1,4 @@
-//! A chain from a path: its format, and the files of the same stem beside it.
+//! Reading of a chain from a path: its format, and further files with the same stem.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::transient::names::StateNames;
 use crate::transient::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
 
-/// The format of a chain's file.
+/// Format of a chain's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Tra,
@@ -24,7 +24,7 @@ pub(super) enum Format {
     Npy,
 }
 
-/// The path without `.gz`.
+/// Returns the path without `.gz`.
 fn bare(path: &Path) -> PathBuf {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-/// The reason why a file with another extension is not read as a chain, and what to do about it.
+/// Returns the reason why a file with this extension is not a chain, with a suggestion.
 fn no_chain(extension: &str, zipped: bool) -> String {
     let export = "and give out.tra";
     match extension {
@@ -72,7 +72,7 @@ fn no_chain(extension: &str, zipped: bool) -> String {
     }
 }
 
-/// A file of the same stem with another extension, plain or gzipped, if there is one.
+/// Finds a file with the same stem and another extension, plain or gzipped.
 fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
     let plain = bare(path).with_extension(extension);
     let mut zipped = plain.clone().into_os_string();
@@ -80,7 +80,7 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
     [plain, zipped.into()].into_iter().find(|p| p.is_file())
 }
 
-/// Files of rewards beside a model.
+/// Reward files next to a model.
 #[derive(Debug, Default)]
 pub(super) struct RewardFiles {
     states: Vec<PathBuf>,
@@ -88,8 +88,10 @@ pub(super) struct RewardFiles {
 }
 
 impl RewardFiles {
-    /// Those of `m.tra`: `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM numbers structures where
-    /// there are several; MRMC's `m.rew` and `m.rewi`.
+    /// Finds the reward files of a model.
+    ///
+    /// For `m.tra` these are `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM
+    /// numbers several structures. MRMC's names are `m.rew` and `m.rewi`.
     pub(super) fn beside(path: &Path) -> Self {
         let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
         let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
@@ -102,7 +104,7 @@ impl RewardFiles {
                     numbered.push(format!("{number}.tra"));
                     PathBuf::from(numbered)
                 })
-                // What lies beside a model of that name is its own.
+                // Files next to an existing `m1.tra` belong to that model.
                 .map(|path| if beside(&path, "tra").is_some() { (None, None) } else { of(&path) })
                 .take_while(|found| *found != (None, None))
                 .collect();
@@ -114,7 +116,7 @@ impl RewardFiles {
         }
     }
 
-    /// Rate rewards of states, and with them what is earned at transitions by structures of the same name.
+    /// Reads the rate rewards of states; adds transition rewards of structures with equal names.
     pub(super) fn read(&self, numbers: &Range<u64>, list: &TransitionList) -> Result<Vec<Reward>> {
         let states = (numbers.end - numbers.start) as usize;
         let mut rewards = Vec::new();
@@ -134,12 +136,14 @@ impl RewardFiles {
     }
 }
 
-/// Reads a chain in any of the formats, with `.lab`, `.sta`, `.srew` and `.trew` of the same stem beside it.
+/// Reads a chain in any supported format.
 ///
-/// `labels` replaces the `.lab` beside the model.
+/// Files `.lab`, `.sta`, `.srew` and `.trew` with the same stem are read, too. `labels` replaces
+/// the model's `.lab` file.
 ///
 /// # Errors
-/// Whatever the format's reader finds, transitions listed twice with both lines, and a file that is no chain's.
+/// Errors of the format's reader; transitions listed twice, with their lines; a file that is not a
+/// chain's.
 pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let format = Format::of(path)?;
     if !path.exists() {
@@ -151,7 +155,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let rewards = RewardFiles::beside(path);
     let mut rows = None;
     let mut file = match format {
-        // What is earned at transitions needs them as the file lists them.
+        // Transition rewards need the list of transitions in the file's order.
         Format::Tra if rewards.transitions.is_empty() => {
             let file;
             (file, rows) = tra::read_numbered(path)?;
@@ -166,8 +170,8 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     };
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
     file.rewards.extend(rewards.read(&numbers(&file), &transitions)?);
-    // Each state takes some tens of bytes before the first transition is sorted in: a file may name more states
-    // than there is memory for.
+    // Sorting allocates some tens of bytes per state before the first transition is stored. A file
+    // may name more states than fit into memory.
     let (count, bytes) = match &rows {
         Some(rows) => (rows.len(), 4),
         None => (transitions.rate.len(), 28),
@@ -177,7 +181,7 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     })?;
     let sorted = || match (rows, format) {
         (Some(rows), _) => Ok(Csr::of_rows(states, rows)),
-        // SciPy means their sum.
+        // SciPy's format adds duplicate entries.
         (None, Format::Npz) => Ok(Csr::added_up(states, transitions)),
         (None, _) => Csr::new(states, transitions),
     };
@@ -190,13 +194,13 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     Ok(dressed(path, file, Box::new(chain), labels?))
 }
 
-/// The labels in a file that is named or lies beside the model, if there is one.
+/// Reads the labels in `labels`, or else in the model's `.lab` file, if there is one.
 pub(super) fn labelled(path: &Path, labels: Option<&Path>, numbers: Range<u64>) -> Result<Option<Labels>> {
     let file = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
     file.map(|file| lab::read(&file, numbers)).transpose()
 }
 
-/// Names of the states, for one of ranks that read parts.
+/// Reads the names of the states, for one of several ranks that read parts.
 pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option<StateNames>> {
     match (beside(path, "sta"), format) {
         (Some(file), _) => sta::read(&file, states).map(Some),
@@ -206,12 +210,12 @@ pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option
     }
 }
 
-/// Numbers of the states in a chain's files.
+/// Returns the range of the states' numbers in a chain's files.
 pub(super) fn numbers(file: &ChainFile) -> Range<u64> {
     file.first..file.first + file.states as u64
 }
 
-/// A chain with what its file says, and `labels` in the place of its own.
+/// Assembles a chain from a file's content; `labels` replaces the file's own labels.
 pub(super) fn dressed(
     path: &Path,
     file: ChainFile,
@@ -231,7 +235,7 @@ pub(super) fn dressed(
     Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) }
 }
 
-/// The error of a transition that is listed twice, with its lines where the format has some.
+/// Returns the error about a transition listed twice, with its lines if the format has lines.
 pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
     let lines = match format {
         Format::Tra => tra::line_of(path, from, to),
@@ -254,10 +258,10 @@ pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplica
     }
 }
 
-/// Reads an initial distribution: `.npy`, text with one number a line, or a `.csv` as kolmo writes it.
+/// Reads an initial distribution: `.npy`, text with one number per line, or kolmo's `.csv`.
 ///
 /// # Errors
-/// Whatever the format's reader finds.
+/// Errors of the format's reader.
 pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),

@@ -1,4 +1,4 @@
-//! Matrix Market coordinate files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
+//! Matrix Market files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,24 +12,26 @@ use crate::transient::chain::ChainFile;
 use crate::transient::transitions::Transitions;
 use crate::{Result, number};
 
-/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
 ///
 /// # Errors
-/// As [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`generator::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
     generator::chain(path, read_matrix(path)?)
 }
 
-/// Reads a sparse matrix: `coordinate`, `real`, `integer` or `pattern` (every entry 1), `general` or `symmetric`
-/// (mirrored entries follow the listed ones). Of an `array` the numbers other than 0 are the entries.
+/// Reads a sparse matrix, or the nonzero numbers of a dense one (`array`).
+///
+/// Supported are `coordinate` files that are `real`, `integer` or `pattern` (every entry 1), and
+/// `general` or `symmetric`. Mirrored entries follow the listed ones.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`](crate::Error::Parse) with the line for everything that is not such a
-/// file, and where the size line promises another number of entries than there are.
+/// Errors of [`text::read`]. [`Error::Parse`](crate::Error::Parse) with the line for a file of
+/// another form, and if the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
-    // What is wrong with a file is told by a look at it as a whole.
+    // Errors are reported by the serial parser, which reads the whole file.
     match share(path, Ranks::ALONE) {
         Ok(Some(Share { matrix, listed, promised })) if listed == promised => Ok(matrix),
         _ => {
@@ -41,7 +43,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     }
 }
 
-/// The words of the first line, in lower case.
+/// Returns the words of the first line, in lower case.
 fn banner(bytes: &[u8]) -> Vec<String> {
     words(next_line(bytes).0).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect()
 }
@@ -50,12 +52,12 @@ fn is_array(banner: &[String]) -> bool {
     banner.get(2).is_some_and(|format| format == "array")
 }
 
-/// A dense matrix without its zeros.
+/// Parses a dense matrix and drops its zeros.
 fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
     let columns = parse_array(bytes, banner)?;
     let mut matrix =
         Coo { rows: columns.first().map_or(0, Vec::len), columns: columns.len(), ..Coo::default() };
-    // By rows, as other formats have them.
+    // By rows, as in other formats.
     for i in 0..matrix.rows {
         for (j, column) in columns.iter().enumerate().filter(|(_, column)| column[i] != 0.0) {
             matrix.row.push(i as u32);
@@ -68,22 +70,24 @@ fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
 
 /// A rank's part of a file.
 pub(super) struct Share {
-    /// The entries that its lines list, and those mirrored.
+    /// Entries listed in its lines, followed by the mirrored ones.
     pub(super) matrix: Coo,
-    /// The number of entries that its lines list, and of all by the size line.
+    /// Number of entries listed in its lines.
     pub(super) listed: u64,
+    /// Number of entries of the whole file, from the size line.
     pub(super) promised: u64,
 }
 
-/// Reads a rank's part of a file: the lines that begin in its share of the bytes. None for files that have to be read
-/// whole, for their format or for what is wrong with them.
+/// Reads a rank's part of a file: the lines that begin in its share of the bytes.
+///
+/// Returns `None` for files that have to be read whole, because of their format or an error.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// [`Error::Io`](crate::Error::Io), [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
     let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let Ok(Head { kind, symmetric, promised, body, .. }) = head(&parted.start) else { return Ok(None) };
-    // Memory is taken by what a file holds and not by what its head says.
+    // The file's length limits the memory, not the numbers in its head.
     if kind.rows.max(kind.columns) > parted.length {
         return Ok(None);
     }
@@ -103,11 +107,13 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
     }))
 }
 
-/// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`), column by column, or
-/// `coordinate` ones, whose other entries are 0.
+/// Reads the columns of a matrix as vectors.
+///
+/// The file is an `array` (`real` or `integer`), stored by columns, or `coordinate`; entries that
+/// are not listed are 0.
 ///
 /// # Errors
-/// As [`read_matrix`].
+/// Errors of [`read_matrix`].
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     let path = path.as_ref();
     let bytes = text::read(path)?;
@@ -126,7 +132,7 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     Ok(columns)
 }
 
-/// A dense matrix, one number a line, by columns.
+/// Parses a dense matrix, one number per line, by columns.
 fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble> {
     let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
     let &["%%matrixmarket", "matrix", "array", "real" | "integer", symmetry @ ("general" | "symmetric")] =
@@ -173,7 +179,7 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
     let Some((rows, columns)) = size else {
         return Err((last, "ends before the size line `rows columns`".into()));
     };
-    // A symmetric matrix has its lower triangle alone.
+    // A symmetric file only lists the lower triangle.
     let promised = if symmetric { rows * (rows + 1) / 2 } else { rows * columns };
     if values.len() != promised {
         let half = if symmetric { ", of which half and the diagonal are there" } else { "" };
@@ -194,10 +200,12 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
     Ok(values.chunks_exact(rows).map(<[f64]>::to_vec).collect())
 }
 
-/// The lines, counted from 1, where an entry stands, row and column from 0: for the message about duplicates.
+/// Finds the lines, counted from 1, that list an entry: for the message about duplicates.
+///
+/// Row and column count from 0.
 ///
 /// # Errors
-/// Those of [`read_matrix`].
+/// Errors of [`read_matrix`].
 pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
     let bytes = text::read(path)?;
     let Head { kind, symmetric, line: mut at, body: mut rest, .. } =
@@ -215,10 +223,12 @@ pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
     Ok(lines)
 }
 
-/// Writes a chain's rates: `coordinate real general`, row: source, ascending, from 1. Every row is asked for twice.
+/// Writes a chain's rates as `coordinate real general`; rows are sources, counted from 1.
+///
+/// Entries are ascending. Every row is requested twice.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_chain(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     let n = chain.states();
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
@@ -227,10 +237,10 @@ pub fn write_chain(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Resul
     write_transitions(writer, chain, 1)
 }
 
-/// Writes a matrix: `coordinate real general`, row by row.
+/// Writes a matrix as `coordinate real general`, row by row.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_matrix(writer: &mut dyn Write, matrix: &CsrMatrix) -> io::Result<()> {
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
     writeln!(writer, "{} {} {}", matrix.rows(), matrix.columns(), matrix.nnz())?;
@@ -249,7 +259,7 @@ pub fn write_matrix(writer: &mut dyn Write, matrix: &CsrMatrix) -> io::Result<()
     })
 }
 
-/// The kind of every entry, by the first line and the size line.
+/// Form and range of entries, from the first line and the size line.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     pattern: bool,
@@ -258,18 +268,18 @@ struct Kind {
 }
 
 impl Kind {
-    /// Fewest bytes of an entry's line, its end included: `1 1`, `1 1 0`.
+    /// Returns the fewest bytes of an entry's line, including its end: `1 1`, `1 1 0`.
     fn shortest(self) -> usize {
         if self.pattern { 4 } else { 6 }
     }
 }
 
-/// The lines before the entries.
+/// Lines before the entries.
 struct Head<'a> {
     kind: Kind,
     symmetric: bool,
     promised: u64,
-    /// The size line.
+    /// Line number of the size line.
     line: u64,
     body: &'a [u8],
 }
@@ -314,7 +324,9 @@ fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
     }
 }
 
-/// The matrix with these entries, and of a symmetric one the mirrored ones behind them; and how many they are without.
+/// Builds the matrix of these entries; returns it and the number of listed entries.
+///
+/// For a symmetric matrix, the mirrored entries are appended.
 fn together(found: Triples, kind: Kind, symmetric: bool) -> (Coo, u64) {
     let (mut row, mut column, mut value) = found.into_lists();
     let listed = value.len();
@@ -330,7 +342,7 @@ fn together(found: Triples, kind: Kind, symmetric: bool) -> (Coo, u64) {
     (Coo { rows: kind.rows as usize, columns: kind.columns as usize, row, column, value }, listed as u64)
 }
 
-/// (pattern, symmetric) of the first line.
+/// Parses the first line; returns (pattern, symmetric).
 fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
     let text = String::from_utf8_lossy(line).to_ascii_lowercase();
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -359,7 +371,7 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
     }
 }
 
-/// Pushes the entries of some lines.
+/// Parses the entries of some lines.
 fn scan(text: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
     let mut scanner = Scanner::new(text);
     let mut line = 0;
@@ -380,7 +392,7 @@ fn scan(text: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Why a line is no entry; the words are found only when they are needed.
+/// Kind of error in an entry's line; the message is only built when needed.
 enum Fault {
     Form,
     Value,
@@ -439,14 +451,14 @@ fn entry(scanner: &mut Scanner, kind: Kind) -> Result<(u32, u32, f64), Fault> {
     Ok(((i - 1) as u32, (j - 1) as u32, x))
 }
 
-/// An unsigned integer, with a sign or without, after blanks and before one.
+/// Reads an unsigned integer with optional `+`, after blanks and before a blank.
 fn index(scanner: &mut Scanner) -> Option<u64> {
     scanner.blanks();
     let number = scanner.unsigned().or_else(|| scanner.byte(b'+').then(|| scanner.unsigned()).flatten());
     number.filter(|_| scanner.is_delimited())
 }
 
-/// The text before the first end of line, and the text after it.
+/// Splits a text at the first line end, which is dropped.
 fn next_line(text: &[u8]) -> (&[u8], &[u8]) {
     match text.iter().position(|&b| b == b'\n') {
         Some(at) => (&text[..at], &text[at + 1..]),
@@ -454,7 +466,7 @@ fn next_line(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Comments start with `%`; empty lines may stand anywhere.
+/// True for comments, which start with `%`, and for blank lines.
 fn is_comment(line: &[u8]) -> bool {
     line.trim_ascii().first().is_none_or(|&b| b == b'%')
 }
@@ -467,7 +479,7 @@ fn integer(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The beginning of a line, for messages.
+/// Quotes the beginning of a line for messages.
 fn quoted(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
     let short: String = text.trim().chars().take(60).collect();
@@ -589,7 +601,7 @@ mod tests {
                 assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
             }
         }
-        // Of several pieces.
+        // Several pieces.
         let mut text = String::from("%%MatrixMarket matrix coordinate real general\n1000 1000 300000\n");
         (0..300_000).for_each(|k| text += &format!("{} {} {k}.5\n", k % 1000 + 1, k / 1000 + 1));
         assert!(text.len() > 4 << 20, "pieces have a MiB");

@@ -1,4 +1,6 @@
-//! NumPy's `.npy`: one array with its element type and shape (format versions 1.0 to 3.0 are read, 1.0 is written).
+//! NumPy's `.npy`: one array with its element type and shape.
+//!
+//! Format versions 1.0 to 3.0 are read, 1.0 is written.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -12,23 +14,23 @@ use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
 use crate::{Error, Result};
 
-/// Bytes of a header that can be meant: shape and element type of plain arrays take less than 200.
+/// Longest header accepted; element type and shape of plain arrays take less than 200 bytes.
 const LONGEST_HEADER: usize = 1 << 16;
 
 /// Bytes read at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Elements reserved ahead; beyond that vectors grow with what is really there.
+/// Elements reserved before reading; beyond that, vectors grow with the data actually read.
 const RESERVED: u64 = 1 << 20;
 
-/// Most vectors in one array.
+/// Largest number of vectors in one array.
 const MOST_COLUMNS: u64 = 1 << 16;
 
 /// Reads a vector: a 1-D array of f8, f4, f2, integers or booleans, of either byte order.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`] for another shape or element type (both are named),
-/// and for a file that is shorter or longer than its header says.
+/// [`Error::Io`] if the file cannot be opened. [`Error::File`] for another shape or element type,
+/// which the message names, and for a file of another length than its header requires.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
     let path = path.as_ref();
     let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
@@ -47,10 +49,12 @@ fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
     header.vector(reader)
 }
 
-/// Reads vectors of one length: a 1-D array is one, a 2-D array of shape `[n, count]` one a column.
+/// Reads vectors of one length, one per column of an array of shape `[n, count]`.
+///
+/// A 1-D array is one vector.
 ///
 /// # Errors
-/// As [`read_vector`].
+/// Errors of [`read_vector`].
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     let path = path.as_ref();
     let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
@@ -71,7 +75,8 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
         }
     };
     let rows = header.shape[0];
-    // Rows go round the columns, or, in Fortran order, columns come one after the other.
+    // In C order consecutive elements belong to different columns; in Fortran order columns are
+    // contiguous.
     let mut columns =
         vec![Vec::with_capacity(rows.min(RESERVED / count.min(1 << 10) as u64) as usize); count];
     let mut at = 0;
@@ -83,10 +88,10 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
     Ok(columns)
 }
 
-/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
 ///
 /// # Errors
-/// As [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`generator::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let (matrix, notes) = read_matrix(&path)?;
     let mut chain = generator::chain(path.as_ref(), matrix)?;
@@ -94,11 +99,12 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     Ok(chain)
 }
 
-/// Reads a 2-D array as a matrix, of which the elements other than 0 are the entries. Also gives what a user should know: that
-/// it was dense.
+/// Reads the nonzero elements of a 2-D array as a matrix.
+///
+/// The second value is a note for the user: the array was dense.
 ///
 /// # Errors
-/// As [`read_vector`], and [`Error::File`] for more than 2³² − 2 rows or columns.
+/// Errors of [`read_vector`], and [`Error::File`] for more than 2³² − 2 rows or columns.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
@@ -141,7 +147,7 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
     Ok(matrix)
 }
 
-/// Element types that are understood.
+/// Supported element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Element {
     F64,
@@ -157,18 +163,18 @@ enum Element {
     U8,
 }
 
-/// The header of an `.npy` file.
+/// Header of an `.npy` file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
-    /// NumPy's name of the element type, or whatever stands in its place.
+    /// NumPy's name of the element type, or the text of another description.
     pub(crate) descr: String,
     pub(crate) shape: Vec<u64>,
-    /// True where the first dimension runs fastest.
+    /// True for Fortran order: the first index varies fastest.
     pub(crate) fortran: bool,
 }
 
 impl Header {
-    /// Reads up to the first byte of data.
+    /// Reads the header, up to the first byte of data.
     pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut start = [0; 8];
         fill(reader, &mut start).map_err(|short| match short {
@@ -198,8 +204,7 @@ impl Header {
         })
     }
 
-    /// Reads `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`. The order does not matter for up to one
-    /// dimension longer than 1, and nothing else is read.
+    /// Parses `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`; ignores other keys.
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
         let mut rest = text.strip_prefix('{')?.strip_suffix('}')?.trim();
@@ -220,12 +225,12 @@ impl Header {
         Some(Self { descr: descr?, shape: shape?, fortran })
     }
 
-    /// True for elements in another order than that of their places in C.
+    /// True if the elements are stored in another order than in C.
     pub(crate) fn is_fortran(&self) -> bool {
         self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1
     }
 
-    /// The shape as NumPy writes it: `(3,)`, `(2, 3)`.
+    /// Formats the shape as NumPy does: `(3,)`, `(2, 3)`.
     pub(crate) fn shape(&self) -> String {
         let mut text: Vec<String> = self.shape.iter().map(u64::to_string).collect();
         if text.len() == 1 {
@@ -234,7 +239,7 @@ impl Header {
         format!("({})", text.join(", ").trim_end())
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> Result<u64, String> {
         self.shape
             .iter()
@@ -267,13 +272,15 @@ impl Header {
         Some((element, big))
     }
 
-    /// Bytes of an element, of those that are understood.
+    /// Returns the size of an element in bytes; `None` for unsupported types.
     pub(crate) fn width(&self) -> Option<u64> {
         self.element()?;
         self.descr.get(2..)?.parse().ok()
     }
 
-    /// Reads all elements as f64 (integers beyond 2^53 are rounded) and makes sure that nothing follows.
+    /// Reads all elements as f64 and checks that nothing follows.
+    ///
+    /// Integers beyond 2^53 are rounded.
     pub(crate) fn floats(
         &self,
         reader: &mut (impl Read + ?Sized),
@@ -285,7 +292,9 @@ impl Header {
         })
     }
 
-    /// Reads all elements into a vector that grows with what is really there, for as long as there is memory.
+    /// Reads all elements into a vector; an error reports that memory ran out.
+    ///
+    /// The vector grows with the data actually read.
     pub(crate) fn vector(&self, reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
         let mut values = Vec::new();
         self.blocks(&mut &mut *reader, false, &mut |block| {
@@ -296,7 +305,7 @@ impl Header {
         Ok(values)
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element in bytes, or an error for an unsupported type.
     pub(crate) fn element_bytes(&self) -> Result<u64, String> {
         match self.element() {
             Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
@@ -311,14 +320,14 @@ impl Header {
         }
     }
 
-    /// Reads so many elements, from the place of the first on.
+    /// Reads `count` elements; `reader` is at the first one.
     pub(crate) fn some(&self, reader: &mut impl Read, count: u64) -> Result<Vec<f64>, String> {
         let part = Self { shape: vec![count], ..self.clone() };
         let mut bytes = reader.take(count * self.element_bytes()?);
         part.vector(&mut bytes)
     }
 
-    /// Reads all elements, which have to be integers; those above `i64::MAX` are given as `i64::MAX`.
+    /// Reads all elements, which have to be integers; values above `i64::MAX` become `i64::MAX`.
     pub(crate) fn integers(
         &self,
         reader: &mut (impl Read + ?Sized),
@@ -329,7 +338,7 @@ impl Header {
         })
     }
 
-    /// Reads all elements and gives them to `take`, some at a time.
+    /// Reads all elements and passes them to `take` block by block.
     fn blocks(&self, reader: &mut dyn Read, integers: bool, take: Take<'_>) -> Result<(), String> {
         let size = self.element_bytes()? as usize;
         let (element, big) = self.element().expect("an element has bytes");
@@ -356,7 +365,7 @@ impl Header {
     }
 }
 
-/// Makes room for so many more elements, and for as many as there are already.
+/// Reserves memory for `more` further elements; a reallocation at least doubles the capacity.
 pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
     if values.capacity() - values.len() >= more {
         return Ok(());
@@ -366,7 +375,7 @@ pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
     values.try_reserve(more.max(values.len())).or_else(|_| values.try_reserve_exact(more)).map_err(lacking)
 }
 
-/// Takes some elements.
+/// Callback that receives a block of elements.
 type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<(), String>;
 
 /// Some elements, as floats or as integers.
@@ -414,7 +423,7 @@ impl Block {
     }
 }
 
-/// The number of half precision with these bits, which a double holds exactly.
+/// Converts a half-precision number to the double of equal value.
 fn of_half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
     let size = match exponent {
@@ -426,13 +435,13 @@ fn of_half(bits: u16) -> f64 {
     if bits >> 15 == 1 { -size } else { size }
 }
 
-/// The text of a Python string literal without escapes, and what follows it.
+/// Returns the text of a Python string literal without escapes, and the text after it.
 fn string_literal(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     text[1..].split_once(quote)
 }
 
-/// Where a Python value ends: at the first comma outside of brackets and strings, or with the text.
+/// Returns the end of a Python value: the first comma outside brackets and strings, if any.
 fn value_end(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0u32, None);
     for (at, c) in text.char_indices() {
@@ -449,7 +458,7 @@ fn value_end(text: &str) -> Option<usize> {
     (depth == 0 && quote.is_none()).then_some(text.len())
 }
 
-/// The entries of a Python tuple of integers.
+/// Parses a Python tuple of integers.
 fn integers(text: &str) -> Option<Vec<u64>> {
     let inner = text.strip_prefix('(')?.strip_suffix(')')?.trim();
     let inner = inner.strip_suffix(',').unwrap_or(inner);
@@ -460,7 +469,7 @@ fn integers(text: &str) -> Option<Vec<u64>> {
     inner.split(',').map(|entry| entry.trim().trim_end_matches('L').parse().ok()).collect()
 }
 
-/// Fills `bytes`, or says how many there were or what went wrong.
+/// Fills `bytes`; the error is the number of bytes read, or the reader's error.
 fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Result<usize, io::Error>> {
     let mut got = 0;
     while got < bytes.len() {
@@ -474,7 +483,7 @@ fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Resul
     Ok(())
 }
 
-/// The bytes before the data of an array in C order: version 1.0, padded so that the data start at a multiple of 64.
+/// Returns the header of an array in C order: version 1.0, padded to a multiple of 64 bytes.
 pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let shape = Header { descr: String::new(), shape: shape.to_vec(), fortran: false }.shape();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
@@ -489,7 +498,7 @@ pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of an array's elements.
+/// Converts an array's elements to bytes in little-endian order.
 pub fn data(values: &[f64]) -> Cow<'_, [u8]> {
     match cfg!(target_endian = "little") {
         true => bytemuck::cast_slice(values).into(),
@@ -497,7 +506,7 @@ pub fn data(values: &[f64]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Writes an array of f64 in C order, piece by piece.
+/// Writer of an array of f64 in C order, in parts.
 #[derive(Debug)]
 pub struct NpyWriter<W: Write> {
     writer: W,
@@ -507,10 +516,10 @@ pub struct NpyWriter<W: Write> {
 }
 
 impl<W: Write> NpyWriter<W> {
-    /// Writes the header of an array of that shape, `[n]` or `[times, n]`.
+    /// Writes the header of an array of shape `[n]` or `[times, n]`.
     ///
     /// # Errors
-    /// Those of `writer`.
+    /// Errors of `writer`.
     ///
     /// # Panics
     /// If the number of elements exceeds 2^64.
@@ -527,19 +536,19 @@ impl<W: Write> NpyWriter<W> {
     /// Writes the next elements, any number of them.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write(&mut self, values: &[f64]) -> io::Result<()> {
         self.written += values.len() as u64;
         self.writer.write_all(&data(values))
     }
 
-    /// Flushes and gives the writer back.
+    /// Flushes and returns the writer.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     ///
     /// # Panics
-    /// If not exactly as many elements were written as the shape has.
+    /// If the number of elements written differs from the shape's.
     pub fn finish(mut self) -> io::Result<W> {
         assert_eq!(self.written, self.len, "elements written to an array of shape {:?}", self.shape);
         self.writer.flush()?;
@@ -624,7 +633,7 @@ mod tests {
         let rows = array("<f8", &[2, 3], &data);
         let read = matrix(&mut &rows[..]).unwrap();
         assert_eq!((read.row, read.column, read.value), (vec![0, 1, 1], vec![1, 0, 2], vec![2.0, 3.0, 4.0]));
-        // The same numbers column by column are another matrix: [[0, 0, 0], [2, 3, 4]].
+        // In Fortran order these numbers are another matrix: [[0, 0, 0], [2, 3, 4]].
         let place = rows.windows(5).position(|w| w == b"False").unwrap();
         let mut columns = rows.clone();
         columns[place..place + 5].copy_from_slice(b"True ");

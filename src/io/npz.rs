@@ -1,4 +1,4 @@
-//! SciPy's `.npz`: a zip archive of `.npy` members, here the matrices of `scipy.sparse.save_npz`.
+//! SciPy's `.npz`: a zip archive of `.npy` members, as `scipy.sparse.save_npz` writes it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,24 +20,27 @@ use crate::transient::chain::ChainFile;
 use crate::transient::transitions::Transitions;
 use crate::{Error, Result};
 
-/// Elements reserved before they are read; beyond that vectors grow with what is really there.
+/// Elements reserved before reading; beyond that, vectors grow with the data actually read.
 const RESERVED: u64 = 1 << 22;
 
-/// Members from this size on are written with 64-bit sizes; the limit of 32-bit ones is 2^32 − 1, compressed or not.
+/// Size from which members get 64-bit sizes in the archive.
+///
+/// The limit of 32-bit sizes is 2^32 − 1, compressed or not.
 const LARGE: u64 = 1 << 31;
 
 const STORED: CompressionMethod = CompressionMethod::Stored;
-/// Lightly: indices and text become much smaller.
+/// Deflate at level 1: indices and text become much smaller.
 const PACKED: CompressionMethod = CompressionMethod::Deflated;
 
 /// Members of a matrix.
 const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
 
-/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`]. Entries at one place are
-/// still apart.
+/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
+///
+/// Duplicate entries are not yet added.
 ///
 /// # Errors
-/// As [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`generator::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
     let (matrix, notes) = read_matrix(path)?;
@@ -49,19 +52,19 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// An array with its shape, in C order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// Lengths of its dimensions.
+    /// Length of each dimension.
     pub shape: Vec<usize>,
-    /// Elements, the last dimension running fastest.
+    /// Elements; the last index varies fastest.
     pub values: Vec<f64>,
 }
 
 impl Array {
-    /// Reads the elements behind a header, whatever their order.
+    /// Reads the elements after a header and converts them to C order.
     pub(crate) fn read(header: &Header, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut values = header.vector(reader)?;
         let shape: Vec<usize> = header.shape.iter().map(|&k| k as usize).collect();
         if header.is_fortran() {
-            // The first dimension runs fastest there.
+            // Fortran order: the first index varies fastest.
             let mut steps = vec![1; shape.len()];
             (1..shape.len()).for_each(|k| steps[k] = steps[k - 1] * shape[k - 1]);
             let place = |mut at: usize| {
@@ -78,13 +81,14 @@ impl Array {
     }
 }
 
-/// Reads a matrix as `scipy.sparse.save_npz` writes it, compressed or not, in CSR, CSC or COO: members `format`, `shape`,
-/// `indptr`, `indices` or `row`, `col` (integers) and `data` (f8, f4 or integers). Also gives what a user should know: that
-/// rows were made of another format.
+/// Reads a CSR, CSC or COO matrix of `scipy.sparse.save_npz`, compressed or not.
+///
+/// Members are `format`, `shape`, `data` (f8, f4 or integers), and the integers `indptr`, `indices`
+/// or `row`, `col`. The second value holds a note if the matrix was converted to rows.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else, a member that no
-/// matrix has included.
+/// [`Error::Io`] if the file cannot be opened. [`Error::File`], with the member, for all other
+/// errors, including a member that no matrix has.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
     File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
@@ -106,7 +110,7 @@ fn matrix<R: Read + Seek + Send>(
 ) -> Result<(Coo, String), String> {
     let mut archive = opened(open()?)?;
     let format = format(&mut archive)?;
-    // Before its members, of which other formats have others.
+    // Checked before the members, which differ between formats.
     if !["csr", "csc", "coo"].contains(&&format[..]) {
         return Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())"));
     }
@@ -118,7 +122,7 @@ fn matrix<R: Read + Seek + Send>(
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
         return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
-    // What headers promise is compared before anything is unpacked.
+    // Lengths in headers are compared before anything is unpacked.
     let listed = if format == "coo" { "row" } else { "indices" };
     if let (Ok(entries), Ok(data)) = (length(&mut archive, listed), length(&mut archive, "data")) {
         if entries != data {
@@ -145,7 +149,7 @@ fn matrix<R: Read + Seek + Send>(
             Ok((row, column))
         }
     };
-    // Most files are compressed: one thread unpacks the places and one the values.
+    // Most files are compressed: one thread unpacks the indices and another the values.
     let (places, values) = join(places, || floats(&mut opened(open()?)?, "data"));
     let ((row, column), value) = (places?, values?);
     if value.len() != column.len() {
@@ -154,7 +158,9 @@ fn matrix<R: Read + Seek + Send>(
     Ok((Coo { rows, columns, row, column, value }, format))
 }
 
-/// Lines of a matrix, rows or columns as `names` says, and what stands in them: the two indices of each entry.
+/// Reads a matrix in compressed rows or columns, named by `names`.
+///
+/// Returns two indices for each entry: its line and its position across.
 fn compressed(
     archive: &mut ZipArchive<impl Read + Seek>,
     names: [&str; 2],
@@ -184,7 +190,7 @@ fn compressed(
     Ok((major, minor))
 }
 
-/// Rows or columns of entries, of which a matrix has so many.
+/// Reads row or column indices, which are below `count`.
 fn indices(
     archive: &mut ZipArchive<impl Read + Seek>,
     member: &str,
@@ -197,12 +203,12 @@ fn indices(
     })
 }
 
-/// Names of an archive's members.
+/// Returns the names of an archive's members.
 fn names_of(archive: &ZipArchive<impl Read + Seek>) -> Vec<String> {
     archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect()
 }
 
-/// An error for a member that nobody reads.
+/// Returns an error for an unknown member.
 fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: &str) -> Result<(), String> {
     match names_of(archive).iter().find(|name| !known.contains(&&name[..])) {
         Some(name) => Err(format!(
@@ -214,8 +220,9 @@ fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: 
     }
 }
 
-/// The rows of a CSR matrix that are this rank's part of it, as entries. What members hold before those is passed over:
-/// at no cost where they are not compressed.
+/// Reads this rank's rows of a CSR matrix as entries.
+///
+/// Data before these rows are skipped; this costs nothing if members are not compressed.
 pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), String> {
     let open = || File::open(path).map_err(|e| e.to_string());
     let mut archive = opened(BufReader::new(open()?))?;
@@ -267,7 +274,9 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), Str
     Ok((entries, mine.start as usize..mine.end as usize))
 }
 
-/// Gives `read` some elements of a 1-D member, as if it had no others; returns how many it has.
+/// Passes a range of a 1-D member's elements to `read`; returns the member's length.
+///
+/// `read` receives a header with the length of the range.
 fn elements(
     archive: &mut ZipArchive<impl Read + Seek>,
     mut file: File,
@@ -278,7 +287,7 @@ fn elements(
     let failed = |e: io::Error| e.to_string();
     let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| e.to_string())?;
     let stored = member.data_start().filter(|_| member.compression() == CompressionMethod::Stored);
-    // Behind the header, counted in bytes.
+    // Counts the header's bytes, to seek to the data.
     let mut counted = Counted { inner: &mut member, count: 0 };
     let mut header = Header::read(&mut counted)?;
     let behind = counted.count;
@@ -304,7 +313,7 @@ fn elements(
     Ok(len)
 }
 
-/// Counts bytes as they are read.
+/// Reader that counts its bytes.
 struct Counted<R> {
     inner: R,
     count: u64,
@@ -318,7 +327,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The kind of sparse matrix: `csr`, `csc`, ….
+/// Returns the kind of sparse matrix: `csr`, `csc`, ….
 fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> {
     let names = names_of(archive);
     let mut member = archive.by_name("format.npy").map_err(|_| {
@@ -334,12 +343,12 @@ fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> 
     }
     let mut bytes = Vec::new();
     member.by_ref().take(64).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
-    // Bytes (`|S3`) or UTF-32 (`<U3`): of ASCII text the latter has zeros in between.
+    // Bytes (`|S3`) or UTF-32 (`<U3`), which has zero bytes within ASCII text.
     bytes.retain(|&byte| byte != 0);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads a member of integers; `of` makes an element of its number and value, or says what is wrong with them.
+/// Reads a member of integers; `of` converts an element's number and value.
 fn integers<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
@@ -360,12 +369,12 @@ fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<
     read_member(archive, name, |member, header| header.vector(member))
 }
 
-/// How many numbers a 1-D member's header promises.
+/// Returns the length of a 1-D member from its header.
 fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64, String> {
     read_member(archive, name, |_, header| Ok(header.shape[0]))
 }
 
-/// An error unless a 1-D member's header promises so many numbers, before any is unpacked.
+/// Checks the length of a 1-D member in its header, before anything is unpacked.
 fn expect_length(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
@@ -378,7 +387,7 @@ fn expect_length(
     }
 }
 
-/// Opens a 1-D member and gives it to `read` with its header.
+/// Opens a 1-D member and passes it to `read` with its header.
 fn read_member<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
@@ -394,21 +403,23 @@ fn read_member<T>(
     read(&mut member, &header).map_err(wrong)
 }
 
-/// Whether an archive has a member of this name.
+/// True if an archive has a member of this name.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is not an archive.
 pub(crate) fn has_member(path: &Path, name: &str) -> Result<bool> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let archive = opened(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
     Ok(names_of(&archive).iter().any(|own| own == name))
 }
 
-/// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`; there are no
-/// others. `fits` is asked about their shapes before anything is unpacked.
+/// Reads arrays of numbers by name: all of `needed`, and the existing ones of `wanted`.
+///
+/// Other members are an error. `fits` checks the shapes before anything is unpacked.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for all other
+/// errors.
 pub(crate) fn read_arrays(
     path: &Path,
     needed: &[&str],
@@ -449,7 +460,7 @@ pub(crate) fn read_arrays(
     }
     fits(&shapes).map_err(fail)?;
     expect_unpacked(bytes, || format!("the arrays of {}", path.display()))?;
-    // Each by a thread of its own: many files are compressed.
+    // One thread per array: many files are compressed.
     let arrays = at_once(known, |name| {
         let mut array = None;
         if there(name) {
@@ -464,14 +475,16 @@ pub(crate) fn read_arrays(
     arrays.into_iter().collect()
 }
 
-/// Where a member's bytes begin in the file, and how many they are.
+/// Offset of a member's first byte in the file, and number of bytes.
 type Place = (u64, u64);
 
-/// Where the members of these names lie in an archive: place of the first byte and number of bytes; none if one is missing
-/// or compressed, or there are others.
+/// Returns the offset and size of each of these members in an archive.
+///
+/// Returns `None` if a member of `needed` is missing, one is compressed, or there are further
+/// members.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is not an archive.
 pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Option<Vec<Option<Place>>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
@@ -496,24 +509,26 @@ pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Op
 /// Elements of an array.
 #[derive(Debug, Clone)]
 pub enum Values<'a> {
-    /// Type `f8`.
+    /// Numbers of type `f8`.
     Floats(Cow<'a, [f64]>),
-    /// Type `i8`.
+    /// Numbers of type `i8`.
     Integers(Vec<i64>),
-    /// Strings, of the length of the longest.
+    /// Strings, padded to the length of the longest one.
     Text(Vec<String>),
 }
 
-/// Where an archive goes: its writer returns to what it has written.
+/// Target of an archive: a writer that can seek back to complete member headers.
 pub trait WriteSeek: Write + Seek {}
 
 impl<T: Write + Seek> WriteSeek for T {}
 
-/// Writes arrays as `numpy.load` reads them: name, shape and elements. Numbers are not compressed, as `numpy.savez` does it: most
-/// would take more room, and seconds.
+/// Writes arrays for `numpy.load`: name, shape and elements.
+///
+/// Numbers are not compressed, as in `numpy.savez`: compression takes seconds and rarely saves
+/// space.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Values<'_>)]) -> io::Result<()> {
     let mut archive = ZipWriter::new(FirstError::new(writer));
     for (name, shape, values) in arrays {
@@ -531,7 +546,7 @@ pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Value
                 })?;
             }
             Values::Text(values) => {
-                // UTF-32, zeros behind the end.
+                // UTF-32, padded with zeros.
                 let longest = values.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
                 let bytes = 4 * (longest * values.len()) as u64;
                 start(&mut archive, name, &format!("<U{longest}"), shape, bytes, PACKED)?;
@@ -545,19 +560,21 @@ pub fn write_arrays(writer: &mut dyn WriteSeek, arrays: &[(&str, Vec<u64>, Value
     archive.finish()?.flush()
 }
 
-/// Writes a chain's rates R as `scipy.sparse.load_npz` reads them: CSR, columns ascending, indices of 32 bits where
-/// they suffice, lightly compressed. Every row is asked for three times.
+/// Writes a chain's rates R for `scipy.sparse.load_npz`.
+///
+/// The matrix is in CSR format with ascending columns, lightly compressed. Indices have 32 bits if
+/// that suffices. Every row is requested three times.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_chain(writer: &mut dyn WriteSeek, chain: &dyn Transitions) -> io::Result<()> {
     write_csr(writer, chain.states(), &|i, row| chain.outgoing(i, row))
 }
 
-/// Writes a square matrix as `scipy.sparse.load_npz` reads it.
+/// Writes a square matrix for `scipy.sparse.load_npz`.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_matrix(writer: &mut dyn WriteSeek, matrix: &CsrMatrix) -> io::Result<()> {
     assert_eq!(matrix.rows(), matrix.columns(), "square matrices are written");
     write_csr(writer, matrix.rows(), &|i, row| {
@@ -566,12 +583,14 @@ pub fn write_matrix(writer: &mut dyn WriteSeek, matrix: &CsrMatrix) -> io::Resul
     })
 }
 
-/// Passes an error of writing on once and takes everything after it for written: an archive that is given up writes its
-/// end when it is dropped, and would say on stderr that it could not.
+/// Writer that returns only the first error, and success afterwards.
+///
+/// An abandoned archive writes its end when it is dropped. Without this wrapper, that would print
+/// another error to stderr.
 struct FirstError<'a> {
     inner: &'a mut dyn WriteSeek,
     failed: bool,
-    /// Where the next byte goes, or would go.
+    /// Offset of the next byte.
     at: u64,
 }
 
@@ -584,7 +603,7 @@ impl<'a> FirstError<'a> {
 impl Write for FirstError<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = if self.failed { Ok(bytes.len()) } else { self.inner.write(bytes) };
-        // What was interrupted is tried again.
+        // Interrupted writes are retried.
         self.failed |= written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
         self.at += written.as_ref().map_or(0, |&count| count as u64);
         written
@@ -610,7 +629,7 @@ impl Seek for FirstError<'_> {
     }
 }
 
-/// Appends the entries of a row.
+/// Callback that appends the entries of a row.
 type RowOf<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
 
 fn write_csr(writer: &mut dyn WriteSeek, n: usize, row_of: RowOf<'_>) -> io::Result<()> {
@@ -696,7 +715,7 @@ mod tests {
     use super::super::write::{Rows, arbitrary_rows};
     use super::*;
 
-    /// (name, element type, shape, data)
+    /// (name, element type, shape, data).
     type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
 
     fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
@@ -714,7 +733,7 @@ mod tests {
         values.iter().flat_map(|v| v.to_le_bytes()).collect()
     }
 
-    /// [[0, 2], [3, 0]]
+    /// Members of the matrix [[0, 2], [3, 0]].
     fn members() -> Vec<Member<'static>> {
         vec![
             ("indices", "<i8", &[2], longs(&[1, 0])),
@@ -767,7 +786,7 @@ mod tests {
         assert!(reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"), "{reason}");
     }
 
-    /// [[0, 2, 0], [3, 0, 4]], its entries in any order and one of them in two pieces.
+    /// The matrix [[0, 2, 0], [3, 0, 4]], with unordered entries; one is the sum of two.
     #[test]
     fn columns_and_triples_are_converted() {
         let both = |format: &str| {
@@ -804,7 +823,7 @@ mod tests {
 
     #[test]
     fn fortran_order_is_turned() {
-        // What numpy.asfortranarray(numpy.arange(24.).reshape(2, 3, 4)) holds, by its definition.
+        // Contents of numpy.asfortranarray(numpy.arange(24.).reshape(2, 3, 4)), by its definition.
         let (a, b, c) = (2, 3, 4);
         let mut stored = vec![0.0; a * b * c];
         for at in 0..a * b * c {
@@ -820,7 +839,7 @@ mod tests {
     fn headers_that_contradict_each_other_are_refused_before_anything_is_unpacked() {
         let mut all = members();
         let data = all.iter_mut().find(|(name, ..)| *name == "data").expect("a member");
-        // A header without its numbers, which nobody gets to.
+        // A header without data, which is never unpacked.
         (data.2, data.3) = (&[400_000_000], Vec::new());
         let reason = matrix(Cursor::new(archive(&all, CompressionMethod::Stored))).expect_err("they differ");
         assert!(reason.contains("data: 400000000 numbers, but indices has"), "{reason}");
@@ -838,7 +857,7 @@ mod tests {
         assert!(reason(|m| m[4] = ("data", "<f8", &[1], vec![0; 8])).contains("data: 1 numbers"));
         assert!(reason(|m| m[4] = ("data", "<c16", &[2], vec![0; 32])).contains("<c16"));
         assert!(reason(|m| m[0] = ("indices", "<f8", &[2], vec![0; 16])).contains("integers are expected"));
-        // Both say the same number, which neither has.
+        // Equal lengths in the headers, but no member has as many numbers.
         let short = reason(|m| (m[0].2, m[4].2) = (&[1 << 20], &[1 << 20]));
         assert!(short.contains("ends after 2 of"), "{short}");
         let missing = reason(|m| {

@@ -1,9 +1,12 @@
-//! A chain's file read by ranks, each its part: `.tra`, `.mtx` and `.drn` by bytes, `.npz` and `.umb` by states.
+//! Distributed reading of a chain's file: each rank reads its part.
 //!
-//! A rank holds a piece of the text of its part while it reads, and then the transitions into and out of its share of
-//! the states, and their rewards; sets of labelled states all hold whole. Labels, rewards and distributions in files of
-//! their own are read whole by all. What one rank cannot make sense of all read whole, as one process does, for the
-//! message that this has.
+//! `.tra`, `.mtx` and `.drn` files are split by bytes, `.npz` and `.umb` by states.
+//!
+//! While reading, a rank holds one piece of the text of its part. Afterwards it holds the
+//! transitions into and out of its share of the states, and the rewards of these states. Every rank
+//! holds all sets of labelled states. Labels, rewards and distributions in separate files are read
+//! by every rank. If any rank cannot read its part, all ranks read the whole file; the serial
+//! reader then reports the error.
 
 use std::path::Path;
 
@@ -20,57 +23,60 @@ use crate::transient::rewards::{at_home, brought_home};
 use crate::transient::shared::Shared;
 use crate::transient::transitions::TransitionList;
 
-/// The content of a rank's part.
+/// Data of one rank's part of a file.
 #[derive(Default)]
 struct Part {
-    /// States by the file; none where the highest index says how many they are.
+    /// Number of states given by the file; `None` if it follows from the highest index.
     states: Option<u64>,
+    /// Highest index in this part + 1.
     highest: u64,
-    /// Entries that this part of the file lists, and all of them by the file's head, if it says how many.
+    /// Number of entries listed in this part.
     listed: u64,
+    /// Number of entries of the whole file, from its header.
     promised: Option<u64>,
     transitions: TransitionList,
     labels: Labels,
     facts: Facts,
-    /// Of states from the first on.
+    /// State rewards; the values begin with state `first`.
     rewards: Vec<Reward>,
     first: u64,
-    /// Number of the file's first state.
+    /// Number of the file's first state: 0 or 1.
     counted_from: u64,
     warnings: Vec<String>,
-    /// Facts that have to be brought together first.
+    /// Labels and rewards of a `.drn` file, not yet exchanged between the ranks.
     blocks: Option<drn::Part>,
 }
 
-/// The signs that tell a generator from rates.
+/// Signs that distinguish a generator from rates.
 #[derive(Default)]
 enum Facts {
-    /// The file has no generators.
+    /// The format only stores rates.
     #[default]
     Rates,
-    /// Of this part, which has whole rows of the matrix.
+    /// Facts about this part, which consists of whole rows of the matrix.
     Rows(generator::RowFacts),
-    /// Rows may be spread over parts, entries of which have these columns in all.
+    /// Entries of a row may be in several parts; `columns` is the number of columns.
     Anywhere { columns: usize },
-    /// The same of a file that has no generators, but may be one of a discrete-time chain.
+    /// The file holds rates without stating the type of chain; it may be a discrete-time chain.
     Unsaid,
 }
 
-/// Reads a chain as [`read_chain`] does, each rank its part of it where the format allows that. Every rank calls this at
-/// once.
+/// Reads a chain like [`read_chain`]; each rank reads its part where the format allows it.
+///
+/// Collective.
 ///
 /// # Errors
-/// Those of [`read_chain`], which all ranks have.
+/// Errors of [`read_chain`], on all ranks.
 pub fn read_chain_on(path: &Path, labels: Option<&Path>, ranks: Ranks) -> Result<Chain> {
     if ranks.is_distributed() {
         let part = match Format::of(path) {
-            // What is earned at transitions needs them as the file lists them, whole.
+            // Transition rewards need the complete list of transitions in the file's order.
             Ok(format) if path.exists() && RewardFiles::beside(path).transitions.is_empty() => {
                 part(path, format, ranks).map(|part| (part, format))
             }
             _ => None,
         };
-        // What one has to read whole all do.
+        // If one rank has to read the whole file, all do.
         if ranks.all_reduce_min(u64::from(part.is_some())) == 1
             && let Some((part, format)) = part
             && let Some(chain) = together(path, part, format, labels, ranks)?
@@ -81,7 +87,7 @@ pub fn read_chain_on(path: &Path, labels: Option<&Path>, ranks: Ranks) -> Result
     ranks.all_ok(read_chain(path, labels))
 }
 
-/// This rank's part; none where the file has to be read whole.
+/// Reads this rank's part; `None` if the file has to be read whole.
 fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
     match format {
         Format::Tra => {
@@ -130,7 +136,7 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
                 umb::share(path, ranks).ok()??;
             Some(Part { states: Some(states), transitions, labels, rewards, first, ..Part::default() })
         }
-        // A dense array is no long one.
+        // A dense array is short.
         Format::Npy => None,
         Format::Drn => {
             let mut blocks = drn::part(path, ranks).ok()??;
@@ -144,8 +150,10 @@ fn listed(entries: Coo) -> TransitionList {
     TransitionList { from: entries.row, to: entries.column, rate: entries.value }
 }
 
-/// Facts of rows whose entries are anywhere: each rank is brought those of its share of the rows. None if they are no
-/// chain's, on one rank at least.
+/// Computes facts of rows with entries that are spread over all ranks.
+///
+/// Entries are sent to the rank that holds the share of their row. Returns `None` on all ranks if
+/// the matrix cannot be a chain's on some rank. Collective.
 fn gathered(
     list: &TransitionList,
     states: usize,
@@ -154,7 +162,7 @@ fn gathered(
 ) -> Option<generator::RowFacts> {
     let share = |rank: usize| states * rank / ranks.size()..states * (rank + 1) / ranks.size();
     let entries = list.from.iter().zip(&list.to).zip(&list.rate).map(|((&i, &j), &x)| {
-        // The share that row i lies in, or the one before it.
+        // The share that contains row i, or the one before it.
         let mut rank = (i as usize * ranks.size() / states.max(1)).min(ranks.size() - 1);
         while share(rank).end <= i as usize {
             rank += 1;
@@ -170,7 +178,7 @@ fn gathered(
     (ranks.all_reduce_min(u64::from(facts.is_some())) == 1).then_some(facts).flatten()
 }
 
-/// Makes a chain of all ranks' parts; none where there is something to say that one process knows how to.
+/// Builds a chain from the parts of all ranks; `None` if the file has to be read whole.
 fn together(
     path: &Path,
     part: Part,
@@ -230,13 +238,14 @@ fn together(
         }
     };
     warnings.extend(more);
-    // Both orders of this rank's share. The list is there already.
+    // Memory of this rank's share, sorted by source and by target; the list is already allocated.
     let share = (states / ranks.size() as u64) * 16 + listed / ranks.size() as u64 * 24;
     ranks.all_ok(expect_memory(share, || {
         format!("{}: a part of a chain of {states} states and {listed} transitions", path.display())
     }))?;
     let (chain, duplicate) = Shared::new(states as usize, part.transitions, ranks);
-    // The first of all. SciPy means the sum, which one process makes.
+    // The duplicate found by the lowest rank. SciPy's format adds duplicates; the serial reader
+    // does.
     let mine = duplicate.map_or(Vec::new(), |Duplicate { from, to }| vec![to, from]);
     if let Some(&[to, from]) = ranks.all_gather(&mine).concat().as_chunks::<2>().0.first() {
         if format == Format::Npz {
@@ -255,7 +264,7 @@ fn together(
     let beside = RewardFiles::beside(path).read(&numbers(&file), &TransitionList::default());
     let own = |reward| at_home(reward, states as usize, ranks);
     file.rewards.extend(ranks.all_ok(beside)?.into_iter().map(own));
-    // The first writes what others know.
+    // The first rank writes all names, so only it reads them.
     let named = if ranks.is_root() { names(path, format, file.states) } else { Ok(None) };
     file.names = ranks.all_ok(named)?;
     let labels = ranks.all_ok(labelled(path, labels, numbers(&file)))?;

@@ -1,7 +1,8 @@
-//! Matrices of the crate [sprs](https://docs.rs/sprs), both ways, with the feature `sprs`.
+//! Conversions from and to matrices of [sprs](https://docs.rs/sprs), with the feature `sprs`.
 //!
-//! A [`CsrMatrix`] is seen as a [`CsMatViewI`] without a copy. A matrix of sprs becomes a [`CsrMatrix`], or a chain: then it
-//! holds either the rates R or the generator Q = R − diag(R·1).
+//! A [`CsrMatrix`] is viewed as a [`CsMatViewI`] without a copy. A matrix of sprs becomes a
+//! [`CsrMatrix`] or a chain. For a chain it holds either the rates R or the generator Q = R −
+//! diag(R·1).
 
 use std::path::Path;
 
@@ -13,14 +14,14 @@ use crate::transient::Chain;
 use crate::transient::csr::Csr;
 use crate::{Error, Result};
 
-/// Name of a matrix of sprs in errors.
+/// Name of a matrix of sprs in error messages.
 const NAME: &str = "sprs matrix";
 
 fn failed(reason: String) -> Error {
     Error::File { path: NAME.into(), reason }
 }
 
-/// The entries of a matrix, whatever its storage.
+/// Returns the entries of a matrix stored by rows or by columns.
 fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result<Coo> {
     let (rows, columns) = matrix.shape();
     if rows.max(columns) as u64 > MOST_STATES {
@@ -38,7 +39,7 @@ fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result
 impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for CsrMatrix {
     type Error = Error;
 
-    /// Copies a matrix of sprs, in rows or in columns.
+    /// Copies a matrix of sprs, stored by rows or by columns.
     ///
     /// # Errors
     /// [`Error::File`] for more than 2³² − 2 rows or columns.
@@ -57,12 +58,13 @@ impl<'a> From<&'a CsrMatrix> for CsMatViewI<'a, f64, u32, usize> {
 impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
     type Error = Error;
 
-    /// Reads a matrix of sprs as a chain, entry (i, j) being the rate from state i to state j. A negative diagonal entry
-    /// makes it a generator.
+    /// Reads a matrix of sprs as a chain; entry (i, j) is the rate from state i to state j.
+    ///
+    /// A negative diagonal entry makes it a generator.
     ///
     /// # Errors
-    /// [`Error::File`] for a matrix that is not square or is empty, rates that are negative or not finite, and row sums of
-    /// a generator that are not zero.
+    /// [`Error::File`] for a matrix that is not square or is empty, and for rates that are negative
+    /// or not finite. Also for a generator with a row sum other than zero.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
         let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
         Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, file.transitions)?)))
@@ -70,7 +72,7 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
 }
 
 impl From<&Chain> for CsMatI<f64, u32, usize> {
-    /// The rates R in compressed rows.
+    /// Copies the rates R into compressed rows.
     fn from(chain: &Chain) -> Self {
         let n = chain.transitions.states();
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());

@@ -9,24 +9,26 @@ use crate::io::write::{push_integer, push_number, write_lines};
 use crate::transient::chain::Reward;
 use crate::{Error, Result};
 
-/// Reads the rate rewards of a chain whose states have these numbers in its files: one structure or more, `values` of
-/// shape `[states]`.
+/// Reads the rate rewards of a chain: one structure or more, `values` of shape `[states]`.
 ///
-/// PRISM's form has a header `states lines` and that many lines `state reward`, states counted from 0 in any case; comments
-/// name the structure and allow several in one file. Storm's and MRMC's form is lines `state reward` alone. States that do
-/// not occur have reward 0. A structure without a name takes the file's stem, with `-2`, `-3` … from the second on.
+/// `numbers` are the states' numbers in the chain's files. PRISM's form has a header `states lines`
+/// and that many lines `state reward`; states always count from 0. Comments name the structure and
+/// allow several in one file. Storm's and MRMC's form has only lines `state reward`. States that do
+/// not occur have reward 0. A structure without a name takes the file's stem, with `-2`, `-3` …
+/// from the second on.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for states that the chain has not or that occur twice, rewards that are
-/// not finite and lines of another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
+/// Errors of [`text::read`]. [`Error::Parse`] for states that are out of range or occur twice,
+/// rewards that are not finite, and lines of another form. [`Error::File`] for fewer lines than
+/// promised and for a file without rewards.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
     parse(&text::read(path)?, path, numbers)
 }
 
-/// Writes what states earn in PRISM's form, all structures in one file.
+/// Writes state rewards in PRISM's form, all structures in one file.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     for Reward { name, values } in rewards {
         let earning = values.iter().filter(|value| **value != 0.0).count();
@@ -43,7 +45,7 @@ pub fn write(writer: &mut dyn Write, rewards: &[Reward]) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Parses rewards like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
     let states = (numbers.end - numbers.start) as usize;
     let structures = structures(bytes, path, States, |line, lines, announced| {
@@ -62,7 +64,7 @@ pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Rewar
     Ok(structures.into_iter().map(|(name, values)| Reward { name, values }).collect())
 }
 
-/// Bearers of rewards.
+/// Kind of reward: of states or of transitions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earner {
     States,
@@ -71,7 +73,7 @@ pub(super) enum Earner {
 use Earner::{States, Transitions};
 
 impl Earner {
-    /// PRISM's comment above such rewards.
+    /// Returns PRISM's comment above such rewards.
     fn comment(self) -> &'static [u8] {
         match self {
             States => b"State rewards",
@@ -79,7 +81,7 @@ impl Earner {
         }
     }
 
-    /// Extension of PRISM's files, and a line's form.
+    /// Returns the extension of PRISM's files and the form of a line.
     fn form(self) -> (&'static str, &'static str) {
         match self {
             States => ("srew", "state reward"),
@@ -88,8 +90,10 @@ impl Earner {
     }
 }
 
-/// The structures of a file, by name. `read` is given a structure's first line, those behind it, and whether comments
-/// announced it; it also says whether a header told where the structure ends.
+/// Reads the reward structures of a file, by name.
+///
+/// `read` receives a structure's first line, the lines after it, and true if comments announced it.
+/// It also returns true if a header gave the structure's number of lines.
 pub(super) fn structures<'a, T>(
     bytes: &'a [u8],
     path: &Path,
@@ -123,7 +127,7 @@ pub(super) fn structures<'a, T>(
             continue;
         }
         let (structure, ended) = read(line, &mut lines, announced)?;
-        // Behind a structure with a header only another one can follow.
+        // Only a structure with a header can follow another one.
         if !ended && !structures.is_empty() {
             return Err(error(
                 path,
@@ -152,7 +156,7 @@ pub(super) fn structures<'a, T>(
     Ok(structures)
 }
 
-/// The file's name without its extensions.
+/// Returns the file's name without its extensions.
 fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -160,7 +164,7 @@ fn stem(path: &Path) -> String {
     name.strip_suffix(".state").unwrap_or(name).into()
 }
 
-/// The number of lines that a header `states lines` promises; `None` when the line is no header.
+/// Returns the number of lines promised by a header `states lines`; `None` for other lines.
 pub(super) fn header(line: Line, announced: bool, path: &Path, numbers: &Range<u64>) -> Result<Option<u64>> {
     let states = numbers.end - numbers.start;
     let mut fields = line.fields().map(text::unsigned);
@@ -174,7 +178,7 @@ pub(super) fn header(line: Line, announced: bool, path: &Path, numbers: &Range<u
         }
         return Ok(None);
     };
-    // MRMC's files have none, and their last state has the number that counts them.
+    // MRMC's files have no header, and the number of their last state equals the number of states.
     if first == states && (announced || numbers.start == 0) {
         Ok(Some(count))
     } else if announced {
@@ -190,7 +194,7 @@ pub(super) fn header(line: Line, announced: bool, path: &Path, numbers: &Range<u
     }
 }
 
-/// Sets the reward that a line gives; states without one yet are NaN. Returns the state's number.
+/// Sets the reward of a line's state and returns its number; NaN marks missing rewards.
 fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> Result<u64> {
     let wrong = |reason: String| Err(error(path, line.number, reason));
     let mut scanner = Scanner::new(line.bytes);
@@ -216,7 +220,7 @@ fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> 
     Ok(number)
 }
 
-/// Message about a state that the chain has not.
+/// Returns the message about a state that is out of range.
 pub(super) fn out_of_range(number: u64, numbers: &Range<u64>) -> String {
     format!(
         "state {number} is out of range: the chain has {} states, {} to {}; are these another model's rewards?",
@@ -235,7 +239,7 @@ fn fill(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// Gives `take` as many lines as a header promises.
+/// Passes as many lines to `take` as a header promises.
 pub(super) fn promised<'a>(
     header: Line,
     count: u64,
@@ -288,8 +292,8 @@ fn lines_alone(
             behind += 1;
         }
     }
-    // A PRISM header of a smaller model has the form of a line, too: states, all above the indices that follow, and
-    // exactly as many lines as follow.
+    // A PRISM header of a smaller model has the form `state reward`. Its number of states is
+    // above all indices that follow, and its number of lines is exact.
     let first_value = values[(first_number - numbers.start) as usize];
     if behind > 0 && first_number > highest && first_value == behind as f64 {
         return Err(error(
@@ -344,7 +348,7 @@ mod tests {
         assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
     }
 
-    /// The lines are those of `prism -exportmrmc`, whose last state has the number that counts them.
+    /// Lines of `prism -exportmrmc`: the last state's number equals the number of states.
     #[test]
     fn mrmc_counts_from_one() {
         let read =

@@ -1,4 +1,4 @@
-//! States: PRISM's `.sta`, variables and their values.
+//! State valuations: PRISM's `.sta`, variables and their values.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,14 +8,15 @@ use crate::io::write::{push_integer, write_lines};
 use crate::transient::names::StateNames;
 use crate::{Error, Result};
 
-/// Reads the states of a chain that has so many.
+/// Reads the states of a chain with `states` states.
 ///
-/// The first line names the variables, `(s,up)`, and each other one gives a state's values, `0:(1,true)`; states are counted
-/// from 0 and stand in that order.
+/// The first line names the variables, as in `(s,up)`. Each further line gives the values of a
+/// state, as in `0:(1,true)`. States count from 0 and are listed in ascending order.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for lines of another form, other numbers of values than of variables and states
-/// in another order; [`Error::File`] for other states than the chain's.
+/// Errors of [`text::read`]. [`Error::Parse`] for lines of another form, for a number of values
+/// that differs from the number of variables, and for states in another order. [`Error::File`] for
+/// another number of states than the chain has.
 pub fn read(path: &Path, states: usize) -> Result<StateNames> {
     parse(&text::read(path)?, path, states)
 }
@@ -23,7 +24,7 @@ pub fn read(path: &Path, states: usize) -> Result<StateNames> {
 /// Writes the variables and their values in every state.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
     writeln!(writer, "({})", names.variables().join(","))?;
     write_lines(writer, names.states(), &|state, text| {
@@ -34,7 +35,7 @@ pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
     })
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Reads states like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
     let mut lines = Lines::new(bytes).filter(|line| !line.bytes.is_empty() && !line.bytes.starts_with(b"#"));
     let Some(head) = lines.next() else {
@@ -82,10 +83,10 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
     Ok(names)
 }
 
-/// Fields in brackets, between commas.
+/// Splits a parenthesized list at its commas.
 fn tuple(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let inside = bytes.strip_prefix(b"(")?.strip_suffix(b")")?;
-    // Nothing is no value, not an empty one.
+    // `()` holds no value; it is not one empty value.
     Some(inside.split(|&b| b == b',').filter(move |_| !inside.is_empty()))
 }
 

@@ -1,4 +1,4 @@
-//! General matrices and right-hand sides, whatever their format.
+//! General matrices and right-hand sides in any supported format.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::sparse::CsrMatrix;
 use crate::walk::splitting::MOST_UNKNOWNS;
 use crate::{Error, Result};
 
-/// The extension in lower case, without `.gz`.
+/// Returns the extension in lower case, without `.gz`.
 pub(super) fn extension(path: &Path) -> String {
     let bare = match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
@@ -17,11 +17,12 @@ pub(super) fn extension(path: &Path) -> String {
     bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
 }
 
-/// Reads a matrix: Matrix Market `.mtx`, SciPy's `.npz` or a dense `.npy`. Entries at one place are added. Also gives what a
-/// user should know of the file.
+/// Reads a matrix: Matrix Market `.mtx`, SciPy's `.npz` or a dense `.npy`.
+///
+/// Entries with the same row and column are added. The second value lists warnings for the user.
 ///
 /// # Errors
-/// Whatever the format's reader finds, and another extension.
+/// Errors of the format's reader; [`Error::File`] for another extension.
 pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
     let (entries, notes) = match &extension(path)[..] {
         "mtx" => (mtx::read_matrix(path)?, Vec::new()),
@@ -37,7 +38,7 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
             });
         }
     };
-    // A size line must not decide how much memory is taken.
+    // Memory is checked first: the size line alone must not decide how much is allocated.
     let (rows, columns) = (entries.rows, entries.columns);
     if rows.max(columns) > MOST_UNKNOWNS {
         let reason = format!("{rows} rows and {columns} columns; at most {MOST_UNKNOWNS} are possible");
@@ -49,11 +50,12 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
     Ok((CsrMatrix::from_entries(entries), notes))
 }
 
-/// Reads right-hand sides: one a column from Matrix Market and from `.npy` (a 1-D array is one), one from text with one
-/// number a line.
+/// Reads right-hand sides, one per column of a Matrix Market or `.npy` file.
+///
+/// A 1-D array is one right-hand side. Text holds one right-hand side, with one number per line.
 ///
 /// # Errors
-/// Whatever the format's reader finds.
+/// Errors of the format's reader; [`Error::File`] for an `.npz` archive.
 pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
     match &extension(path)[..] {
         "npy" => npy::read_columns(path),

@@ -1,4 +1,4 @@
-//! Text files as bytes, unzipped where they are packed, cut into lines and chunks, with a scanner for the numbers in them.
+//! Text files as bytes: gzip, lines, chunks for parallel work, and a scanner for numbers.
 
 mod part;
 mod triples;
@@ -17,18 +17,20 @@ use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::{Error, Result, number};
 
-/// The first bytes of gzip files.
+/// Magic number of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// The optional first bytes of UTF-8 files.
+/// UTF-8 byte order mark.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes that a chunk of parallel work has, about, at most and of a text of few; and how many of those each thread has then.
+/// Approximate largest size of a chunk of parallel work, in bytes.
 const CHUNK: usize = 1 << 18;
+/// Approximate smallest size of a chunk, in bytes.
 const LEAST_CHUNK: usize = 1 << 16;
+/// Number of chunks per thread, within these sizes.
 const SHARES: usize = 4;
 
-/// The first bytes of binary files, and the remedy for each.
+/// Magic numbers of binary formats, each with a message and a suggestion.
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it"),
     (b"\x93NUMPY", "looks like a NumPy array, not text: give it the extension .npy"),
@@ -47,12 +49,14 @@ const SIGNATURES: &[(&[u8], &str)] = &[
     (b"%PDF", "looks like a PDF, not a model: name the model's file"),
 ];
 
-/// A whole text file; derefs to its bytes, without a UTF-8 byte order mark. In memory, not mapped: a file that is
-/// shortened while it is read is an error here, and the end of a process that maps it.
+/// A whole text file; derefs to its bytes, without a UTF-8 byte order mark.
+///
+/// The text is read into memory instead of mapped: if a file is shortened while it is read, this
+/// gives an error, whereas a mapping would end the process.
 #[derive(Debug)]
 pub struct Text {
     bytes: Vec<u8>,
-    /// Where the text starts (3 behind a byte order mark).
+    /// Offset of the text (3 after a byte order mark).
     start: usize,
 }
 
@@ -64,16 +68,18 @@ impl Deref for Text {
     }
 }
 
-/// Bytes that one file may have once it is unpacked.
+/// Limit of the unpacked size of one file, in bytes.
 static MOST_UNPACKED: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Limits the unpacked size of each file that this process reads from now on, such as by a user's limit of memory.
-/// Files that are read piece by piece are not held, and may be longer.
+/// Limits the unpacked size of each file that this process reads from now on.
+///
+/// This applies a user's memory limit. Files that are read piece by piece are not held in memory
+/// and may be longer.
 pub fn limit_unpacked(bytes: u64) {
     MOST_UNPACKED.store(bytes, Ordering::Relaxed);
 }
 
-/// An error unless this many unpacked bytes fit into the limit and into the memory that is there.
+/// Checks that `bytes` unpacked bytes fit into the limit and into the available memory.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
@@ -90,22 +96,22 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
     expect_memory(bytes, what)
 }
 
-/// Reads what has to be held whole: an error takes the place of bytes for which there is no memory.
+/// Reader for data that is held whole; returns an error when memory runs out.
 ///
-/// The length of packed data, or of a pipe, is known only at its end.
+/// The length of compressed data, or of a pipe, is known only at its end.
 #[derive(Debug)]
 pub struct Bounded<R> {
     inner: R,
     count: u64,
-    /// Bytes up to which there was memory.
+    /// Number of bytes up to which memory has been checked.
     checked: u64,
 }
 
 impl<R: Read> Bounded<R> {
-    /// Bytes between two looks at the memory that is available.
+    /// Bytes between two checks of the available memory.
     const STEP: u64 = 1 << 24;
 
-    /// Reads from `inner`.
+    /// Creates a reader of `inner`.
     pub fn new(inner: R) -> Self {
         Self { inner, count: 0, checked: 0 }
     }
@@ -124,7 +130,7 @@ impl<R: Read> Read for Bounded<R> {
             return Err(lacking(most, "that is the limit; raise it, or split the file"));
         }
         if self.count > self.checked {
-            // Twice the step: a vector that grows may be copied.
+            // Twice the step: a growing vector may be copied.
             let enough = expect_memory(2 * Self::STEP, String::new);
             enough.map_err(|_| lacking(self.checked, "there is no memory for more"))?;
             self.checked = self.count + Self::STEP;
@@ -133,11 +139,11 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The bytes of a text file; gzip, recognised by its first two bytes, is unpacked.
+/// Reads a text file and unpacks gzip, which is recognised by its first two bytes.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read, [`Error::File`] when it is a directory, holds binary data or a gzip
-/// stream that is truncated or corrupt.
+/// [`Error::Io`] if the file cannot be read. [`Error::File`] for a directory, binary data, or a
+/// gzip stream that is truncated or corrupt. [`Error::OutOfMemory`] if the file exceeds the memory.
 pub fn read(path: &Path) -> Result<Text> {
     let mut bytes = load(path)?;
     if bytes.starts_with(GZIP) {
@@ -157,7 +163,7 @@ fn load(path: &Path) -> Result<Vec<u8>> {
     if metadata.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a directory: name a file in it".into() });
     }
-    // Pipes and pseudo-files say length 0.
+    // Pipes and pseudo-files report length 0.
     let length = if metadata.is_file() { metadata.len() } else { 0 };
     expect_memory(length, || path.display().to_string())?;
     let mut bytes = Vec::new();
@@ -171,8 +177,8 @@ fn load(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
-    // The last four bytes hold the length modulo 2³² of the last member; text rarely packs better than 1 : 16, and a
-    // forged length must not reserve more than that.
+    // The last four bytes of gzip data are the length of its last member modulo 2³². Text is rarely
+    // compressed by more than 1 : 16, and a forged length must not reserve more than that.
     let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
     let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
     let file = |reason: String| Error::File { path: path.into(), reason };
@@ -191,7 +197,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Why these bytes are no text, if they are not.
+/// Returns the reason why these bytes are not text, or `None` for text.
 fn binary(bytes: &[u8]) -> Option<String> {
     if let Some((_, reason)) = SIGNATURES.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Some((*reason).into());
@@ -206,12 +212,12 @@ fn binary(bytes: &[u8]) -> Option<String> {
     Some(format!("byte {offset} is NUL: this looks like a binary file, not text; name the model's text file"))
 }
 
-/// The error for a line of a file, counted from 1.
+/// Returns the error for a line of a file, counted from 1.
 pub fn error(path: &Path, line: u64, reason: impl Into<String>) -> Error {
     Error::Parse { path: path.into(), line, reason: reason.into() }
 }
 
-/// Bytes of a file as they can stand in a message: shortened, without control characters.
+/// Quotes bytes of a file for a message: shortened, without control characters.
 pub fn quote(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)])
@@ -226,10 +232,10 @@ pub fn quote(bytes: &[u8]) -> String {
     }
 }
 
-/// A name (of a label, reward or action) as a string.
+/// Converts the name of a label, reward or action to a string.
 ///
 /// # Errors
-/// [`Error::Parse`] when it is not UTF-8.
+/// [`Error::Parse`] if it is not UTF-8.
 pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
     match std::str::from_utf8(bytes) {
         Ok(name) => Ok(name.into()),
@@ -242,20 +248,20 @@ pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
 /// A line without its line end and without surrounding blanks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Line, counted from 1.
+    /// Line number, counted from 1.
     pub number: u64,
-    /// The text of the line.
+    /// Text of the line.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// The fields between its blanks.
+    /// Iterates over the fields, which are separated by blanks.
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.bytes.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty())
     }
 }
 
-/// The lines of a text, blank ones included.
+/// Iterator over the lines of a text, including blank ones.
 #[derive(Debug, Clone)]
 pub struct Lines<'a> {
     bytes: &'a [u8],
@@ -264,17 +270,17 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// All lines of `bytes`.
+    /// Iterates over all lines of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::behind(0, bytes)
     }
 
-    /// The same behind so many others.
+    /// Iterates over the lines of `bytes`, numbered as if `lines` lines preceded them.
     pub fn behind(lines: u64, bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0, number: lines }
     }
 
-    /// Offset of the first byte that is not in a line given out yet.
+    /// Offset of the first byte after the lines returned so far.
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -295,12 +301,12 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Cuts a text into pieces of whole lines, some for each thread, of 256 KiB at most.
+/// Splits a text into chunks of whole lines, several per thread, of about 256 KiB at most.
 pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
     blocks(bytes, |_| true)
 }
 
-/// The same in front of lines that `begins` accepts.
+/// Splits a text like [`chunks`], but only before lines that `begins` accepts.
 pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
     let size = (bytes.len() / (SHARES * threads())).clamp(LEAST_CHUNK, CHUNK);
     let mut chunks = Vec::with_capacity(bytes.len() / size + 1);
@@ -320,15 +326,15 @@ pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
     chunks
 }
 
-/// Number of lines, a last one without a line end included.
+/// Returns the number of lines, including a last one without a line end.
 pub fn count_lines(bytes: &[u8]) -> usize {
-    // Sums of so few fit a byte each.
+    // A sum over 255 bytes fits into a byte.
     let ends = |few: &[u8]| usize::from(few.iter().map(|&b| u8::from(b == b'\n')).sum::<u8>());
     let ends: usize = bytes.chunks(255).map(ends).sum();
     ends + usize::from(bytes.last().is_some_and(|&b| b != b'\n'))
 }
 
-/// Powers of ten: numbers of as many digits as the last one has zeros are exact in double precision.
+/// Powers of ten up to 10¹⁵; integers of at most 15 digits are exact in double precision.
 const POWERS: [u64; 16] = {
     let mut powers = [1; 16];
     let mut k = 1;
@@ -339,36 +345,38 @@ const POWERS: [u64; 16] = {
     powers
 };
 
-/// A word whose bytes are 1.
+/// A word with all bytes equal to 1.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The number that leading decimal digits are, and how many they are.
+/// Returns the value of the leading decimal digits and their number.
 #[inline]
 fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
-    // The first byte is the lowest; digits are 0 to 9 in it, and 6 more stay below 16.
+    // The first byte is the lowest. Digits become 0 to 9; adding 0x76 to them leaves bit 7 clear.
     let value = u64::from_le_bytes(bytes) ^ (ONES * 0x30);
     let other = (((value & (ONES * 0x7f)) + ONES * 0x76) | value) & (ONES * 0x80);
     let count = other.trailing_zeros() as usize / 8;
     if count == 0 {
         return (0, 0);
     }
-    // Zeros in front of the digits; then pairs, fours and all eight are added up.
+    // Shifts zeros before the digits, then combines pairs, groups of four and all eight.
     let value = value << (64 - 8 * count);
     let pairs = (value * 10 + (value >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     ((fours * 10_000 + (fours >> 32)) & 0xffff_ffff, count)
 }
 
-/// The words of text that a key holds.
+/// Text of a word of at most 24 bytes, zero-padded: the key of [`KnownNumbers`].
 type Key = [u64; 3];
 
-/// The first word of so many bytes, with zeros behind it, and its length; none if it is empty or longer.
+/// Returns the first word, padded with zeros, and its length.
+///
+/// `None` if the word is empty or does not end within these bytes.
 #[inline]
 fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
     let words: Key = bytemuck::cast(*bytes);
     let mut key = [0; 3];
     for (k, word) in words.map(u64::from_le).into_iter().enumerate() {
-        // The high bit of the first byte below `!`, and of none before it.
+        // Sets the high bit of the first byte below `!`, and of no byte before it.
         let blank = word.wrapping_sub(ONES * 0x21) & !word & (ONES * 0x80);
         if blank != 0 {
             let count = blank.trailing_zeros() / 8;
@@ -380,7 +388,7 @@ fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
     None
 }
 
-/// Some of the numbers that were read, by their text: a chain has few rates, a million times each.
+/// Cache from text to number: a chain has few distinct rates, each repeated many times.
 #[derive(Debug, Clone)]
 pub struct KnownNumbers([(Key, f64); 256]);
 
@@ -390,7 +398,7 @@ impl Default for KnownNumbers {
     }
 }
 
-/// Reads numbers and words off bytes, from left to right.
+/// Reads numbers and words from bytes, from left to right.
 #[derive(Debug, Clone)]
 pub struct Scanner<'a> {
     bytes: &'a [u8],
@@ -398,34 +406,34 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// A scanner at the start of `bytes`.
+    /// Creates a scanner at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// The part that is not read yet.
+    /// Returns the bytes not yet read.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// What was read from an offset on.
+    /// Returns the bytes read since `offset`.
     pub fn since(&self, offset: usize) -> &'a [u8] {
         &self.bytes[offset..self.at]
     }
 
-    /// Passes over spaces, tabs, carriage returns and form feeds: whatever ends a word but for line ends.
+    /// Skips spaces, tabs, carriage returns and form feeds: all word delimiters except line ends.
     #[inline]
     pub fn blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\r' | b'\x0c') = self.peek() {
@@ -433,7 +441,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes over this byte, if it is the next.
+    /// Skips `byte` if it is the next one; returns true if so.
     #[inline]
     pub fn byte(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
@@ -441,30 +449,30 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// True before a blank, a line end and the end.
+    /// True before a blank, before a line end and at the end.
     #[inline]
     pub fn is_delimited(&self) -> bool {
         matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\x0c' | b'\n'))
     }
 
-    /// Passes over that many bytes, at most all.
+    /// Skips `bytes` bytes, or up to the end.
     #[inline]
     pub fn skip(&mut self, bytes: usize) {
         self.at = self.bytes.len().min(self.at + bytes);
     }
 
-    /// Goes on at an offset, or at the end.
+    /// Moves to an offset, or to the end.
     pub fn skip_to(&mut self, offset: usize) {
         self.at = offset.min(self.bytes.len());
     }
 
-    /// Passes over the rest of the line and its end.
+    /// Skips the rest of the line and its end.
     pub fn skip_line(&mut self) {
         let end = self.rest().iter().position(|&b| b == b'\n');
         self.at = end.map_or(self.bytes.len(), |end| self.at + end + 1);
     }
 
-    /// The decimal digits that come next, as a number that wraps, and how many they are.
+    /// Reads decimal digits; returns their value modulo 2⁶⁴ and their number.
     #[inline]
     fn digits(&mut self) -> (u64, usize) {
         let (start, mut value) = (self.at, 0u64);
@@ -483,14 +491,16 @@ impl<'a> Scanner<'a> {
         (value, self.at - start)
     }
 
-    /// An unsigned integer: decimal digits, below 10¹⁸.
+    /// Reads an unsigned integer of at most 18 decimal digits.
     #[inline]
     pub fn unsigned(&mut self) -> Option<u64> {
         let (value, digits) = self.digits();
         (1..=18).contains(&digits).then_some(value)
     }
 
-    /// A finite number that is not rounded to 0: decimal, with or without exponent, or a quotient of two such (`1/4000`).
+    /// Reads a finite number that is not rounded to 0.
+    ///
+    /// It is decimal, with or without exponent, or a quotient of two decimal numbers (`1/4000`).
     #[inline]
     pub fn number(&mut self) -> Option<f64> {
         let from = self.at;
@@ -501,7 +511,9 @@ impl<'a> Scanner<'a> {
         (value.is_finite() && !(value == 0.0 && number::is_not_zero(self.since(from)))).then_some(value)
     }
 
-    /// A decimal number, with or without exponent (also Fortran's `1.5D0`), rounded to whatever double is next.
+    /// Reads a decimal number and rounds it to the nearest double.
+    ///
+    /// It may have an exponent, also in Fortran's form (`1.5D0`).
     #[inline]
     pub fn decimal(&mut self) -> Option<f64> {
         let from = self.at;
@@ -515,18 +527,18 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// A number whose exponent begins with `D` behind so many bytes.
+    /// Reads a number at `from` with a Fortran exponent: a `D` after `length` bytes.
     #[cold]
     fn fortran(&mut self, from: usize, length: usize) -> Option<f64> {
         let mut text = self.bytes[from..].iter().take(length + 8).copied().collect::<Vec<u8>>();
         text[length] = b'e';
         let (value, read) = fast_float2::parse_partial(&text).ok()?;
-        // A `D` without digits behind it is no exponent.
+        // A `D` without digits after it is not an exponent.
         self.at = from + read;
         Some(value)
     }
 
-    /// One of few digits: the quotient of two integers that are exact, and so rounded once.
+    /// Reads a number of at most 15 digits: a quotient of two exact integers, hence rounded once.
     #[inline]
     fn short(&mut self) -> Option<f64> {
         let (mut value, mut digits) = self.digits();
@@ -541,7 +553,7 @@ impl<'a> Scanner<'a> {
         exact.then(|| value as f64 / POWERS[behind] as f64)
     }
 
-    /// [`number`](Self::number), looked up where it was read before.
+    /// Reads a number like [`number`](Self::number), using the cache `known`.
     #[inline]
     pub fn known_number(&mut self, known: &mut KnownNumbers) -> Option<f64> {
         let start = self.at;
@@ -561,7 +573,7 @@ impl<'a> Scanner<'a> {
         Some(found)
     }
 
-    /// The bytes up to the next blank or line end; empty before one.
+    /// Reads the bytes up to the next blank or line end; empty directly before one.
     pub fn word(&mut self) -> &'a [u8] {
         let rest = self.rest();
         let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
@@ -570,28 +582,30 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A field that is an unsigned integer and nothing else.
+/// Parses a field that consists of an unsigned integer only.
 pub fn unsigned(field: &[u8]) -> Option<u64> {
     let mut scanner = Scanner::new(field);
     scanner.unsigned().filter(|_| scanner.rest().is_empty())
 }
 
-/// A field that is a finite number and nothing else.
+/// Parses a field that consists of a finite number only.
 pub fn number(field: &[u8]) -> Option<f64> {
     let mut scanner = Scanner::new(field);
     scanner.number().filter(|_| scanner.rest().is_empty())
 }
 
-/// A vector from a text file: one finite number a line, in order; blank lines and lines that start with `#` are
-/// passed over. Shape `[numbers in the file]`.
+/// Reads a vector from a text file: one finite number per line, in order.
+///
+/// Blank lines and lines that start with `#` are ignored. Shape `[numbers in the file]`.
 ///
 /// # Errors
-/// Those of [`read`]; [`Error::Parse`] for a line that is not one finite number, [`Error::File`] when there is none.
+/// Errors of [`read`]; [`Error::Parse`] for a line that is not one finite number; [`Error::File`]
+/// for a file without numbers.
 pub fn read_vector(path: &Path) -> Result<Vec<f64>> {
     parse_vector(&read(path)?, path)
 }
 
-/// As [`read_vector`], from bytes; `path` is for the messages.
+/// Parses a vector like [`read_vector`], from bytes; `path` is named in messages.
 pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
     let mut values = Vec::new();
     for line in Lines::new(bytes) {

@@ -1,4 +1,4 @@
-//! Transitions as `.tra` files list them: PRISM's explicit form, Storm's triples, MRMC's form.
+//! Transitions in `.tra` files: PRISM's explicit form, Storm's triples, MRMC's form.
 
 mod dialect;
 
@@ -14,39 +14,46 @@ use crate::transient::csr::NumberedRows;
 use crate::transient::transitions::TransitionList;
 use crate::{Error, Result, number};
 
-/// States a chain may have: indices are `u32`, and the highest one is kept free.
+/// Largest number of states: indices are `u32`, and the highest one is reserved.
 pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
 
-/// Fewest bytes of a line with a transition, its line end included: `0 0 0`.
+/// Fewest bytes of a transition's line, including its end: `0 0 0`.
 const SHORTEST: usize = 6;
 
-/// Bytes of a usual line, about.
+/// Approximate bytes of a usual line.
 const LINE: u64 = 20;
 
 /// Reads a chain's transitions; labels and rewards stay empty.
 ///
-/// Three dialects are told apart by their first line: PRISM's (`n m`, then m lines `from to rate [action]`), Storm's
-/// (`ctmc` or nothing, then triples; n is the highest index + 1) and MRMC's (`STATES n`, `TRANSITIONS m`, triples
-/// counted from 1, as in the labels and rewards beside it). `#` comments and blank lines are passed over, rates may be quotients such as `1/4000`. The list
-/// keeps the file's order, self-loops, zero rates and duplicates; [`line_of`] finds the lines of the latter.
+/// The first line determines the dialect:
+///
+/// * PRISM: `n m`, then m lines `from to rate [action]`.
+/// * Storm: `ctmc` or nothing, then triples; n is the highest index + 1.
+/// * MRMC: `STATES n`, `TRANSITIONS m`, then triples counted from 1, as in MRMC's labels and
+///   rewards.
+///
+/// `#` comments and blank lines are ignored. Rates may be quotients such as `1/4000`. The list
+/// keeps the file's order, self-loops, zero rates and duplicates; [`line_of`] finds the lines of
+/// duplicates. More transitions than promised are a warning.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for a line that is no transition between two states of the chain with a
-/// finite rate ≥ 0, for headers of other kinds of model and other formats; [`Error::File`] when the header promises
-/// more transitions than there are, or the file is empty. More transitions than promised are a warning.
+/// Errors of [`text::read`]. [`Error::Parse`] for a line that is not a transition between two
+/// states with a finite rate ≥ 0, and for headers of other kinds of model and other formats.
+/// [`Error::File`] if the header promises more transitions than there are, or the file is empty.
 pub fn read(path: &Path) -> Result<ChainFile> {
-    // What is wrong with a file is told by a look at it as a whole.
+    // Errors are reported by the serial parser, which reads the whole file.
     match lines(path, Ranks::ALONE) {
         Ok(Some(lines)) if lines.is_whole() => Ok(lines.into_file(path)),
         _ => parse(&text::read(path)?, path),
     }
 }
 
-/// As [`read`], with transitions that are listed by source as numbered rows beside the file's empty list, which takes a tenth of the
-/// memory.
+/// Reads a chain like [`read`]; transitions sorted by source become numbered rows.
+///
+/// The file's list then stays empty, which takes a tenth of the memory.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Errors of [`read`].
 pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRows>)> {
     match numbered(path) {
         Ok(Some(found)) => Ok(found),
@@ -54,7 +61,7 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
     }
 }
 
-/// The same; none for what has to be read whole.
+/// Reads numbered rows piece by piece; `None` for a file that has to be read whole.
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let Some(parted) = Parted::open(path, Ranks::ALONE)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
@@ -77,9 +84,9 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
             }
             return Ok(());
         }
-        // From here on all are kept in a list.
+        // From here on all transitions are kept in a list.
         let TransitionList { from: mut all_from, to: mut all_to, rate: mut all_rates } = known.list();
-        // Those of this piece that were looked at are among them, unless they were dropped.
+        // The list contains this piece's first `looked_at` transitions, unless some were dropped.
         let whole = all_rates.len() == listed + looked_at;
         all_from.extend(&from[looked_at..]);
         all_to.extend(&to[looked_at..]);
@@ -97,18 +104,18 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     };
     let states = head.states.unwrap_or(highest) as usize;
     let whole = head.transitions.is_none_or(|promised| promised == listed as u64) && states > 0;
-    // Whether each row's sum is 1 is seen in a list.
+    // Checking that every row sums to 1 needs the list; the caller then reads the file whole.
     let suspect = !head.says_ctmc && generator::may_be_stochastic(states, sum);
     let file = ChainFile { states, first: head.base, warnings: head.warnings(path), ..ChainFile::default() };
     Ok((whole && !suspect).then_some((file, Some(rows))))
 }
 
-/// The highest of some states' numbers + 1.
+/// Returns the highest state + 1.
 fn highest_of(states: &[u32]) -> u64 {
     states.par_iter().map(|&s| u64::from(s) + 1).reduce(|| 0, u64::max)
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Parses a chain like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let head = dialect::detect(bytes, path)?;
     let body = &bytes[head.body..];
@@ -119,7 +126,8 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     if let Some(promised) = lines.promised.take_if(|promised| *promised != read) {
         let line = head.count_line;
         let said = format!("line {line} promises {promised} transitions, the file has {read}");
-        // A file that was cut has fewer, and no answer of its own. More are all there.
+        // A truncated file has fewer transitions; its results would be wrong. Surplus ones are
+        // complete.
         if read < promised {
             return Err(Error::File {
                 path: path.into(),
@@ -141,17 +149,18 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     Ok(lines.into_file(path))
 }
 
-/// A rank's part of a file: what the lines of its share of the bytes list, and what the head promises of all.
+/// A rank's part of a file: the transitions of its lines, and the promises of the header.
 pub(crate) struct Lines {
     pub(crate) transitions: TransitionList,
-    /// States by the head; else the highest index of these lines + 1 counts.
+    /// Number of states in the header; if `None`, the highest index counts.
     pub(crate) states: Option<u64>,
+    /// Highest index in these lines + 1; 0 if the header gives the number of states.
     pub(crate) highest: u64,
-    /// Transitions by the head.
+    /// Number of transitions in the header.
     pub(crate) promised: Option<u64>,
     /// Number of the first state.
     pub(crate) first: u64,
-    /// True where the file says that it is a continuous-time chain.
+    /// True if the file declares a continuous-time chain.
     pub(crate) says_ctmc: bool,
     pub(crate) warnings: Vec<String>,
 }
@@ -188,8 +197,10 @@ impl Lines {
 
 /// Reads a rank's part of a file: the lines that begin in its share of the bytes.
 ///
+/// Returns `None` for files that have to be read whole.
+///
 /// # Errors
-/// What [`read`] would say with other numbers of lines; none for files that have to be read whole.
+/// Errors of [`read`], with line numbers that may be wrong.
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
@@ -201,15 +212,15 @@ pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     Ok(read.map(|()| Lines::new(found, &head, path)))
 }
 
-/// The lines, counted from 1, where a transition stands: for the message about duplicates.
+/// Finds the lines, counted from 1, that list a transition: for the message about duplicates.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Errors of [`read`].
 pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     parse_line_of(&text::read(path)?, path, from, to)
 }
 
-/// As [`line_of`], from bytes; `path` is for the messages.
+/// Finds lines like [`line_of`], from bytes; `path` is named in messages.
 pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let head = dialect::detect(bytes, path)?;
     let mut lines = Vec::new();
@@ -223,7 +234,7 @@ pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Ve
     Ok(lines)
 }
 
-/// One line of a file.
+/// Transition in one line of a file.
 #[derive(Clone, Copy)]
 struct Transition {
     from: u32,
@@ -231,7 +242,7 @@ struct Transition {
     rate: f64,
 }
 
-/// Parses some lines behind the header.
+/// Parses some lines after the header.
 fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
     let scan = |chunk: &[u8], room: &mut Room| {
         scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))
@@ -239,8 +250,9 @@ fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Re
     found.parse(text, scan).map_err(|(line, reason)| error(path, head.lines + line, reason))
 }
 
-/// Gives all transitions of some lines to `sink`, with their lines counted from 1. The error is a line and what is
-/// wrong with it.
+/// Passes all transitions of some lines to `sink`, with line numbers counted from 1.
+///
+/// The error is a line number and a reason.
 fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), Trouble> {
     let limit = head.states.unwrap_or(MOST_STATES);
     let mut scanner = Scanner::new(bytes);
@@ -262,7 +274,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
     Ok(())
 }
 
-/// An error in a line.
+/// Kind of error in a line.
 #[derive(Clone, Copy)]
 enum Fault {
     From,
@@ -298,7 +310,7 @@ fn transition(
     if rate < 0.0 {
         return Err(Fault::Negative);
     }
-    // Index 0 of a file that counts from 1 wraps and is out of range.
+    // Index 0 wraps in a file that counts from 1, and is then out of range.
     if from.wrapping_sub(base) >= limit {
         return Err(Fault::Range(from));
     }
@@ -320,10 +332,10 @@ fn transition(
     }))
 }
 
-/// Passes over an action's name up to the line's end.
+/// Skips an action's name up to the end of the line.
 #[inline]
 fn action(scanner: &mut Scanner) -> Result<(), Fault> {
-    // A number here belongs to a line of another kind of file.
+    // A number here belongs to another format.
     if matches!(scanner.peek(), Some(b'0'..=b'9' | b'.' | b'+' | b'-')) {
         return Err(Fault::Behind);
     }

@@ -9,28 +9,30 @@ use crate::transient::chain::Reward;
 use crate::transient::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
 
-/// Rewards that are earned at transitions: one structure of a file.
+/// Rewards earned at transitions: one structure of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransitionRewards {
-    /// Name as in the file, or its stem.
+    /// Name in the file, or the file's stem.
     pub name: String,
     /// Source, target and reward.
     pub earned: Vec<(u32, u32, f64)>,
 }
 
-/// Reads the transition rewards of a chain whose states have these numbers in its files: one structure or more.
+/// Reads the transition rewards of a chain: one structure or more.
 ///
-/// PRISM's form has a header `states lines` and that many lines `from to reward`, states counted from 0 in any case;
-/// comments name the structure and allow several in one file. MRMC's has the header `TRANSITIONS lines`, Storm's none.
+/// `numbers` are the states' numbers in the chain's files. PRISM's form has a header `states lines`
+/// and that many lines `from to reward`; states always count from 0. Comments name the structure
+/// and allow several in one file. MRMC's form has the header `TRANSITIONS lines`, Storm's has none.
 ///
 /// # Errors
-/// Those of [`text::read`]; [`Error::Parse`] for states that the chain has not, rewards that are not finite and lines of
-/// another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
+/// Errors of [`text::read`]. [`Error::Parse`] for states out of range, rewards that are not finite,
+/// and lines of another form. [`Error::File`] for fewer lines than promised and for a file without
+/// rewards.
 pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
     parse(&text::read(path)?, path, numbers)
 }
 
-/// As [`read`], from bytes; `path` is for the messages.
+/// Parses rewards like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
     let structures = srew::structures(bytes, path, Earner::Transitions, |line, lines, announced| {
         let mut earned = Vec::new();
@@ -57,7 +59,7 @@ fn alone<'a>(
     lines.filter(|line| !line.bytes.is_empty() && !line.bytes.starts_with(b"#")).try_for_each(take)
 }
 
-/// The lines that `TRANSITIONS lines` promises.
+/// Returns the number of lines promised by a header `TRANSITIONS lines`.
 fn mrmc_header(line: Line) -> Option<u64> {
     let mut fields = line.fields();
     match (fields.next(), fields.next().and_then(text::unsigned), fields.next()) {
@@ -66,7 +68,7 @@ fn mrmc_header(line: Line) -> Option<u64> {
     }
 }
 
-/// The lines that `states lines` promises: no other line has two fields.
+/// Returns the number of lines in a header `states lines`; other lines have three fields.
 fn prism_header(line: Line, announced: bool, path: &Path, numbers: &Range<u64>) -> Result<Option<u64>> {
     srew::header(line, announced || line.fields().count() == 2, path, numbers)
 }
@@ -94,11 +96,11 @@ fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u3
 }
 
 impl TransitionRewards {
-    /// Earnings of each state per unit of time by its transitions: Σ rate · reward, self-loops included.
+    /// Computes each state's earnings per unit of time: Σ rate · reward, with self-loops.
     ///
     /// # Errors
-    /// [`Error::File`] for a reward of a transition that the list lacks or that has a second one, and for a sum that is not
-    /// finite.
+    /// [`Error::File`] for a transition that the list lacks or that has two rewards, and for a sum
+    /// that is not finite.
     pub fn per_time(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         self.earned.sort_by_key(|&(from, to, _)| (from, to));
@@ -134,10 +136,11 @@ impl TransitionRewards {
         }
     }
 
-    /// As [`per_time`](Self::per_time), of a chain that knows all its transitions, but no self-loops.
+    /// Like [`per_time`](Self::per_time), for a chain that stores no self-loops.
     ///
     /// # Errors
-    /// As [`per_time`](Self::per_time).
+    /// Errors of [`per_time`](Self::per_time), and [`Error::File`] for a chain distributed over
+    /// ranks.
     pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
         if !chain.is_whole() {
             let reason = "gives rewards of transitions, which ranks read beside the model: call it as the model, with the extension .trew";

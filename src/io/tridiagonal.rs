@@ -1,5 +1,8 @@
-//! Tridiagonal systems: `.npz` with members dl, d, du and b, `.csv` with those columns, a tridiagonal `.mtx`; with dl2 and du2
-//! also pentadiagonal ones, and block tridiagonal ones with lower, diagonal and upper in an `.npz`.
+//! Tridiagonal, pentadiagonal and block tridiagonal systems in files.
+//!
+//! Tridiagonal systems are `.npz` archives with members dl, d, du and b, `.csv` files with these
+//! columns, or tridiagonal `.mtx` files. Pentadiagonal systems also have dl2 and du2. Block
+//! tridiagonal systems are `.npz` archives with lower, diagonal and upper.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -17,33 +20,35 @@ use crate::{Error, Result, number};
 
 mod rows;
 
-/// A system from a file, and the shape in which its unknowns are written: that of b.
+/// A system from a file, and the shape of its unknowns, which is that of b.
 #[derive(Debug, Clone)]
 pub struct SystemFile {
     /// The system.
     pub system: System,
-    /// `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`; the first two the other way round where systems are
-    /// interleaved; `[rhs, n]` where right-hand sides share one matrix.
+    /// Shape of the unknowns: `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`.
+    ///
+    /// Interleaved systems have `[n, batch]` or `[n, batch, rhs]`, and right-hand sides that share
+    /// one matrix have `[rhs, n]`.
     pub shape: Vec<usize>,
-    /// The order of numbers in that shape.
+    /// Order of the numbers in that shape.
     pub order: Order,
-    /// True if the file has a right-hand side; else it is 1 in every row.
+    /// True if the file has a right-hand side; otherwise it is 1 in every row.
     pub has_b: bool,
 }
 
-/// In which order an array of b or x runs through systems s, rows i and right-hand sides k, the last one fastest.
+/// Order of systems s, rows i and right-hand sides k in an array of b or x, last one fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// s, i, k.
+    /// Systems first: s, i, k.
     Systems,
-    /// i, s, k.
+    /// Rows first: i, s, k.
     Interleaved,
-    /// k, i: one matrix, and a right-hand side for each of many systems that share it.
+    /// One matrix with several right-hand sides, one after another: k, i.
     Shared,
 }
 
 impl Order {
-    /// Row, counted over all systems, and right-hand side of element `at`.
+    /// Returns the row, counted over all systems, and the right-hand side of element `at`.
     fn place(self, form: &Form<'_>, at: usize) -> (usize, usize) {
         let (rows, rhs) = (form.n * form.batch, form.rhs);
         match self {
@@ -57,7 +62,7 @@ impl Order {
     }
 }
 
-/// The layout in which unknowns are written.
+/// Layout in which unknowns are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
     /// Rows of one system.
@@ -68,11 +73,11 @@ pub struct Form<'a> {
     pub rhs: usize,
     /// Shape of b.
     pub shape: &'a [usize],
-    /// The order of numbers in that shape.
+    /// Order of the numbers in that shape.
     pub order: Order,
 }
 
-/// An array of [n, batch, …] as one of [batch, n, …].
+/// Converts an array of shape [n, batch, …] to [batch, n, …].
 fn systems_first(array: Array) -> Array {
     match array.shape[..] {
         [n, batch] if n * batch > 0 => {
@@ -89,7 +94,9 @@ fn systems_first(array: Array) -> Array {
     }
 }
 
-/// Right-hand sides for diagonals of the shape `d`, `[n]` or `[batch, n]`; none where none is given.
+/// Converts b into right-hand sides for diagonals of the shape `d`, `[n]` or `[batch, n]`.
+///
+/// Returns the right-hand sides, none without b, the shape of the unknowns and their order.
 ///
 /// # Errors
 /// [`Error::Invalid`] for shapes that do not fit.
@@ -120,13 +127,13 @@ pub fn right_hand_sides(
     }
 }
 
-/// Ways in which right-hand sides go with diagonals.
+/// Relation between the shapes of right-hand sides and diagonals.
 enum Fit {
-    /// One each.
+    /// One right-hand side per system.
     Same,
-    /// So many each.
+    /// Several right-hand sides per system.
     Several(usize),
-    /// Many that share one matrix.
+    /// Several right-hand sides for one matrix.
     Shared,
 }
 
@@ -143,14 +150,14 @@ fn fail<T>(path: &Path, reason: String) -> Result<T> {
     Err(Error::File { path: path.into(), reason })
 }
 
-/// The extension in lower case, without `.gz`.
+/// Returns the extension in lower case, without `.gz`.
 fn extension(path: &Path) -> String {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("").to_ascii_lowercase();
     let bare = name.strip_suffix(".gz").unwrap_or(&name);
     bare.rsplit_once('.').map_or(String::new(), |(_, e)| e.to_owned())
 }
 
-/// A system of either kind from a file.
+/// A system of any kind from a file.
 #[derive(Debug, Clone)]
 pub enum AnyFile {
     /// Tridiagonal.
@@ -159,25 +166,27 @@ pub enum AnyFile {
     Banded(BandedFile),
 }
 
-/// A pentadiagonal or block tridiagonal system from a file; the rest is as of a [`SystemFile`].
+/// A pentadiagonal or block tridiagonal system from a file.
 #[derive(Debug, Clone)]
 pub struct BandedFile {
     /// The system.
     pub system: BandedSystem,
     /// Shape of the unknowns.
     pub shape: Vec<usize>,
-    /// The order of numbers in that shape.
+    /// Order of the numbers in that shape.
     pub order: Order,
-    /// True if the file has a right-hand side; else it is 1 in every row.
+    /// True if the file has a right-hand side; otherwise it is 1 in every row.
     pub has_b: bool,
 }
 
-/// Reads a tridiagonal system, `cyclic` if corner entries of a matrix are meant, `interleaved` if arrays have a system a column
-/// instead of a row; `b`, from `-b`, takes the place of the file's own right-hand side.
+/// Reads a tridiagonal system.
+///
+/// With `cyclic`, corner entries of the matrix belong to the system. With `interleaved`, arrays
+/// hold a system per column instead of per row. `b` replaces the file's own right-hand side.
 ///
 /// # Errors
-/// Whatever the format's reader finds; [`Error::File`] for shapes that do not fit and for a matrix that is not
-/// tridiagonal, with its first entry that is off.
+/// Errors of the format's reader. [`Error::File`] for shapes that do not fit, and for a matrix that
+/// is not tridiagonal, with its first entry off the diagonals.
 pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<SystemFile> {
     match read_any(path, cyclic, interleaved, b)? {
         AnyFile::Tridiagonal(file) => Ok(file),
@@ -185,10 +194,10 @@ pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> R
     }
 }
 
-/// Reads a system of either kind, as [`read`] does.
+/// Reads a system of any kind; parameters as in [`read`].
 ///
 /// # Errors
-/// Those of [`read`].
+/// Errors of [`read`].
 pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<AnyFile> {
     let (elements, arrays, own) = match extension(path).as_str() {
         "npz" => read_npz(path, cyclic, interleaved, b.as_ref())?,
@@ -222,7 +231,7 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
     })
 }
 
-/// The form of a matrix, if it is not tridiagonal, its arrays, and the right-hand sides beside them.
+/// Form of a matrix unless it is tridiagonal, its arrays, and its right-hand sides.
 type Arrays = (Option<Elements>, Vec<Array>, Option<Array>);
 
 fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<Arrays> {
@@ -241,7 +250,7 @@ fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> 
                 let diagonals = [dl, d, du].map(|shape| shape.as_deref().unwrap_or_default());
                 fits(diagonals, own.map(Vec::as_slice), cyclic, interleaved).map_err(|e| e.to_string())
             }
-            // What does not fit is found before anything is put together.
+            // Shapes of other systems are checked later, by `assemble_banded`.
             _ => Ok(()),
         }
     };
@@ -250,7 +259,7 @@ fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> 
     Ok((elements, arrays.into_iter().flatten().collect(), own))
 }
 
-/// Number of systems and of their rows, from the shapes of dl, d and du.
+/// Returns the number of systems and their rows, from the shapes of dl, d and du.
 fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
     let (batch, n) = match *d {
         [n] => (1, n),
@@ -277,7 +286,7 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
     Ok((batch, n))
 }
 
-/// An error for shapes of a file's arrays that do not fit.
+/// Checks the shapes of a file's arrays.
 fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved: bool) -> Result<()> {
     let systems_first = |shape: &[usize]| match shape {
         [n, batch, rest @ ..] if interleaved => [&[*batch, *n], rest].concat(),
@@ -285,7 +294,7 @@ fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved
     };
     let [dl, d, du] = diagonals.map(systems_first);
     size([&dl, &d, &du], cyclic)?;
-    // As [`right_hand_sides`] turns them.
+    // Converted as in [`right_hand_sides`].
     let turned = |b| if d.len() == 2 { systems_first(b) } else { b.to_vec() };
     match b {
         Some(b) if fit(&d, &turned(b)).is_none() => Err(misshapen(b, diagonals[1], d[d.len() - 1])),
@@ -293,7 +302,7 @@ fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved
     }
 }
 
-/// An error for right-hand sides of a shape that does not go with that of d.
+/// Returns the error about right-hand sides with a shape that does not fit that of d.
 fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
     Error::Invalid(format!(
         "b has the shape {b:?}, d has {d:?}; b needs that shape, one more dimension for several right-hand sides, or, where \
@@ -301,8 +310,9 @@ fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
     ))
 }
 
-/// Puts a system together from arrays of the shapes that files may have; 1 stands for a right-hand side that is not
-/// given.
+/// Builds a system from arrays of the shapes that files may have.
+///
+/// Without `b`, the right-hand side is 1 in every row.
 fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
     let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
     let (batch, _) = size([&dl.shape, &d.shape, &du.shape], cyclic)?;
@@ -316,7 +326,7 @@ fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: 
     Ok(SystemFile { system, shape, order, has_b })
 }
 
-/// The same of a pentadiagonal or block tridiagonal system.
+/// Builds a pentadiagonal or block tridiagonal system; without `b`, the right-hand side is 1.
 fn assemble_banded(
     elements: Elements,
     arrays: Vec<Array>,
@@ -373,10 +383,12 @@ fn assemble_banded(
     Ok(BandedFile { system: BandedSystem::new(elements, batch, arrays, b)?, shape, order, has_b })
 }
 
-/// Reads the array of `-b`: `.npy` of any shape, the columns of a `.mtx`, or text with one number a line.
+/// Reads right-hand sides: `.npy` of any shape, `.mtx` columns, or text.
+///
+/// Text has one number per line.
 ///
 /// # Errors
-/// Whatever the format's reader finds.
+/// Errors of the format's reader.
 pub fn read_array(path: &Path) -> Result<Array> {
     match extension(path).as_str() {
         "npy" => {
@@ -401,7 +413,9 @@ pub fn read_array(path: &Path) -> Result<Array> {
     }
 }
 
-/// Columns dl, d, du and perhaps b, in any order, or those with dl2 and du2; ends that are not used may be empty.
+/// Reads the columns dl, d, du, optionally dl2, du2 and b, in any order.
+///
+/// Unused ends of off-diagonals may be empty.
 fn read_csv(path: &Path) -> Result<Arrays> {
     let bytes = text::read(path)?;
     let mut lines = text::Lines::new(&bytes);
@@ -412,7 +426,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     let cells = |bytes: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(bytes).split(',').map(|c| c.trim().to_owned()).collect()
     };
-    // Quotes are those of write.csv in R.
+    // R's write.csv quotes names.
     let bare = |name: String| {
         let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
         quoted.map_or(name.clone(), str::to_owned)
@@ -431,7 +445,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
         ));
     };
     for (at, name) in names.iter().enumerate() {
-        // A first column without a name has the numbers of rows.
+        // A first column without a name holds row numbers.
         let read = needed.contains(&name.as_str()) || name == "b" || (at == 0 && name.is_empty());
         if !read {
             let reason = format!(
@@ -465,7 +479,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
                         return Err(wrong(line.number, format!("'{cell}' in column {column} {fault}")));
                     }
                 },
-                // The ends that nothing uses; whether this is one is found when all rows are known.
+                // Possibly an unused end of an off-diagonal; checked when all rows are known.
                 Err(_) if cell.is_empty() && k != diagonal && k < needed.len() => f64::NAN,
                 Err(_) => {
                     return Err(wrong(line.number, format!("'{cell}' in column {} is no number", names[at])));
@@ -541,10 +555,12 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
     Ok((elements, arrays.collect(), None))
 }
 
-/// Writes unknowns: `.npy` in the shape of b, `.csv` with a column a right-hand side, `.txt` one number a line.
+/// Writes unknowns: `.npy` in b's shape, `.csv` with a column per right-hand side, or `.txt`.
+///
+/// A `.txt` file has one number per line.
 ///
 /// # Errors
-/// Those of the output; [`Error::File`] where a `.txt` would need several columns.
+/// Errors of the output.
 pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>]) -> Result<()> {
     let Form { n, batch, shape, order, .. } = *form;
     let rows = n * batch;
@@ -599,7 +615,7 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
     out.commit()
 }
 
-/// The unknowns of several right-hand sides, row by row.
+/// Returns the unknowns of several right-hand sides, row by row.
 pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
     let rows = x.first().map_or(0, Vec::len);
     (0..rows).flat_map(|row| x.iter().map(move |x| x[row])).collect()
@@ -608,7 +624,7 @@ pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
 /// Writes a pentadiagonal or block tridiagonal system as `.npz`.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of the output.
 pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std::io::Result<()> {
     let (n, front) = (system.n() as u64, (system.batch() > 1).then_some(system.batch() as u64));
     let shape = |own: &[u64]| front.into_iter().chain(own.iter().copied()).collect::<Vec<u64>>();
@@ -623,10 +639,12 @@ pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std:
     npz::write_arrays(out, &arrays)
 }
 
-/// Writes a system of one right-hand side as `.npz`, `.csv` or `.mtx`, the last without b; several systems as `.npz`.
+/// Writes a system of one right-hand side as `.npz`, `.csv`, or `.mtx` (without b).
+///
+/// Several systems are written as `.npz` only.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System) -> std::io::Result<()> {
     let n = system.n;
     match format {

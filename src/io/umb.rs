@@ -1,5 +1,6 @@
-//! UMB, the unified Markov binary format of PRISM, Storm and others (<https://github.com/pmc-tools/umb>): a tar
-//! archive, plain or gzip, of an index and of arrays in little-endian byte order.
+//! Unified Markov binary format (UMB) of PRISM and Storm: <https://github.com/pmc-tools/umb>.
+//!
+//! A file is a tar archive, plain or gzip, of an index and of arrays in little-endian byte order.
 
 mod arrays;
 mod index;
@@ -30,28 +31,29 @@ use crate::transient::names::StateNames;
 use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
-/// Probabilities of a state that add up to something else than 1 by more than this get a warning.
+/// Deviation from 1 of a state's total probability above which there is a warning.
 const PROBABILITY_TOLERANCE: f64 = 1e-6;
 
-/// States that one thread looks at in one go.
+/// States processed by one thread at a time.
 const BLOCK: usize = 1 << 13;
 
-/// See [`Jumps::block`].
+/// Transitions of some states, and statistics of their probabilities; see [`Jumps::block`].
 type Block = (TransitionList, u64, Option<(usize, f64)>);
 
-/// The label under which the initial states are returned.
+/// Label of the initial states.
 const INITIAL: &str = "init";
 
 /// Reads a continuous-time Markov chain.
 ///
-/// Rates are exit rate · probability, branches with the same target added up. Atomic propositions become labels (by
-/// alias, if there is one), the initial states the label `init`. Rewards of states are rate rewards; those of choices
-/// and branches, earned at a jump, are turned into E(s) · Σ p · r and added. Valuations of states become their names; actions
-/// and observations are passed over. An annotation that cannot be used is left out with a warning.
+/// Rates are exit rate · probability; branches with equal targets are added. Atomic propositions
+/// become labels (by alias, if there is one), the initial states the label `init`. Rewards of
+/// states are rate rewards. Rewards r of choices and branches are earned at a jump; they add E(s) ·
+/// Σ p · r per unit of time. Valuations of states become their names. Actions and observations are
+/// ignored. An annotation that cannot be used is omitted with a warning.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`] for other compressions, models that are not
-/// continuous-time chains (they are named), numbers that are not doubles, and arrays that do not fit together.
+/// [`Error::Io`] if the file cannot be opened. [`Error::File`] for other compressions, models other
+/// than continuous-time chains, numbers that are not doubles, and inconsistent arrays.
 pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
     unpacked(path)?
@@ -65,7 +67,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
         .map_err(|reason| Error::File { path: path.into(), reason })
 }
 
-/// The members of a file, or why it has none.
+/// Reads the members of a file; the inner error is the reason why it is not an archive.
 fn unpacked(path: &Path) -> Result<Result<Files, String>> {
     let failed = |source| Error::Io { path: path.into(), source };
     let mut file = File::open(path).map_err(failed)?;
@@ -75,7 +77,9 @@ fn unpacked(path: &Path) -> Result<Result<Files, String>> {
     Ok(archive(&start, Bounded::new(all)))
 }
 
-/// Reads names of states alone, for one of ranks that read parts: what is wrong with them they have said.
+/// Reads only the names of states, for one of several ranks that read parts.
+///
+/// Other errors than of opening give `None`; they were reported when the part was read.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened.
@@ -87,7 +91,7 @@ pub(super) fn names(path: &Path, states: usize) -> Result<Option<StateNames>> {
     Ok(unpacked(path)?.ok().and_then(named))
 }
 
-/// The members of an archive that matter here, by name.
+/// Relevant members of an archive, by name.
 type Files = HashMap<String, Vec<u8>>;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -125,7 +129,7 @@ fn members(reader: impl Read) -> Result<Files, String> {
     let mut files = Files::new();
     for entry in Archive::new(reader).entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
-        // Only ordinary files: a sparse one can claim any size without having the bytes.
+        // Only regular files: a sparse file can claim any size without containing the bytes.
         if !entry.header().entry_type().is_file() {
             continue;
         }
@@ -182,17 +186,19 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     Ok(ChainFile { states, transitions, labels, rewards, names, warnings, ..ChainFile::default() })
 }
 
-/// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.
+/// Arrays of the chain: each state has at most one choice, which branches at random.
 struct Jumps<'a> {
-    /// All states of the chain, and the number of the first that the arrays are of.
+    /// Number of states of the whole chain.
     all: u64,
+    /// State to which the first elements of the arrays belong.
     first: usize,
+    /// Number of states in the arrays.
     states: usize,
     exit_rate: Array<'a>,
     choices: Csr<'a>,
     branches: Csr<'a>,
     target: &'a [[u8; 8]],
-    /// `None`: one branch a choice.
+    /// Probabilities of branches; `None` if each choice has one branch.
     probability: Option<Array<'a>>,
 }
 
@@ -207,7 +213,7 @@ impl<'a> Jumps<'a> {
             }
             Array::new(files, name, element, len)?.ok_or_else(|| format!("{name} is missing"))
         };
-        // The exit rates come first: their file has to be as long as the number of states says.
+        // Exit rates come first: the length of their file limits the number of states.
         let exit_rate = doubles("state-to-exit-rate.bin", "exit rates", &system.exit_rate, system.states)?;
         let choices =
             Csr::new(files, "state-to-choices.bin", ["states", "choices"], system.states, system.choices)?;
@@ -233,7 +239,7 @@ impl<'a> Jumps<'a> {
         Ok(Self { all: system.states, first: 0, states, exit_rate, choices, branches, target, probability })
     }
 
-    /// A state's choice and its branches.
+    /// Returns a state's choice and its branches.
     fn of(&self, state: usize) -> (Option<usize>, Range<usize>) {
         let choices = self.choices.range(state);
         match choices.clone().next() {
@@ -265,8 +271,10 @@ impl<'a> Jumps<'a> {
         Ok((list, warning.into_iter().collect()))
     }
 
-    /// Transitions out of some states; the number of those whose probabilities do not add up to 1, and the first with what
-    /// they give.
+    /// Returns the transitions out of some states.
+    ///
+    /// Also returns the number of states with total probability other than 1, and the first such
+    /// state with its total.
     fn block(&self, states: Range<usize>) -> Result<Block, String> {
         let mut list = TransitionList::default();
         let mut row: Vec<(u32, f64)> = Vec::new();
@@ -310,7 +318,7 @@ impl<'a> Jumps<'a> {
                 off += 1;
                 first_off.get_or_insert((state, total));
             }
-            // The format lets a target occur several times.
+            // A target may occur several times.
             row.sort_by_key(|&(target, _)| target);
             row.dedup_by(|next, kept| {
                 let same = next.0 == kept.0;
@@ -336,7 +344,7 @@ impl<'a> Jumps<'a> {
         Ok(Reward { name, values: self.reward(files, id, annotation)? })
     }
 
-    /// The rate reward of each state.
+    /// Computes the rate reward of each state.
     fn reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Vec<f64>, String> {
         if annotation.probability.is_some() {
             return Err("its values are distributions".into());
@@ -352,7 +360,7 @@ impl<'a> Jumps<'a> {
                 _ => return Err(format!("it applies to {entity}")),
             };
             let name = format!("annotations/rewards/{id}/{entity}/values.bin");
-            // A missing file stands for zeros.
+            // A missing file means zeros.
             let Some(rewards) = Array::new(files, &name, &annotation.element, len as u64)? else {
                 continue;
             };
@@ -375,7 +383,7 @@ impl<'a> Jumps<'a> {
     }
 }
 
-/// Initial states and atomic propositions.
+/// Reads initial states and atomic propositions as labels.
 fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<Labels, String> {
     let states = index.system.states as usize;
     let mut labels = Labels::default();
@@ -395,7 +403,7 @@ fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<La
         };
         match (set, known.get(&name[..])) {
             (Err(reason), _) => warnings.push(format!("the label {name:?} is left out: {reason}")),
-            // A missing file stands for no state.
+            // A missing file means the empty set.
             (Ok(set), None) => {
                 known.insert(name, labels.sets.len());
                 labels.sets.push((name.clone(), set.unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Text that the program writes: numbers, vectors as `.csv` and `.txt`, chains as PRISM's `.tra`.
+//! Text output: numbers, vectors as `.csv` and `.txt`, chains as PRISM's `.tra`.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -10,8 +10,10 @@ use crate::transient::transitions::Transitions;
 /// Items formatted by one thread at a time.
 const BLOCK: usize = 1 << 13;
 
-/// Appends `value` with the fewest digits that read back as the same f64, plain (`0.25`, `120`) or with an exponent
-/// (`1.5e-7`) outside of 1e-4 … 1e15 where that is shorter.
+/// Appends `value` with the fewest digits that read back as the same f64.
+///
+/// The form is plain (`0.25`, `120`), or has an exponent (`1.5e-7`) outside of 1e-4 … 1e15 if that
+/// is shorter.
 pub fn push_number(text: &mut Vec<u8>, value: f64) {
     if !value.is_finite() {
         text.extend_from_slice(if value.is_nan() {
@@ -36,7 +38,7 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
         [b'-', mantissa @ ..] => (&b"-"[..], mantissa),
         _ => (&b""[..], mantissa),
     };
-    // Digits d, then the others after the point: value = ±d.ddd · 10^power.
+    // Decimal digits of the mantissa: value = ±first.others · 10^power.
     let (first, others) = (&mantissa[..1], mantissa.get(2..).unwrap_or(&[]));
     let power =
         exponent.iter().filter(|b| b.is_ascii_digit()).fold(0, |p, &b| 10 * p + usize::from(b - b'0'));
@@ -84,7 +86,9 @@ pub fn push_integer(text: &mut Vec<u8>, mut value: u64) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Writes what `fill` appends for the ranges of 0..`items`, in order; ranges are filled in parallel.
+/// Writes the output of `fill` for consecutive ranges of 0..`items`, in order.
+///
+/// Ranges are filled in parallel.
 pub(crate) fn write_in_blocks(
     writer: &mut dyn Write,
     items: usize,
@@ -107,7 +111,7 @@ pub(crate) fn write_in_blocks(
     Ok(())
 }
 
-/// Appends a field of CSV, quoted where it must be.
+/// Appends a CSV field, quoted if necessary.
 pub fn push_field(text: &mut Vec<u8>, value: &str) {
     if value.contains([',', '"', '\n']) {
         text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
@@ -116,11 +120,14 @@ pub fn push_field(text: &mut Vec<u8>, value: &str) {
     }
 }
 
-/// Writes π at each of `times` as PRISM prints it: a line `state:(value,value)=probability` for each state that is possible,
-/// without values where there are no names. Several times have a line `# t=…` each. `columns[k]` is π at `times[k]`.
+/// Writes the distribution π at each of `times` in PRISM's form.
+///
+/// Each state with positive probability gives a line `state:(value,value)=probability`, without
+/// values if there are no names. With several times, a line `# t=…` precedes each. `columns[k]` is
+/// π at `times[k]`.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_prism(
     writer: &mut dyn Write,
     times: &[f64],
@@ -150,14 +157,16 @@ pub fn write_prism(
     Ok(())
 }
 
-/// Writes π at each of `times` as CSV: the header `state,probability` for one time, `state,t=…,t=…` for several, with `,name`
-/// behind it where states have names, then one line a state. `columns[k]` is π at `times[k]`, one value a state.
+/// Writes the distribution π at each of `times` as CSV, one line per state.
+///
+/// The header is `state,probability` for one time and `state,t=…,t=…` for several, followed by
+/// `,name` if states have names. `columns[k]` is π at `times[k]`, one value per state.
 ///
 /// # Panics
-/// If there are not as many columns as times, or columns differ in length.
+/// If the numbers of columns and times differ, or columns differ in length.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_csv(
     writer: &mut dyn Write,
     times: &[f64],
@@ -194,10 +203,10 @@ pub fn write_csv(
     })
 }
 
-/// Writes a vector as text, one value a line.
+/// Writes a vector as text, one value per line.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_text(writer: &mut dyn Write, values: &[f64]) -> io::Result<()> {
     write_in_blocks(writer, values.len(), |range, text| {
         for &value in &values[range] {
@@ -207,10 +216,10 @@ pub fn write_text(writer: &mut dyn Write, values: &[f64]) -> io::Result<()> {
     })
 }
 
-/// Writes what `line` appends for each of 0..`items`, in order, on all cores.
+/// Writes the output of `line` for each of 0..`items`, in order, on all cores.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_lines(
     writer: &mut dyn Write,
     items: usize,
@@ -219,7 +228,7 @@ pub fn write_lines(
     write_in_blocks(writer, items, |range, text| range.for_each(|item| line(item, text)))
 }
 
-/// Number of transitions of a chain, counted by asking for every row.
+/// Counts the transitions of a chain by requesting every row.
 pub fn count_transitions(chain: &dyn Transitions) -> u64 {
     (0..chain.states().div_ceil(BLOCK))
         .into_par_iter()
@@ -235,7 +244,7 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
         .reduce(|| 0, |a, b| a + b)
 }
 
-/// Writes each transition as `i j rate`, states counted from `first`, in ascending order.
+/// Writes each transition as `i j rate` in ascending order; states count from `first`.
 pub(crate) fn write_transitions(
     writer: &mut dyn Write,
     chain: &dyn Transitions,
@@ -258,24 +267,26 @@ pub(crate) fn write_transitions(
     })
 }
 
-/// Writes a chain as PRISM's explicit transitions: a line with the numbers of states and transitions, then
-/// `source target rate` from 0, ascending. Every row is asked for twice.
+/// Writes a chain as PRISM's explicit transitions.
+///
+/// A line with the numbers of states and transitions precedes lines `source target rate`, ascending
+/// and counted from 0. Every row is requested twice.
 ///
 /// # Errors
-/// Those of `writer`.
+/// Errors of `writer`.
 pub fn write_tra(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     writeln!(writer, "{} {}", chain.states(), count_transitions(chain))?;
     write_transitions(writer, chain, 0)
 }
 
-/// A small chain for tests of the writers, rows given as lists of (target, rate).
+/// A small chain for tests of the writers; rows are lists of (target, rate).
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct Rows(pub(crate) Vec<Vec<(u32, f64)>>);
 
 #[cfg(test)]
 impl Rows {
-    /// From transitions in any order; self-loops and repeated pairs are left out.
+    /// Builds a chain from transitions in any order; drops self-loops and repeated pairs.
     pub(crate) fn new(states: usize, transitions: &[(u32, u32, f64)]) -> Self {
         let mut rows = vec![Vec::new(); states];
         for &(from, to, rate) in transitions {
@@ -288,7 +299,7 @@ impl Rows {
         Self(rows)
     }
 
-    /// The list that a reader of the file should return.
+    /// Returns the list that a reader of the file should return.
     pub(crate) fn list(&self) -> crate::transient::transitions::TransitionList {
         let mut list = crate::transient::transitions::TransitionList::default();
         for (from, row) in self.0.iter().enumerate() {
@@ -319,7 +330,7 @@ impl Transitions for Rows {
     }
 }
 
-/// Chains with up to `states` states and positive rates of every magnitude, for round trips.
+/// Generates chains of up to `states` states with positive rates of every magnitude.
 #[cfg(test)]
 pub(crate) fn arbitrary_rows(states: usize) -> impl proptest::strategy::Strategy<Value = Rows> {
     use proptest::prelude::*;
@@ -412,7 +423,7 @@ mod tests {
         assert_eq!(String::from_utf8(text).unwrap(), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
     }
 
-    /// Numbers that are written plain even where an exponent were shorter.
+    /// True for numbers that are written plainly even if an exponent is shorter.
     fn usual(value: f64) -> bool {
         (1e-4..1e15).contains(&value.abs())
     }

@@ -3,9 +3,11 @@
 use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
-/// States 0 … N−1; births at rate λ in states below N−1, deaths at rate μ in states above 0. With λ, μ > 0 it is
-/// the M/M/1 queue with room for N−1 customers, and its stationary distribution is proportional to (λ/μ)^i.
-/// A rate of zero leaves the transitions of its kind out.
+/// Birth–death chain with states 0 … N−1.
+///
+/// Births have rate λ in states below N−1, deaths rate μ in states above 0. With λ, μ > 0 this is
+/// the M/M/1 queue of at most N−1 customers, and its stationary distribution is proportional to
+/// (λ/μ)^i. Transitions with rate zero are omitted.
 #[derive(Debug, Clone)]
 pub(super) struct BirthDeath {
     states: usize,
@@ -14,12 +16,12 @@ pub(super) struct BirthDeath {
 }
 
 impl BirthDeath {
-    /// The chain of `states` ≥ 1 states with these rates, both finite and ≥ 0.
+    /// Creates a chain of `states` ≥ 1 states; rates are finite and ≥ 0.
     pub(super) fn new(states: usize, birth: f64, death: f64) -> Self {
         Self { states, birth, death }
     }
 
-    /// The neighbours of `state` that there are, with the rate belonging to each.
+    /// Appends the existing neighbours of `state`, with their rates.
     fn neighbours(&self, state: usize, below: f64, above: f64, row: &mut Vec<(u32, f64)>) {
         debug_assert!(state < self.states, "state {state} of {}", self.states);
         if state > 0 && below > 0.0 {
@@ -36,7 +38,7 @@ impl Transitions for BirthDeath {
         self.states
     }
 
-    /// All but those near the ends.
+    /// Returns the repeated states: all except the states near the ends.
     fn repeats(&self) -> Vec<Repeat> {
         match self.states {
             0..6 => Vec::new(),

@@ -1,20 +1,22 @@
-//! A random walk on a ring.
+//! Random walk on a cycle.
 
 use crate::transient::transitions::Transitions;
 
-/// States 0 … N−1; from state i to (i + o) mod N at rate 1 for each offset o. Every row of the generator has the same
-/// number of entries at the same distances, but for the wrap-around: a matrix of one diagonal an offset, that no format
-/// has to pad.
+/// States 0 … N−1, with rate 1 from state i to (i + o) mod N for each offset o.
+///
+/// Every row of the generator has equally many entries at equal distances, except for the
+/// wrap-around. The matrix thus has one diagonal per offset, and no format has to pad it.
 #[derive(Debug, Clone)]
 pub(super) struct Circulant {
     states: usize,
-    /// In 1 … N−1, ascending.
+    /// Offsets in 1 … N−1, ascending.
     offsets: Vec<u32>,
 }
 
 impl Circulant {
-    /// The walk on `states` states whose steps are `offsets` mod N, all different and none 0; or the first offset that
-    /// is 0 or equal to another.
+    /// Creates the walk on `states` states with steps `offsets` mod N, all different and not 0.
+    ///
+    /// The error is the first offset that is 0 or equal to another one.
     pub(super) fn new(states: usize, offsets: &[i64]) -> Result<Self, i64> {
         let mut steps: Vec<(u32, i64)> =
             offsets.iter().map(|&o| (o.rem_euclid(states as i64) as u32, o)).collect();
@@ -26,7 +28,9 @@ impl Circulant {
         Ok(Self { states, offsets: steps.into_iter().map(|(step, _)| step).collect() })
     }
 
-    /// The states at these distances from `state` on, ascending: those beyond the last wrap around and come first.
+    /// Appends the states at these distances from `state`, ascending.
+    ///
+    /// States beyond the last one wrap around and come first.
     fn row(
         &self,
         state: usize,

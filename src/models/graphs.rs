@@ -1,4 +1,4 @@
-//! Built-in graphs: random ones of published models.
+//! Built-in random graphs.
 
 use super::Parameters;
 use super::systems::key;
@@ -11,19 +11,23 @@ use crate::walk::sequence::philox::philox;
 /// Names and parameters of the built-in graphs, for help and messages.
 pub const GRAPHS: &str = "rmat:SCALE,LINKS and barabasi:N,LINKS";
 
-/// The built-in graph that `spec` names, its random numbers chosen by `seed`, and its name with the numbers as they were
-/// understood; `None` when it names none.
+/// Returns the built-in graph with the specification `spec`, and its normalised name.
 ///
-/// `rmat:SCALE,LINKS` is the recursive model of D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: a recursive model for graph
-/// mining", SDM 2004, doi:10.1137/1.9781611972740.43, with 2^SCALE nodes, LINKS times as many links, and the Graph500
-/// benchmark's probabilities 0.57, 0.19, 0.19, 0.05. `barabasi:N,LINKS` grows by preferential attachment (A.-L. Barabási,
-/// R. Albert, Science 286, 1999, doi:10.1126/science.286.5439.509), LINKS links from each new node to earlier ones, by the
-/// algorithm of V. Batagelj, U. Brandes, Physical Review E 71, 2005, doi:10.1103/PhysRevE.71.036113. Links may be there
-/// several times, and lead from a node to itself.
+/// Random numbers depend on `seed`. Returns `None` if `spec` does not begin with one of the names
+/// and a colon. Edges may be parallel, and may lead from a node to itself.
+///
+/// * `rmat:SCALE,LINKS` has 2^SCALE nodes and LINKS times as many edges. It is the recursive model
+///   of D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: a recursive model for graph mining", SDM
+///   2004, doi:10.1137/1.9781611972740.43, with the Graph500 benchmark's probabilities 0.57, 0.19,
+///   0.19, 0.05.
+/// * `barabasi:N,LINKS` grows by preferential attachment, with LINKS edges from each new node to
+///   earlier ones (A.-L. Barabási, R. Albert, Science 286, 1999, doi:10.1126/science.286.5439.509).
+///   The algorithm is that of V. Batagelj, U. Brandes, Physical Review E 71, 2005,
+///   doi:10.1103/PhysRevE.71.036113.
 ///
 /// # Errors
-/// [`Invalid`](crate::Error::Invalid) for parameters that it does not admit, [`OutOfMemory`](crate::Error::OutOfMemory) for more than there
-/// is room for.
+/// [`Invalid`](crate::Error::Invalid) for invalid parameters,
+/// [`OutOfMemory`](crate::Error::OutOfMemory) for a graph that does not fit into memory.
 ///
 /// ```
 /// let (name, graph) = kolmo::models::graph("rmat:4,8", 0).unwrap()?;
@@ -36,23 +40,23 @@ pub fn graph(spec: &str, seed: u64) -> Option<Result<(String, Graph)>> {
     })
 }
 
-/// The links of a built-in graph, in no order.
+/// Edges of a built-in graph, unordered.
 #[derive(Debug, Clone)]
 pub struct Links {
-    /// The specification with the numbers as they were understood.
+    /// Normalised specification.
     pub name: String,
     /// Number of nodes.
     pub nodes: usize,
-    /// Where links begin.
+    /// Source of each edge.
     pub from: Vec<u32>,
-    /// Where they lead.
+    /// Target of each edge.
     pub to: Vec<u32>,
 }
 
-/// As [`graph`], the links as a list.
+/// Returns a built-in graph like [`graph`], as a list of edges.
 ///
 /// # Errors
-/// As [`graph`].
+/// Errors of [`graph`].
 pub fn links(spec: &str, seed: u64) -> Option<Result<Links>> {
     let (name, parameters) = spec.split_once(':')?;
     let parameters = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
@@ -63,9 +67,9 @@ pub fn links(spec: &str, seed: u64) -> Option<Result<Links>> {
     }
 }
 
-/// Levels of a node's number at most.
+/// Largest number of bits of a node's number.
 const MOST_LEVELS: u64 = 31;
-/// The purpose of random words: a word of their counter.
+/// Purpose of random words, which is a word of their counter.
 const RMAT: u32 = 3;
 const BARABASI: u32 = 4;
 
@@ -78,7 +82,7 @@ fn rmat(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
         parameters.whole(1, "LINKS (links over nodes)", (MOST_LINKS / nodes) as u64, EXAMPLE)? as usize;
     let count = each * nodes;
     room(parameters, nodes, count)?;
-    // Sums of the probabilities of the quarters, of 2^32.
+    // Cumulative probabilities of the first three quarters, times 2^32.
     let quarters = [0.57, 0.76, 0.95].map(|p: f64| (p * 4_294_967_296.0) as u32);
     let link = |e: usize| {
         let words = (0..levels.div_ceil(4)).flat_map(|k| philox([e as u32, k, 0, RMAT], key(seed)));
@@ -100,7 +104,8 @@ fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     let each = parameters.whole(1, "LINKS (links out of a node)", most, EXAMPLE)? as usize;
     let count = each * nodes;
     room(parameters, nodes, count)?;
-    // Each end of a link so far is as probable to be linked to, and so a node by the links that it has.
+    // Each end of an earlier edge is equally likely, so a node is chosen in proportion to its
+    // degree.
     let from = |e: usize| (e / each) as u32;
     let mut to = Vec::with_capacity(count);
     for e in 0..count {
@@ -112,7 +117,7 @@ fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     Ok(Links { name: format!("barabasi:{nodes},{each}"), nodes, from: (0..count).map(from).collect(), to })
 }
 
-/// An error if the links do not fit the host, once as pairs and twice as a list.
+/// Checks that the edges fit into memory, once as pairs and twice as a list.
 fn room(parameters: &Parameters<'_>, nodes: usize, links: usize) -> Result<()> {
     expect_memory(16 * links as u64 + 12 * nodes as u64, || format!("the graph {}", parameters.spec))
 }
@@ -125,7 +130,8 @@ mod tests {
     fn graphs_have_the_degrees_of_their_models() {
         let made = links("rmat:10,16", 3).unwrap().unwrap();
         assert_eq!((made.nodes, made.from.len()), (1024, 16 * 1024));
-        // The first half of the nodes has 76 % of the links in and out, each level with a standard deviation of 0.33 %.
+        // The first half of the nodes has 76 % of incoming and outgoing edges, with a standard
+        // deviation of 0.33 %.
         for ends in [&made.from, &made.to] {
             let low = ends.iter().filter(|&&node| node < 512).count() as f64 / ends.len() as f64;
             assert!((low - 0.76).abs() < 5.0 * (0.76 * 0.24 / 16384.0f64).sqrt(), "{low}");
@@ -134,7 +140,7 @@ mod tests {
         assert!(made.from.iter().zip(&made.to).all(|(from, to)| to <= from));
         let mut degree = vec![3u32; 20_000];
         made.to.iter().for_each(|&node| degree[node as usize] += 1);
-        // Degrees of k or more are as rare as k^-2 (m (m + 1) / (k (k + 1)) exactly): 12 / 930 at 30.
+        // A share m (m + 1) / (k (k + 1)) of the nodes has degree k or more: 12 / 930 at 30.
         let share = degree.iter().filter(|&&degree| degree >= 30).count() as f64 / 20_000.0;
         assert!((share - 12.0 / 930.0).abs() < 0.004, "{share}");
         let (other, same) = (links("barabasi:20000,3", 4), links("barabasi:20000,3", 3));

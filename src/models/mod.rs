@@ -1,4 +1,4 @@
-//! Built-in models: chains that are generated row by row from a closed form, so that none has to be stored.
+//! Built-in models: chains with rows that are generated from a closed form instead of stored.
 
 mod birth_death;
 mod circulant;
@@ -19,13 +19,13 @@ use wlan::Wlan;
 use crate::transient::{Chain, Initial, Transitions};
 use crate::{Error, Result, number};
 
-/// A built-in chain, ready for the solver.
+/// A built-in chain with its initial state.
 pub struct Model {
-    /// The specification with the numbers as they were understood, such as `wlan:40,6`.
+    /// Normalised specification, such as `wlan:40,6`.
     pub name: String,
-    /// The transitions; rates per ms for `wlan`, per unit of time for the others.
+    /// Transitions; rates are per ms for `wlan`, per unit of time otherwise.
     pub transitions: Box<dyn Transitions>,
-    /// The state it starts in.
+    /// Initial state.
     pub initial: usize,
 }
 
@@ -45,13 +45,14 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// States are numbered by `u32`, and `u32::MAX` marks an empty place in a matrix; the largest chain has one fewer.
+/// Largest number of states: numbers are `u32`, and `u32::MAX` marks an empty matrix entry.
 const MAX_STATES: u64 = u32::MAX as u64 - 1;
 
-/// The built-in chain that `spec` names: `wlan:K,S`, `tandem:C`, `birth-death:N,LAMBDA,MU` or `circulant:N,O1,O2,…`.
+/// Returns the built-in chain with the specification `spec`.
 ///
-/// `None` when `spec` does not begin with the name of one and a colon: it is then a path.
-/// Parameters that the model does not admit are [`Error::Invalid`].
+/// Specifications are `wlan:K,S`, `tandem:C`, `birth-death:N,LAMBDA,MU` and `circulant:N,O1,O2,…`.
+/// Returns `None` if `spec` does not begin with one of the names and a colon; it may be a path.
+/// Invalid parameters are [`Error::Invalid`].
 ///
 /// ```
 /// let model = kolmo::models::parse("tandem:5").unwrap()?;
@@ -77,7 +78,7 @@ fn wlan(parameters: &Parameters) -> Result<Model> {
     parameters.expect(&["K", "S"], EXAMPLE)?;
     let queue = parameters.whole(0, "K (packets that a device can queue)", u64::MAX, EXAMPLE)?;
     let stages = parameters.whole(1, "S (back-off stages)", Wlan::MAX_STAGES, EXAMPLE)?;
-    // n = 6M² + 12M + 4 with M = 2KS, in wider arithmetic than any u64 K can overflow.
+    // n = 6M² + 12M + 4 with M = 2KS, in arithmetic that no u64 K overflows.
     let m = 2 * u128::from(queue) * u128::from(stages);
     let states =
         m.checked_mul(m).and_then(|square| square.checked_mul(6)).and_then(|six| six.checked_add(12 * m + 4));
@@ -145,7 +146,7 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
     })
 }
 
-/// The parameters behind a built-in model's colon.
+/// Parameters after a built-in model's colon.
 struct Parameters<'a> {
     spec: &'a str,
     values: Vec<&'a str>,
@@ -179,7 +180,7 @@ impl Parameters<'_> {
 
     fn rate(&self, place: usize, what: &str, example: &str) -> Result<f64> {
         match self.values[place].parse::<f64>() {
-            // A negative zero is taken as zero, so that no rate carries a sign.
+            // A negative zero becomes zero.
             Ok(rate)
                 if rate.is_finite()
                     && rate >= 0.0
@@ -208,8 +209,9 @@ mod tests {
     use super::*;
     use crate::sparse::Repeat;
 
-    /// Asserts that `incoming` lists exactly the transpose of `outgoing`, both ascending, free of self-loops and
-    /// duplicates, rates > 0. Returns the number of transitions.
+    /// Asserts that `incoming` is the transpose of `outgoing`; returns the number of transitions.
+    ///
+    /// Rows must be ascending, without self-loops and duplicates, and rates positive.
     pub(super) fn check_transpose(chain: &dyn Transitions) -> usize {
         let n = chain.states();
         let mut transposed = vec![Vec::new(); n];
@@ -229,7 +231,7 @@ mod tests {
             transitions += row.len();
         }
         for (state, expected) in transposed.iter().enumerate() {
-            // What is in `row` already has to stay.
+            // Existing content of `row` must be kept.
             row.clear();
             row.push((7, 7.0));
             chain.incoming(state, &mut row);
@@ -240,7 +242,7 @@ mod tests {
         transitions
     }
 
-    /// Compares states with those that they are said to be like.
+    /// Compares states with the states that they repeat.
     pub(super) fn check_repeats(chain: &dyn Transitions) {
         let mut seen = 0;
         for Repeat { rows, period, reach } in chain.repeats() {
@@ -268,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A state's transitions of one direction.
+    /// Function that returns a state's transitions in one direction.
     type Way = fn(&dyn Transitions, usize) -> Vec<(u32, f64)>;
 
     fn into(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
@@ -288,7 +290,7 @@ mod tests {
         assert!(row.iter().all(|&(other, rate)| other as usize != state && rate > 0.0), "{state}: {row:?}");
     }
 
-    /// True if every state reaches every other: state 0 reaches all, along transitions and against them.
+    /// True if every state reaches all states: state 0 reaches all, forwards and backwards.
     pub(super) fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
         [false, true].into_iter().all(|forward| {
@@ -372,7 +374,8 @@ mod tests {
 
     #[test]
     fn the_largest_number_of_states_is_met_without_overflow() {
-        // 6M² + 12M + 4 ≤ 2³² − 2 with M = 2KS first fails at KS = 13377, 2C² + 3C + 1 at C = 46341.
+        // 6M² + 12M + 4 ≤ 2³² − 2 with M = 2KS first fails at KS = 13377, 2C² + 3C + 1 at C =
+        // 46341.
         for spec in
             ["wlan:18446744073709551615,1023", "wlan:13377,1", "tandem:18446744073709551615", "tandem:46341"]
         {

@@ -11,11 +11,11 @@ use crate::walk::splitting::MOST_UNKNOWNS;
 /// A built-in system.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// The specification with the numbers as they were understood, such as `poisson2d:316,0.9`.
+    /// Normalised specification, such as `poisson2d:316,0.9`.
     pub name: String,
-    /// A, square.
+    /// Square matrix A.
     pub matrix: CsrMatrix,
-    /// b: uniform in (0, 1) times the diagonal.
+    /// Right-hand side b: uniform in (0, 1) times the diagonal.
     pub rhs: Vec<f64>,
 }
 
@@ -23,16 +23,21 @@ pub struct System {
 pub const SYSTEMS: &str =
     "poisson2d:SIDE,RHO, poisson3d:SIDE,RHO and random-dominant:N,PER_ROW,RHO,positive or …,signed";
 
-/// The built-in system that `spec` names, its random numbers chosen by `seed`; `None` when it names none.
+/// Returns the built-in system with the specification `spec`.
+///
+/// Random numbers depend on `seed`. Returns `None` if `spec` does not begin with one of the names
+/// and a colon.
 ///
 /// # Errors
-/// [`Invalid`](crate::Error::Invalid) for parameters that it does not admit, [`OutOfMemory`](crate::Error::OutOfMemory) for more
-/// than there is room for.
+/// [`Invalid`](crate::Error::Invalid) for invalid parameters,
+/// [`OutOfMemory`](crate::Error::OutOfMemory) for a system that does not fit into memory.
 ///
 /// ```
 /// let system = kolmo::models::system("poisson2d:3,0.9", 0).unwrap()?;
 /// assert_eq!(system.matrix.rows(), 9);
-/// assert_eq!(system.matrix.row(4), (&[1, 3, 4, 5, 7][..], &[-1.0, -1.0, 4.0 / 0.9, -1.0, -1.0][..]));
+/// let (columns, values) = system.matrix.row(4);
+/// assert_eq!(columns, [1, 3, 4, 5, 7]);
+/// assert_eq!(values, [-1.0, -1.0, 4.0 / 0.9, -1.0, -1.0]);
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub fn system(spec: &str, seed: u64) -> Option<Result<System>> {
@@ -46,7 +51,7 @@ pub fn system(spec: &str, seed: u64) -> Option<Result<System>> {
     }
 }
 
-/// The grid of side^d points with the diagonal 2d/ρ and −1 for each neighbour.
+/// Builds the grid of side^d points with the diagonal 2d/ρ and −1 for each neighbour.
 fn poisson(parameters: &Parameters<'_>, dimensions: u32, seed: u64) -> Result<System> {
     let example = if dimensions == 2 { "poisson2d:316,0.9" } else { "poisson3d:100,0.9" };
     parameters.expect(&["SIDE", "RHO"], example)?;
@@ -75,7 +80,9 @@ fn poisson(parameters: &Parameters<'_>, dimensions: u32, seed: u64) -> Result<Sy
     Ok(System { name: format!("poisson{dimensions}d:{side},{rho}"), matrix, rhs })
 }
 
-/// N rows of PER_ROW entries in random columns, of sizes uniform in (0.1, 1), and a diagonal of their sum over ρ.
+/// Builds N rows of PER_ROW entries in random columns, with a dominant diagonal.
+///
+/// Absolute values are uniform in (0.1, 1); the diagonal is their sum divided by ρ.
 fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     const EXAMPLE: &str = "random-dominant:100000,10,0.8,positive";
     parameters.expect(&["N", "PER_ROW", "RHO", "positive|signed"], EXAMPLE)?;
@@ -104,7 +111,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
         };
         row.push((i as u32, 0.0));
         while row.len() <= per_row {
-            // A column other than i, each as probable: the upper half of a product.
+            // A column other than i, uniformly: the upper half of a product.
             let column = ((u64::from(next()) * (n as u64 - 1)) >> 32) as u32;
             let column = column + u32::from(column as usize >= i);
             let size = 0.1 + 0.9 * fraction(next());
@@ -127,16 +134,16 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
 }
 
-/// The purpose of random words: a word of their counter.
+/// Purpose of random words, which is a word of their counter.
 const MATRIX: u32 = 1;
 const RHS: u32 = 2;
 
 pub(super) fn key(seed: u64) -> [u32; 2] {
-    // Not a key of the walks' streams with the same seed.
+    // Differs from the key of the walks' streams for this seed.
     [seed as u32 ^ 0x6b6f_6c6d, (seed >> 32) as u32 ^ 0x6f73_7973]
 }
 
-/// In (0, 1).
+/// Converts a word to a number in (0, 1).
 fn fraction(word: u32) -> f64 {
     (f64::from(word) + 0.5) / 4_294_967_296.0
 }
@@ -145,13 +152,13 @@ fn uniform(seed: u64, i: usize) -> f64 {
     fraction(philox([(i >> 2) as u32, 0, 0, RHS], key(seed))[i & 3])
 }
 
-/// An error if the system does not fit the host: twelve bytes an entry, twice while it is put together.
+/// Checks that the system fits into memory: 12 bytes per entry, twice during construction.
 fn room(parameters: &Parameters<'_>, n: usize, per_row: usize) -> Result<()> {
     expect_memory(n as u64 * (16 + 24 * per_row as u64), || format!("the system {}", parameters.spec))
 }
 
 impl Parameters<'_> {
-    /// A number in (0, 1), or up to 1.
+    /// Parses a number in (0, 1), or in (0, 1] with `closed`.
     fn share(&self, place: usize, closed: bool, example: &str) -> Result<f64> {
         match self.values[place].parse::<f64>() {
             Ok(rho) if rho > 0.0 && (rho < 1.0 || (closed && rho == 1.0)) => Ok(rho),

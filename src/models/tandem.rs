@@ -3,25 +3,29 @@
 use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
-/// Rate at which service ends in phase 1 and the customer moves on to the second station, μ1b.
+/// Rate μ1b at which service ends in phase 1; the customer moves to the second station.
 const LEAVE_PHASE_1: f64 = 1.8;
-/// Rate at which service enters phase 2, μ1a.
+/// Rate μ1a at which service enters phase 2.
 const ENTER_PHASE_2: f64 = 0.2;
-/// Rate at which service ends in phase 2, μ2.
+/// Rate μ2 at which service ends in phase 2.
 const LEAVE_PHASE_2: f64 = 2.0;
-/// Rate of the second station's server, κ.
+/// Service rate κ of the second station.
 const SECOND: f64 = 4.0;
 
-/// Two stations in series, each with room for C customers. Customers arrive at the first at rate λ = 4C and are
-/// served there in one or two phases (a Coxian distribution); those who leave it join the second, whose server is
-/// exponential. A service at the first cannot end while the second is full.
+/// Two stations in series with capacity C each.
 ///
-/// A state is (sc, ph, sm): customers in the first station, phase of the service there (1 when the station is
-/// empty), customers in the second. States are in lexicographic order:
-/// sm when sc = 0, and (C+1)·(2·sc − 1 + (ph − 1)) + sm otherwise; n = (C+1)(2C+1) = 2C² + 3C + 1.
+/// Customers arrive at the first station at rate λ = 4C and are served there in one or two phases
+/// (a Coxian distribution). Then they join the second station, which has exponential service. A
+/// service at the first station cannot end while the second one is full.
 ///
-/// Source: H. Hermanns, J. Meyer-Kayser, M. Siegle, "Multi terminal binary decision diagrams to represent and analyse
-/// continuous time Markov chains" (NSMC 1999), in the form in which PRISM's collection of case studies has it.
+/// A state is (sc, ph, sm): customers in the first station, phase of the service there (1 if the
+/// station is empty), customers in the second. States are in lexicographic order: number sm if sc =
+/// 0, and (C+1)·(2·sc − 1 + (ph − 1)) + sm otherwise. There are n = (C+1)(2C+1) = 2C² + 3C + 1
+/// states.
+///
+/// Source: H. Hermanns, J. Meyer-Kayser, M. Siegle, "Multi terminal binary decision diagrams to
+/// represent and analyse continuous time Markov chains" (NSMC 1999), in the form of PRISM's case
+/// studies.
 #[derive(Debug, Clone)]
 pub(super) struct Tandem {
     capacity: usize,
@@ -29,12 +33,12 @@ pub(super) struct Tandem {
 }
 
 impl Tandem {
-    /// The network with room for `capacity` ≥ 1 customers in each station.
+    /// Creates the network with capacity `capacity` ≥ 1 of each station.
     pub(super) fn new(capacity: usize) -> Self {
         Self { capacity, arrivals: 4.0 * capacity as f64 }
     }
 
-    /// (sc, ph, sm) of a state.
+    /// Returns (sc, ph, sm) of a state.
     fn decode(&self, state: usize) -> (usize, usize, usize) {
         debug_assert!(state < self.states(), "state {state} of {}", self.states());
         let (level, sm) = (state / (self.capacity + 1), state % (self.capacity + 1));
@@ -52,7 +56,7 @@ impl Transitions for Tandem {
         (self.capacity + 1) * (2 * self.capacity + 1)
     }
 
-    /// Those where the first station is neither nearly empty nor nearly full.
+    /// Returns the repeated states: the first station is neither nearly empty nor nearly full.
     fn repeats(&self) -> Vec<Repeat> {
         let first = |customers: usize| self.index(customers, 1, 0) as usize;
         match self.capacity {
@@ -120,8 +124,8 @@ mod tests {
 
     #[test]
     fn transitions() {
-        // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) changes of phase, C(2C+1) services of the second
-        // station and 2C·C departures to it.
+        // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) phase changes, C(2C+1) services
+        // of the second station and 2C·C departures to it.
         for (c, alpha) in [(1, 8.0), (2, 14.0), (5, 26.0), (15, 66.0)] {
             let chain = Tandem::new(c);
             let expected = (c + 1) * (2 * c - 1) + c * (c + 1) + c * (2 * c + 1) + 2 * c * c;

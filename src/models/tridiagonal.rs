@@ -7,28 +7,31 @@ use crate::Result;
 use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form, System};
 
-/// Built-in systems, for messages.
+/// Names of the built-in tridiagonal systems, for messages.
 pub const TRIDIAGONAL: &str =
     "random:N, toeplitz:N,DL,D,DU and laplace:N, each with ,BATCH for several systems";
 
-/// Built-in systems that are pentadiagonal or block tridiagonal, for messages.
+/// Names of the built-in pentadiagonal and block tridiagonal systems, for messages.
 pub const BANDED: &str = "pentadiagonal:N, blocks:N and biharmonic:N, each with ,BATCH for several systems";
 
-/// Largest number of rows in one process, and of rows that ranks share.
+/// Largest number of rows of a system in one process.
 const MOST_ROWS: u64 = (1 << 31) - 1;
+/// Largest number of rows of a system that several ranks share.
 const MOST_SHARED_ROWS: u64 = 1 << 44;
 
-/// A built-in system with its specification as it was understood.
+/// A built-in system with its normalised specification.
 #[derive(Debug, Clone)]
 pub struct Tridiagonal {
-    /// Such as `laplace:1000`.
+    /// Normalised specification, such as `laplace:1000`.
     pub name: String,
     /// The system.
     pub system: System,
 }
 
-/// Number `index` of a stream, uniform in (0, 1): the finaliser of SplitMix64 (Steele, Lea, Flood 2014,
-/// doi:10.1145/2660193.2660195) on a counter, so that any number can be had without those before it.
+/// Returns number `index` of a random stream, uniform in (0, 1).
+///
+/// This is the finaliser of SplitMix64 (Steele, Lea, Flood 2014, doi:10.1145/2660193.2660195) on a
+/// counter, so that any number can be computed without its predecessors.
 fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,10 +44,10 @@ fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) * 2f64.powi(-52)
 }
 
-/// A built-in system, any of whose rows can be made.
+/// A built-in system with rows that are generated on demand.
 #[derive(Debug, Clone)]
 pub struct BuiltIn {
-    /// Such as `laplace:1000`.
+    /// Normalised specification, such as `laplace:1000`.
     pub name: String,
     /// Rows of one system.
     pub n: usize,
@@ -57,18 +60,22 @@ pub struct BuiltIn {
 #[derive(Debug, Clone, Copy)]
 enum Numbers {
     Random,
-    /// dl, d, du of every row.
+    /// Constant dl, d, du in every row.
     Same([f64; 3]),
 }
 
-/// The built-in system that `spec` names, with the right-hand side b_i = u_i·d_i, u_i uniform in (0, 1) from `seed`:
-/// * `random:N`: off-diagonals uniform in (−1, 1), |d_i| = 1.1·(|dl_i| + |du_i|) with a random sign;
-/// * `toeplitz:N,DL,D,DU`: the same three numbers in every row;
+/// Returns the built-in system with the specification `spec`.
+///
+/// The right-hand side is b_i = u_i·d_i with u_i uniform in (0, 1) from `seed`. Systems are:
+///
+/// * `random:N`: off-diagonals uniform in (−1, 1), |d_i| = 1.1·(|dl_i| + |du_i|) with a random
+///   sign.
+/// * `toeplitz:N,DL,D,DU`: three constants in every row.
 /// * `laplace:N`: −1, 2, −1.
 ///
-/// One more parameter, as in `random:N,BATCH`, makes it so many systems of N rows.
+/// One more parameter, as in `random:N,BATCH`, gives BATCH systems of N rows.
 ///
-/// `None` when `spec` does not begin with the name of one and a colon: it is then a path.
+/// Returns `None` if `spec` does not begin with one of the names and a colon; it may be a path.
 ///
 /// ```
 /// let laplace = kolmo::models::tridiagonal("laplace:4", 0).unwrap()?;
@@ -85,8 +92,9 @@ pub fn tridiagonal(spec: &str, seed: u64) -> Option<Result<Tridiagonal>> {
 }
 
 impl BuiltIn {
-    /// The system that `spec` names, see [`tridiagonal`]; `shared`: ranks share its rows, which may then be more than one
-    /// process takes.
+    /// Parses the specification of a built-in system, see [`tridiagonal`].
+    ///
+    /// With `shared`, ranks share the rows; there may be more rows than one process accepts.
     pub fn parse(spec: &str, seed: u64, shared: bool) -> Option<Result<Self>> {
         let (name, parameters) = spec.split_once(':')?;
         let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
@@ -99,10 +107,10 @@ impl BuiltIn {
         }
     }
 
-    /// dl, d, du and b of some rows, counted over all systems.
+    /// Returns dl, d, du and b of some rows, counted over all systems.
     ///
     /// # Errors
-    /// If memory does not suffice.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub fn rows(&self, rows: Range<usize>) -> Result<[Vec<f64>; 4]> {
         let what = || format!("{}: dl, d, du and b", self.name);
         crate::lane::cpu::expect_memory(32u64.saturating_mul(rows.len() as u64), what)?;
@@ -131,14 +139,17 @@ impl BuiltIn {
     }
 }
 
-/// The built-in pentadiagonal or block tridiagonal system that `spec` names, and its name, with a right-hand side as of
-/// [`tridiagonal`]:
-/// * `pentadiagonal:N`: elements beside the diagonal uniform in (−1, 1), on it 1.1 times the sum of their sizes, with a random
-///   sign;
-/// * `blocks:N`: the same of N rows in blocks of 2 × 2;
+/// Returns the built-in pentadiagonal or block tridiagonal system `spec`, and its name.
+///
+/// The right-hand side is as in [`tridiagonal`]. Systems are:
+///
+/// * `pentadiagonal:N`: off-diagonal elements uniform in (−1, 1); a diagonal element is 1.1 times
+///   the sum of their absolute values in its row, with a random sign.
+/// * `blocks:N`: like `pentadiagonal`, with N rows in blocks of 2 × 2.
 /// * `biharmonic:N`: 1, −4, 6, −4, 1.
 ///
-/// One more parameter makes it so many systems of N rows. `None` when `spec` does not begin with the name of one and a colon.
+/// One more parameter BATCH gives BATCH systems of N rows. Returns `None` if `spec` does not begin
+/// with one of the names and a colon.
 ///
 /// ```
 /// let (_, system) = kolmo::models::banded("biharmonic:4", 0).unwrap()?;
@@ -189,7 +200,7 @@ fn banded_of(p: &Parameters<'_>, (kind, form): (&str, Form), seed: u64) -> Resul
     Ok((name, BandedSystem::new(form, batch, arrays, vec![b])?))
 }
 
-/// Rows of a system and number of systems, from the first of `names` and, if there is one more parameter, the last.
+/// Returns the rows of a system (first parameter) and the number of systems (optional, last).
 fn rows(p: &Parameters<'_>, names: &[&str], example: &str, most: u64) -> Result<(usize, usize)> {
     let batch = match p.values.len() == names.len() + 1 {
         true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS, example)?,

@@ -1,58 +1,63 @@
-//! Two wireless devices that share a channel, with bounded queues and binary exponential back-off.
+//! Two wireless devices on one channel, with bounded queues and binary exponential back-off.
 
 use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
-/// A source's off → on rate.
+/// Rate of a source from off to on.
 const TURN_ON: f64 = 0.05;
-/// A source's on → off rate.
+/// Rate of a source from on to off.
 const TURN_OFF: f64 = 0.10;
 /// Arrival rate of packets while the source is on.
 const ARRIVAL: f64 = 0.2;
-/// Rate of an attempt at back-off stage 0: the inverse mean of 32 slots of 20 µs, halved over the window.
+/// Rate of attempts at back-off stage 0.
+///
+/// This is the inverse mean of 32 slots of 20 µs, halved over the window.
 const ATTEMPT: f64 = 3.2;
-/// Rate at which a started transmission is sensed by the other device: one slot of 20 µs.
+/// Rate at which the other device senses a started transmission: one slot of 20 µs.
 const SENSE: f64 = 50.0;
-/// Rate at which an undisturbed transmission ends, μ.
+/// Rate μ at which an undisturbed transmission ends.
 const TRANSMISSION: f64 = 0.7;
-/// Probability that it ends with an error, pe.
+/// Probability pe that it ends with an error.
 const ERROR: f64 = 0.1;
-/// Rate at which a collision ends, γ.
+/// Rate γ at which a collision ends.
 const COLLISION: f64 = 0.7;
 
-/// An undisturbed transmission ends well.
+/// Rate at which an undisturbed transmission ends successfully.
 const SUCCESS: f64 = TRANSMISSION * (1.0 - ERROR);
-/// An undisturbed transmission ends with an error.
+/// Rate at which an undisturbed transmission ends with an error.
 const FAILURE: f64 = TRANSMISSION * ERROR;
-/// At the last stage success and error both remove the packet: the two rates, summed in this order everywhere.
+/// Rate at which the last stage removes the packet, by success or error.
+///
+/// The two rates are added in this order everywhere.
 const EITHER: f64 = SUCCESS + FAILURE;
 
-/// No such local state.
+/// Marks a missing local state.
 const NONE: u32 = u32::MAX;
 
-/// The channel, in the order in which its states appear in a block.
+/// Channel states, in the order in which they appear in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
     /// Idle.
     I,
-    /// Device 1 has begun and is not yet sensed.
+    /// Device 1 has begun to transmit; device 2 has not yet sensed it.
     V1,
-    /// Device 2 has begun and is not yet sensed.
+    /// Device 2 has begun to transmit; device 1 has not yet sensed it.
     V2,
     /// Device 1 transmits alone.
     T1,
     /// Device 2 transmits alone.
     T2,
-    /// Both transmit: a collision.
+    /// Collision of two transmissions.
     C,
 }
 
 /// Two devices d = 1, 2 on one channel; rates per ms.
 ///
-/// A device has q in 0 … K packets queued, is at back-off stage s in 0 … S−1 and its source is off or on, a in {0, 1};
-/// q = 0 forces s = 0. Its M + 2 local states, M = 2KS, are numbered x = a for q = 0 and
-/// x = 2 + ((q−1)·S + s)·2 + a otherwise. The channel is I, V1, V2, T1, T2 or C; V1, T1 and C need q₁ ≥ 1 and V2, T2 and
-/// C need q₂ ≥ 1. States are ordered by (x₁, channel, x₂); n = 6M² + 12M + 4.
+/// A device has q in 0 … K packets queued, is at back-off stage s in 0 … S−1, and its source is off
+/// or on, a in {0, 1}. An empty queue is at stage 0. The M + 2 local states, M = 2KS, are numbered
+/// x = a for q = 0 and x = 2 + ((q−1)·S + s)·2 + a otherwise. The channel is I, V1, V2, T1, T2 or
+/// C. V1, T1 and C need q₁ ≥ 1; V2, T2 and C need q₂ ≥ 1. States are ordered by (x₁, channel, x₂);
+/// n = 6M² + 12M + 4.
 ///
 /// | transition | when | rate |
 /// |---|---|---|
@@ -62,16 +67,16 @@ enum Channel {
 /// | V_d → T_d | | 50 |
 /// | V_d → C | q ≥ 1 of the other device | β(s) of the other device |
 /// | T_d → I, success: q_d − 1, s_d = 0 | | 0.7·0.9 |
-/// | T_d → I, error: s_d + 1; at s_d = S−1 the packet is dropped: q_d − 1, s_d = 0 | | 0.7·0.1 |
+/// | T_d → I, error: s_d + 1, or q_d − 1, s_d = 0 if s_d = S−1 | | 0.7·0.1 |
 /// | C → I, error of both | | 0.7 |
 ///
-/// Rows are generated from these closed forms and from tables over the local states, in about the time that it takes
-/// to write them.
+/// An error at stage S−1 drops the packet. Rows are generated from these closed forms and from
+/// tables over the local states, about as fast as they can be written.
 #[derive(Debug, Clone)]
 pub(super) struct Wlan {
-    /// M, the number of local states with q ≥ 1.
+    /// Number M of local states with q ≥ 1.
     m: u32,
-    /// Back-off stages S.
+    /// Number S of back-off stages.
     stages: u32,
     /// States in the block of an x₁ < 2: channels I, V2, T2.
     empty_block: u32,
@@ -80,27 +85,28 @@ pub(super) struct Wlan {
     local: Vec<Local>,
 }
 
-/// Facts of a local state that a row needs.
+/// Properties of a local state that a row needs.
 #[derive(Debug, Clone, Copy)]
 struct Local {
-    /// β of the stage, 0 when the queue is empty.
+    /// Attempt rate β of the stage; 0 if the queue is empty.
     attempt: f64,
-    /// Rate of the source's change out of this state.
+    /// Rate at which the source changes from this state.
     toggle: f64,
-    /// Rate of the source's change into this state.
+    /// Rate at which the source changes to this state.
     toggled: f64,
-    /// The local state after an arrival, or [`NONE`].
+    /// Local state after an arrival, or [`NONE`].
     arrival: u32,
-    /// The local state before an arrival, or [`NONE`].
+    /// Local state before an arrival, or [`NONE`].
     arrived: u32,
-    /// The local state after the head packet has left; [`NONE`] when there is none.
+    /// Local state after the first packet has left; [`NONE`] without a packet.
     done: u32,
-    /// The local state after an error; [`NONE`] when there is no packet.
+    /// Local state after an error; [`NONE`] without a packet.
     fail: u32,
-    /// The local state at stage 0 of the queue that success turns into this one, or [`NONE`]. The other stages
-    /// follow at distance 2.
+    /// Local state at stage 0 from which success leads to this one, or [`NONE`].
+    ///
+    /// Further stages follow at distance 2.
     first_done: u32,
-    /// The one local state that an error turns into this one, or [`NONE`].
+    /// Only local state from which an error leads to this one, or [`NONE`].
     failed: u32,
 }
 
@@ -135,11 +141,12 @@ impl Local {
 }
 
 impl Wlan {
-    /// The largest S: up to it every β is a normal number.
+    /// Largest S for which every β is a normal number.
     pub(super) const MAX_STAGES: u64 = 1023;
 
-    /// The chain with queues of K = `queue` ≥ 1 packets and S = `stages` in 1 … [`Self::MAX_STAGES`]. The caller has
-    /// checked that n stays below 2³² − 1.
+    /// Creates the chain with queues of K = `queue` ≥ 1 packets.
+    ///
+    /// S = `stages` is in 1 … [`Self::MAX_STAGES`]. The caller has checked that n < 2³² − 1.
     pub(super) fn new(queue: usize, stages: usize) -> Self {
         let (queue, stages) = (queue as u32, stages as u32);
         let m = 2 * queue * stages;
@@ -152,7 +159,7 @@ impl Wlan {
         }
     }
 
-    /// Index of a state; x₁ ≥ 2 for V1, T1 and C, x₂ ≥ 2 for V2, T2 and C.
+    /// Returns the index of a state; x₁ ≥ 2 for V1, T1 and C, x₂ ≥ 2 for V2, T2 and C.
     fn index(&self, x1: u32, channel: Channel, x2: u32) -> u32 {
         let m = self.m;
         if x1 < 2 {
@@ -178,7 +185,7 @@ impl Wlan {
         }
     }
 
-    /// (x₁, channel, x₂) of a state: the inverse of [`Self::index`].
+    /// Returns (x₁, channel, x₂) of a state: the inverse of [`Self::index`].
     fn decode(&self, state: usize) -> (u32, Channel, u32) {
         debug_assert!(state < self.states(), "state {state} of {}", self.states());
         let (state, m, l) = (state as u32, self.m, self.m + 2);
@@ -210,8 +217,9 @@ impl Wlan {
         }
     }
 
-    /// Calls `source` with the local states that the end of an undisturbed transmission turns into `to`, ascending,
-    /// and with the rate.
+    /// Lists the local states that the end of an undisturbed transmission turns into `to`.
+    ///
+    /// Calls `source` with each of them, ascending, and with the rate.
     fn ended(&self, to: &Local, mut source: impl FnMut(u32, f64)) {
         if to.first_done != NONE {
             for stage in 0..self.stages - 1 {
@@ -219,7 +227,8 @@ impl Wlan {
             }
             source(to.first_done + 2 * (self.stages - 1), EITHER);
         } else if to.failed != NONE {
-            // A later stage: an error at the one before. (Nothing turns into stage 0 of a full queue.)
+            // Later stage: an error at the stage before. (Nothing leads to stage 0 of a full
+            // queue.)
             source(to.failed, FAILURE);
         }
     }
@@ -231,7 +240,7 @@ impl Transitions for Wlan {
         6 * m * m + 12 * m + 4
     }
 
-    /// Those of full blocks, but for where the first queue is nearly empty or full.
+    /// Returns the repeated states: the first queue is neither nearly empty nor nearly full.
     fn repeats(&self) -> Vec<Repeat> {
         let (queue, local) = ((self.m / 2 / self.stages) as usize, 2 * self.stages as usize);
         let period = local * self.block as usize;
@@ -247,8 +256,9 @@ impl Transitions for Wlan {
         use Channel::{C, I, T1, T2, V1, V2};
         let (x1, channel, x2) = self.decode(state);
         let (d1, d2) = (&self.local[x1 as usize], &self.local[x2 as usize]);
-        // Blocks of x₁ in ascending order: before an arrival, before an error at an earlier stage, the source's
-        // change (x₁ ^ 1 lies beside x₁), this block, and the states with one packet more.
+        // Blocks of x₁ in ascending order: before an arrival, before an error at an earlier stage,
+        // the source's change (x₁ ^ 1 is next to x₁), this block, and the states with one packet
+        // more.
         let needs1 = matches!(channel, V1 | T1 | C);
         if d1.arrived != NONE && !(needs1 && d1.arrived < 2) {
             row.push((self.index(d1.arrived, channel, x2), ARRIVAL));
@@ -394,9 +404,10 @@ mod tests {
         let chain = Wlan::new(6, 6);
         let mut exits = vec![0.0; chain.states()];
         chain.exit_rates(0..chain.states(), &mut exits);
-        // V_d → T_d, both sources on with room in both queues, and an attempt of the other at stage 0.
+        // V_d → T_d, sources on with non-full queues, and an attempt of the second device at stage
+        // 0.
         assert_eq!(exits.iter().copied().fold(0.0, f64::max), 53.8);
-        // Two empty queues, both sources off.
+        // Two empty queues and sources off.
         assert_eq!(exits.iter().copied().fold(f64::INFINITY, f64::min), 0.1);
         assert_eq!(exits[0], 0.1);
         let (mut rates, mut longest, mut row) = (HashSet::new(), 0, Vec::new());
@@ -406,18 +417,19 @@ mod tests {
             longest = longest.max(row.len());
             rates.extend(row.iter().map(|&(_, rate)| rate.to_bits()));
         }
-        // 0.05, 0.07, 0.1 (also β₅), 0.2 (also β₄), 0.4, 0.63, 0.7 (γ, and both ends at the last stage), 0.8, 1.6,
-        // 3.2, 50.
+        // 0.05, 0.07, 0.1 (also β₅), 0.2 (also β₄), 0.4, 0.63, 0.7 (γ, and all ends at the last
+        // stage), 0.8, 1.6, 3.2, 50.
         assert_eq!(rates.len(), 11);
-        // Sources' changes and arrivals of both, six ends of each transmission, a collision.
+        // Source changes and arrivals of two devices, six ends of each transmission, a collision.
         assert_eq!(longest, 17);
     }
 
     #[test]
     fn rows_have_few_patterns() {
-        // Rows of the transposed rates as (source − state, rate), then with the exit rate: their number does not depend
-        // on K, which is what makes the chain compressible. In exact arithmetic the second is 2140; three exit
-        // rates have two neighbouring values each, as 0.63 + 0.07 and 0.7 are added up in different orders.
+        // Rows of the transposed rates as (source − state, rate), then with the exit rate. Their
+        // number does not depend on K, so the chain is compressible. In exact arithmetic the second
+        // number is 2140; three exit rates have two neighbouring values each, since 0.63 + 0.07 and
+        // 0.7 are added in different orders.
         for k in [6, 9] {
             let chain = Wlan::new(k, 6);
             let n = chain.states();
@@ -440,13 +452,14 @@ mod tests {
 
     #[test]
     fn a_state_by_hand() {
-        // K = 1, S = 2: M = 4, blocks of 14 (x1 = 0, 1) and 30 states. Both at q = 1, s = 1, a = 0 (x = 4), collision.
+        // K = 1, S = 2: M = 4, blocks of 14 (x₁ = 0, 1) and 30 states. Collision of two devices at
+        // q = 1, s = 1, a = 0 (x = 4).
         let chain = Wlan::new(1, 2);
         let state = chain.index(4, Channel::C, 4);
         assert_eq!(state, 2 * 14 + 2 * 30 + 26 + 2);
         let mut row = Vec::new();
         chain.outgoing(state as usize, &mut row);
-        // Both packets are dropped (x = 0), or a source turns on (x = 5).
+        // Two packets are dropped (x = 0), or a source turns on (x = 5).
         assert_eq!(row, [(0, 0.7), (state + 1, 0.05), (state + 30, 0.05)]);
         row.clear();
         chain.incoming(state as usize, &mut row);

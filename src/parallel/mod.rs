@@ -1,8 +1,8 @@
-//! Loops over all threads, with the methods' names of rayon.
+//! Parallel loops on the current thread pool, with rayon's method names.
 //!
-//! Rayon compiles its splitting, stealing and panics anew for every loop, some 5000 lines of intermediate code each. Here
-//! one instance serves all loops: it hands out ranges of item numbers, and what is done with a range is behind one call of a
-//! function pointer.
+//! Rayon compiles its splitting, stealing and panic handling again for every loop, some 5000 lines
+//! of intermediate code each. Here one instance serves all loops: it distributes ranges of item
+//! numbers, and processes a range by one call of a function pointer.
 
 #![expect(unsafe_code, reason = "threads write to different parts of a slice")]
 
@@ -10,7 +10,7 @@ pub(crate) mod pool;
 mod rounds;
 mod team;
 
-/// Types that [`rounds`] is made of.
+/// Synchronization types of [`rounds`]; the tests in `tests/loom` replace them.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     pub(super) use std::sync::{Condvar, Mutex};
@@ -54,10 +54,10 @@ pub(crate) use team::Team;
 
 use crate::{Error, Result};
 
-/// Ranges a thread, where there are enough items: what one thread is late with stays small.
+/// Number of ranges per thread, if there are enough items; limits the delay by slow threads.
 const RANGES: usize = 32;
 
-/// Calls `work` with ranges that make up `0..len`, of `size` items but for the last.
+/// Calls `work` with ranges that cover `0..len`, each of `size` items except the last.
 #[inline(never)]
 fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -75,7 +75,7 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             if Team::share_out(count, &each) {
                 return;
             }
-            match pool::of_all_loops() {
+            match pool::global() {
                 _ if pool::is_member() => {
                     ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
                 }
@@ -86,23 +86,26 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     }
 }
 
-/// How loops of the work at hand run.
+/// Settings of the parallel loops that the current thread starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AtHand {
-    /// A flag of [`interruptible`] that ends them, which returns when all of them have.
+    /// Cancellation flag of [`interruptible`], which returns after all loops have ended.
     stop: Option<*const AtomicBool>,
-    /// A number of [`counted`] that they add to.
+    /// Counter of [`counted`], to which loops add their steps.
     count: Option<*const AtomicU64>,
-    /// Whether they run in the thread that comes to them.
+    /// True if loops run serially in the thread that starts them.
     pub(crate) alone: bool,
 }
 
-// SAFETY: a flag and a number that live until all threads are done with the work at hand, and that any thread may use.
+// SAFETY: the flag and the number live until all threads have finished the work with these
+// settings, and any thread may use them.
 unsafe impl Send for AtHand {}
 // SAFETY: as above.
 unsafe impl Sync for AtHand {}
 
-/// What a loop unwinds with that was ended. No thread tells of it, since nothing is wrong.
+/// Panic payload that cancels a loop.
+///
+/// [`interruptible`] catches it; the panic hook is not called.
 struct Ended;
 
 thread_local! {
@@ -110,12 +113,12 @@ thread_local! {
 }
 
 impl AtHand {
-    /// That of this thread.
+    /// Returns the settings of this thread.
     pub(crate) fn now() -> Self {
         AT_HAND.get()
     }
 
-    /// Does a part of the work that it belongs to, in whichever thread that is.
+    /// Runs a part of the work with these settings, in any thread.
     pub(crate) fn within<R>(self, work: impl FnOnce() -> R) -> R {
         struct Before(AtHand);
         impl Drop for Before {
@@ -127,39 +130,41 @@ impl AtHand {
         work()
     }
 
-    /// Ends the work here, if it is to end. A program whose panics abort has it go on.
+    /// Unwinds if the flag is set. Has no effect in a program that aborts on panics.
     fn look(self) {
         if cfg!(panic = "abort") {
             return;
         }
-        // SAFETY: the flag lives: see `AtHand`.
+        // SAFETY: the flag is alive, see `AtHand`.
         if self.stop.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
             resume_unwind(Box::new(Ended));
         }
     }
 
-    /// Counts so many steps of the work, and ends it here if it is to end.
+    /// Adds to the number of steps, and unwinds if the flag is set.
     pub(crate) fn step(self, steps: u64) {
         if let Some(count) = self.count {
-            // SAFETY: the number lives: see `AtHand`.
+            // SAFETY: the number is alive, see `AtHand`.
             unsafe { &*count }.fetch_add(steps, Ordering::Relaxed);
         }
         self.look();
     }
 }
 
-/// Does work whose steps are counted, wherever its loops run.
+/// Runs `work` and counts the steps of its loops, in all threads.
 pub(crate) fn counted<R>(count: &AtomicU64, work: impl FnOnce() -> R) -> R {
     AtHand { count: Some(std::ptr::from_ref(count)), ..AtHand::now() }.within(work)
 }
 
-/// Does work whose loops over threads end soon after `stop` is set, wherever they are; what they were to make is lost.
+/// Runs `work`; its parallel loops are cancelled soon after `stop` is set.
+///
+/// The results are then lost.
 ///
 /// # Errors
-/// Those of the work, and [`Error::Interrupted`] if it was ended.
+/// Errors of `work`, and [`Error::Interrupted`] if it was cancelled.
 pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> Result<R> {
     let at_hand = AtHand { stop: Some(std::ptr::from_ref(stop)), ..AtHand::now() };
-    // What unwinding leaves half done are arrays of the work itself, and locks whose users take them as they are.
+    // Unwinding only affects arrays of `work` itself, and locks that ignore poisoning.
     match catch_unwind(AssertUnwindSafe(|| at_hand.within(work))) {
         Ok(done) => done,
         Err(panic) if panic.is::<Ended>() => Err(Error::Interrupted),
@@ -167,7 +172,7 @@ pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> 
     }
 }
 
-/// Does two things at the same time.
+/// Runs two closures in parallel.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     let at_hand = AtHand::now();
     let (mut both, mut done) = (Some((a, b)), None);
@@ -180,14 +185,16 @@ pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnc
     done.or_else(|| both.map(|(a, b)| (a(), b()))).expect("both are done")
 }
 
-/// Does work whose loops run in this thread alone, those of a CPU lane's launches included: for so little of it that other threads
-/// would take longer to wake.
+/// Runs `work` with its loops in this thread only, also in launches of a CPU lane.
+///
+/// This is for work so short that waking other threads takes longer.
 pub fn alone<R>(work: impl FnOnce() -> R) -> R {
     AtHand { alone: true, ..AtHand::now() }.within(work)
 }
 
-/// Calls `work` with 0 … `count` − 1 at once: with 0 on this thread, with each other on a new one. What the system has no
-/// thread for is done on this one, later.
+/// Calls `work` concurrently with 0 on this thread, and with 1 … `count` − 1 on new threads.
+///
+/// If the system refuses a thread, its call runs on this thread, later.
 fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let at_hand = AtHand::now();
     thread::scope(|scope| {
@@ -202,7 +209,9 @@ fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
     });
 }
 
-/// Results of `work` for each item, on a thread each of which this is the first's. All are waited for, whether one failed or not.
+/// Runs `work` on every item, each in its own thread, the first one in the caller's.
+///
+/// Joins all threads, also after a panic.
 pub(crate) fn at_once<I: Send, R: Send>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> R + Sync,
@@ -217,62 +226,66 @@ pub(crate) fn at_once<I: Send, R: Send>(
     results.collect()
 }
 
-/// Copies bytes while a lock is held: a thread of a pool would take up other work, which may ask for the same lock.
+/// Copies bytes while a lock is held.
+///
+/// A pool's thread copies serially. In a parallel loop it might execute other tasks while waiting,
+/// and these might need that lock.
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub(crate) fn copy_bytes_locked(to: &mut [u8], from: &[u8]) {
     if pool::is_member() { to.copy_from_slice(from) } else { copy_bytes(to, from) }
 }
 
-/// Copies bytes, many of them on all threads.
+/// Copies bytes, in parallel if there are many.
 pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
     const PIECE: usize = 1 << 18;
     assert_eq!(to.len(), from.len(), "a copy has as many bytes as there are");
     to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
 }
 
-/// Numbered items, each of which one thread takes.
+/// Parallel iterator: numbered items, each processed by one thread.
 ///
 /// # Safety
-/// Items of ranges that do not overlap may be taken and used by different threads at once.
+/// Items of disjoint ranges may be taken and used by different threads concurrently.
 pub(crate) unsafe trait Parallel: Sized + Sync {
-    /// An item.
+    /// Type of the items.
     type Item;
 
-    /// Number of items.
+    /// Returns the number of items.
     fn items(&self) -> usize;
 
-    /// The items of a range of numbers.
+    /// Returns the items of a range of numbers.
     ///
     /// # Safety
-    /// The range ends at [`items`](Self::items) at the latest, and no number of it is in another range that was asked for.
+    /// The range ends at [`items`](Self::items) at the latest and is disjoint from all other ranges
+    /// requested.
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = Self::Item>;
 
-    /// Items that are worth a range of their own.
+    /// Returns the smallest number of items for a range of its own.
     fn min_len(&self) -> usize {
         1
     }
 
-    /// Ranges of at least `min` items.
+    /// Uses ranges of at least `min` items.
     fn with_min_len(self, min: usize) -> MinLen<Self> {
         MinLen { inner: self, min }
     }
 
-    /// Pairs of items of the same number, as many as both have.
+    /// Pairs items of equal number; the shorter iterator determines the length.
     fn zip<Z: IntoParallel>(self, other: Z) -> Zip<Self, Z::Iter> {
         Zip(self, other.into_par_iter())
     }
 
-    /// Pairs of number and item.
+    /// Pairs each item with its number.
     fn enumerate(self) -> Zip<Numbers, Self> {
         Zip(Numbers(0..self.items()), self)
     }
 
-    /// Results of `f`.
+    /// Applies `f` to each item.
     fn map<R, F: Fn(Self::Item) -> R + Sync>(self, f: F) -> Map<Self, F> {
         Map { inner: self, f }
     }
 
-    /// Results of `f` with a state that the items of a range share.
+    /// Applies `f` to each item, with a state that the items of a range share.
     fn map_init<S, R, I, F>(self, init: I, f: F) -> MapInit<Self, I, F>
     where
         I: Fn() -> S + Sync,
@@ -284,7 +297,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
     /// Calls `f` with each item.
     fn for_each(self, f: impl Fn(Self::Item) + Sync) {
         for_ranges(self.items(), range_size(&self), &|range| {
-            // SAFETY: ranges do not overlap and end at `items`.
+            // SAFETY: ranges are disjoint and end at `items`.
             unsafe { self.range(range) }.for_each(&f);
         });
     }
@@ -294,7 +307,7 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         self.map_init(init, f).for_each(drop);
     }
 
-    /// All items, in their order.
+    /// Collects all items in order.
     fn collect<C: From<Vec<Self::Item>>>(self) -> C
     where
         Self::Item: Send,
@@ -305,12 +318,12 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         Zip(slots, self).for_each(|(slot, item)| {
             slot.write(item);
         });
-        // SAFETY: each slot below `count` was written; a panic would not have come here.
+        // SAFETY: each slot below `count` was written; a panic would have unwound past this line.
         unsafe { items.set_len(count) };
         items.into()
     }
 
-    /// The items joined by an associative `join`, from `identity` on.
+    /// Combines the items by an associative `join` with neutral element `identity`.
     fn reduce(
         self,
         identity: impl Fn() -> Self::Item + Sync,
@@ -325,36 +338,36 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         let slots = SliceMut::new(&mut parts);
         for_ranges(self.items(), size, &|range| {
             let k = range.start / size;
-            // SAFETY: ranges do not overlap and end at `items`; each has a slot.
+            // SAFETY: ranges are disjoint and end at `items`; each has its own slot.
             let (items, slot) = unsafe { (self.range(range), slots.part(k..k + 1)) };
             slot[0] = Some(items.fold(identity(), &join));
         });
         parts.into_iter().flatten().fold(identity(), join)
     }
 
-    /// The least number whose item `is` accepts.
+    /// Returns the smallest number of an item that `is` accepts.
     fn position_first(self, is: impl Fn(Self::Item) -> bool + Sync) -> Option<usize> {
         let first = self.enumerate().map(|(i, item)| if is(item) { i } else { usize::MAX });
         Some(first.reduce(|| usize::MAX, usize::min)).filter(|&i| i < usize::MAX)
     }
 
-    /// `is` accepts every item.
+    /// True if `is` accepts every item.
     fn all(self, is: impl Fn(Self::Item) -> bool + Sync) -> bool {
         self.map(is).reduce(|| true, |a, b| a && b)
     }
 }
 
-/// Items of a range: as many as leave some ranges to every thread.
+/// Returns the number of items of a range, such that every thread gets several ranges.
 fn range_size(items: &impl Parallel) -> usize {
     items.items().div_ceil(RANGES * threads()).max(items.min_len()).max(1)
 }
 
-/// A source of items.
+/// Source of a parallel iterator.
 pub(crate) trait IntoParallel {
-    /// Its items.
+    /// Iterator over its items.
     type Iter: Parallel;
 
-    /// The items, each as it is.
+    /// Converts into a parallel iterator.
     fn into_par_iter(self) -> Self::Iter;
 }
 
@@ -406,18 +419,18 @@ impl<T: Send> IntoParallel for Vec<T> {
     }
 }
 
-/// Loops over slices.
+/// Parallel iterators over slices.
 pub(crate) trait ParallelSlice<T> {
-    /// Items by reference.
+    /// Iterates over references to items.
     fn par_iter(&self) -> Slice<'_, T>;
 
-    /// Runs of `size` items; the last may be shorter.
+    /// Iterates over chunks of `size` items; the last one may be shorter.
     fn par_chunks(&self, size: usize) -> Chunks<'_, T>;
 
-    /// Items to be changed.
+    /// Iterates over mutable references to items.
     fn par_iter_mut(&mut self) -> SliceMut<'_, T>;
 
-    /// Runs of `size` items to be changed; the last may be shorter.
+    /// Iterates over mutable chunks of `size` items; the last one may be shorter.
     fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T>;
 }
 
@@ -439,7 +452,7 @@ impl<T> ParallelSlice<T> for [T] {
     }
 }
 
-/// Numbers of a range.
+/// Parallel iterator over a range of numbers.
 pub(crate) struct Numbers(Range<usize>);
 
 // SAFETY: numbers are copies.
@@ -455,7 +468,7 @@ unsafe impl Parallel for Numbers {
     }
 }
 
-/// Items of a slice.
+/// Parallel iterator over a slice.
 pub(crate) struct Slice<'a, T>(&'a [T]);
 
 // SAFETY: shared references may be used by any thread.
@@ -471,7 +484,7 @@ unsafe impl<'a, T: Sync> Parallel for Slice<'a, T> {
     }
 }
 
-/// Runs of a slice.
+/// Parallel iterator over chunks of a slice.
 pub(crate) struct Chunks<'a, T> {
     all: &'a [T],
     size: usize,
@@ -490,14 +503,14 @@ unsafe impl<'a, T: Sync> Parallel for Chunks<'a, T> {
     }
 }
 
-/// Items of a slice, to be changed.
+/// Parallel iterator over a mutable slice.
 pub(crate) struct SliceMut<'a, T> {
     start: *mut T,
     len: usize,
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: through it threads get references to different items, which may be sent.
+// SAFETY: threads get references to different items, which may be sent.
 unsafe impl<T: Send> Sync for SliceMut<'_, T> {}
 
 impl<'a, T> SliceMut<'a, T> {
@@ -505,18 +518,19 @@ impl<'a, T> SliceMut<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// Some of the items.
+    /// Returns some of the items.
     ///
     /// # Safety
-    /// Nobody else asked for any of them.
+    /// No caller has requested any of them before.
     unsafe fn part(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} items", self.len);
-        // SAFETY: the part is inside a slice that is borrowed for 'a, and nobody else has any of it.
+        // SAFETY: the part is inside a slice that is borrowed for 'a, and no other caller has any
+        // of it.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 }
 
-// SAFETY: ranges that do not overlap are different parts of the slice.
+// SAFETY: disjoint ranges are different parts of the slice.
 unsafe impl<'a, T: Send> Parallel for SliceMut<'a, T> {
     type Item = &'a mut T;
 
@@ -525,18 +539,18 @@ unsafe impl<'a, T: Send> Parallel for SliceMut<'a, T> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a mut T> {
-        // SAFETY: handed on.
+        // SAFETY: as this function requires.
         unsafe { self.part(range) }.iter_mut()
     }
 }
 
-/// Runs of a slice, to be changed.
+/// Parallel iterator over mutable chunks of a slice.
 pub(crate) struct ChunksMut<'a, T> {
     all: SliceMut<'a, T>,
     size: usize,
 }
 
-// SAFETY: ranges of runs that do not overlap are different parts of the slice.
+// SAFETY: disjoint ranges of chunks are different parts of the slice.
 unsafe impl<'a, T: Send> Parallel for ChunksMut<'a, T> {
     type Item = &'a mut [T];
 
@@ -546,12 +560,12 @@ unsafe impl<'a, T: Send> Parallel for ChunksMut<'a, T> {
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a mut [T]> {
         let (first, end) = (range.start * self.size, self.all.len.min(range.end * self.size));
-        // SAFETY: handed on.
+        // SAFETY: as this function requires.
         unsafe { self.all.part(first..end) }.chunks_mut(self.size)
     }
 }
 
-/// Items given away.
+/// Parallel iterator over owned items.
 pub(crate) struct Owned<T>(Vec<Mutex<Option<T>>>);
 
 // SAFETY: a lock guards each item.
@@ -568,10 +582,10 @@ unsafe impl<T: Send> Parallel for Owned<T> {
     }
 }
 
-/// Pairs, see [`Parallel::zip`].
+/// Pairs of items, see [`Parallel::zip`].
 pub(crate) struct Zip<A, B>(A, B);
 
-// SAFETY: each part has different items for different numbers.
+// SAFETY: each iterator has different items for different numbers.
 unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
     type Item = (A::Item, B::Item);
 
@@ -580,7 +594,7 @@ unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = (A::Item, B::Item)> {
-        // SAFETY: the range ends at the last item of both at the latest.
+        // SAFETY: the range ends at the last item of either iterator at the latest.
         unsafe { self.0.range(range.clone()).zip(self.1.range(range)) }
     }
 
@@ -589,7 +603,7 @@ unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
     }
 }
 
-/// Results, see [`Parallel::map`].
+/// Results for items, see [`Parallel::map`].
 pub(crate) struct Map<P, F> {
     inner: P,
     f: F,
@@ -604,7 +618,7 @@ unsafe impl<P: Parallel, R, F: Fn(P::Item) -> R + Sync> Parallel for Map<P, F> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = R> {
-        // SAFETY: handed on.
+        // SAFETY: as this function requires.
         unsafe { self.inner.range(range) }.map(&self.f)
     }
 
@@ -634,7 +648,7 @@ where
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = R> {
         let mut state = (self.init)();
-        // SAFETY: handed on.
+        // SAFETY: as this function requires.
         unsafe { self.inner.range(range) }.map(move |item| (self.f)(&mut state, item))
     }
 
@@ -649,7 +663,7 @@ pub(crate) struct MinLen<P> {
     min: usize,
 }
 
-// SAFETY: the items of another.
+// SAFETY: the items of the inner iterator.
 unsafe impl<P: Parallel> Parallel for MinLen<P> {
     type Item = P::Item;
 
@@ -658,7 +672,7 @@ unsafe impl<P: Parallel> Parallel for MinLen<P> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = P::Item> {
-        // SAFETY: handed on.
+        // SAFETY: as this function requires.
         unsafe { self.inner.range(range) }
     }
 
@@ -734,7 +748,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let done = interruptible(&stop, || {
             (0..10_000).into_par_iter().for_each(|outer| {
-                // Loops within loops, in whichever thread, and work in a pool of its own.
+                // Nested loops, in any thread, and work in a separate pool.
                 let (sum, _) = join(|| (0..100).into_par_iter().map(|i| i).reduce(|| 0, |a, b| a + b), || ());
                 assert_eq!(sum, 4950);
                 if outer == 5000 {
@@ -744,7 +758,7 @@ mod tests {
             Ok(())
         });
         assert!(matches!(done, Err(Error::Interrupted)), "{done:?}");
-        // Nobody else is ended, in this thread or in those that helped.
+        // Loops outside are not cancelled, in this thread or in threads that helped.
         assert!((0..10_000).into_par_iter().all(|i| i < 10_000));
         stop.store(false, Ordering::Relaxed);
         assert_eq!(interruptible(&stop, || Ok((0..1000).into_par_iter().all(|i| i < 1000))).ok(), Some(true));

@@ -1,5 +1,6 @@
-//! Threads that wait awake for one loop after the other: in a run of many short steps those of a pool sleep in between, and are
-//! woken up late.
+//! Threads that spin between the loops of one run.
+//!
+//! The threads of a pool go to sleep between short steps, and waking them takes longer than a step.
 
 #![expect(unsafe_code, reason = "a loop's work lives as long as threads are in it")]
 
@@ -14,35 +15,39 @@ use super::pool::in_each;
 use super::rounds::{Look, Rounds, Seen};
 use crate::spin::Spin;
 
-/// Function that a loop calls with each number.
+/// Function that a loop calls with each item number.
 #[derive(Clone, Copy)]
 struct Item(*const (dyn Fn(usize) + Sync));
 
-// SAFETY: the function may be called by any thread, and lives while threads are in its loop.
+// SAFETY: any thread may call the function, and it lives while threads are in its loop.
 unsafe impl Send for Item {}
 // SAFETY: as above.
 unsafe impl Sync for Item {}
 
-/// Threads that share out loops, one of which is the leader's, who begins them.
+/// A fixed set of threads that execute loops started by one of them, the leader.
 pub(crate) struct Team {
     rounds: Rounds<Item>,
-    /// What the first thread unwound with that did.
+    /// Payload of the first panic in a loop.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Longest times that a waiting thread spins and that it yields, and the length of its sleeps after that.
+/// Longest time that a waiting thread spins without yielding its core.
 const ALONE: Duration = Duration::from_micros(50);
+/// Longest time that a waiting thread then polls before it sleeps.
 const AWAKE: Duration = Duration::from_millis(1);
+/// Length of the opener's sleeps in a long loop, after it has polled.
 const ASLEEP: Duration = Duration::from_micros(100);
 
 thread_local! {
-    /// The team that this thread leads, unless it is in a loop.
+    /// Team that this thread leads; `None` while it executes a loop.
     static LEADS: Cell<Option<*const Team>> = const { Cell::new(None) };
 }
 
 impl Team {
-    /// Does `work` in a thread of a pool, whose other threads wait for its loops meanwhile. The caller is none of them, and
-    /// the pool has no other work: a second team would wait for threads that follow this one.
+    /// Runs `work` in a thread of a pool, while the pool's other threads wait for its loops.
+    ///
+    /// The caller is not a thread of the pool, and the pool has no other work: a second team would
+    /// wait for threads that follow this one.
     pub(crate) fn lead(pool: &rayon::ThreadPool, work: &mut (dyn FnMut() + Send)) {
         let at_hand = AtHand::now();
         let team = Self { rounds: Rounds::new(pool.current_num_threads()), panic: Mutex::new(None) };
@@ -59,10 +64,12 @@ impl Team {
         });
     }
 
-    /// Gives each number below `count` to `item` on the threads of the team that this one leads; false if it leads none.
+    /// Calls `item` with the numbers below `count`, on the team that this thread leads.
+    ///
+    /// Returns false if this thread leads no team.
     pub(crate) fn share_out(count: usize, item: &(dyn Fn(usize) + Sync)) -> bool {
         let Some(team) = LEADS.take() else { return false };
-        // SAFETY: the team lives for as long as this thread leads it.
+        // SAFETY: the team lives while this thread leads it.
         let panic = unsafe { &*team }.all_do(count, item, || ());
         LEADS.set(Some(team));
         if let Some(panic) = panic {
@@ -71,10 +78,10 @@ impl Team {
         true
     }
 
-    /// Calls `item` with each number below `count` on the calling thread and on threads of a pool that arrive before the
-    /// loop ends. The caller is not a thread of the pool.
+    /// Calls `item` with the numbers below `count`, on the calling thread and on threads of a pool.
     ///
-    /// A short loop ends before a sleeping thread wakes; the caller does not wait for it.
+    /// Threads that wake after the loop has ended take no part, so that a short loop waits for
+    /// none. The caller is not a thread of the pool.
     pub(super) fn with_helpers(
         pool: &'static rayon::ThreadPool,
         count: usize,
@@ -89,7 +96,7 @@ impl Team {
         }
     }
 
-    /// Takes part in the open loop as thread number `thread`, after it has asked two further threads of the pool.
+    /// Takes part in the open loop as thread number `thread`, after two further threads are woken.
     fn help(self: Arc<Self>, pool: &'static rayon::ThreadPool, thread: usize) {
         if thread >= self.rounds.threads() {
             return;
@@ -107,7 +114,7 @@ impl Team {
         }
     }
 
-    /// Runs a loop from beginning to end; returns the first panic of its items. `opened` is called once the loop is open.
+    /// Runs a loop, calls `opened` at its start, and returns the payload of a panic if there was one.
     fn all_do(
         &self,
         count: usize,
@@ -118,7 +125,7 @@ impl Team {
         let item = Item(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(item)
         });
-        // SAFETY: the leader alone opens loops, each after the last one's end below.
+        // SAFETY: only the leader opens loops, each after the end of the last one below.
         unsafe { self.rounds.open(item, count) };
         opened();
         // SAFETY: this thread opened the loop.
@@ -130,10 +137,10 @@ impl Team {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Does items of an open loop until none are left, its own first.
+    /// Processes items of an open loop until none are left, beginning with this thread's share.
     ///
     /// # Safety
-    /// As of [`Rounds::take_part`].
+    /// Requirements of [`Rounds::take_part`].
     unsafe fn take_part(&self, thread: usize) {
         let each = |Item(item): Item, k| {
             // SAFETY: the loop does not end before this thread has left it.
@@ -142,11 +149,11 @@ impl Team {
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             }
         };
-        // SAFETY: as this function demands.
+        // SAFETY: as this function requires.
         unsafe { self.rounds.take_part(thread, each) };
     }
 
-    /// Takes part in each loop until there are to be no more.
+    /// Takes part in each loop until there are no further ones.
     fn follow(&self, thread: usize) {
         let mut last = Seen::NONE;
         loop {
@@ -165,14 +172,14 @@ impl Team {
                     unsafe { self.take_part(thread) };
                     self.rounds.leave();
                 }
-                // The loop was closed, or another thread came or went.
+                // The loop was closed, or the number of threads inside changed.
                 Look::Open(_) => {}
             }
         }
     }
 }
 
-/// Ends a team when its leader is done.
+/// Guard that ends a team when its leader is done.
 struct End<'a>(&'a Team);
 
 impl Drop for End<'_> {
@@ -182,7 +189,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Looks until something is there; none when it is time to sleep.
+/// Polls until `look` returns a value; `None` when it is time to sleep.
 fn awake<V>(mut look: impl FnMut() -> Option<V>) -> Option<V> {
     let mut spin = |longest, alone| Spin { longest, alone }.until(|| Ok(look())).ok().flatten();
     spin(ALONE, true).or_else(|| spin(AWAKE, false))

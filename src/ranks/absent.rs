@@ -1,32 +1,32 @@
-//! Messages of a build without MPI: there is nobody to send any to.
+//! Placeholder for messages in a build without MPI, which has only one rank.
 
 use std::marker::PhantomData;
 
 use super::{Envelope, Ranks, Wait};
 use crate::Result;
 
-/// Messages under way: none.
+/// Pending messages; there are none.
 #[derive(Debug)]
 pub struct Messages<'s, 'v>(PhantomData<(&'s (), &'v mut [u32])>);
 
 impl<'v> Messages<'_, 'v> {
-    /// Lets a message come.
+    /// Starts a receive; never called.
     pub fn receive(&mut self, from: Envelope, _: &'v mut [u32]) {
         unreachable!("nothing comes from {from:?}")
     }
 
-    /// Sends values.
+    /// Starts a send; never called.
     pub fn send(&mut self, to: Envelope, _: &'v [u32]) {
         unreachable!("nothing goes to {to:?}")
     }
 
-    /// Waits for the values of the next receive.
+    /// Waits for the next receive; never called.
     pub fn wait_received(&mut self) -> Result<&'v [u32]> {
         unreachable!("nothing was to come")
     }
 }
 
-/// Does work that sends and receives nothing, for which there is no waiting.
+/// Runs `work`, which sends and receives nothing.
 pub fn with_messages<'v>(
     _: Ranks,
     wait: Wait<'_>,

@@ -1,8 +1,9 @@
-//! Ranks: processes that share a problem, as a launcher of MPI started them.
+//! Ranks: processes that share a problem, started by an MPI launcher.
 //!
-//! [`Ranks`] is a value that says which of them this process is. It travels with the choices about splitting; a solver
-//! that has one of a single rank, which is the default, never communicates. All operations are collective: every rank
-//! calls them in the same order, which is why solvers decide by numbers that are the same everywhere.
+//! [`Ranks`] is the rank of this process and the number of ranks. It is passed to solvers with the
+//! options for dividing work. A solver with a single rank, the default, never communicates. All
+//! operations are collective: every rank calls them in one order. Therefore solvers only branch on
+//! numbers that are equal on all ranks.
 
 #[cfg(not(feature = "mpi"))]
 mod absent;
@@ -24,20 +25,20 @@ use bytemuck::Pod;
 
 use crate::{Error, Result};
 
-/// Removes what a process leaves incomplete when all ranks are ended.
+/// Removes incomplete files of this process before all ranks end.
 static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
 
-/// Names what [`Ranks::abort_all`] does before the process ends; the first caller's action stays.
+/// Sets the action of [`Ranks::abort_all`] before the process ends; the first call counts.
 pub(crate) fn before_abort(clean: fn()) {
     BEFORE_ABORT.get_or_init(|| clean);
 }
 
-/// Which process of how many this is.
+/// Rank of this process, and the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
     rank: usize,
     size: usize,
-    /// The number among the ranks of the host, and how many they are.
+    /// Rank among the ranks of this host, and their number.
     place: (usize, usize),
 }
 
@@ -47,7 +48,7 @@ impl Default for Ranks {
     }
 }
 
-/// Used where there is one rank, or the feature is missing.
+/// Marks code that only runs with several ranks.
 #[cfg(not(feature = "mpi"))]
 macro_rules! alone {
     () => {
@@ -56,47 +57,47 @@ macro_rules! alone {
 }
 
 impl Ranks {
-    /// A process of its own.
+    /// Single process.
     pub const ALONE: Self = Self { rank: 0, size: 1, place: (0, 1) };
 
-    /// One of some that are not there, to look at what it would do by itself.
+    /// A simulated rank for tests; it does not communicate.
     #[cfg(test)]
     pub(crate) fn simulated(rank: usize, size: usize) -> Self {
         Self { rank, size, place: (rank, size) }
     }
 
-    /// Number of this rank.
+    /// Returns the number of this rank.
     pub fn rank(self) -> usize {
         self.rank
     }
 
-    /// Number of ranks, at least 1.
+    /// Returns the number of ranks, at least 1.
     pub fn size(self) -> usize {
         self.size
     }
 
-    /// True if there are others.
+    /// True for several ranks.
     pub fn is_distributed(self) -> bool {
         self.size > 1
     }
 
-    /// True for rank 0, which speaks for all.
+    /// True for rank 0, which prints for all.
     pub fn is_root(self) -> bool {
         self.rank == 0
     }
 
-    /// The number among the ranks of the host, and how many they are.
+    /// Returns the rank among the ranks of this host, and their number.
     pub fn place(self) -> (usize, usize) {
         self.place
     }
 
-    /// This rank's of `count` things, in shares that differ by one at most.
+    /// Returns this rank's share of `count` items; shares differ by at most one item.
     pub fn share(self, count: u64) -> Range<u64> {
         let cut = |rank: usize| (u128::from(count) * rank as u128 / self.size as u128) as u64;
         cut(self.rank)..cut(self.rank + 1)
     }
 
-    /// The lists of all ranks, in the order of ranks. They may differ in length.
+    /// Gathers the lists of all ranks, which may differ in length, in the order of ranks.
     pub fn all_gather<T: Pod>(self, mine: &[T]) -> Vec<Vec<T>> {
         if self.size == 1 {
             return vec![mine.to_vec()];
@@ -107,7 +108,7 @@ impl Ranks {
         alone!()
     }
 
-    /// Sends list r to rank r, and gives what came from each.
+    /// Sends list r to rank r, and returns the list received from each rank.
     pub fn all_to_all(self, lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
         assert_eq!(lists.len(), self.size, "a list for each rank");
         if self.size == 1 {
@@ -119,8 +120,10 @@ impl Ranks {
         alone!()
     }
 
-    /// Sends items of W words to ranks, a bounded number at once, and gives `take` those that come, in an order that their
-    /// number decides and not W. `count` is how many this rank has, or more.
+    /// Sends items of W words to ranks in rounds of bounded size; `take` receives items.
+    ///
+    /// `count` is at least the number of this rank's items. The order of received items depends on
+    /// their number, but not on W.
     pub fn all_to_all_in_rounds<const W: usize>(
         self,
         count: usize,
@@ -131,8 +134,9 @@ impl Ranks {
         in_rounds(self.size, most, items.into_iter(), |lists| self.all_to_all(lists), take);
     }
 
-    /// Hands numbers from rank to rank, each of which changes them in turn, and then to all: a sum that is added up in
-    /// one order, however many ranks there are.
+    /// Passes numbers through all ranks in turn, each applying `change`, and broadcasts them.
+    ///
+    /// This gives sums with a fixed order of additions, for any number of ranks.
     pub fn ordered_reduce(self, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
         if self.size == 1 {
             return change(numbers);
@@ -143,7 +147,9 @@ impl Ranks {
         alone!()
     }
 
-    /// Values of all ranks, one behind the other, on rank 0; nothing elsewhere. However many they are.
+    /// Concatenates the values of all ranks on rank 0; returns an empty vector on remote ranks.
+    ///
+    /// The number of values is not limited by MPI's `int`.
     pub fn gather_to_root(self, mine: &[f64]) -> Vec<f64> {
         if self.size == 1 {
             return mine.to_vec();
@@ -154,7 +160,10 @@ impl Ranks {
         alone!()
     }
 
-    /// Numbers that rank 0 has for each rank, `mine` of them for this one; `list` is asked on rank 0. However many they are.
+    /// Sends numbers from rank 0 to each rank: `list(r)`, called on rank 0, to rank r.
+    ///
+    /// `mine` is the number of values for this rank. The number of values is not limited by MPI's
+    /// `int`.
     pub fn scatter_from_root(self, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
         if self.size == 1 {
             return list(0);
@@ -168,22 +177,22 @@ impl Ranks {
         }
     }
 
-    /// The largest of everybody's numbers.
+    /// Returns the maximum over all ranks.
     pub fn all_reduce_max(self, mine: f64) -> f64 {
         self.all_gather(&[mine]).into_iter().flatten().fold(mine, f64::max)
     }
 
-    /// The smallest of everybody's numbers.
+    /// Returns the minimum over all ranks.
     pub fn all_reduce_min(self, mine: u64) -> u64 {
         self.all_gather(&[mine]).into_iter().flatten().fold(mine, u64::min)
     }
 
-    /// The sum of everybody's numbers.
+    /// Returns the sum over all ranks.
     pub fn all_reduce_sum(self, mine: u64) -> u64 {
         self.all_gather(&[mine]).into_iter().flatten().sum()
     }
 
-    /// A text of each rank.
+    /// Gathers a text from each rank.
     pub fn all_gather_text(self, mine: &str) -> Vec<String> {
         self.all_gather(mine.as_bytes())
             .iter()
@@ -191,10 +200,11 @@ impl Ranks {
             .collect()
     }
 
-    /// A result that every rank has, or an error on all.
+    /// Returns this rank's result if all ranks succeeded, else an error on all ranks.
     ///
     /// # Errors
-    /// [`Error::OnRank`] on the first rank with an error, [`Error::Elsewhere`] on all others.
+    /// [`Error::OnRank`] on the first rank with an error, [`Error::Elsewhere`] on all remote ranks.
+    /// [`Error::Interrupted`] on all ranks if some were only interrupted.
     pub fn all_ok<T>(self, mine: Result<T>) -> Result<T> {
         if self.size == 1 {
             return mine;
@@ -210,7 +220,7 @@ impl Ranks {
         let count = failed.iter().filter(|&&failed| failed == FAILED).count();
         let first = failed.iter().position(|&failed| failed == FAILED);
         match (first, mine) {
-            // Who interrupts one rank interrupts all.
+            // An interrupt of one rank interrupts all.
             (None, _) if failed.contains(&INTERRUPTED) => Err(Error::Interrupted),
             (None, mine) => mine,
             (Some(first), Err(e)) if first == self.rank => {
@@ -220,10 +230,10 @@ impl Ranks {
         }
     }
 
-    /// An error on all ranks if one has another text than rank 0; `what` names it.
+    /// Checks that the text on each rank equals that on rank 0; `what` names it.
     ///
     /// # Errors
-    /// [`Error::OnRank`] and [`Error::Elsewhere`], as [`Ranks::all_ok`].
+    /// [`Error::OnRank`] and [`Error::Elsewhere`], as in [`Ranks::all_ok`].
     pub fn expect_same(self, what: &str, mine: &str) -> Result<()> {
         let texts = self.all_gather_text(mine);
         let mine = match texts[0] == texts[self.rank] {
@@ -236,19 +246,20 @@ impl Ranks {
         self.all_ok(mine)
     }
 
-    /// Ends all ranks for an error that the others do not know of: says which, removes what is not complete, and does
-    /// not come back.
+    /// Aborts all ranks after an error that only this rank has.
+    ///
+    /// Prints the error, removes incomplete files and ends the process.
     pub fn abort_all(self, error: &Error) -> ! {
         let code = match error {
             Error::Interrupted => {
-                // What rank 0 has to say about a checkpoint comes first.
+                // Rank 0 first prints its message about a checkpoint.
                 if !self.is_root() {
                     std::thread::sleep(SAY_FIRST);
                 }
                 130
             }
             _ => {
-                // Where all have the same error one message will do.
+                // If all ranks have this error, the message of rank 0 suffices.
                 if !self.is_root() {
                     std::thread::sleep(SAY_FIRST);
                 }
@@ -267,37 +278,37 @@ impl Ranks {
     }
 }
 
-/// The other rank of a message, and the message's tag: its number among those between the two in this direction.
+/// Remote rank and tag of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The other rank.
+    /// Remote rank.
     pub rank: usize,
-    /// The message's number between the two.
+    /// Number of the message between the two ranks in this direction.
     pub tag: usize,
 }
 
-/// The way in which a thread waits for messages.
+/// Options for waiting for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait<'a> {
-    /// Set when there is nothing to wait for any more.
+    /// Flag that ends the wait.
     pub stop: &'a AtomicBool,
-    /// True if the thread may keep its core to itself.
+    /// True if the thread may spin without yielding its core.
     pub spin: bool,
 }
 
-/// Items that come to a rank in a round, if every rank has that many for it.
+/// Items that arrive at a rank in a round if every rank sends its maximum.
 const AT_ONCE: usize = 1 << 18;
-/// Rounds from which on these are more.
+/// Number of rounds above which rounds become larger.
 const ROUNDS: usize = 256;
-/// The largest number of words: MPI counts them in `int`s.
+/// Largest number of items that arrive at a rank in a round: MPI counts words in `int`s.
 const MOST_AT_ONCE: usize = 1 << 26;
 
-/// Items that a rank sends in a round, where none has more than `most`.
+/// Returns the number of items that a rank sends in a round, if no rank has more than `most`.
 fn piece(size: usize, most: usize) -> usize {
     (AT_ONCE / size).max(most / ROUNDS).min(MOST_AT_ONCE / size).max(1)
 }
 
-/// As many rounds as the rank with most items needs.
+/// Exchanges items in as many rounds as the rank with most items needs.
 fn in_rounds<const W: usize>(
     size: usize,
     most: usize,
@@ -318,7 +329,7 @@ fn in_rounds<const W: usize>(
     assert!(items.next().is_none(), "a rank has more items than it said");
 }
 
-/// Time that the others wait for rank 0 to say what is wrong.
+/// Time that remote ranks wait for the message of rank 0.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
 
 #[cfg(feature = "mpi")]
@@ -326,7 +337,7 @@ fn pod<T: Pod>(bytes: &[u8]) -> Vec<T> {
     bytemuck::pod_collect_to_vec(bytes)
 }
 
-/// The time from the start of the ranks to their end. To be dropped before the process ends.
+/// MPI session of this process; drop it before the process ends.
 #[derive(Debug)]
 pub struct Session {
     ranks: Ranks,
@@ -334,7 +345,7 @@ pub struct Session {
     _universe: Option<mpi::Universe>,
 }
 
-/// Variables that launchers set for each process; true for those that are the number of all.
+/// Variables that launchers set for each process; true if it holds the number of processes.
 const TOLD: [(&str, bool); 6] = [
     ("OMPI_COMM_WORLD_SIZE", true),
     ("PMI_SIZE", true),
@@ -344,7 +355,7 @@ const TOLD: [(&str, bool); 6] = [
     ("PALS_RANKID", false),
 ];
 
-/// What launchers say of how many processes they started; none in a process that was started alone.
+/// Returns the numbers of processes given by launchers; empty in a process started alone.
 fn told() -> Vec<usize> {
     let told = |&(name, count): &(&str, bool)| {
         let value = std::env::var(name).ok()?;
@@ -354,17 +365,16 @@ fn told() -> Vec<usize> {
 }
 
 impl Session {
-    /// True for a process that a launcher of MPI started, as its environment tells.
+    /// True if an MPI launcher started this process, according to the environment.
     pub fn is_launched() -> bool {
         !told().is_empty()
     }
 
-    /// Joins the ranks, if a launcher started this process; a process that was started alone stays so, and costs
-    /// nothing.
+    /// Initialises MPI if a launcher started this process; otherwise does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one of several processes of a build without the feature `mpi`, and for an MPI library
-    /// that cannot be called from threads.
+    /// [`Error::Invalid`] for one of several processes of a build without the feature `mpi`, and
+    /// for an MPI library that cannot be called from threads.
     pub fn begin() -> Result<Self> {
         let told = told();
         #[cfg(feature = "mpi")]
@@ -386,7 +396,7 @@ impl Session {
         })
     }
 
-    /// Which process of how many this is.
+    /// Returns the rank of this process and the number of ranks.
     pub fn ranks(&self) -> Ranks {
         self.ranks
     }
@@ -443,7 +453,7 @@ mod tests {
             sent.sort_unstable();
             assert!(sent.iter().copied().eq(0..count as u32), "{count} on {size} ranks");
         }
-        // However many there are, a round fits an MPI message.
+        // For any number of items, a round fits into an MPI message.
         assert!([1, 5, 4096].iter().all(|&size| piece(size, usize::MAX) * size <= MOST_AT_ONCE));
     }
 }

@@ -1,4 +1,4 @@
-//! The same through MPI.
+//! MPI implementation of the collective operations and messages.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use ::mpi::{Count, Threading};
 use super::{Envelope, Ranks, Wait};
 use crate::{Error, Result};
 
-/// Holds MPI until it is dropped.
+/// Keeps MPI initialised until it is dropped.
 pub(super) struct Universe(
     #[expect(dead_code, reason = "what counts is when it is dropped")] ::mpi::environment::Universe,
 );
@@ -28,7 +28,7 @@ fn world() -> SimpleCommunicator {
     SimpleCommunicator::world()
 }
 
-/// Joins the others: MPI, this rank's number, how many there are, and its place among those of its host.
+/// Initialises MPI; returns rank, number of ranks, and rank and number on this host.
 pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
         return Err(Error::Invalid("MPI was initialised before".to_owned()));
@@ -42,13 +42,14 @@ pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let (rank, size) = (world.rank() as usize, world.size() as usize);
     let host = world.split_shared(world.rank());
     let place = (host.rank() as usize, host.size() as usize);
-    // Threads are shared by the ranks that may run on the same cores, unless the launcher has given each its own.
+    // Ranks that may run on equal sets of cores divide these; a launcher may also bind each rank to
+    // its own cores.
     let mask = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = mask.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap_or_default();
     let masks = gather(&host, mask.as_bytes());
     let sharing = masks.iter().filter(|other| **other == masks[place.0]).count();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()) / sharing.max(1);
-    // Where a pool was made before, it stays.
+    // A pool that exists already stays.
     crate::parallel::pool::limit(threads.max(1));
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build_global();
     Ok((Universe(universe), rank, size, place))
@@ -71,7 +72,7 @@ fn gather(ranks: &SimpleCommunicator, mine: &[u8]) -> Vec<Vec<u8>> {
     let count = Count::try_from(mine.len()).expect("lists for all are short");
     let mut counts = vec![0 as Count; ranks.size() as usize];
     ranks.all_gather_into(&count, &mut counts[..]);
-    // Behind the last list stands a byte, since the address of no bytes at all is a number that MPI takes for
+    // One extra byte follows the last list: an empty buffer has an address that MPI takes for
     // MPI_IN_PLACE.
     let mut all = vec![0u8; counts.iter().map(|&c| c as usize).sum::<usize>() + 1];
     let places = displacements(&counts);
@@ -116,7 +117,7 @@ pub(super) fn ordered_reduce(rank: usize, size: usize, numbers: &mut [f64], chan
     world.process_at_rank(size as i32 - 1).broadcast_into(numbers);
 }
 
-/// Elements of a message, of which an `int` counts no more than 2³¹ − 1.
+/// Elements per message; an `int` counts at most 2³¹ − 1.
 const PIECE: usize = 1 << 27;
 
 pub(super) fn gather_to_root(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
@@ -159,7 +160,7 @@ pub(super) fn scatter_from_root(ranks: Ranks, mine: usize, list: impl Fn(usize) 
 
 type Pending<'s, 'v> = Request<'v, [u32], &'s request::LocalScope<'v>>;
 
-/// Messages under way.
+/// Pending messages.
 #[derive(Debug)]
 pub struct Messages<'s, 'v> {
     scope: &'s request::LocalScope<'v>,
@@ -169,7 +170,7 @@ pub struct Messages<'s, 'v> {
 }
 
 impl<'v> Messages<'_, 'v> {
-    /// Lets a message come to `values`.
+    /// Starts a receive into `values`.
     pub fn receive(&mut self, from: Envelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
@@ -177,7 +178,7 @@ impl<'v> Messages<'_, 'v> {
         self.receives.push_back(process.immediate_receive_into_with_tag(self.scope, values, tag));
     }
 
-    /// Sends values without waiting.
+    /// Starts a send of `values`.
     pub fn send(&mut self, to: Envelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
@@ -187,7 +188,7 @@ impl<'v> Messages<'_, 'v> {
     /// Waits for the values of the next receive, in the order of [`Self::receive`].
     ///
     /// # Errors
-    /// [`Error::Interrupted`] once `stop` says so.
+    /// [`Error::Interrupted`] once the flag [`Wait::stop`] is set.
     pub fn wait_received(&mut self) -> Result<&'v [u32]> {
         let (wait, receives) = (self.wait, &mut self.receives);
         wait.until(|| match receives.pop_front().expect("values are received once").test_with_data() {
@@ -214,9 +215,9 @@ impl<'v> Messages<'_, 'v> {
     }
 }
 
-/// Longest that a thread looks without sleeping.
+/// Time that a thread polls before it sleeps between polls.
 const LOOK: Duration = Duration::from_millis(3);
-/// Sleep between two looks after that.
+/// Sleep between two polls after that.
 const NAP: Duration = Duration::from_micros(20);
 
 impl Wait<'_> {
@@ -240,11 +241,11 @@ impl Wait<'_> {
     }
 }
 
-/// Does work that sends and receives; all that it sent has left when this returns.
+/// Runs `work`, which sends and receives, and waits until all of its messages are sent.
 ///
 /// # Errors
-/// Those of `work`, if no message is under way: MPI has no way to take its hands off memory that it was given, so an
-/// error amid messages ends all ranks.
+/// Errors of `work` if no message is pending. MPI cannot withdraw from buffers that it was given,
+/// so an error with pending messages aborts all ranks.
 pub fn with_messages<'v>(
     ranks: Ranks,
     wait: Wait<'_>,
@@ -257,7 +258,7 @@ pub fn with_messages<'v>(
             && !(messages.receives.is_empty() && messages.sends.is_empty())
         {
             if matches!(e, Error::Interrupted) {
-                // The thread that knows why ends all ranks.
+                // The thread that knows the reason aborts all ranks.
                 std::thread::sleep(Duration::from_secs(10));
             }
             ranks.abort_all(e);

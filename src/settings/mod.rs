@@ -1,4 +1,4 @@
-//! Settings that were measured once and are kept: one file for each device, in a folder of the user's.
+//! Saved measurements of devices: one file per device, in the user's settings folder.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::tridiagonal::lane_count::choice::Choice;
 use crate::tridiagonal::lane_count::overlap::{OverlapFit, OverlapModel};
 use crate::{Error, Result};
 
-/// Version of the file's layout; another one is not read.
+/// Version of the file's layout; files of other versions are not read.
 pub const SCHEMA: u32 = 1;
 
-/// Lanes of a device at most, as on the command line.
+/// Largest number of lanes of a device, also on the command line.
 const MOST_LANES: usize = 64;
 
-/// The environment variable that names the folder.
+/// Environment variable that names the folder.
 pub const VARIABLE: &str = "KOLMO_CONFIG_DIR";
 
-/// The device, backend and precision that measurements hold for.
+/// Device, backend and precision that measurements apply to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// `cpu`, `cuda`, `vulkan`, ….
+    /// Backend: `cpu`, `cuda`, `vulkan`, ….
     pub backend: String,
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// `f64` or `f32`.
+    /// Precision: `f64` or `f32`.
     pub precision: String,
-    /// Name and version of the driver, kept beside the key in a file.
+    /// Name and version of the driver, stored outside of the key in a file.
     #[serde(skip)]
     pub driver: String,
 }
 
 impl Key {
-    /// Of a device and a precision.
+    /// Creates the key of a device and a precision.
     pub fn new(device: &Device, precision: Precision) -> Self {
         Self {
             backend: device.backend.to_owned(),
@@ -47,7 +47,7 @@ impl Key {
         }
     }
 
-    /// The name of the file: letters and digits of the key.
+    /// Returns the name of the file, made of letters and digits of the key.
     fn file(&self) -> String {
         let all = format!("lanes {} {} {}", self.backend, self.device, self.precision).to_lowercase();
         let words: Vec<&str> =
@@ -59,38 +59,38 @@ impl Key {
 /// Measurements of a device and the models fitted to them. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tuned {
-    /// [`SCHEMA`].
+    /// Version of the layout: [`SCHEMA`].
     pub schema: u32,
-    /// Version of this crate that measured.
+    /// Version of the crate that measured.
     pub version: String,
-    /// Seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub measured_at: u64,
-    /// The key that it holds for.
+    /// Key that the measurements apply to.
     pub key: Key,
-    /// The driver, as its backend tells it.
+    /// Driver, as its backend reports it.
     pub driver: String,
-    /// Solutions measured of each size and lane count.
+    /// Number of solutions measured for each size and lane count.
     pub repetitions: usize,
-    /// Milliseconds of opening one lane, once.
+    /// Milliseconds to open one lane.
     pub lane_opening: f64,
-    /// Milliseconds in which a lane opened before anything of its driver was loaded.
+    /// Milliseconds to open a lane before anything of its driver was loaded.
     #[serde(default)]
     pub start: Option<f64>,
-    /// τ: what one lane costs in each solution, see [`SizeTimes::lane_cost`].
+    /// Cost τ of one lane per solution, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
     /// Measurements, sizes ascending.
     pub sizes: Vec<SizeTimes>,
-    /// The model of Veneva and Imamura.
+    /// Model of Veneva and Imamura.
     pub overlap: Option<OverlapFit>,
-    /// The choice that `--lanes auto` takes.
+    /// Model for the automatic choice of the lane count.
     pub choice: Choice,
-    /// Measurements that decide on chains on several devices and on formats of matrices.
+    /// Measurements for the division of chains among devices and the choice of matrix formats.
     #[serde(default)]
     pub steps: Option<Steps>,
-    /// Measurements that decide on `walk --group-size auto`.
+    /// Measurements for the automatic choice of the group size of walks.
     #[serde(default)]
     pub walks: Option<Walks>,
-    /// Keys of the file that this version does not know.
+    /// Keys of the file that are unknown to this version.
     #[serde(skip)]
     pub unknown: Vec<String>,
 }
@@ -98,32 +98,32 @@ pub struct Tuned {
 /// Speed of the device with vectors and matrices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
-    /// Bytes a second of y = a + b c, reads and writes.
+    /// Bandwidth of y = a + b c in bytes per second, reads and writes.
     pub bytes_per_second: f64,
-    /// Chain of the steps.
+    /// Chain on which the steps were measured.
     pub chain: String,
-    /// One step in each format that the chain fits.
+    /// Time of one step in each format that the chain fits.
     pub formats: Vec<FormatTime>,
 }
 
-/// A step of uniformization in one format.
+/// Time of a uniformization step in one format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FormatTime {
-    /// `hyb`, `packed`, `pair` or `pattern`.
+    /// Format: `hyb`, `packed`, `pair` or `pattern`.
     pub format: String,
-    /// Seconds, the least of some measurements: others are disturbed.
+    /// Minimum of several measurements, in seconds; larger ones are disturbed.
     pub seconds: f64,
 }
 
 impl Steps {
-    /// Formats that move fewer bytes than HYB and yet take a tenth more time than it.
+    /// Returns the formats that are slower than HYB by a tenth although they move fewer bytes.
     pub fn slow(&self) -> Vec<MatrixFormat> {
         let Some(hyb) = self.formats.iter().find(|f| f.format == "hyb") else { return Vec::new() };
         let slow = self.formats.iter().filter(|f| f.seconds > 1.1 * hyb.seconds);
         slow.filter_map(|f| f.format.parse().ok()).collect()
     }
 
-    /// True if each number could have been measured: shares of rows are made from them.
+    /// True if each number is a plausible measurement: shares of rows are computed from them.
     fn sound(&self) -> bool {
         let between = |x: f64, least: f64, most: f64| (least..=most).contains(&x);
         between(self.bytes_per_second, 1.0, 1e18)
@@ -131,30 +131,30 @@ impl Steps {
     }
 }
 
-/// Walks from one row on grids of several shapes.
+/// Times of walks from one row, on grids of several shapes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Walks {
-    /// The system.
+    /// Name of the system on which the walks were measured.
     pub system: String,
-    /// Chains of a run.
+    /// Number of Markov chains of a run.
     pub chains: u32,
-    /// Grids, the published one first where the device can run it.
+    /// Grids, beginning with the published one if the device can run it.
     pub grids: Vec<GridTime>,
 }
 
-/// A run on one grid.
+/// Time of a run on one grid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GridTime {
-    /// Groups.
+    /// Number of groups.
     pub groups: u32,
-    /// Threads of a group.
+    /// Threads per group.
     pub size: u32,
-    /// Seconds, the least of some measurements.
+    /// Minimum of several measurements, in seconds.
     pub seconds: f64,
 }
 
 impl Walks {
-    /// The fastest grid; the first one where no other is faster by a twentieth.
+    /// Returns the fastest grid, or the first one unless another is faster by a twentieth.
     pub fn best(&self) -> Option<&GridTime> {
         let first = self.grids.first()?;
         let fastest = self.grids.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
@@ -171,40 +171,43 @@ impl Walks {
 }
 
 impl Tuned {
-    /// The lane count for `n` rows.
+    /// Returns the lane count for `n` rows.
     pub fn lanes(&self, n: usize) -> usize {
         self.choice.lanes(&self.sizes, n)
     }
 }
 
-/// The content of the folder for a key.
+/// Result of a search in the folder for a key.
 #[derive(Debug)]
 pub enum Found {
     /// Measurements of this device.
     Tuned(Box<Tuned>),
-    /// None yet.
+    /// No measurements yet.
     Absent,
-    /// A file that cannot be used, and why.
+    /// A file that cannot be used, and the reason.
     Unusable(String),
 }
 
-/// The folder that [`VARIABLE`] names, or the user's folder of settings; none if the system names no such place.
+/// Returns the folder named by [`VARIABLE`], or else the user's local settings folder.
+///
+/// `None` if there is no such folder.
 pub fn folder() -> Option<PathBuf> {
     match std::env::var_os(VARIABLE) {
         Some(folder) => Some(PathBuf::from(folder)),
-        // Measurements are this machine's, not the user's on any machine.
+        // Measurements apply to this machine, not to the user on any machine.
         None => Some(directories::ProjectDirs::from("", "", "kolmo")?.config_local_dir().to_path_buf()),
     }
 }
 
-/// An error if nothing can be written to `folder`, which is made where there is none. To be asked before minutes are
-/// spent on measurements.
+/// Checks that files can be written to `folder`, which is created if necessary.
+///
+/// Call this before minutes are spent on measurements.
 pub fn prepare(folder: &Path) -> Result<()> {
     let made = std::fs::create_dir_all(folder).and_then(|()| tempfile::NamedTempFile::new_in(folder));
     made.map(drop).map_err(|source| Error::Io { path: folder.to_path_buf(), source })
 }
 
-/// An error if the measurements of `key` could not be put in the place of what lies there.
+/// Checks that the measurements of `key` can replace an existing file.
 pub fn replaceable(folder: &Path, key: &Key) -> Result<()> {
     let path = path(folder, key);
     match std::fs::symlink_metadata(&path) {
@@ -216,12 +219,12 @@ pub fn replaceable(folder: &Path, key: &Key) -> Result<()> {
     }
 }
 
-/// Where the measurements of `key` lie.
+/// Returns the path of the measurements of `key`.
 pub fn path(folder: &Path, key: &Key) -> PathBuf {
     folder.join(key.file())
 }
 
-/// Writes the file of `tuned`, in place of an older one, and says where.
+/// Writes the file of `tuned`, replacing an older one, and returns its path.
 pub fn save(folder: &Path, tuned: &Tuned) -> Result<PathBuf> {
     let path = path(folder, &tuned.key);
     prepare(folder)?;
@@ -276,7 +279,7 @@ pub fn load(folder: &Path, key: &Key) -> Found {
     }
 }
 
-/// The bytes of a file. Nobody waits for what a pipe might say one day.
+/// Reads a regular file; other files are an error, because a pipe may block forever.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("no file; move it away"));
@@ -284,11 +287,11 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-/// The contents of a file, keys that are unknown listed.
+/// Parses a file and lists unknown keys.
 fn parse(text: &[u8]) -> serde_json::Result<Tuned> {
     let mut unknown = Vec::new();
     let mut input = serde_json::Deserializer::from_slice(text);
-    // An optional part is a step of its own in such a path.
+    // An optional part adds a component `?` to such a path.
     let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string().replace(".?", ""));
     let mut tuned: Tuned = serde_ignored::deserialize(&mut input, &mut note)?;
     input.end()?;
@@ -297,10 +300,10 @@ fn parse(text: &[u8]) -> serde_json::Result<Tuned> {
     Ok(tuned)
 }
 
-/// Every file of measurements in the folder, with what it holds, whatever it was measured on, or why it cannot be read.
+/// Reads all files of measurements in the folder, or the reasons why they are unusable.
 ///
 /// # Errors
-/// If the folder is there and cannot be read.
+/// If the folder exists and cannot be read.
 pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, String>)>> {
     let failed = |source| Error::Io { path: folder.to_path_buf(), source };
     let entries = match std::fs::read_dir(folder) {
@@ -325,16 +328,16 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
     Ok(files)
 }
 
-/// The first number that predictions rely on and that is missing or unusable, if there is one.
+/// Returns a message about the first implausible or missing number that predictions use.
 fn unsound(tuned: &Tuned) -> Option<&'static str> {
-    // What was measured, and what is made of it, is far from the ends of f64.
+    // Measurements and results of fits are far below the limits of f64.
     let moderate = |x: &f64| x.abs() <= 1e15;
     let timed = |size: &SizeTimes| {
         size.n > 0
             && size.runs.first().is_some_and(|run| run.lanes == 1)
             && size.runs.is_sorted_by(|a, b| a.lanes < b.lanes)
     };
-    // A model has one regime at least.
+    // A model has at least one regime.
     let fitted = |model: &OverlapModel| {
         let regimes = model.small.iter().chain(&model.big);
         let mut numbers = vec![model.sum.slope, model.sum.intercept];
@@ -442,7 +445,7 @@ mod tests {
         }
         let other = Key { precision: "f32".into(), ..tuned.key.clone() };
         assert!(matches!(load(&folder, &other), Found::Absent));
-        // Another device with the same letters.
+        // Another device with equal letters and digits.
         let other = Key { device: "Big (GPU) 2".into(), ..tuned.key.clone() };
         assert!(why(load(&folder, &other)).contains("measured on Big GPU (2)"));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
@@ -484,7 +487,7 @@ mod tests {
         assert!(changed(&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into()).contains("no time of a run"));
         assert!(changed(&|f| f["choice"]["coefficients"][0] = 1e300.into()).contains("coefficient"));
         assert!(changed(&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into()).contains("no time of a run"));
-        // What a model without a regime says.
+        // A model without a regime.
         assert!(
             changed(&|f| {
                 f["choice"]["overlap"] = f["overlap"]["model"].clone();

@@ -1,5 +1,6 @@
-//! HYB with smaller entries: the same slices, widths and COO parts, a word or a byte in the place of column and
-//! value. Values are those of HYB to the bit.
+//! HYB with smaller entries: a word or a byte instead of column and value.
+//!
+//! Slices, widths, COO parts and values equal those of HYB to the bit.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,61 +11,61 @@ use super::hyb::{Shape, Store};
 use super::{Layout, RowSource};
 use crate::kernel::Number;
 
-/// Entries of one word: the column in the low bits, the number of the value in those above.
+/// HYB with one word per entry: the column in the low bits, the value's number above them.
 #[derive(Debug)]
 pub struct Packed {
     /// Number of rows.
     pub rows: usize,
-    /// As in [`Hyb`](super::Hyb).
+    /// Slices as in [`Hyb`](super::Hyb).
     pub slices: Vec<u32>,
-    /// The entries.
+    /// Entries.
     pub entries: Vec<u32>,
 }
 
-/// Entries of one byte: the number of a pair (column − row, value).
+/// HYB with one byte per entry: the number of a pair (column − row, value).
 #[derive(Debug)]
 pub struct Pairs {
     /// Number of rows.
     pub rows: usize,
-    /// As in [`Hyb`](super::Hyb).
+    /// Slices as in [`Hyb`](super::Hyb).
     pub slices: Vec<u32>,
-    /// The entries, four a word.
+    /// Entries, four per word.
     pub entries: Vec<u32>,
 }
 
-/// Bits of a column of a vector of `len` elements.
+/// Returns the number of bits of a column index of a vector of `len` elements.
 pub fn column_bits(len: usize) -> u32 {
     (usize::BITS - (len.max(2) - 1).leading_zeros()).max(1)
 }
 
-/// Values by their bits. The number 0 is 0.0, which padding has.
+/// Distinct values, numbered by their bits; number 0 is 0.0, the value of padding.
 #[derive(Debug)]
 pub struct Dictionary<T> {
-    /// The values.
+    /// Values, indexed by their numbers.
     pub values: Vec<T>,
     numbers: HashMap<u64, u32, FixedState>,
 }
 
 impl<T: Number> Dictionary<T> {
-    /// Of these distinct values; the first is 0.
+    /// Numbers these distinct values; the first one is 0.
     pub fn new(values: Vec<T>) -> Self {
         let numbers = (0..).zip(&values).map(|(i, v)| (v.bits(), i)).collect();
         Self { values, numbers }
     }
 }
 
-/// Pairs by offset and value. The number 0 is (0, 0.0), which padding has.
+/// Distinct pairs (column − row, value); number 0 is (0, 0.0), the pair of padding.
 #[derive(Debug)]
 pub struct PairTable<T> {
-    /// Column minus row, modulo 2³².
+    /// Column minus row of each pair, modulo 2³².
     pub offsets: Vec<u32>,
-    /// The values.
+    /// Value of each pair.
     pub values: Vec<T>,
     numbers: HashMap<(u32, u64), u8, FixedState>,
 }
 
 impl<T: Number> PairTable<T> {
-    /// Of these distinct pairs, at most 256; the first is (0, 0).
+    /// Numbers these distinct pairs, at most 256; the first one is (0, 0).
     pub fn new(pairs: &[(u32, T)]) -> Self {
         assert!(pairs.len() <= 256, "{} pairs; a byte names 256", pairs.len());
         let number = |(i, &(offset, value)): (usize, &(u32, T))| ((offset, value.bits()), i as u8);
@@ -95,7 +96,7 @@ impl<T: Number> Store<T> for PackedStore<'_, T> {
 
 struct PairStore<'a, T> {
     entries: &'a mut [u8],
-    /// Place of row 0 in the vector that columns count in.
+    /// Element of the vector that corresponds to row 0.
     own: u32,
     table: &'a PairTable<T>,
 }
@@ -117,7 +118,7 @@ impl<T: Number> Store<T> for PairStore<'_, T> {
 }
 
 impl Packed {
-    /// Builds the given slices, as [`Hyb::build`](super::Hyb::build) does; columns have `bits` bits.
+    /// Builds the given slices like [`Hyb::build`](super::Hyb::build); columns have `bits` bits.
     pub fn build<T: Number>(
         layout: &Layout,
         slices: Range<usize>,
@@ -134,8 +135,9 @@ impl Packed {
 }
 
 impl Pairs {
-    /// Builds the given slices, as [`Hyb::build`](super::Hyb::build) does; row 0 of the matrix is element `own` of the
-    /// vector that columns count in.
+    /// Builds the given slices like [`Hyb::build`](super::Hyb::build).
+    ///
+    /// Row 0 of the matrix corresponds to element `own` of the vector.
     pub fn build<T: Number>(
         layout: &Layout,
         slices: Range<usize>,

@@ -15,12 +15,15 @@ pub struct Coo {
     pub value: Vec<f64>,
 }
 
-/// From how many bytes on an array goes back to the system when it is dropped, whatever was dropped before: glibc keeps
-/// smaller ones once it has seen one go.
+/// Smallest allocation in bytes that always returns to the system when it is dropped.
+///
+/// When glibc frees a smaller block, it may keep later blocks of that size.
 const RETURNED: usize = (32 << 20) + 1;
 
-/// An empty array for about `count` values, of which nothing stays in memory when it is dropped; room beyond them is none
-/// until it is written.
+/// Returns an empty vector for about `count` values; dropping it frees all of its memory.
+///
+/// Vectors below 1 MiB are exempt. Capacity beyond `count` takes no physical memory until it is
+/// written.
 pub(crate) fn returned<V>(count: usize) -> Vec<V> {
     let least = if count * size_of::<V>() < 1 << 20 { 0 } else { RETURNED.div_ceil(size_of::<V>()) };
     Vec::with_capacity(count.max(least))

@@ -4,13 +4,15 @@ use super::coo::{Coo, returned};
 use crate::parallel::*;
 use crate::{Error, Result};
 
-/// Rows or entries that one thread takes at a time.
+/// Rows or entries that one thread processes at a time.
 const BLOCK: usize = 1 << 12;
 
-/// Shares of the rows between threads that each look at all entries, at most.
+/// Largest number of shares of the rows; each share's thread reads all entries.
 const MOST_SHARES: usize = 16;
 
-/// A sparse matrix: of each row the columns, ascending, each once, and the values. Rows start at places of type `P`.
+/// A sparse matrix in compressed rows, with ascending, distinct columns in each row.
+///
+/// `P` is the type of the rows' offsets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsrMatrix<V = f64, P = usize> {
     columns: usize,
@@ -20,17 +22,17 @@ pub struct CsrMatrix<V = f64, P = usize> {
 }
 
 impl Default for CsrMatrix {
-    /// A matrix without rows and columns.
+    /// Returns a matrix without rows and columns.
     fn default() -> Self {
         Self { columns: 0, starts: vec![0], column: Vec::new(), value: Vec::new() }
     }
 }
 
-/// The place of an entry: a `u32` where that can count all of them.
+/// Offset of an entry: `u32` if it can count all of them, else `usize`.
 pub trait Place: Copy + Default + Send + Sync {
-    /// The place of that number, which it can hold.
+    /// Converts an offset, which must fit.
     fn of(place: usize) -> Self;
-    /// Its number.
+    /// Returns the offset as `usize`.
     fn at(self) -> usize;
 }
 
@@ -58,14 +60,16 @@ impl Place for u32 {
     }
 }
 
-/// The place of a row's next entry, which its start keeps until all are there.
+/// Returns the offset of a row's next entry; its start is the counter.
 fn next(starts: &mut [usize], row: usize) -> usize {
     starts[row] += 1;
     starts[row] - 1
 }
 
-/// Groups entries by row, keeping their order within one: where rows start, and of all of them what stands behind the row. Every
-/// thread has rows of its own, and looks at all entries.
+/// Groups entries by row, keeping their order within a row.
+///
+/// Returns the rows' offsets, and columns and values of all entries. Each thread fills a share of
+/// the rows and reads all entries.
 pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send>(
     rows: usize,
     entries: impl Iterator<Item = (u32, C, V)> + Clone + Sync,
@@ -106,21 +110,21 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
     (starts, column, value)
 }
 
-/// Lengths behind a 0 become starts.
+/// Converts lengths, after a leading 0, to offsets.
 fn add_up<P: Place>(lengths: &mut [P]) {
     for i in 1..lengths.len() {
         lengths[i] = P::of(lengths[i].at() + lengths[i - 1].at());
     }
 }
 
-/// Where each row ended the next one starts.
+/// Resets counters, which are at the rows' ends, to the rows' starts.
 fn rewind<P: Place>(starts: &mut [P]) {
     starts.copy_within(..starts.len() - 1, 1);
     starts[0] = P::default();
 }
 
 impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
-    /// Groups entries by row, keeping their order within one.
+    /// Groups entries by row, keeping their order within a row.
     pub fn grouped(
         rows: usize,
         columns: usize,
@@ -130,18 +134,18 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         Self { columns, starts, column, value }
     }
 
-    /// Rows of these lengths, which stand behind a 0, without columns and values.
+    /// Creates a matrix from its rows' lengths, which follow a 0, without columns and values.
     pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
         add_up(&mut lengths);
         Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
     }
 
-    /// The transpose; rows ascend.
+    /// Returns the transpose; its rows ascend.
     pub(crate) fn transposed(&self) -> Self {
         Self::grouped(self.columns, self.rows(), self.entries().map(|(i, column, value)| (column, i, value)))
     }
 
-    /// The same places, less than 2³² of them, with other values, one for each.
+    /// Replaces the values, one for each of fewer than 2³² entries.
     pub(crate) fn with_values<W>(self, value: Vec<W>) -> CsrMatrix<W, u32> {
         assert!(
             value.len() == self.column.len() && u32::try_from(value.len()).is_ok(),
@@ -153,12 +157,12 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         CsrMatrix { columns: self.columns, starts, column: self.column, value }
     }
 
-    /// Where rows start, and the values.
+    /// Returns the rows' offsets and the values.
     pub(crate) fn into_values(self) -> (Vec<P>, Vec<V>) {
         (self.starts, self.value)
     }
 
-    /// All entries: row, column, value.
+    /// Iterates over all entries: row, column, value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, u32, V)> + Clone + Sync {
         (0..self.rows()).flat_map(move |i| {
             (self.starts[i].at()..self.starts[i + 1].at())
@@ -166,46 +170,46 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
         })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Number of entries, explicit zeros included.
+    /// Returns the number of entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
         self.column.len()
     }
 
-    /// Columns and values of a row.
+    /// Returns columns and values of a row.
     #[inline]
     pub fn row(&self, i: usize) -> (&[u32], &[V]) {
         let row = self.starts[i].at()..self.starts[i + 1].at();
         (&self.column[row.clone()], &self.value[row])
     }
 
-    /// Where each row starts, and behind the last one where it ends.
+    /// Returns the offset of each row, followed by the number of entries.
     pub fn starts(&self) -> &[P] {
         &self.starts
     }
 
-    /// Columns of all entries, row by row.
+    /// Returns the columns of all entries, row by row.
     pub fn column(&self) -> &[u32] {
         &self.column
     }
 
-    /// Values of all entries, row by row.
+    /// Returns the values of all entries, row by row.
     pub fn value(&self) -> &[V] {
         &self.value
     }
 }
 
 impl CsrMatrix {
-    /// Sorts a list of entries by row and column; entries at one place are added, in the order of the list.
+    /// Sorts a list of entries by row and column; duplicates are added in the order of the list.
     pub fn from_entries(entries: Coo) -> Self {
         let Coo { rows, columns, row, column, value } = entries;
         let mut matrix = Self::of_lists(rows, columns, row, column, value);
@@ -213,8 +217,10 @@ impl CsrMatrix {
         matrix
     }
 
-    /// Takes a matrix in compressed rows as SciPy has it: the entries of row i are `values[indptr[i]..indptr[i + 1]]`, in the
-    /// columns at the same places of `indices`. Columns of a row may be in any order; entries at one place are added.
+    /// Converts a matrix in compressed rows, in SciPy's form.
+    ///
+    /// The entries of row i are `values[indptr[i]..indptr[i + 1]]`, with columns in the same range
+    /// of `indices`. Columns of a row may be in any order; duplicates are added.
     ///
     /// # Errors
     /// [`Error::Invalid`] for arrays that do not fit together.
@@ -249,7 +255,7 @@ impl CsrMatrix {
         Ok(matrix)
     }
 
-    /// Groups entries by row, keeping their order within one; lists in the order of rows become the matrix.
+    /// Groups entries by row, keeping their order within a row; sorted lists are not copied.
     pub(crate) fn of_lists(
         rows: usize,
         columns: usize,
@@ -273,7 +279,9 @@ impl CsrMatrix {
         Self { columns, starts, column, value }
     }
 
-    /// Has `entries` call what it is given with a row and a column for each entry, in any order.
+    /// Fills the columns: `entries` calls its callback with the row and column of each entry.
+    ///
+    /// The order of entries is arbitrary.
     pub(crate) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
         let count = self.starts[self.rows()];
         self.column = returned(count);
@@ -283,7 +291,9 @@ impl CsrMatrix {
         rewind(&mut self.starts);
     }
 
-    /// The same with values, in the order that the columns had.
+    /// Fills the values: `entries` calls its callback with the row and value of each entry.
+    ///
+    /// The order of entries is that of [`fill_columns`](Self::fill_columns).
     pub(crate) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
         self.value = returned(self.column.len());
         self.value.resize(self.column.len(), 0.0);
@@ -292,7 +302,7 @@ impl CsrMatrix {
         rewind(&mut self.starts);
     }
 
-    /// Adds a row behind the others.
+    /// Appends a row to the matrix.
     pub(crate) fn push(&mut self, row: impl Iterator<Item = (u32, f64)>) {
         row.for_each(|(column, value)| {
             self.column.push(column);
@@ -301,7 +311,9 @@ impl CsrMatrix {
         self.starts.push(self.column.len());
     }
 
-    /// A matrix whose rows `fill` appends, in any order and from any thread; columns of a row ascending, each once.
+    /// Builds a matrix from rows that `fill` appends, in any order and from any thread.
+    ///
+    /// Columns of a row ascend and are distinct.
     pub fn from_rows(rows: usize, columns: usize, fill: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync) -> Self {
         let pieces: Vec<(Vec<usize>, Vec<u32>, Vec<f64>)> = (0..rows.div_ceil(BLOCK))
             .into_par_iter()
@@ -341,7 +353,7 @@ impl CsrMatrix {
         matrix
     }
 
-    /// Sorts rows that do not ascend, and adds entries at one place.
+    /// Sorts rows that do not ascend, and adds duplicate entries.
     pub(crate) fn ascend(&mut self) {
         if self.sort_rows().is_none() {
             return;
@@ -366,7 +378,7 @@ impl CsrMatrix {
         self.value.truncate(kept);
     }
 
-    /// Sorts each row by column, entries at one place staying in their order, and returns the first such place.
+    /// Sorts each row by column, stably, and returns the first place with duplicates.
     pub(crate) fn sort_rows(&mut self) -> Option<(usize, u32)> {
         let ascends = |i: usize| self.row(i).0.is_sorted_by(|a, b| a < b);
         if (0..self.rows()).into_par_iter().all(ascends) {
@@ -391,13 +403,13 @@ impl CsrMatrix {
         twice
     }
 
-    /// Appends a row's entries.
+    /// Appends a row's entries to `row`.
     pub(crate) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
         let (columns, values) = self.row(i);
         row.extend(columns.iter().copied().zip(values.iter().copied()));
     }
 
-    /// A number that depends on all of the matrix, read by all threads: what one read of it takes is measured so.
+    /// Returns a checksum of the whole matrix, to measure the time of one pass by all threads.
     #[doc(hidden)]
     pub fn read_through(&self) -> u64 {
         const PIECE: usize = 1 << 15;

@@ -5,27 +5,27 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// A format of a matrix's entries.
+/// Format of a matrix's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatrixFormat {
-    /// That which moves the fewest bytes.
+    /// Format that moves the fewest bytes.
     #[default]
     Auto,
-    /// A column and a value an entry: any matrix.
+    /// One column and one value per entry, for any matrix.
     Hyb,
-    /// A word an entry: few distinct values.
+    /// One word per entry, for matrices with few distinct values.
     Packed,
-    /// A byte an entry: few distinct pairs (column − row, value).
+    /// One byte per entry, for matrices with few distinct pairs (column − row, value).
     Pair,
-    /// A byte or two a row: few distinct rows.
+    /// One or two bytes per row, for matrices with few distinct rows.
     Pattern,
 }
 
 impl MatrixFormat {
-    /// All that a matrix can be stored in, the largest entries first.
+    /// All storage formats, the largest entries first.
     pub const STORED: [Self; 4] = [Self::Hyb, Self::Packed, Self::Pair, Self::Pattern];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

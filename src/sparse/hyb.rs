@@ -1,11 +1,14 @@
 //! The HYB format (ELL + COO) of N. Bell and M. Garland, for a range of rows.
 //!
-//! ELL entries lie in slices of 64 rows, column-major inside a slice: entry k of row r of slice s is element
-//! 64·(start(s) + k) + r, so that neighbouring threads read neighbouring elements and a CPU vectorises across
-//! rows. Padding has the value 0 and a column that its row, or the one before, reads anyway: no branch, no
-//! stray access. What exceeds a slice's width is its COO part, sorted by row with one pointer a row in place of
-//! row indices, after all ELL entries in the same arrays; a slice without one has no pointers and costs nothing.
-//! Columns ascend within a row, over ELL and COO together, and are added in that order on every lane.
+//! ELL entries are stored in slices of 64 rows, column-major inside a slice: entry k of row r of
+//! slice s is element 64·(start(s) + k) + r. Neighbouring threads read neighbouring elements, and a
+//! CPU vectorises across rows. Padding has the value 0 and a column that its row, or the one
+//! before, reads anyway: no branch, no stray access.
+//!
+//! Entries beyond a slice's width form its COO part. It follows all ELL entries in the same arrays
+//! and is sorted by row, with one pointer per row instead of row indices. A slice without a COO
+//! part has no pointers and costs nothing. Columns ascend within a row, over ELL and COO together,
+//! and are added in that order on every lane.
 
 use std::ops::Range;
 
@@ -13,8 +16,10 @@ use super::{BLOCK, Layout, SLICE};
 use crate::kernel::Number;
 use crate::parallel::*;
 
-/// Words that describe a slice: start of its ELL entries in groups of 64, its width, and the place of its 65 COO
-/// pointers in the same array (0 if it has no COO part).
+/// Number of words that describe a slice.
+///
+/// These are the start of its ELL entries in groups of 64, its width, and the position of its 65
+/// COO pointers in the same array (0 if it has no COO part).
 pub const HEADER: usize = 3;
 
 /// A range of rows of a sparse matrix.
@@ -22,22 +27,25 @@ pub const HEADER: usize = 3;
 pub struct Hyb<T> {
     /// Number of rows.
     pub rows: usize,
-    /// [`HEADER`] words a slice, then the COO pointers of the slices that have some: element numbers in
-    /// `columns` and `values`.
+    /// [`HEADER`] words per slice, then the COO pointers of slices that have a COO part.
+    ///
+    /// Pointers are element numbers in `columns` and `values`.
     pub slices: Vec<u32>,
     /// Column of each stored entry.
     pub columns: Vec<u32>,
     /// Value of each stored entry.
     pub values: Vec<T>,
-    /// Elements of the ELL part, padding included; the rest is the COO part.
+    /// Number of elements of the ELL part, including padding; the rest is the COO part.
     ell: usize,
 }
 
-/// Appends the (column, value) pairs of a row, columns ascending.
+/// Callback that appends the (column, value) pairs of a row, columns ascending.
 pub type RowSource<'a, T> = &'a (dyn Fn(usize, &mut Vec<(u32, T)>) + Sync);
 
-/// Cuts some slices, from the first of a block on, into chunks of at most `most_entries` stored entries, at multiples of
-/// [`BLOCK`] rows. A single block may exceed the limit.
+/// Splits slices into chunks of at most `most_entries` stored entries.
+///
+/// Chunks begin at multiples of [`BLOCK`] rows, and so must the first slice. A single block may
+/// exceed the limit.
 pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Range<usize>> {
     const SLICES: usize = BLOCK / SLICE;
     let mut chunks = Vec::new();
@@ -59,11 +67,11 @@ pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Rang
     chunks
 }
 
-/// The arrays that entries are written to, whatever an entry is.
+/// Arrays to which entries are written, independent of the form of an entry.
 pub(super) trait Store<T>: Send + Sized {
-    /// Takes the first `entries` off.
+    /// Splits off the first `entries` entries.
     fn split_off(&mut self, entries: usize) -> Self;
-    /// Writes entry `at`: of this row, with this column and value; 0 is padding.
+    /// Writes entry `at` of row `row` with this column and value; value 0 is padding.
     fn set(&mut self, at: usize, row: usize, column: u32, value: T);
 }
 
@@ -86,22 +94,22 @@ impl<T: Number> Store<T> for Plain<'_, T> {
     }
 }
 
-/// The shape of a chunk in slices.
+/// Arrangement of a chunk in slices.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// Slices of the layout.
     slices: Range<usize>,
     /// Number of rows.
     pub(super) rows: usize,
-    /// [`HEADER`] words a slice, and room for COO pointers.
+    /// [`HEADER`] words per slice, and space for COO pointers.
     pub(super) words: Vec<u32>,
-    /// Elements of the ELL part, padding included.
+    /// Number of elements of the ELL part, including padding.
     ell: usize,
-    /// All elements.
+    /// Number of all elements.
     pub(super) entries: usize,
 }
 
-/// The pieces of the arrays that one task fills: some slices.
+/// Parts of the arrays that one task fills, for some slices.
 struct Task<'a, S> {
     slices: Range<usize>,
     pointers: &'a mut [u32],
@@ -112,7 +120,7 @@ struct Task<'a, S> {
 }
 
 impl Shape {
-    /// The given slices of a matrix of `total` rows.
+    /// Computes the arrangement of the given slices of a matrix of `total` rows.
     ///
     /// # Panics
     /// If the chunk has 2³² entries or more (see [`cut`]).
@@ -135,8 +143,9 @@ impl Shape {
         Self { slices, rows, words, ell, entries }
     }
 
-    /// Writes the entries of all rows, and the COO pointers. `row` appends (column, value) pairs of a row, columns
-    /// ascending.
+    /// Writes the entries of all rows, and the COO pointers.
+    ///
+    /// `row` appends the (column, value) pairs of a row, columns ascending.
     ///
     /// # Panics
     /// If a row's length differs from the layout's.
@@ -146,7 +155,7 @@ impl Shape {
         mut all: S,
         row: RowSource<'_, T>,
     ) {
-        // Some thousands of rows a task, each with its own pieces of every array.
+        // Some thousands of rows per task, each with its own parts of the arrays.
         const SLICES: usize = 64;
         let (widths, tails) = (&layout.widths[self.slices.clone()], &layout.tails[self.slices.clone()]);
         let mut tasks = Vec::new();
@@ -173,11 +182,14 @@ impl Shape {
 }
 
 impl<T: Number> Hyb<T> {
-    /// Builds the rows of the given slices of a matrix of `total` rows. `row` appends (column, value) pairs of a
-    /// row, columns ascending; the lengths must be those that the layout was made from.
+    /// Builds the rows of the given slices of a matrix of `total` rows.
+    ///
+    /// `row` appends the (column, value) pairs of a row, columns ascending. The layout must have
+    /// been made from the lengths of these rows.
     ///
     /// # Panics
-    /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
+    /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see
+    /// [`cut`]).
     pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
@@ -194,18 +206,18 @@ impl<T: Number> Hyb<T> {
         })
     }
 
-    /// Bytes of all arrays.
+    /// Returns the bytes of all arrays.
     pub fn bytes(&self) -> u64 {
         (4 * (self.slices.len() + self.columns.len())) as u64
             + self.values.len() as u64 * T::PRECISION.bytes()
     }
 
-    /// Entries of the COO part.
+    /// Returns the number of entries of the COO part.
     pub fn coo_len(&self) -> usize {
         self.columns.len() - self.ell
     }
 
-    /// The ELL entries of a row as (column, value), padding included.
+    /// Iterates over the ELL entries of a row as (column, value), including padding.
     pub fn ell_row(&self, row: usize) -> impl Iterator<Item = (u32, T)> + '_ {
         let header = &self.slices[HEADER * (row / SLICE)..];
         let (start, width) = (header[0] as usize, header[1] as usize);
@@ -215,7 +227,7 @@ impl<T: Number> Hyb<T> {
         })
     }
 
-    /// The COO entries as (row, column, value), sorted by row.
+    /// Iterates over the COO entries as (row, column, value), sorted by row.
     pub fn coo(&self) -> impl Iterator<Item = (usize, u32, T)> + '_ {
         (0..self.rows)
             .flat_map(move |row| self.coo_range(row).map(move |e| (row, self.columns[e], self.values[e])))
@@ -240,7 +252,7 @@ fn fill<T: Number, S: Store<T>>(
     let Task { slices, mut pointers, mut ell, mut tail, tail_start } = task;
     let mut next = tail_start;
     let mut entries = Vec::new();
-    // A column for the padding of empty rows: one that the row before reads.
+    // Column for the padding of empty rows: one that the previous row reads.
     let mut near = 0;
     for slice in slices {
         let width = widths[slice] as usize;
@@ -284,8 +296,10 @@ mod tests {
     use super::*;
     use crate::sparse::WidthRule;
 
-    /// The matrix of Fig. 1 of M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU Implementation of the Uniformization
-    /// Method for Solving Markov Models" (FedCSIS 2012).
+    /// Matrix of Fig. 1 of Karwacki, Bylina, Bylina (FedCSIS 2012).
+    ///
+    /// M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU Implementation of the Uniformization Method
+    /// for Solving Markov Models".
     fn figure() -> Vec<Vec<(u32, f64)>> {
         vec![
             vec![(0, 4.0), (4, 1.0)],
@@ -304,7 +318,8 @@ mod tests {
     fn figure_1_is_stored_as_printed() {
         let hyb = Hyb::<f64>::from_rows(&figure(), WidthRule::Fixed(2));
 
-        // The figure prints column 0 for the entry 8 of the last row; the matrix above it has it in column 4.
+        // The figure prints column 0 for the entry 8 of the last row; the matrix above it has
+        // column 4.
         let printed = [
             vec![(0, 4.0), (4, 1.0)],
             vec![(1, 2.0), (3, 9.0)],
@@ -332,7 +347,7 @@ mod tests {
 
     #[test]
     fn every_chunk_holds_exactly_its_rows_in_ascending_columns() {
-        // Ragged rows, some empty, some long, not a multiple of a slice.
+        // Ragged rows, some empty, some long; their number is not a multiple of a slice.
         let rows: Vec<Vec<(u32, f64)>> = (0..1500u32)
             .map(|i| {
                 let length = if i % 97 == 3 { 40 } else { i % 7 };

@@ -1,5 +1,6 @@
-//! Sparse matrices: compressed rows; the HYB format, ELL rows in slices of 64 and the rest of long rows row by row; and
-//! formats that name what repeats in them.
+//! Sparse matrices: compressed rows, the HYB format, and formats that exploit repetition.
+//!
+//! HYB stores ELL rows in slices of 64, and the rest of long rows separately.
 
 mod compact;
 mod coo;
@@ -24,5 +25,7 @@ pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use repeats::{Repeat, Repeats};
 pub use width::{Layout, WidthRule};
 
-/// Row ranges are cut at multiples of this many rows: whole slices, and the blocks of reductions, on every lane.
+/// Row ranges are split at multiples of this number of rows.
+///
+/// This keeps slices, and the blocks of reductions on every lane, whole.
 pub const BLOCK: usize = 256;

@@ -1,4 +1,4 @@
-//! Rows as numbers of patterns.
+//! Matrix format that stores each row as the number of its pattern.
 
 use std::ops::Range;
 
@@ -7,52 +7,62 @@ use indexmap::IndexSet;
 use super::SLICE;
 use crate::kernel::Number;
 
-/// Entries of a pattern's ELL part that its word can tell.
+/// Largest number of ELL entries of a pattern: its word has 8 bits for it.
 const MOST_ELL: u64 = 255;
-/// Entries of a group, which a thread reads at once.
+/// Number of entries in a group, which a thread reads at once.
 pub const GROUP: usize = 4;
-/// Distinct values that a device keeps close at hand.
+/// Largest number of distinct values in the tables of patterns.
 pub const MOST_VALUES: usize = 256;
 
-/// Every row as the number of its pattern.
+/// Every row as the number of its pattern, with tables of the patterns.
 ///
 /// The words are, in this order,
 ///
-/// * one for each pattern: 512·start + 256·(whether it has COO entries) + number n of its ELL entries. Entry k < n is
-///   element k mod 4 of group 64·(start + ⌊k/4⌋) + id mod 64, so that threads of neighbouring rows read
-///   neighbouring groups where their patterns have neighbouring numbers;
-/// * one more pointer than there are patterns to their COO entries, if any has some;
-/// * the COO entries;
-/// * from a multiple of 4 on, the groups.
+/// * One for each pattern: 512·start + 256·c + n, where n is the number of its ELL entries, and c
+///   is 1 if it has COO entries, else 0.
+/// * One more pointer than there are patterns to their COO entries, if there are any.
+/// * The COO entries.
+/// * From a multiple of 4 on, the groups of ELL entries.
 ///
-/// An entry is one word: column minus row, from the least one counted, above the number of the value.
+/// Entry k < n of pattern id is element k mod 4 of group 64·(start + ⌊k/4⌋) + id mod 64. So threads
+/// of neighbouring rows read neighbouring groups if their patterns have neighbouring numbers.
+///
+/// An entry is one word: the value's number in the low bits, and above it column minus row, counted
+/// from `least`.
 #[derive(Debug)]
 pub struct Patterns<T> {
-    /// One number a row.
+    /// Pattern number of each row.
     pub ids: Vec<u16>,
     /// Number of patterns.
     pub count: usize,
-    /// The words.
+    /// Words of the tables.
     pub words: Vec<u32>,
-    /// First group of the words.
+    /// Index of the first group in the words.
     pub groups: usize,
-    /// Bits of a value's number in an entry.
+    /// Number of bits of a value's number in an entry.
     pub value_bits: u32,
-    /// The least column minus row, modulo 2³².
+    /// Smallest column minus row, modulo 2³².
     pub least: u32,
-    /// The exit rate of each pattern, or 0 if it lies apart, padded to whole slices; then the distinct values, 0 first,
-    /// as many as an entry can name.
+    /// Exit rate of each pattern, padded to whole slices, then the distinct values, 0 first.
+    ///
+    /// Exit rates stored separately are 0 here. Distinct values are padded with 0 to
+    /// 2^`value_bits`.
     pub values: Vec<T>,
-    /// True if exit rates would make too many patterns, or more than they save.
+    /// True if exit rates are stored separately.
+    ///
+    /// This is the case if they would make too many patterns, or patterns that cost more than they
+    /// save.
     pub exit_apart: bool,
 }
 
 impl<T: Number> Patterns<T> {
-    /// The tables of these (list, bits of the exit rate), no rows yet. A list is the ELL part's length, then column
-    /// minus row modulo 2³² and the bits of the value of each entry.
+    /// Builds the tables of these patterns (list, bits of the exit rate), without rows.
+    ///
+    /// A list is the length of the ELL part, then column minus row modulo 2³² and the bits of the
+    /// value of each entry.
     ///
     /// # Errors
-    /// What has too many of something.
+    /// The quantity that exceeds its limit.
     pub fn new(patterns: &[(&[u64], u64)], exit_apart: bool) -> Result<Self, String> {
         if let Some((list, _)) = patterns.iter().find(|(list, _)| list[0] > MOST_ELL) {
             return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));
@@ -81,7 +91,7 @@ impl<T: Number> Patterns<T> {
         let least = reach.0 as u32;
         let word = |offset: u32, value: u64| {
             let number = numbers.get_index_of(&value).expect("every value has its number");
-            // Shifted in 64 bits: one value takes all 32 for offsets.
+            // Shifted in 64 bits: with a single value, all 32 bits are for offsets.
             ((u64::from(offset.wrapping_sub(least)) << value_bits) as u32) | number as u32
         };
         let words = |list: &[u64]| list.chunks_exact(2).map(|e| word(e[0] as u32, e[1])).collect::<Vec<_>>();
@@ -132,24 +142,24 @@ impl<T: Number> Patterns<T> {
         })
     }
 
-    /// Bytes that a step moves for `rows` rows: numbers, tables, and exit rates that lie apart.
+    /// Returns the bytes that a step moves for `rows` rows, including separate exit rates.
     pub fn bytes(&self, rows: usize) -> u64 {
         let real = T::PRECISION.bytes();
         let apart = if self.exit_apart { rows as u64 * real } else { 0 };
         rows as u64 * self.id_bytes() + 4 * self.words.len() as u64 + self.values.len() as u64 * real + apart
     }
 
-    /// Place of the pointers in the words.
+    /// Returns the index of the pointers in the words.
     pub fn pointers(&self) -> usize {
         self.count
     }
 
-    /// Place of the distinct values behind the exit rates.
+    /// Returns the index of the distinct values, which follow the exit rates.
     pub fn dictionary(&self) -> usize {
         self.count.next_multiple_of(SLICE)
     }
 
-    /// The tables.
+    /// Returns a view of the tables.
     pub fn tables(&self) -> Tables<'_, T> {
         Tables {
             words: &self.words,
@@ -162,33 +172,33 @@ impl<T: Number> Patterns<T> {
         }
     }
 
-    /// Bytes of a pattern's number.
+    /// Returns the size of a pattern's number in bytes.
     pub fn id_bytes(&self) -> u64 {
         if self.count <= 256 { 1 } else { 2 }
     }
 }
 
-/// The tables of [`Patterns`], wherever they lie.
+/// View of the tables of [`Patterns`].
 #[derive(Clone, Copy)]
 pub struct Tables<'a, T> {
-    /// See [`Patterns::words`].
+    /// Words, see [`Patterns::words`].
     pub words: &'a [u32],
-    /// See [`Patterns::pointers`].
+    /// Index of the pointers, see [`Patterns::pointers`].
     pub pointers: usize,
-    /// See [`Patterns::groups`].
+    /// Index of the first group, see [`Patterns::groups`].
     pub groups: usize,
-    /// See [`Patterns::value_bits`].
+    /// Bits of a value's number, see [`Patterns::value_bits`].
     pub value_bits: u32,
-    /// See [`Patterns::least`].
+    /// Smallest column minus row, see [`Patterns::least`].
     pub least: u32,
-    /// See [`Patterns::values`].
+    /// Exit rates and distinct values, see [`Patterns::values`].
     pub values: &'a [T],
-    /// See [`Patterns::dictionary`].
+    /// Index of the distinct values, see [`Patterns::dictionary`].
     pub dictionary: usize,
 }
 
 impl<T: Number> Tables<'_, T> {
-    /// Column minus row modulo 2³², and value, of the entries of a pattern's ELL part.
+    /// Iterates over a pattern's ELL entries: column minus row modulo 2³², and value.
     #[inline(always)]
     pub fn ell(&self, id: u16) -> impl Iterator<Item = (u32, T)> + '_ {
         let word = self.words[id as usize] as usize;
@@ -196,7 +206,7 @@ impl<T: Number> Tables<'_, T> {
         (0..word % 256).map(move |k| self.entry(GROUP * (first + k / GROUP * SLICE) + k % GROUP))
     }
 
-    /// Where its other entries lie.
+    /// Returns the range of a pattern's COO entries in the words.
     #[inline(always)]
     pub fn coo(&self, id: u16) -> Range<usize> {
         match self.words[id as usize] & 256 {
@@ -208,7 +218,7 @@ impl<T: Number> Tables<'_, T> {
         }
     }
 
-    /// Column minus row modulo 2³², and value, of the entry at this place.
+    /// Returns column minus row modulo 2³², and the value, of the entry at this index.
     #[inline(always)]
     pub fn entry(&self, place: usize) -> (u32, T) {
         let word = self.words[place];
@@ -217,7 +227,7 @@ impl<T: Number> Tables<'_, T> {
         (offset, self.values[self.dictionary + number as usize])
     }
 
-    /// The pattern's exit rate, unless exit rates lie apart.
+    /// Returns the pattern's exit rate, unless exit rates are stored separately.
     #[inline(always)]
     pub fn exit(&self, id: u16) -> T {
         self.values[id as usize]

@@ -1,22 +1,22 @@
-//! Rows that are like rows before them: what is read off rows is read off the others, and copied.
+//! Periodically repeated rows: their properties are computed once and copied to the repeats.
 
 use std::ops::Range;
 
 use super::SLICE;
 use crate::parallel::*;
 
-/// Consecutive rows of which each is like the one a period before it.
+/// Consecutive rows that each repeat the row one period before, with columns shifted alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeat {
-    /// The rows.
+    /// Rows that repeat earlier ones.
     pub rows: Range<usize>,
-    /// Their distance to the rows that they are like.
+    /// Distance to the repeated rows.
     pub period: usize,
-    /// The farthest that a column of theirs lies from the row.
+    /// Largest distance of a column from its row.
     pub reach: usize,
 }
 
-/// The rows of a matrix, those that are like others apart: whole slices, each like the whole slice a period before it.
+/// Rows of a matrix, with repeats that consist of whole slices and repeat whole slices.
 #[derive(Debug, Clone, Default)]
 pub struct Repeats {
     rows: usize,
@@ -24,17 +24,20 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Rows of which none is known to be like another.
+    /// Rows without known repeats.
     pub fn none(rows: usize) -> Self {
         Self { rows, repeats: Vec::new() }
     }
 
-    /// Some rows with these repeats, ascending and apart.
+    /// Creates rows with these repeats, which are ascending and disjoint.
+    ///
+    /// Periods are extended to whole slices.
     pub fn new(rows: usize, repeats: impl IntoIterator<Item = Repeat>) -> Self {
         let whole = |repeat: Repeat| {
             let Repeat { rows, period, reach } = repeat;
             let slices = period.max(1) / gcd(period.max(1), SLICE) * SLICE;
-            // A row is like the one so many slices before it if all rows that lie a period apart in between repeat, too.
+            // A row repeats the one `slices` rows before if all rows a multiple of the period
+            // before it, after that one, are repeats, too.
             let start = (rows.start + slices - period).max(slices).next_multiple_of(SLICE);
             Repeat { rows: start..rows.end / SLICE * SLICE, period: slices, reach }
         };
@@ -47,12 +50,12 @@ impl Repeats {
         Self { rows, repeats }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The rows that are looked at, ascending, in ranges of at most `size`.
+    /// Returns the rows that are not repeats, ascending, in ranges of at most `size`.
     pub fn looked_at(&self, size: usize) -> Vec<Range<usize>> {
         let starts = std::iter::once(0).chain(self.repeats.iter().map(|r| r.rows.end));
         let ends = self.repeats.iter().map(|r| r.rows.start).chain([self.rows]);
@@ -62,7 +65,9 @@ impl Repeats {
         starts.zip(ends).flat_map(cut).collect()
     }
 
-    /// Their places among values of all rows, each with its first row.
+    /// Splits off the parts of `values` in the ranges of [`looked_at`](Self::looked_at).
+    ///
+    /// `values` has one value per row. Each part is preceded by its first row.
     pub fn places<'a, T>(&self, mut values: &'a mut [T], size: usize) -> Vec<(usize, &'a mut [T])> {
         assert_eq!(values.len(), self.rows, "one value a row");
         let mut at = 0;
@@ -75,9 +80,9 @@ impl Repeats {
         self.looked_at(size).into_iter().map(take).collect()
     }
 
-    /// Gives the rows that are like others what these have.
+    /// Copies the values of repeated rows to their repeats.
     pub fn copy<T: Copy + Send + Sync>(&self, values: &mut [T]) {
-        /// Rows that a thread copies in one go.
+        /// Number of rows that a thread copies at a time.
         const ROWS: usize = 1 << 16;
         for Repeat { rows, period, .. } in &self.repeats {
             let (before, here) = values[..rows.end].split_at_mut(rows.start);
@@ -116,7 +121,7 @@ mod tests {
                 ],
             ),
         ] {
-            // Each row as the least one that it is like.
+            // First row of which each row is a repeat.
             let mut like: Vec<usize> = (0..n).collect();
             for Repeat { rows, period, .. } in &all {
                 rows.clone().for_each(|row| like[row] = like[row - period]);

@@ -1,7 +1,8 @@
-//! Repetition in the rows of a matrix: whole rows, pairs (column − row, value), values.
+//! Search for repeated rows, pairs (column − row, value) and values in a matrix.
 //!
-//! One pass over the rows, in parallel. A row whose list of pairs was seen before costs a comparison or a lookup;
-//! only new lists are looked into. Each kind is given up as soon as there is more of it than can be named.
+//! One parallel pass over the rows. A row with a known list of pairs costs a comparison or a
+//! lookup; only new lists are examined. The search for one kind of repetition ends as soon as there
+//! are more distinct items than numbers.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +16,14 @@ use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 
-/// Patterns that two bytes name.
+/// Largest number of patterns: numbers have two bytes.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// Pairs that a byte names.
+/// Largest number of pairs: numbers have one byte.
 pub const MOST_PAIRS: usize = 1 << 8;
 
 type Set<K> = IndexSet<K, FixedState>;
 
-/// Distinct values that can be named beside a column of so many.
+/// Returns the largest number of distinct values that fit into a word next to a column index.
 pub fn most_values(columns: usize) -> usize {
     match column_bits(columns) {
         bits if bits < 32 => 1 << (32 - bits),
@@ -30,10 +31,10 @@ pub fn most_values(columns: usize) -> usize {
     }
 }
 
-/// Why a kind cannot be named, for people.
+/// Message that a kind of repetition has too many distinct items.
 pub type TooMany = String;
 
-/// The repetition in some rows.
+/// Repetition found in some rows.
 #[derive(Debug)]
 pub struct Repetition<T> {
     /// Rows by their patterns.
@@ -44,21 +45,24 @@ pub struct Repetition<T> {
     pub values: Result<Vec<T>, TooMany>,
 }
 
-/// Rows to look at.
+/// Rows to search.
 pub struct Rows<'a, T> {
-    /// The rows; of those that are like others the width and the exit rate are, too.
+    /// Repeated rows; their widths and exit rates repeat, too.
     pub repeats: &'a Repeats,
-    /// Place of row 0 in the vector that columns count in.
+    /// Element of the vector that corresponds to row 0.
     pub own: usize,
     /// Exit rates.
     pub exit: &'a [T],
-    /// Most entries of each row's ELL part, which a pattern is told by as well: it fixes the order of additions.
+    /// Largest number of ELL entries of each row.
+    ///
+    /// Patterns with different widths are distinct, because the width determines the order of
+    /// additions.
     pub width: &'a (dyn Fn(usize) -> u32 + Sync),
-    /// The rows.
+    /// Callback that appends the entries of a row.
     pub row: RowSource<'a, T>,
 }
 
-/// Searches that all tasks may give up once one has found too many.
+/// Flags of searches that ended because one task found too many distinct items.
 #[derive(Default)]
 struct Over {
     patterns: AtomicBool,
@@ -67,15 +71,15 @@ struct Over {
     values: AtomicBool,
 }
 
-/// The repetition that one task found in its rows.
+/// Repetition that one task found in its rows.
 struct Found<'a> {
     over: &'a Over,
     most_values: usize,
-    /// Lists: the ELL part's length, then offset and bits of the value of each entry.
+    /// Distinct lists: length of the ELL part, then offset and value's bits of each entry.
     lists: Set<Box<[u64]>>,
-    /// (list, bits of the exit rate).
+    /// Distinct pairs of a list and the bits of an exit rate.
     full: Set<(u32, u64)>,
-    /// Number of each row's list, or of its list and exit rate while these can be named.
+    /// Number of each row's list, or of its pair in `full` if `full_ids`.
     ids: Vec<u16>,
     full_ids: bool,
     pairs: Set<(u32, u64)>,
@@ -84,14 +88,14 @@ struct Found<'a> {
     last: (u16, Vec<u64>, u64),
 }
 
-/// Most rows of a task.
+/// Returns the largest number of rows of a task.
 fn task(repeats: &Repeats) -> usize {
     const FEWEST: usize = 1 << 14;
     let rows: usize = repeats.looked_at(usize::MAX).iter().map(Range::len).sum();
     rows.div_ceil(4 * threads()).max(FEWEST)
 }
 
-/// Looks for what repeats; `most_values` distinct values can be named.
+/// Searches rows for repetition; at most `most_values` distinct values can be numbered.
 pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
     let over = Over::default();
     let found: Vec<Found<'_>> = rows
@@ -162,7 +166,7 @@ impl<'a> Found<'a> {
         found
     }
 
-    /// Numbers a row; whether a row had this list before.
+    /// Numbers a row; returns true if an earlier row has this list.
     fn known(&mut self, list: &[u64], exit: u64) -> bool {
         if list == self.last.1 && (exit == self.last.2 || !self.full_ids) {
             self.ids.push(self.last.0);
@@ -196,7 +200,7 @@ impl<'a> Found<'a> {
         !new
     }
 
-    /// Looks into a row's pairs and values.
+    /// Collects the pairs and values of a row.
     fn examine(&mut self, list: &[u64]) {
         for pair in list[1..].chunks_exact(2) {
             if !given_up(&self.over.pairs) {
@@ -215,7 +219,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Puts the tasks' patterns together, in the order of the rows.
+/// Combines the tasks' patterns in the order of the rows.
 fn patterns<T: Number>(
     found: &[Found<'_>],
     repeats: &Repeats,
@@ -272,14 +276,14 @@ fn patterns<T: Number>(
 mod tests {
     use super::*;
 
-    /// Looks at rows given as lists, in an ELL part of width 2.
+    /// Searches rows given as lists, with an ELL part of width 2.
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
         let repeats = &Repeats::none(rows.len());
         find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
     }
 
-    /// The rows as patterns tell them: (ELL part, COO part, exit rate), entries of value 0 left out.
+    /// Restores rows from patterns: (ELL part without zeros, COO part, exit rate).
     #[expect(clippy::type_complexity, reason = "a row is what it is")]
     fn restore(p: &Patterns<f64>, rows: usize) -> Vec<(Vec<(u32, f64)>, Vec<(u32, f64)>, f64)> {
         let row = |i: usize| {
@@ -342,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_named_is_given_up() {
-        // 65 537 rows that all differ, with more than 256 pairs of 250 values.
+        // 65 537 distinct rows, with more than 256 pairs and 250 values.
         let rows: Vec<Vec<(u32, f64)>> =
             (0..65_537u32).map(|i| vec![(i, f64::from(i % 250 + 1)), (i + 1 + i / 250, 1.0)]).collect();
         let exit = vec![1.0; rows.len()];
@@ -356,7 +360,7 @@ mod tests {
         assert_eq!(exactly.patterns.unwrap().count, 65_536);
         assert_eq!(exactly.values.unwrap().len(), 251);
 
-        // Few rows, but more rates than a device keeps at hand.
+        // Few rows, but more than 256 rates.
         let rows: Vec<Vec<(u32, f64)>> = (0..512u32).map(|i| vec![(i, f64::from(i / 2 + 1))]).collect();
         let found = look(&rows, &vec![1.0; rows.len()], 1000);
         assert!(found.patterns.unwrap_err().contains("256 distinct rates"));

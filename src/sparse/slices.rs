@@ -1,5 +1,7 @@
-//! Rows in slices times a vector, as CPU twins compute them. All formats, on all lanes, add the same numbers in the same order:
-//! the ELL entries of a row one after the other, entry t of its COO part to partial sum t mod 4.
+//! Matrix–vector products of slices of rows, as the CPU implementation computes them.
+//!
+//! All formats on all lanes add equal numbers in equal order. The ELL entries of a row are added
+//! one after another, and entry t of its COO part is added to partial sum t mod 4.
 
 use std::ops::Range;
 
@@ -8,16 +10,16 @@ use crate::kernel::Number;
 pub(crate) use crate::kernel::twin::gather::plus_product;
 use crate::kernel::twin::simd::At;
 
-/// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
+/// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {
-    /// `sums[r]` = the ELL entries of row r of a slice times x.
+    /// Sets `sums[r]` to the ELL entries of row r of a slice times x.
     fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
-    /// Where the COO entries of each row of a slice begin and end, if it has some.
+    /// Returns the boundaries of the COO entries of a slice's rows, if it has any.
     fn tails(&self, slice: usize) -> Option<&[u32]>;
-    /// Column and value of a COO entry of this row.
+    /// Returns column and value of a COO entry of this row.
     fn coo(&self, row: usize, entry: usize) -> (usize, T);
 
-    /// `sums[r]` = row r of a slice times x.
+    /// Sets `sums[r]` to row r of a slice times x.
     #[inline(always)]
     fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         self.ell::<LEVEL>(slice, x, sums);
@@ -33,20 +35,20 @@ pub(crate) trait Matrix<T: Number>: Copy + Sync {
     }
 }
 
-/// The pointers to a slice's COO entries, if it has some.
+/// Returns the pointers to a slice's COO entries, if it has any.
 pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
     let pointers = slices[HEADER * slice + 2] as usize;
     (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
 }
 
-/// Where a slice's ELL entries lie.
+/// Returns the range of a slice's ELL entries.
 pub(crate) fn ell(slices: &[u32], slice: usize) -> Range<usize> {
     let header = &slices[HEADER * slice..];
     let (start, width) = (header[0] as usize * SLICE, header[1] as usize * SLICE);
     start..start + width
 }
 
-/// See [`Hyb`](super::Hyb).
+/// Matrix in the format of [`Hyb`](super::Hyb).
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a, T> {
     pub(crate) slices: &'a [u32],
@@ -72,7 +74,7 @@ impl<T: Number> Matrix<T> for Plain<'_, T> {
     }
 }
 
-/// The sum of a row's COO entries.
+/// Sums the products of a row's COO entries with x.
 #[inline(always)]
 pub(crate) fn tail<T: Number, const LEVEL: u8>(
     mut entry: usize,
@@ -91,7 +93,7 @@ pub(crate) fn tail<T: Number, const LEVEL: u8>(
         }
         entry += 4;
     }
-    // Not a loop, which would keep the sums in memory.
+    // Unrolled: a loop would keep the sums in memory.
     if entry < end {
         add(entry, &mut p[0]);
     }

@@ -2,13 +2,13 @@
 
 pub use crate::kernel::twin::simd::TILE;
 
-/// Places of a thread's table of tiles.
+/// Number of slots in a thread's table of tiles.
 pub const PLACES: usize = 1 << 14;
 
-/// The patterns of a tile's rows.
+/// Patterns of a tile's rows.
 pub type Key = [u16; TILE];
 
-/// Where a tile lies in a table of tiles.
+/// Returns the slot of a tile in a table of tiles.
 #[inline(always)]
 pub fn place(key: &Key) -> usize {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -17,8 +17,9 @@ pub fn place(key: &Key) -> usize {
     (mixed >> (64 - PLACES.trailing_zeros())) as usize
 }
 
-/// Share of the tiles that a table of tiles, filled by an earlier pass over these rows, does not hold when they come
-/// up again.
+/// Share of the tiles that a second pass over these rows does not find in the table.
+///
+/// The table has [`PLACES`] slots; a tile replaces another one in its slot.
 pub fn missed(ids: &[u16]) -> f64 {
     let mut table: Vec<Option<Key>> = vec![None; PLACES];
     let (tiles, _) = ids.as_chunks::<TILE>();

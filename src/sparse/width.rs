@@ -1,4 +1,4 @@
-//! The number of a row's entries that lie in the ELL part.
+//! Number of a row's entries in the ELL part.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,24 +9,27 @@ use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
-/// A rule for the ELL width.
+/// Rule for the ELL width.
 ///
-/// All but `Auto` choose one width for the matrix, and a slice whose rows are all shorter gets its longest row's:
-/// that changes no entry's place, it only saves padding.
+/// All rules except `Auto` choose one width for the matrix. A slice with shorter rows only gets the
+/// width of its longest row: this moves no entry, and saves padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WidthRule {
-    /// For each slice the width that moves the fewest bytes, an entry of the COO part counted twice because its
-    /// row's thread fetches it alone, and a row that has some four entries more: it is a branch that is guessed wrong.
+    /// Width of each slice that moves the fewest bytes.
+    ///
+    /// An entry of the COO part counts twice, because its row's thread fetches it alone. A row with
+    /// a COO part counts four entries more for the mispredicted branch.
     #[default]
     Auto,
-    /// CUSP's: the smallest width that fewer than a third of the rows, or fewer than 4096 of them, exceed
-    /// (N. Bell, M. Garland, NVIDIA Technical Report NVR-2008-004, 2008).
+    /// Rule of CUSP: smallest width exceeded by fewer than n/3 of n rows, or fewer than 4096.
+    ///
+    /// (N. Bell, M. Garland, NVIDIA Technical Report NVR-2008-004, 2008.)
     Cusp,
-    /// The mean row length, rounded up.
+    /// Mean row length, rounded up.
     Mean,
-    /// The longest row: no COO part.
+    /// Length of the longest row: no COO part.
     Max,
-    /// This width.
+    /// Fixed width.
     Fixed(u32),
 }
 
@@ -61,7 +64,7 @@ impl fmt::Display for WidthRule {
 }
 
 impl WidthRule {
-    /// The one width of a matrix whose rows have the lengths that `rows_of` counts; `None` for `Auto`.
+    /// Returns the width of a matrix with `rows_of[k]` rows of length k; `None` for `Auto`.
     fn uniform(self, rows_of: &[u64]) -> Option<u32> {
         let rows: u64 = rows_of.iter().sum();
         let longest = rows_of.iter().rposition(|&rows| rows > 0).unwrap_or(0) as u32;
@@ -86,7 +89,9 @@ impl WidthRule {
         })
     }
 
-    /// The same rule for a matrix whose rows are shared out over ranks: what it chooses for all of them.
+    /// Returns a rule with the width that this rule chooses for the rows of all ranks.
+    ///
+    /// Collective.
     pub(crate) fn over(self, ranks: Ranks, lengths: &[u32]) -> Self {
         if !ranks.is_distributed() || self == Self::Auto {
             return self;
@@ -100,7 +105,7 @@ impl WidthRule {
     }
 }
 
-/// The number of rows of each length.
+/// Counts the rows of each length.
 fn rows_of(lengths: &[u32]) -> Vec<u64> {
     let longest = lengths.par_iter().map(|&length| length).reduce(|| 0, u32::max);
     let mut rows = vec![0; longest as usize + 1];
@@ -110,12 +115,12 @@ fn rows_of(lengths: &[u32]) -> Vec<u64> {
     rows
 }
 
-/// Where the entries of a matrix lie: the ELL width and the number of COO entries of each slice.
+/// Layout of a matrix: the ELL width and the number of COO entries of each slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// ELL width of each slice.
     pub widths: Vec<u32>,
-    /// COO entries of each slice.
+    /// Number of COO entries of each slice.
     pub tails: Vec<u32>,
 }
 
@@ -135,12 +140,12 @@ impl Layout {
         Self { widths, tails: slices.par_iter().map(|&(_, tail)| tail).collect() }
     }
 
-    /// Entries stored, padding included.
+    /// Returns the number of stored entries, including padding.
     pub fn stored(&self) -> u64 {
         self.stored_in(0..self.widths.len())
     }
 
-    /// Entries stored of some slices.
+    /// Returns the number of stored entries of some slices, including padding.
     pub fn stored_in(&self, slices: std::ops::Range<usize>) -> u64 {
         let ell: u64 = self.widths[slices.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
         ell + self.tails[slices].iter().map(|&t| u64::from(t)).sum::<u64>()
@@ -162,8 +167,8 @@ fn fewest_bytes(slice: &[u32], value_bytes: u64) -> u32 {
             + (2 * tail + 4 * longer) * entry
             + if tail > 0 { pointers } else { 0 }
     };
-    // The cost falls and then rises with the width: stop where it begins to rise. A slice with a few rows of
-    // thousands of entries would otherwise be tried at each of them.
+    // The cost first falls and then rises with the width, so the search stops when it rises.
+    // Otherwise a slice with a few rows of thousands of entries would try each width.
     let mut best = (bytes(0), 0);
     for width in 1..=longest {
         let cost = bytes(width);
@@ -201,7 +206,8 @@ mod tests {
 
     #[test]
     fn cusp_takes_the_width_that_fewer_than_a_third_of_the_rows_exceed() {
-        // 30 000 rows of each of the lengths 2, 4, 6, 8: widths 2 and 4 are exceeded by 3/4 and 1/2, 6 by 1/4.
+        // 30 000 rows of each of the lengths 2, 4, 6, 8: widths 2 and 4 are exceeded by 3/4 and
+        // 1/2, 6 by 1/4.
         let lengths: Vec<u32> = (0..120_000).map(|i| 2 * (i % 4) + 2).collect();
 
         assert_eq!(WidthRule::Cusp.uniform(&rows_of(&lengths)), Some(6));

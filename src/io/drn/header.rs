@@ -1,4 +1,4 @@
-//! The keys of a DRN file.
+//! Header of a DRN file: the keys before `@model`.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use crate::io::text::{self, Line, Lines, error, quote};
 use crate::io::tra::MOST_STATES;
 use crate::{Error, Result};
 
-/// The header: everything before `@model`.
+/// Header: everything before `@model`.
 pub(super) struct Header {
     pub(super) states: u64,
     pub(super) choices: Option<u64>,
-    /// Names, when the file gives them.
+    /// Names of rewards, if the file gives them.
     pub(super) rewards: Vec<String>,
 }
 
 impl Header {
-    /// Name of a reward.
+    /// Returns the name of a reward.
     pub(super) fn reward(&self, number: usize) -> String {
         self.rewards.get(number).cloned().unwrap_or_else(|| format!("rewardmodel{number}"))
     }
 
-    /// Reads up to the `@model` line and past it.
+    /// Reads the header, including the `@model` line.
     pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
         loop {
@@ -37,7 +37,7 @@ impl Header {
                 Some(colon) => (line.bytes[..colon].trim_ascii(), line.bytes[colon + 1..].trim_ascii()),
                 None => (line.bytes, &b""[..]),
             };
-            // A value stands behind the colon, or in the next line, which may be blank.
+            // The value follows the colon, or is on the next line, which may be blank.
             let mut value_line = || {
                 let mut ahead = lines.clone();
                 match ahead.next() {

@@ -1,10 +1,12 @@
-//! Values of variables that Storm writes in comments.
+//! State valuations that Storm writes in comments.
 
 use crate::io::text::Lines;
 use crate::transient::names::StateNames;
 
-/// Reads the comments behind the lines `state ...`, such as `//[q=2 & up & !late]`; none unless all states have one, with the
-/// same variables. What is in a comment cannot be wrong.
+/// Reads the comments after the lines `state ...`, such as `//[q=2 & up & !late]`.
+///
+/// Returns `None` unless all states have such a comment with equal variables. Other comments are
+/// not an error.
 pub(in crate::io) fn names(bytes: &[u8]) -> Option<StateNames> {
     let mut names: Option<StateNames> = None;
     let mut due = false;
@@ -33,7 +35,7 @@ pub(in crate::io) fn names(bytes: &[u8]) -> Option<StateNames> {
     names.filter(|_| !due)
 }
 
-/// `q=2`, `up` or `!up`, as a variable and its value.
+/// Parses `q=2`, `up` or `!up` as a variable and its value.
 fn assignment(text: &str) -> Option<(&str, &str)> {
     let (variable, value) = match (text.split_once('='), text.strip_prefix('!')) {
         (Some((variable, value)), _) => (variable.trim(), value.trim()),

@@ -1,4 +1,4 @@
-//! A rank's part of a DRN file: whole blocks, each a line `state ...` and what stands below it.
+//! A rank's part of a DRN file: blocks that begin with a line `state ...`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,39 +13,42 @@ use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::rewards::brought_home;
 use crate::transient::transitions::TransitionList;
 
-/// States of a label that ranks tell one another at once, all of them together.
+/// Maximum number of labelled states that all ranks together exchange in one round.
 const AT_ONCE: usize = 1 << 26;
 
-/// Bytes of a transition's line, about.
+/// Approximate bytes of a transition's line.
 const LINE: u64 = 16;
 
-/// The content of a rank's blocks.
+/// Content of a rank's blocks.
 pub(in crate::io) struct Part {
     pub(in crate::io) transitions: TransitionList,
     header: Header,
-    /// Names and the states here.
+    /// Labels with this part's states.
     labels: Labels,
-    /// One vector a reward, of this part's first states: those behind earn nothing.
+    /// One vector per reward, for this part's first states; later states have reward 0.
     rewards: Vec<Vec<f64>>,
     told: Told,
-    /// True if comments may hold the names of states.
+    /// True if comments may hold names of states.
     named: bool,
 }
 
-/// Facts of a part that all ranks have to know.
+/// Summary of a part that all ranks receive.
 #[derive(Clone, Copy, Default)]
 struct Told {
-    /// Number of its first state, and how many it has.
+    /// Number of its first state.
     first: u64,
+    /// Number of its states.
     states: u64,
     choices: u64,
-    /// The number of rewards in its lists; true if one has none before this was known; true if all are finite.
+    /// Number of rewards in its lists.
     rewards: u64,
+    /// True if a list of rewards was empty before their number was known.
     unlisted: bool,
+    /// True if all rewards are finite.
     finite: bool,
 }
 
-/// Words of what is told.
+/// Number of words of an encoded summary.
 const WORDS: usize = 5;
 
 impl Told {
@@ -58,7 +61,7 @@ impl Told {
         Self { first, states, choices, rewards, unlisted: flags & 1 == 1, finite: flags & 2 == 2 }
     }
 
-    /// The file that all parts are together, if it has that many states.
+    /// Combines the summaries of all parts; `None` unless they form a file with `states` states.
     fn together(parts: &[Self], states: u64) -> Option<Self> {
         let mut all = Self { finite: true, ..Self::default() };
         for part in parts {
@@ -72,17 +75,19 @@ impl Told {
             all.finite &= part.finite;
         }
         let listed = |part: &Self| part.rewards == all.rewards || part.rewards == 0;
-        // An empty list in front of others is none, and behind them an error.
+        // An empty list before others counts as absent, after others as an error; the serial reader
+        // decides.
         let alike = parts.iter().all(listed) && !(all.unlisted && all.rewards > 0);
         (all.states == states && alike && all.finite).then_some(all)
     }
 }
 
-/// Reads a rank's part of a file: the blocks that begin in its share of the bytes. None for files that have to be read
-/// whole, for their form or for what is wrong with them.
+/// Reads a rank's part of a file: the blocks that begin in its share of the bytes.
+///
+/// Returns `None` for files that have to be read whole, because of their form or an error.
 ///
 /// # Errors
-/// What [`read`](super::read) would say with other numbers of lines.
+/// Errors of [`read`](super::read), with line numbers that may be wrong.
 pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let mut lines = Lines::new(&parted.start);
@@ -97,7 +102,7 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
         |model: &mut Model, text: &[u8]| Lines::new(text).try_for_each(|line| model.line(line, |_, _, _| {}));
     let mut fits = true;
     let read = pieces.each(&mut |bytes| {
-        // Lines of a state that began in the piece before.
+        // Lines of a state that began in the previous piece.
         let before: usize =
             bytes.split_inclusive(|&b| b == b'\n').take_while(|line| !begins(line)).map(<[u8]>::len).sum();
         let (before, states) = bytes.split_at(before);
@@ -126,23 +131,23 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     Ok(Some(Part { transitions, header, labels, rewards, told, named }))
 }
 
-/// True if a state's lines begin with this one.
+/// True if this line begins the block of a state.
 fn begins(line: &[u8]) -> bool {
     let line = Line { number: 1, bytes: line.trim_ascii() };
     line.fields().next() == Some(b"state")
 }
 
-/// The content of a file beside its transitions.
+/// Content of a file except its transitions.
 pub(in crate::io) struct Beside {
-    /// The same on every rank.
+    /// Labels with the states of all ranks.
     pub(in crate::io) labels: Labels,
     pub(in crate::io) warnings: Vec<String>,
-    /// Of the states that are the rank's home.
+    /// Values of this rank's home block of states.
     pub(in crate::io) rewards: Vec<Reward>,
 }
 
 impl Part {
-    /// The content of the file that one process read as a whole; none if there is something wrong with it.
+    /// Returns the content of a file read by one process; `None` if the file has an error.
     pub(super) fn into_file(mut self, path: &Path) -> Option<ChainFile> {
         let (states, transitions) = (self.header.states as usize, std::mem::take(&mut self.transitions));
         let names = if self.named { names(&text::read(path).ok()?) } else { None };
@@ -150,13 +155,14 @@ impl Part {
         Some(ChainFile { states, transitions, labels, rewards, names, warnings, ..ChainFile::default() })
     }
 
-    /// States of the whole file, by its header.
+    /// Returns the number of states of the whole file, from its header.
     pub(in crate::io) fn states(&self) -> u64 {
         self.header.states
     }
 
-    /// Brings together what all parts say beside their transitions; none if there is something wrong with them. Every rank
-    /// calls this at once.
+    /// Combines labels, rewards and warnings of all parts; `None` if the file has an error.
+    ///
+    /// Collective.
     pub(in crate::io) fn beside(self, path: &Path, ranks: Ranks) -> Option<Beside> {
         let told: Vec<Told> =
             ranks.all_gather(&self.told.words()).iter().map(|words| told_of(words)).collect();
@@ -177,9 +183,9 @@ fn told_of(words: &[u64]) -> Told {
     Told::of(words.try_into().expect("every rank tells as much"))
 }
 
-/// Labels of all parts, in the order in which the file names them first.
+/// Gathers the labels of all parts, in the order of their first occurrence. Collective.
 fn all_gather_regions(own: Labels, ranks: Ranks) -> Labels {
-    // A label ends with its line, whatever stands in it.
+    // A label never contains a line end.
     let names: Vec<String> = own.sets.iter().map(|(name, _)| format!("{name}\n")).collect();
     let lengths: Vec<u64> = own.sets.iter().map(|(_, set)| set.len() as u64).collect();
     let (names, lengths) = (ranks.all_gather_text(&names.concat()), ranks.all_gather(&lengths));
@@ -232,7 +238,7 @@ mod tests {
         std::fs::write(&path, format!("{HEAD}{BODY}")).unwrap();
         let whole = parse(&std::fs::read(&path).unwrap(), &path).unwrap();
         assert_eq!((whole.states, whole.warnings.len()), (4, 1), "{:?}", whole.warnings);
-        // With as many ranks as bytes every byte is cut at.
+        // With as many ranks as bytes the text is split at every byte.
         for size in 1..BODY.len() + 3 {
             let parts = parts(&path, size);
 
@@ -338,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Old files do not name their rewards: what one part has not seen another has.
+    /// Old files do not name rewards; a part without a list takes their number from others.
     #[test]
     fn lists_of_rewards_without_names() {
         let head = "@type: CTMC\n@nr_states: 3\n@model\n";

@@ -38,7 +38,7 @@ fn full_file() {
     assert_eq!(read.warnings, Vec::<String>::new());
 }
 
-/// A form feed once ended a word and was no blank, so that labels behind it were waited for without end.
+/// Regression: a form feed ended a word but was no blank, so reading labels never ended.
 #[test]
 fn form_feeds_are_blanks() {
     let read = chain("@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a\x0cb\naction 0\n1 : 1\nstate 1\x0c\n")
@@ -88,7 +88,7 @@ fn exit_rates_are_compared_at_the_digits_printed() {
         )
     );
     assert!(reason("10.006650001000000", "0.00665").is_some());
-    // Ten digits, as Storm writes them: half a unit of the last one each.
+    // Storm prints ten digits; each number is off by at most half a unit of the last digit.
     assert_eq!(reason("10.3333333333", "0.3333333333"), None);
     assert!(reason("10.33333335", "0.3333333333").is_some());
     assert_eq!(significant_digits(b"0.00250e12"), 3);

@@ -1,4 +1,4 @@
-//! Chains as Storm's `.drn` files.
+//! Output of chains as Storm's `.drn` files.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,12 @@ use crate::io::write::{push_integer, push_number, write_in_blocks};
 use crate::transient::chain::{Chain, Initial};
 use crate::transient::transitions::exit_rate;
 
-/// Writes a chain with labels, names of states and rewards, as [`read`](super::read) reads it: with all digits of its numbers.
+/// Writes a chain with labels, state names and rewards, for [`read`](super::read).
+///
+/// Numbers have all their digits.
 ///
 /// # Errors
-/// Those of `writer`; and of the kind `InvalidInput` for names that the format has no room for.
+/// Errors of `writer`; kind `InvalidInput` for names that the format cannot represent.
 pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
@@ -81,7 +83,9 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     })
 }
 
-/// Labels of each state by their places among `sets`: where the list of each ends, and the lists.
+/// Lists the labels of each state, as positions in `sets`.
+///
+/// Returns offsets and labels; state s has the labels `labels[offsets[s]..offsets[s + 1]]`.
 pub(in crate::io) fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
     let mut ends = vec![0usize; states + 1];
     sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);

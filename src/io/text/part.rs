@@ -1,4 +1,4 @@
-//! A text file that is read a piece at a time, by ranks each a part of it.
+//! Text files that are read piece by piece and divided among ranks.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -10,31 +10,36 @@ use super::{CHUNK, GZIP, MARK, binary};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
-/// Bytes that are read to find what stands before the lines.
+/// Bytes that are read to parse a file's header.
 const HEAD: usize = 1 << 16;
 
 /// Bytes that are unpacked at once.
 const BUFFER: usize = 1 << 18;
 
-/// Least part of its share of a text that a piece is, of shares of many chunks.
+/// Number of pieces in a rank's share, unless the limits of a piece's size apply.
 const PIECES: u64 = 64;
 
-/// Bytes of text that a byte of a compressed file stands for, about.
+/// Assumed compression ratio, for estimates of the text's length.
 const PACKED: u64 = 8;
 
-/// Chunks of a piece for each thread, and in all at most; where one thread unpacks the text, as it takes longer than the others
-/// with what is there, and memory that it writes again stays in its cache.
+/// Largest number of chunks per thread in a piece.
 const CHUNKS: usize = 8;
+/// Largest number of chunks in a piece of plain text.
 const MOST_CHUNKS: usize = 64;
+/// Largest number of chunks in a piece of compressed text.
+///
+/// One thread unpacks the text, which takes longer than parsing. Its pieces are small so that the
+/// memory they reuse stays in that thread's cache.
 const PACKED_CHUNKS: usize = 4;
 
 /// Bytes of the longest line of a text that is read by pieces.
 const LONGEST_LINE: u64 = 1 << 26;
 
-/// Adds the next line to `bytes`, as [`BufRead::read_until`] does.
+/// Appends the next line to `bytes`, like [`BufRead::read_until`].
 ///
 /// # Errors
-/// Those of the reader, and a line that is too long to be held beside others: its text has to be read whole.
+/// Errors of the reader. A line of more than 64 MiB is an error, because pieces with such lines
+/// take too much memory; the text then has to be read whole.
 fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<usize> {
     let read = text.take(LONGEST_LINE).read_until(b'\n', bytes)?;
     match read as u64 {
@@ -43,28 +48,31 @@ fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<usize> 
     }
 }
 
-/// A text file and how it begins. What is compressed cannot be cut: each of several ranks unpacks all of it, once to know how
-/// long the text is and once for its lines, and holds these alone.
+/// A text file and its first lines.
+///
+/// Compressed text cannot be split. Each of several ranks unpacks all of it twice: once for the
+/// length of the text, once for its lines. It keeps only its own lines.
 pub(in crate::io) struct Parted<'a> {
     path: &'a Path,
     packed: bool,
     /// Bytes of the file.
     size: u64,
-    /// Bytes of the text; as many as there can be where one process unpacks it.
+    /// Bytes of the text; `u64::MAX` if a single process unpacks it.
     pub(in crate::io) length: u64,
-    /// Whole lines from the first on.
+    /// First whole lines of the text; empty if the first line is too long.
     pub(in crate::io) start: Vec<u8>,
 }
 
 impl<'a> Parted<'a> {
-    /// None for what has to be read whole: what is no regular file or no text, has a byte order mark, or begins with a line
-    /// longer than a head may be.
+    /// Opens a file; `None` if it has to be read whole.
+    ///
+    /// This is the case for files that are not regular or not text, or that have a byte order mark.
     ///
     /// # Errors
     /// [`Error::Io`], also for a gzip stream that is corrupt or ends early.
     pub(in crate::io) fn open(path: &'a Path, ranks: Ranks) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.into(), source };
-        // Before it is opened: a pipe has one reader.
+        // Before opening: a pipe has one reader.
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
             return Ok(None);
@@ -84,14 +92,14 @@ impl<'a> Parted<'a> {
             };
         }
         let start = &mut parted.start;
-        // Whole lines, the last one aside.
+        // Keeps whole lines only; the last one may be incomplete.
         if start.len() == HEAD {
             start.truncate(start.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1));
         }
         Ok((binary(start).is_none() && !start.starts_with(MARK)).then_some(parted))
     }
 
-    /// The text from that byte on.
+    /// Returns a reader of the text from byte `from` on.
     fn text(&self, from: u64) -> Result<Box<dyn BufRead + Send>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
         let mut file = File::open(self.path).map_err(failed)?;
@@ -105,7 +113,7 @@ impl<'a> Parted<'a> {
         Ok(Box::new(text))
     }
 
-    /// This rank's lines of those from byte `body` on: the ones whose first byte lies in its share.
+    /// Returns this rank's lines after byte `body`: the lines that begin in its share.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -113,8 +121,10 @@ impl<'a> Parted<'a> {
         self.blocks(body, ranks, |_| true)
     }
 
-    /// This rank's blocks of lines from byte `body` on: the ones whose first line, which `begins` tells, begins in its
-    /// share. What stands before all of them belongs to the first. The blocks of all ranks are the text from `body` on.
+    /// Returns this rank's blocks of lines after byte `body`: the blocks that begin in its share.
+    ///
+    /// `begins` recognises the first line of a block. Lines before the first block belong to the
+    /// first rank. Concatenated over all ranks, the blocks are the text from `body` on.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -140,7 +150,7 @@ impl<'a> Parted<'a> {
         if mine.start == 0 {
             text = self.text(first)?;
         } else {
-            // From the byte before on, which may end a line.
+            // Starts one byte earlier, which may be a line end.
             text = self.text(first - 1)?;
             at += read_line(&mut text, &mut pieces.before).map_err(failed)? as u64 - 1;
             loop {
@@ -164,33 +174,34 @@ impl<'a> Parted<'a> {
     }
 }
 
-/// A rank's part of a text, of which it holds two pieces at a time: a part in sixty-four each, and some chunks for each thread
-/// at most.
+/// A rank's part of a text, of which two pieces are in memory at a time.
+///
+/// A piece is 1/64 of the part, within limits that depend on the number of threads.
 pub(in crate::io) struct Pieces<'a> {
     path: &'a Path,
     begins: fn(&[u8]) -> bool,
-    /// The part that is not read yet; none at the end.
+    /// Reader of the remaining text; `None` at the end.
     text: Option<Box<dyn BufRead + Send>>,
-    /// The next piece's first line, if it is read.
+    /// First line of the next piece, if already read.
     before: Vec<u8>,
-    /// Bytes of the share that are left.
+    /// Remaining bytes of the share.
     left: u64,
-    /// Bytes of a piece, but for the rest of its last line.
+    /// Bytes of a piece, without the rest of its last line.
     piece: u64,
-    /// Bytes of the whole text, about.
+    /// Estimated number of bytes of the whole text.
     guess: u64,
 }
 
 impl Pieces<'_> {
-    /// The number of lines left, about, if each has so many bytes.
+    /// Estimates the number of remaining lines if each has `line` bytes.
     pub(in crate::io) fn about(&self, line: u64) -> usize {
         (self.left.min(self.guess) / line) as usize
     }
 
-    /// Gives `take` one piece after the other, each while the next is read. None where one holds what no text has.
+    /// Passes each piece to `take` while the next one is read; `None` if one holds a NUL byte.
     ///
     /// # Errors
-    /// [`Error::Io`], and those of `take`.
+    /// [`Error::Io`], and errors of `take`.
     pub(in crate::io) fn each(
         mut self,
         take: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
@@ -206,8 +217,7 @@ impl Pieces<'_> {
         Ok(more.map(drop))
     }
 
-    /// Replaces `bytes` by the next lines, a piece of them; false where none are left. None where they hold what no text
-    /// has.
+    /// Reads the next piece into `bytes`: false at the end, `None` if it holds a NUL byte.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
         bytes.clear();
@@ -221,7 +231,8 @@ impl Pieces<'_> {
             let rest = read_line(text, bytes).map_err(failed)?;
             self.left = self.left.saturating_sub(rest as u64);
         }
-        // Lines behind the share up to the next block's: of a block that is longer than a piece, some of them.
+        // Lines after the share belong to its last block; a block longer than a piece is read in
+        // parts.
         while self.left == 0 && (bytes.len() as u64) < 2 * self.piece {
             let before = bytes.len();
             read_line(text, bytes).map_err(failed)?;
@@ -244,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// All pieces of each part, of so many bytes if that is said.
+    /// Returns each rank's pieces, concatenated; `piece` overrides the bytes of a piece.
     fn parts(path: &Path, size: usize, begins: fn(&[u8]) -> bool, piece: Option<u64>) -> Vec<Vec<u8>> {
         let part = |rank| {
             let parted = Parted::open(path, Ranks::simulated(0, size)).unwrap().expect("a text");
@@ -252,7 +263,8 @@ mod tests {
             pieces.piece = piece.unwrap_or(pieces.piece);
             let (mut all, mut bytes) = (Vec::new(), Vec::new());
             while pieces.next(&mut bytes).unwrap().expect("no NUL") {
-                // A piece, and the rest of the line that it ends in, once more where it is the last.
+                // At most a piece and the rest of its last line; the last piece may be twice as
+                // long.
                 assert!(bytes.len() <= 2 * (pieces.piece as usize + 13), "{bytes:?}");
                 assert!(piece.is_none() || bytes.ends_with(b"\n") || rank + 1 == size || pieces.left == 0);
                 all.append(&mut bytes);
@@ -274,14 +286,15 @@ mod tests {
             "head\n<",
         ] {
             std::fs::write(&path, text).unwrap();
-            // Two members, as parallel packers write them.
+            // Two gzip members, as parallel compressors write them.
             let members = [&text[..7.min(text.len())], &text[7.min(text.len())..]].map(|text| {
                 let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
                 encoder.write_all(text.as_bytes()).unwrap();
                 encoder.finish().unwrap()
             });
             std::fs::write(&packed, members.concat()).unwrap();
-            // With as many ranks as bytes every byte is cut at, with more some have none.
+            // With as many ranks as bytes the text is split at every byte; with more, some ranks
+            // get nothing.
             for size in 1..text.len() + 3 {
                 let begins: fn(&[u8]) -> bool = |line| line.starts_with(b"<");
                 let blocks = parts(&path, size, begins, None);
@@ -312,7 +325,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             assert!(Parted::open(&path, Ranks::ALONE).unwrap().is_none(), "{bytes:?}");
         }
-        // Behind the head.
+        // NUL after the head.
         let late = ["head\n", &"0123456\n".repeat(HEAD / 8), "\0\n"].concat();
         std::fs::write(&path, late).unwrap();
         let parted = Parted::open(&path, Ranks::ALONE).unwrap().expect("a text as it begins");
@@ -328,7 +341,7 @@ mod tests {
             }
         };
         assert_eq!([lines(0), lines(1)], [true, false]);
-        // A stream that ends early.
+        // A gzip stream that ends early.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(b"head\nbody\n").unwrap();
         let packed = encoder.finish().unwrap();

@@ -27,7 +27,7 @@ fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
             Ok(bytes.len())
         }
     }
-    // A sink holds nothing: bytes count as they are read, up to what is available.
+    // An offset near the maximum: only the available memory limits the count.
     let mut bounded = Bounded { count: u64::MAX / 2, ..Bounded::new(Endless) };
     assert_eq!(bounded.read(&mut [0; 8]).unwrap(), 8);
     let mut small = Bounded::new(&b"12345678"[..]);
@@ -40,7 +40,7 @@ fn unpacked_bytes_are_bounded_by_the_memory_there_is() {
 use crate::io::{drn, mtx, tra};
 use crate::transient::chain::ChainFile;
 
-/// Writes a file and reads it; the message for an error.
+/// Writes a file and reads it; returns the message of an error.
 fn through_file(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -77,7 +77,7 @@ fn damaged_gzip() {
     let sum = corrupt.len() - 6;
     corrupt[sum] ^= 1;
     assert!(through_file(&corrupt).unwrap_err().contains("corrupt"));
-    // A forged length neither allocates nor matters.
+    // A forged length neither allocates memory nor is trusted.
     let mut forged = gzip(b"x");
     let end = forged.len();
     forged[end - 4..].fill(0xff);
@@ -197,7 +197,7 @@ fn numbers_are_those_of_the_standard_library_wherever_they_end() {
     }
 }
 
-/// Files with a mark of their encoding are read whole, and others a piece at a time.
+/// Files with a byte order mark are read whole, others a piece at a time.
 #[test]
 fn chains_read_in_pieces_are_those_read_whole() {
     const STATES: u32 = 20_000;
@@ -217,7 +217,7 @@ fn chains_read_in_pieces_are_those_read_whole() {
     let of_states = |i: u32| format!("state {i} l{}\n\taction 0 [{i}]\n\t\t{} : 0.{i}1\n", i % 3, to(i));
     let (tra, mtx) = (listed(0), listed(1));
     let count = tra.lines().count();
-    // By source and target.
+    // Sorted by source and target.
     let mut lines: Vec<&str> = tra.lines().collect();
     let key = |line: &&str| {
         let mut fields = line.split(' ').map(|field| field.parse::<u32>().unwrap_or_default());
@@ -225,7 +225,7 @@ fn chains_read_in_pieces_are_those_read_whole() {
     };
     lines.sort_by_key(key);
     let sorted = lines.join("\n") + "\n";
-    // Rows that were numbered as a list again.
+    // Converts numbered rows back into a list.
     let numbered: Read = |path| {
         let (file, rows) = tra::read_numbered(path)?;
         let transitions = rows.map_or(file.transitions, |rows| rows.list());
@@ -280,7 +280,7 @@ fn chains_read_in_pieces_are_those_read_whole() {
             let pieces = of(text.as_bytes());
             refused += usize::from(pieces.is_err());
             let whole = of(&[MARK, text.as_bytes()].concat());
-            // The mark moves the byte that the message about it counts.
+            // The mark shifts the offset in the message about a NUL byte.
             let nul = text.contains('\0') && pieces.is_err() && whole.is_err();
             assert!(nul || pieces == whole, "{name} of {} bytes", text.len());
             let members = [gzip(&text.as_bytes()[..late / 2]), gzip(&text.as_bytes()[late / 2..])].concat();

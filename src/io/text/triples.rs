@@ -1,4 +1,4 @@
-//! Lines of two indices and a value each, parsed by all threads.
+//! Parallel parser for lines of two indices and a value.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 
-/// A line, counted from 1, and what is wrong with it.
+/// Line number, counted from 1, and reason of an error.
 pub(in crate::io) type Trouble = (u64, String);
 
-/// What the lines so far list, in front of room for those that follow.
+/// Triples of the lines read so far, followed by preallocated space for further ones.
 pub(in crate::io) struct Triples {
     first: Vec<u32>,
     second: Vec<u32>,
     value: Vec<f64>,
-    /// Triples found.
+    /// Number of triples found.
     end: usize,
-    /// Fewest bytes of a line that lists one, its end included.
+    /// Fewest bytes of a line with a triple, including its end.
     shortest: usize,
-    /// Lines read.
+    /// Number of lines read.
     lines: u64,
 }
 
-/// Room for what some lines list.
+/// Preallocated space for the triples of one chunk of lines.
 pub(in crate::io) struct Room<'a> {
     first: &'a mut [u32],
     second: &'a mut [u32],
@@ -42,12 +42,14 @@ impl Room<'_> {
 }
 
 impl Triples {
-    /// No triples yet, of lines that have so many bytes or more, their end included.
+    /// Creates an empty list; a triple's line has at least `shortest` bytes including its end.
     pub(in crate::io) fn new(shortest: usize) -> Self {
         Self { first: Vec::new(), second: Vec::new(), value: Vec::new(), end: 0, shortest, lines: 0 }
     }
 
-    /// Makes room for as many as a file promises, if its `bytes` may hold them. What of it stays empty takes no memory.
+    /// Allocates space for the triples that a file promises, at most as many as `bytes` can hold.
+    ///
+    /// Space that stays unused takes no physical memory.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -64,13 +66,16 @@ impl Triples {
         Ok(triples)
     }
 
-    /// Has `scan` push what the next lines list, or say which of those it is given is wrong.
+    /// Parses the next lines with `scan`, which pushes the triples of a chunk.
+    ///
+    /// `scan` reports an error with the number of a line in its chunk.
     pub(in crate::io) fn parse(
         &mut self,
         text: &[u8],
         scan: impl Fn(&[u8], &mut Room) -> Result<(), Trouble> + Sync,
     ) -> Result<(), Trouble> {
-        // Lines are counted first: each chunk then writes to its own part of the lists, and knows its first line's number.
+        // Lines are counted first. Each chunk then writes to its own part of the lists and knows
+        // the number of its first line.
         let chunks = chunks(text);
         let lines: Vec<usize> = chunks.par_iter().map(|chunk| count_lines(chunk)).collect();
         let room = |(chunk, &lines): (&&[u8], &usize)| lines.min(chunk.len().div_ceil(self.shortest));
@@ -98,7 +103,7 @@ impl Triples {
             .collect();
         for ((result, room), lines) in results.into_iter().zip(room).zip(lines) {
             let used = result.map_err(|(line, reason)| (self.lines + line, reason))?;
-            // Chunks with blank lines or comments leave gaps behind them.
+            // Chunks with blank lines or comments leave gaps after their triples.
             if self.end < start {
                 self.first.copy_within(start..start + used, self.end);
                 self.second.copy_within(start..start + used, self.end);
@@ -111,19 +116,19 @@ impl Triples {
         Ok(())
     }
 
-    /// The same, of which the next lines take the place.
+    /// Returns the lists read so far; the next lines overwrite them.
     pub(in crate::io) fn take_lists(&mut self) -> (&[u32], &[u32], &[f64]) {
         let end = std::mem::take(&mut self.end);
         (&self.first[..end], &self.second[..end], &self.value[..end])
     }
 
-    /// Puts a list in front of what the next lines list.
+    /// Replaces the lists; the triples of the next lines are appended.
     pub(in crate::io) fn begin_with(&mut self, (first, second, value): (Vec<u32>, Vec<u32>, Vec<f64>)) {
         self.end = value.len();
         (self.first, self.second, self.value) = (first, second, value);
     }
 
-    /// First and second indices and values, in their order.
+    /// Returns first indices, second indices and values, in the order of the lines.
     pub(in crate::io) fn into_lists(mut self) -> (Vec<u32>, Vec<u32>, Vec<f64>) {
         self.first.truncate(self.end);
         self.second.truncate(self.end);

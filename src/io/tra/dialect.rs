@@ -1,4 +1,4 @@
-//! Tells the dialects of `.tra` files apart, and from what is none.
+//! Detection of the dialects of `.tra` files, and of other formats.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::MOST_STATES;
 use crate::io::text::{Line, Lines, error, number, quote, unsigned};
 use crate::{Error, Result};
 
-/// The remedy for rows.
+/// Suggestion for files with rows of transitions.
 pub(super) const EXPORT_ROWS: &str =
     "export one transition a line with `prism MODEL -exportmodel out.tra,lab`, without `:rows`";
 
@@ -27,30 +27,30 @@ const LANGUAGE: &[&str] = &[
     "nondeterministic",
 ];
 
-/// Types of models, as hints and as first word of the modelling language.
+/// Types of models other than CTMC, as hints and as first words of the modelling language.
 const OTHER_TYPES: &[&str] =
     &["dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
-/// The header: everything in front of the transitions.
+/// Header: everything before the transitions.
 pub(super) struct Head {
     /// Number of the first state.
     pub(super) base: u64,
-    /// True where the file says that it is a continuous-time chain.
+    /// True if the file declares a continuous-time chain.
     pub(super) says_ctmc: bool,
-    /// States promised.
+    /// Number of states promised.
     pub(super) states: Option<u64>,
-    /// Transitions promised.
+    /// Number of transitions promised.
     pub(super) transitions: Option<u64>,
-    /// The line that promises them.
+    /// Line with the number of transitions.
     pub(super) count_line: u64,
     /// Offset of the first line of transitions.
     pub(super) body: usize,
-    /// Lines before it.
+    /// Number of lines before `body`.
     pub(super) lines: u64,
 }
 
 impl Head {
-    /// Warnings about the numbers of states.
+    /// Returns warnings about the numbering of states.
     pub(super) fn warnings(&self, path: &Path) -> Vec<String> {
         let from_one = (self.base == 1).then(|| {
             format!(
@@ -62,11 +62,11 @@ impl Head {
     }
 }
 
-/// Lines that say something, with their offsets, and whether one said that this is a continuous-time chain.
+/// Lines with content; the flag is true if a comment declared a continuous-time chain.
 struct Content<'a>(Lines<'a>, bool);
 
 impl<'a> Content<'a> {
-    /// The next line that is no comment, and where it starts.
+    /// Returns the next line with content, and its offset.
     fn next(&mut self, path: &Path) -> Result<Option<(Line<'a>, usize)>> {
         loop {
             let start = self.0.offset();
@@ -82,7 +82,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Finds out which dialect the file is in and reads its header.
+/// Determines the file's dialect and reads its header.
 pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
     let mut content = Content(Lines::new(bytes), false);
     let Some((mut first, mut start)) = content.next(path)? else {
@@ -91,7 +91,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
             reason: "is empty; a .tra starts with `STATES TRANSITIONS` in numbers, or with `ctmc`".into(),
         });
     };
-    // `//` starts a comment in DRN and in the modelling language: the first line that is none tells which it is.
+    // `//` starts a comment in DRN and in the modelling language. The first line after it decides.
     while first.bytes.starts_with(b"//") {
         match content.next(path)? {
             Some((next, _)) if !next.bytes.starts_with(b"@") => first = next,
@@ -145,7 +145,8 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
             })
         }
         [_, _, _, ..] => {
-            // `n c m` and then four numbers a line are choices; without the header the first line has four already.
+            // `n c m` followed by lines of four numbers is an MDP. Without a header the first line
+            // has four.
             let choices = match fields[3..] {
                 [] => match content.next(path)? {
                     Some((second, _)) => {
@@ -180,7 +181,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
     }
 }
 
-/// `STATES n`, `TRANSITIONS m`.
+/// Reads the header `STATES n`, `TRANSITIONS m`.
 fn mrmc(first: Line, content: &mut Content, path: &Path) -> Result<Head> {
     let keyed = |line: Line, key: &str| -> Result<u64> {
         let fields: Vec<&[u8]> = line.fields().take(3).collect();
@@ -233,7 +234,9 @@ fn check_states(states: u64, line: Line, path: &Path) -> Result<u64> {
     }
 }
 
-/// True for PRISM's comment that this is a continuous-time chain; refuses what it says to be something else.
+/// True for PRISM's comment that declares a CTMC.
+///
+/// Comments that declare another type of model or of file are errors.
 fn says_ctmc(line: Line, path: &Path) -> Result<bool> {
     let text = line.bytes[1..].trim_ascii();
     let other = if text == b"DECLARATION" || text == b"Labels" {
@@ -264,7 +267,7 @@ fn says_ctmc(line: Line, path: &Path) -> Result<bool> {
     ))
 }
 
-/// Refuses first lines that other formats start with.
+/// Rejects first lines of other formats.
 fn check_other_format(line: Line, path: &Path) -> Result<()> {
     let bytes = line.bytes;
     let compact: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(200).collect();
@@ -289,7 +292,7 @@ fn check_other_format(line: Line, path: &Path) -> Result<()> {
     Err(error(path, line.number, format!("{} {remedy}", quote(bytes))))
 }
 
-/// A line that hints at the model's type, in front of transitions.
+/// Checks a line with the model's type before the transitions.
 fn check_hint(hint: Line, path: &Path) -> Result<()> {
     if hint.bytes.eq_ignore_ascii_case(b"ctmc") {
         return Ok(());

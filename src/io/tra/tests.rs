@@ -38,7 +38,7 @@ fn storm_dialect() {
         let read = chain(&format!("{head}0 1 2\n1 4 0.5\n")).unwrap();
         assert_eq!((read.states, read.transitions), (5, expected.clone()));
     }
-    // A hint in front of PRISM's header.
+    // A hint before PRISM's header.
     assert_eq!(chain("ctmc\n9 2\n0 1 2\n1 4 0.5\n").unwrap().states, 9);
 }
 
@@ -63,7 +63,7 @@ fn mrmc_dialect() {
 fn wrong_counts() {
     let fewer = message("3 3\n0 1 1\n1 2 1\n");
     assert!(fewer.contains("line 1 promises 3 transitions, the file has 2: it is truncated"), "{fewer}");
-    // More than promised are all there.
+    // Surplus transitions are all read.
     let more = chain("# c\n3 1\n0 1 1\n1 2 1\n").unwrap();
     assert_eq!(more.transitions.from, [0, 1]);
     assert_eq!(more.warnings.len(), 1);

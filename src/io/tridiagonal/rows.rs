@@ -1,4 +1,4 @@
-//! The rows that one rank has of a system in a file: read at their place where the format has one.
+//! A rank's rows of a system in a file, read at their offset if the format allows it.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -11,22 +11,22 @@ use crate::io::npz;
 use crate::tridiagonal::{Rows, Span};
 use crate::{Error, Result};
 
-/// Rows of systems from a file, and what the unknowns of all rows are written as.
+/// Rows of systems from a file, with the shape of the unknowns of all rows.
 #[derive(Debug, Clone)]
 pub struct RowsFile {
     /// The rows.
     pub rows: Rows,
     /// Shape of b.
     pub shape: Vec<usize>,
-    /// The order of numbers in that shape.
+    /// Order of the numbers in that shape.
     pub order: Order,
-    /// True if the file has a right-hand side; else it is 1 in every row.
+    /// True if the file has a right-hand side; otherwise it is 1 in every row.
     pub has_b: bool,
-    /// The file that had to be read from its beginning to its end, of which these rows are a part.
+    /// File that had to be read completely to get these rows, if any.
     pub through: Option<String>,
 }
 
-/// An array in a file, or one that was read.
+/// An array in a file or in memory.
 enum Source<'p> {
     Stored { path: &'p Path, at: u64, header: Header },
     Read(Array),
@@ -55,7 +55,7 @@ impl Source<'_> {
     }
 }
 
-/// The array whose bytes, header included, lie at that place.
+/// Returns the array at `start` in a file; `bytes` includes its header.
 fn stored<'p>(path: &'p Path, name: &str, (start, bytes): (u64, u64)) -> Result<Source<'p>> {
     let io = |source| Error::Io { path: path.into(), source };
     let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
@@ -80,7 +80,7 @@ fn stored<'p>(path: &'p Path, name: &str, (start, bytes): (u64, u64)) -> Result<
     }
 }
 
-/// The array of `-b`.
+/// Opens a separate file of right-hand sides; sets `through` if it is read completely.
 fn given<'p>(path: &'p Path, through: &mut Option<String>) -> Result<Source<'p>> {
     if extension(path) == "npy" {
         let bytes = path.metadata().map_err(|source| Error::Io { path: path.into(), source })?.len();
@@ -90,10 +90,12 @@ fn given<'p>(path: &'p Path, through: &mut Option<String>) -> Result<Source<'p>>
     read_array(path).map(Source::Read)
 }
 
-/// Reads a rank's rows of a system, as [`read`]; `share` says which they are of so many systems of so many rows.
+/// Reads a rank's rows of a system; parameters as in [`read`].
+///
+/// `share(n, batch)` returns this rank's part of `batch` systems of n rows.
 ///
 /// # Errors
-/// As of [`read`].
+/// Errors of [`read`].
 pub fn read_rows(
     path: &Path,
     cyclic: bool,
@@ -106,7 +108,7 @@ pub fn read_rows(
         e => e,
     };
     let names = ["dl", "d", "du", "b"];
-    // Rows that lie side by side are of many systems.
+    // In interleaved arrays, consecutive numbers belong to different systems.
     let places = if extension(path) == "npz" && !interleaved {
         npz::places(path, &names[..3], &names[3..])?
     } else {
@@ -162,11 +164,13 @@ pub fn read_rows(
     Ok(RowsFile { rows, shape, order, has_b, through })
 }
 
-/// The rows of `-b` for a system of another source: right-hand sides, the shape of all and the order of numbers in it, and
-/// the file if it had to be read from its beginning to its end.
+/// Reads this rank's rows of separate right-hand sides.
+///
+/// Returns the right-hand sides, the shape of all of them, the order of numbers in that shape, and
+/// the file if it had to be read completely.
 ///
 /// # Errors
-/// Whatever the format's reader finds, and [`Error::Invalid`] for a shape that does not fit.
+/// Errors of the format's reader, and [`Error::Invalid`] for a shape that does not fit.
 #[expect(clippy::type_complexity, reason = "what one file says")]
 pub fn read_right_hand_sides(
     b: &Path,
@@ -186,7 +190,7 @@ pub fn read_right_hand_sides(
     Ok((b, shape, order, through))
 }
 
-/// Rows of an off-diagonal, which may have a number fewer a system.
+/// Reads rows of an off-diagonal, which may have one number fewer per system.
 fn off_diagonal(source: &Source<'_>, span: &Span, front: bool) -> Result<Vec<f64>> {
     let n = span.n;
     let shape = source.shape();
@@ -205,7 +209,7 @@ fn off_diagonal(source: &Source<'_>, span: &Span, front: bool) -> Result<Vec<f64
     Ok(span.range().map(|row| place(row).map_or(0.0, |at| values[at - first])).collect())
 }
 
-/// Rows of right-hand sides for diagonals of the shape `d`; none where none is given.
+/// Reads rows of right-hand sides for diagonals of the shape `d`; none without `b`.
 fn right_hand_sides(
     d: &[usize],
     b: Option<&Source<'_>>,
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
     use crate::ranks::Ranks;
 
-    /// An archive whose members are not compressed, as `numpy.savez` writes it.
+    /// Writes an archive without compression, like `numpy.savez`.
     fn archive(path: &Path, members: &[(&str, &[u64], &[f64])]) {
         use std::io::Write;
         let options =
@@ -252,7 +256,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("s.npz");
         for (members, words) in [
-            // Nothing is there of what the headers promise.
+            // The data promised by the headers are missing.
             ([("dl", 7), ("d", 3), ("du", 3)], "dl has the shape [7], d has [3]"),
             ([("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
         ] {
@@ -297,7 +301,8 @@ mod tests {
 
                 assert!(file.through.is_none() && file.has_b);
                 assert_eq!((&file.shape, file.order), (&whole.shape, whole.order));
-                // Off-diagonals of n − 1 numbers are widened: by NaN in the whole file, by 0 in parts.
+                // Off-diagonals of n − 1 numbers are padded: with NaN in the whole file, with 0 in
+                // parts.
                 let number = |value: &f64| if value.is_nan() { 0.0 } else { *value };
                 let part = |all: &[f64]| all[range.clone()].iter().map(number).collect::<Vec<f64>>();
                 assert_eq!(file.rows.dl, part(&whole.system.dl));

@@ -1,11 +1,11 @@
-//! The arrays of a model: numbers of 64 bits, bit sets, and mappings from one kind of thing to ranges of another.
+//! Arrays of a model: 64-bit numbers, bit sets, and offsets of ranges.
 
 use std::ops::Range;
 
 use super::Files;
 use super::index::Type;
 
-/// The positions of the ones among the first `len` bits.
+/// Returns the positions of the ones among the first `len` bits.
 pub(super) fn bits(files: &Files, name: &str, len: usize) -> Result<Option<Vec<u32>>, String> {
     let Some(bytes) = files.get(name) else {
         return Ok(None);
@@ -26,7 +26,7 @@ pub(super) fn bits(files: &Files, name: &str, len: usize) -> Result<Option<Vec<u
     Ok(Some(set))
 }
 
-/// An array of `len` elements of 8 bytes; `None` if the file is not there.
+/// Returns an array of `len` elements of 8 bytes; `None` if the file does not exist.
 pub(super) fn words<'a>(files: &'a Files, name: &str, len: u64) -> Result<Option<&'a [[u8; 8]]>, String> {
     let Some(bytes) = files.get(name) else {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(super) fn words<'a>(files: &'a Files, name: &str, len: u64) -> Result<Option
     Ok(Some(elements))
 }
 
-/// An array of numbers of 64 bits.
+/// An array of 64-bit numbers.
 pub(super) struct Array<'a> {
     elements: &'a [[u8; 8]],
     of: fn([u8; 8]) -> f64,
@@ -65,7 +65,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Which targets each source has; without a file each has the one of its own number.
+/// Map from each source to a range of targets; without a file it is the identity.
 pub(super) struct Csr<'a> {
     offsets: Option<&'a [[u8; 8]]>,
     pub(super) targets: usize,

@@ -1,4 +1,4 @@
-//! The model's description in `index.json`.
+//! Description of the model in `index.json`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,22 +8,22 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::lane::cpu::expect_memory;
 
-/// `index.json`, as far as it matters here.
+/// Relevant content of `index.json`.
 #[derive(Deserialize)]
 pub(super) struct Index {
     #[serde(rename = "transition-system")]
     pub(super) system: System,
     #[serde(default)]
     pub(super) annotations: Annotations,
-    /// Names of states: their description may be one that is not known.
+    /// Description of state valuations, parsed separately: it may have an unknown form.
     pub(super) valuations: Option<serde_json::Value>,
 }
 
-/// Bytes that a byte of JSON takes at most once it is parsed: an object of one member takes a node of a tree.
+/// Upper bound of parsed bytes per byte of JSON: an object allocates a tree node.
 const PARSED: u64 = 80;
 
 impl Index {
-    /// Reads the text of `index.json`.
+    /// Parses the text of `index.json`.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let named = |reason: String| format!("index.json: {reason}");
         let bytes = (text.len() as u64).saturating_mul(PARSED);
@@ -84,7 +84,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// The members of a JSON object in the order in which they stand there.
+/// Members of a JSON object in their original order.
 pub(super) struct InOrder<T>(pub(super) Vec<(String, T)>);
 
 impl<T> Default for InOrder<T> {
@@ -115,7 +115,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
     }
 }
 
-/// The kind of a model, by its time and its number of players.
+/// Describes the kind of a model by its time and its number of players.
 pub(super) fn kind(system: &System) -> String {
     let what = match (&system.time[..], system.players, system.probability.is_some()) {
         ("discrete", 0, _) => "a discrete-time Markov chain",

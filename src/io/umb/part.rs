@@ -1,4 +1,4 @@
-//! A rank's part of a model: some states, a piece of them at a time.
+//! A rank's part of a UMB model: a range of states, read piece by piece.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,29 +15,30 @@ use crate::ranks::Ranks;
 use crate::transient::chain::{Labels, Reward};
 use crate::transient::transitions::TransitionList;
 
-/// States whose arrays are held at once.
+/// Number of states with arrays in memory at a time.
 const PIECE: u64 = 1 << 16;
 
-/// The transitions of some states and their rewards, all labels.
+/// Transitions and rewards of some states, and all labels.
 pub(in crate::io) struct Share {
     pub(in crate::io) states: u64,
     pub(in crate::io) transitions: TransitionList,
     pub(in crate::io) labels: Labels,
-    /// Of the states from the first on.
+    /// State rewards; the values begin with state `first`.
     pub(in crate::io) rewards: Vec<Reward>,
     pub(in crate::io) first: u64,
 }
 
-/// Reads a rank's part of a model: the transitions out of its share of the states. None for an archive that has to be
-/// read whole: a compressed one, and one that there is something to say about.
+/// Reads a rank's part of a model: the transitions out of its share of the states.
+///
+/// Returns `None` for an archive that has to be read whole: a compressed one, or one with warnings.
 ///
 /// # Errors
-/// Whatever [`read`](super::read) finds, though in other words.
+/// Errors of [`read`](super::read), with other messages.
 pub(in crate::io) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> {
     share_by(path, ranks, PIECE)
 }
 
-/// The same, so many states at once.
+/// Reads a rank's part like [`share`], `piece` states at a time.
 pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<Share>, String> {
     let Some(members) = Members::open(path)? else { return Ok(None) };
     let index = members.places.get("index.json").ok_or("no index.json")?.clone();
@@ -50,11 +51,11 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     let mine = ranks.share(system.states);
     let mut warnings = Vec::new();
     let labels = labels(&members.labels()?, &index, &mut warnings)?;
-    // Not as many as the index likes to say.
+    // The file's length limits the number of branches given by the index.
     let about = system.branches.min(members.length / 8) / ranks.size() as u64;
     let mut transitions = TransitionList::with_room(about as usize);
     let mut rewards: Vec<Reward> = Vec::new();
-    // No states are a piece, too.
+    // Also reads one empty piece if the share is empty.
     let mut from = mine.start;
     loop {
         let states = from..mine.end.min(from + piece);
@@ -79,17 +80,17 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     Ok(warnings.is_empty().then_some(share))
 }
 
-/// An archive in a file, its members as they are.
+/// An archive in a file, with uncompressed members.
 struct Members {
     file: File,
     /// Bytes of the file.
     length: u64,
-    /// Where members lie.
+    /// Byte range of each member.
     places: HashMap<String, Range<u64>>,
 }
 
 impl Members {
-    /// None if they are compressed.
+    /// Opens an archive; `None` if it is compressed.
     fn open(path: &Path) -> Result<Option<Self>, String> {
         let failed = |e: io::Error| e.to_string();
         let mut file = File::open(path).map_err(failed)?;
@@ -122,7 +123,7 @@ impl Members {
         Ok(bytes)
     }
 
-    /// Elements of 8 bytes of a member, if it is there; as many as `len` says it has.
+    /// Reads some 8-byte elements of a member of `len` elements; `None` if it does not exist.
     fn window(&self, name: &str, len: u64, range: Range<u64>) -> Result<Option<Vec<u8>>, String> {
         let Some(place) = self.places.get(name) else { return Ok(None) };
         if Some(place.end - place.start) != len.checked_mul(8) || range.start > range.end || range.end > len {
@@ -131,18 +132,19 @@ impl Members {
         self.bytes(place.start + 8 * range.start..place.start + 8 * range.end).map(Some)
     }
 
-    /// Labels are a bit a state: all of them.
+    /// Reads all labels; they take one bit per state.
     fn labels(&self) -> Result<Files, String> {
         let label = |name: &str| name.starts_with("annotations/aps/") || name == "state-is-initial.bin";
         let members = self.places.iter().filter(|(name, _)| label(name));
         members.map(|(name, place)| Ok((name.clone(), self.bytes(place.clone())?))).collect()
     }
 
-    /// The content of the arrays for some states, as if there were no others.
+    /// Returns the arrays of some states, as a model of these states only.
     fn of(&self, index: &Index, states: Range<u64>) -> Result<(Files, System), String> {
         let system = &index.system;
         let mut files = Files::new();
-        // From states to choices, and from these to branches: each range counted from its first.
+        // Offsets lead from states to choices and from choices to branches; each range is
+        // renumbered.
         let mut range = states.clone();
         let mut entities = vec![("states", system.states, range.clone())];
         for (name, count, all, behind) in [

@@ -8,7 +8,7 @@ use super::part::share_by;
 use super::*;
 use crate::ranks::Ranks;
 
-/// A model being put together: its index and its arrays.
+/// A model under construction: its index and its arrays.
 struct Model {
     index: Value,
     files: Vec<(String, Vec<u8>)>,
@@ -23,7 +23,9 @@ fn longs(values: &[u64]) -> Vec<u8> {
 }
 
 impl Model {
-    /// Three states: 0 → 1, 2 at rate 4 (1/4, 3/4), 1 → 0 at rate 2.5 in two halves, 2 stays; all arrays are given.
+    /// A model of three states with all arrays.
+    ///
+    /// 0 → 1, 2 at rate 4 (1/4, 3/4); 1 → 0 at rate 2.5 in two halves; 2 is absorbing.
     fn new() -> Self {
         let double = json!({"type": "double", "size": 64});
         let mut model = Self {
@@ -123,7 +125,7 @@ fn a_chain_that_is_written_is_read_again() {
     let found = super::chain(&archive(&bytes[..512], &bytes[..]).unwrap()).unwrap();
     assert_eq!((found.labels, found.rewards, found.names), (chain.labels, chain.rewards, Some(names)));
     assert_eq!(found.warnings, [""; 0]);
-    // State 2 stays by a self-loop.
+    // State 2 is absorbing by a self-loop.
     assert_eq!(
         (&found.transitions.from[..], &found.transitions.to[..]),
         (&[0, 0, 1, 2, 3, 3][..], &[1, 2, 0, 2, 0, 2][..])
@@ -187,7 +189,7 @@ fn arrays_that_may_be_left_out() {
     model.remove("state-is-initial.bin");
     assert!(model.read().unwrap().labels.sets.is_empty());
 
-    // One branch a choice needs no probabilities either.
+    // With one branch per choice, no probabilities are needed.
     let mut model = Model::new();
     model.remove("state-to-choices.bin");
     model.remove("choice-to-branches.bin");
@@ -229,7 +231,7 @@ fn labels_have_their_aliases_and_the_order_of_the_index() {
     model.annotate("aps", "number", json!({"applies-to": ["states"], "type": {"type": "double"}}));
     model.annotate("aps", "init", states);
     model.put("annotations/aps/z-full/states/values.bin", longs(&[0b101]));
-    // Bits beyond the last state are padding.
+    // Bits after the last state are padding.
     model.put("annotations/aps/a-empty/states/values.bin", longs(&[0b11110]));
     model.put("annotations/aps/init/states/values.bin", longs(&[0b010]));
     let chain = model.read().unwrap();
@@ -240,7 +242,7 @@ fn labels_have_their_aliases_and_the_order_of_the_index() {
     assert_eq!(chain.warnings.len(), 1);
     assert!(chain.warnings[0].contains("number") && chain.warnings[0].contains("double"));
 
-    // Objects keep their order when they are read from text.
+    // Objects keep their order when they are parsed.
     let text = r#"{"z": {"type": {"type": "bool"}}, "a": {"type": {"type": "bool"}}}"#;
     let annotations: index::InOrder<Annotation> = serde_json::from_str(text).unwrap();
     assert_eq!(annotations.0.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["z", "a"]);
@@ -278,13 +280,13 @@ fn parts_have_the_rewards_of_their_states() {
             assert_eq!((pieces.rewards, pieces.first), (share.rewards.clone(), share.first), "{of}");
         }
     }
-    // What one process leaves out with a warning it has to look at by itself.
+    // Files with warnings are read whole.
     model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0]));
     fs::write(&path, model.tar()).unwrap();
     assert!(!(0..2).all(|rank| share(&path, Ranks::simulated(rank, 2)).is_ok_and(|part| part.is_some())));
 }
 
-/// A ring of more states than a thread looks at in one go, each with one choice of one branch.
+/// A cycle of more states than a thread processes at a time; each has one branch.
 #[test]
 fn blocks_of_states_come_in_order() {
     let n = 2 * BLOCK + 7;
@@ -305,7 +307,7 @@ fn blocks_of_states_come_in_order() {
     assert!((0..n).all(|s| read.transitions.rate[s] == (s as f64 + 1.0) * probability(s)));
     let said = format!("of 2 states do not add up to 1 (those of state {} give 0.5)", BLOCK + 1);
     assert!(read.warnings[0].contains(&said), "{:?}", read.warnings);
-    // The first of two faults is named.
+    // The first of two errors is reported.
     let wrong: Vec<f64> = (0..n).map(|s| if probability(s) < 1.0 { -1.0 } else { 1.0 }).collect();
     model.put("branch-to-probability.bin", doubles(&wrong));
     assert!(model.read().unwrap_err().contains(&format!("of state {} is -1", BLOCK + 1)));

@@ -1,4 +1,4 @@
-//! Valuations of states: values of variables, packed by bits.
+//! State valuations: values of variables, packed by bits.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -37,7 +37,7 @@ enum Variable {
     },
 }
 
-/// Reads the valuations of all states, if the model has some; the error is why they cannot be used.
+/// Reads the valuations of all states, if there are any; the error is why they are unusable.
 pub(super) fn names(files: &Files, description: &Value, states: usize) -> Result<Option<StateNames>, String> {
     let Some(description) = description.get("states") else { return Ok(None) };
     let Description { classes } = Description::deserialize(description).map_err(|e| e.to_string())?;
@@ -86,7 +86,7 @@ impl Class {
         })
     }
 
-    /// Bytes of a valuation.
+    /// Returns the number of bytes of a valuation.
     fn bytes(&self) -> Result<usize, String> {
         let bits = self.variables.iter().map(|variable| match variable {
             Variable::Padding { padding } => Ok(*padding),
@@ -103,7 +103,7 @@ impl Class {
         }
     }
 
-    /// The variables that a valuation has, with their values.
+    /// Returns the variables of a valuation with their values.
     fn values<'a>(&'a self, bytes: &[u8], strings: &Strings<'_>) -> Result<Vec<(&'a str, String)>, String> {
         let mut at = 0;
         let mut take = |count: usize| {
@@ -115,13 +115,13 @@ impl Class {
         let mut values = Vec::new();
         for variable in &self.variables {
             match variable {
-                // It may be longer than a number is.
+                // Padding may be longer than 128 bits.
                 Variable::Padding { padding } => (0..*padding).for_each(|_| {
                     take(1);
                 }),
                 Variable::Named { name, optional, kind, offset } => {
                     let raw = take(bits(kind)?);
-                    // The bit in front of a value, as numbers are written, is the one above it.
+                    // The bit before an optional value is the next higher one.
                     if !optional || take(1) == 1 {
                         values.push((&name[..], text(kind, raw, *offset, strings)?));
                     }
@@ -132,7 +132,7 @@ impl Class {
     }
 }
 
-/// Bits of a variable.
+/// Returns the number of bits of a variable.
 fn bits(kind: &Type) -> Result<usize, String> {
     let usual = if kind.name == "bool" { 1 } else { 64 };
     match (&kind.name[..], kind.size.unwrap_or(usual)) {
@@ -155,7 +155,7 @@ fn text(kind: &Type, raw: u128, offset: i64, strings: &Strings<'_>) -> Result<St
     })
 }
 
-/// Strings by their numbers.
+/// Strings by number.
 struct Strings<'a> {
     starts: Option<&'a Vec<u8>>,
     bytes: Option<&'a Vec<u8>>,
@@ -184,7 +184,7 @@ mod tests {
         members.iter().map(|(name, bytes)| (format!("{FOLDER}/{name}"), bytes.to_vec())).collect()
     }
 
-    /// The two examples of the format's specification.
+    /// The two examples in the format's specification.
     #[test]
     fn examples_of_the_specification() {
         let first = json!({"states": {"unique": true, "#strings": 3, "classes": [{"variables": [

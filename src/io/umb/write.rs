@@ -1,4 +1,4 @@
-//! Writing a chain as UMB.
+//! Output of chains as UMB.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,17 @@ use crate::transient::chain::{Chain, Initial};
 use crate::transient::names::StateNames;
 use crate::transient::transitions::exit_rate;
 
-/// Writes a chain with its labels, rewards, and names of states as valuations. A rate is exit rate · probability, to the unit in the last
-/// place; a state without transitions stays by a self-loop at rate 1.
+/// Writes a chain with its labels and rewards, and with state names as valuations.
+///
+/// Rates are exit rate · probability, to the unit in the last place. A state without transitions
+/// gets a self-loop at rate 1.
 ///
 /// # Errors
-/// Of the writer; an exit rate beyond the range of numbers; a variable whose values are neither whole numbers nor `true` and `false`; an initial distribution.
+/// Errors of the writer. Kind `InvalidInput` for an exit rate that overflows, for a variable with
+/// values other than integers, `true` and `false`, and for an initial distribution.
 ///
 /// # Panics
-/// If labels or rewards are of more states than the chain has.
+/// If labels or rewards have more states than the chain.
 pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let transitions = &*chain.transitions;
     let n = transitions.states();
@@ -65,7 +68,7 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     });
     let (mut labels, mut rewards) = (Map::new(), Map::new());
     let mut members: Vec<(String, Vec<u8>)> = Vec::new();
-    // Identifiers in the order of their numbers, which objects may be sorted by.
+    // Identifiers sort in the order of their numbers, because objects may be sorted.
     for (k, (name, set)) in chain.labels.sets.iter().filter(|(name, _)| name != INITIAL).enumerate() {
         let id = format!("label{k:06}");
         members.push((format!("annotations/aps/{id}/states/values.bin"), bits(set, n)));
@@ -106,14 +109,14 @@ fn unfit(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// A bit a state, in words of 64.
+/// Encodes a set as one bit per state, in words of 64 bits.
 fn bits(set: &[u32], states: usize) -> Vec<u8> {
     let mut bytes = vec![0; states.div_ceil(64) * 8];
     set.iter().for_each(|state| bytes[*state as usize / 8] |= 1 << (state % 8));
     bytes
 }
 
-/// The description of names as values of variables, and these, in as few bits as each needs.
+/// Encodes names as variables; returns their description and their values in minimal bits.
 fn valuations(names: &StateNames) -> io::Result<(Value, Vec<u8>)> {
     let number = |text: &str| match text {
         "false" => Ok(0),
