@@ -109,7 +109,8 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     let launch = lane.bind(&TRIAD, Precision::F64, elements, params, args)?;
     let program = Program { cycle: vec![vec![&launch]] };
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
-    // A GPU copies some megabytes faster than the host notices the end, so many copies are timed.
+    // A GPU finishes some megabytes faster than the host notices, so 64 launches are timed
+    // together.
     let device = lane.device();
     let times = if device.on_host_cores() { 2 } else { 64 };
     let mut seconds = Vec::new();
