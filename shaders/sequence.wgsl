@@ -101,7 +101,7 @@ fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u3
     return fraction(count, base, digits);
 }
 
-// Returns a coordinate of a point.
+// Returns a coordinate of a point of the selected sequence, as a fraction of 2^32.
 fn sequence_u32(point: u32, dimension: u32) -> u32 {
     if p.sequence == 3u || dimension >= p.tabled {
         return philox_u32(point, dimension, vec2(p.component, p.replicate), vec2(p.seed_low, p.seed_high));

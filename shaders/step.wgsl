@@ -1,7 +1,8 @@
-// y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, and the terms w_k x_k of an open Poisson window added
-// to acc. One thread per row of the HYB matrix. Moves (value + 4) bytes per entry, and 3 numbers
-// per row (E, x, y). In the window, every second step moves acc twice. x is gathered once per
-// entry, from cache if its rows are adjacent.
+// A uniformization step: y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, with rates R, exit rates E and
+// uniformization rate alpha. Also adds the terms w_k x_k of an open Poisson window to acc. One
+// thread per row of the HYB matrix. Moves (value + 4) bytes per entry, and 3 numbers per row (E, x,
+// y). In the window, every second step moves acc twice. x is gathered once per entry, from cache if
+// its rows are adjacent.
 alias real = f64;
 
 struct Params {

@@ -1,6 +1,6 @@
-// out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k), s_0 = the
-// task's row, W_0 = 1. One thread per walk. One workgroup adds 256 walks of one task, in a tree
-// order common to all lanes.
+// Random walks. out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k).
+// Here s_k is the row and W_k the weight after k steps; s_0 is the task's row, W_0 = 1. One thread
+// per walk. One workgroup adds 256 walks of one task, in a tree order common to all lanes.
 //
 // A step from a row takes the first entry with a distribution function above the point's next
 // coordinate. It multiplies W by the row's sum and the entry's sign (almost optimal walks). A walk

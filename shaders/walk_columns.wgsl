@@ -1,8 +1,9 @@
-// out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k). Here s_0 is
-// the task's row and W_0 = 1. Four columns g are computed at a time, those of four right-hand
-// sides. As walk.wgsl, except that a record has the index of its row instead of g, and g is in an
-// array. One thread per walk. One workgroup adds 256 walks of one task, in a tree order common to
-// all lanes. Reads 4 numbers per step in addition to those of walk.wgsl.
+// Random walks for four right-hand sides at a time. out_b = sum over the walks i of block b of
+// theta_i = sum over k <= T of W_k g(s_k), for four columns g. Here s_k is the row and W_k the
+// weight after k steps; s_0 is the task's row, W_0 = 1. As walk.wgsl, except that a record has the
+// index of its row instead of g, and g is in an array. One thread per walk. One workgroup adds 256
+// walks of one task, in a tree order common to all lanes. Reads 4 numbers per step in addition to
+// those of walk.wgsl.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read> columns: array<vec4<real>>;

@@ -1,7 +1,8 @@
-// out_g = sum over the threads t of group g of theta(t) + theta(t + threads) + ..., the walks of
-// walk.wgsl from one row. They are distributed over a grid with a given number of groups, as in
-// Lai, Jin, Guo and Lin 2015, fig. 1. With p.end > 0, out_t = sum over all walks from the row of
-// task t, one thread per unknown, as in their section 3.1. Reads the data of walk.wgsl.
+// Random walks on a grid. out_g = sum over the threads t of group g of theta(t) + theta(t +
+// threads) + ..., the walks of walk.wgsl from one row. They are distributed over a grid with a
+// given number of groups, as in Lai, Jin, Guo and Lin 2015, fig. 1. With p.end > 0, out_t = sum
+// over all walks from the row of task t, one thread per unknown, as in their section 3.1. Reads the
+// data of walk.wgsl.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read_write> out: array<real>;

@@ -1,9 +1,9 @@
-// out_b = (sum over the walks i of block b of theta_i, largest row sum of |L|, largest |f|, entries
-// of the longest row). The last three are over the rows that the walks meet. The walks of
-// walk.wgsl, directly from A in compressed rows: no table is made, and only rows that a walk meets
-// are read. One thread per walk. One workgroup adds 256 walks of one task in a tree. A step reads
-// its row twice: for the diagonal entry and the sum of the others, then up to the chosen entry.
-// Reads 12 bytes per entry for the sum, and 12 per entry up to the chosen one.
+// Random walks directly from A in compressed rows: no table is made, and only rows that a walk
+// meets are read. out_b = (sum over the walks i of block b of theta_i of walk.wgsl, largest row sum
+// of |L|, largest |f|, entries of the longest row). The last three are over the rows that the walks
+// meet. One thread per walk. One workgroup adds 256 walks of one task in a tree. A step reads its
+// row twice: for the diagonal entry and the sum of the others, then up to the chosen entry. Reads
+// 12 bytes per entry for the sum, and 12 per entry up to the chosen one.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> starts: array<u32>;

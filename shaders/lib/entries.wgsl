@@ -1,5 +1,5 @@
-// Sums of rows with encoded entries. The kernel defines the code entry(e), its x in the row of
-// x[base], entry_x, and its value, entry_value.
+// Sums of rows with packed entries. The kernel defines entry(e), the stored word or byte; entry_x,
+// its x in the row of x[base]; and entry_value, its value.
 
 // Adds one entry's product.
 fn add_entry(base: u32, e: u32, sum: Products) -> Products {

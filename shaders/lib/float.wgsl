@@ -31,7 +31,7 @@ fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return fma(w, a, sum); }
 
-// Adds the part of `own` that stays in the state; here `stepped` adds it.
+// Returns s: in this arithmetic `stepped` adds the part of `own` that stays in the state.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + (s - leave own) / alpha.

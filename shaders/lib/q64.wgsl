@@ -64,8 +64,8 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + product(w, a).high); }
 
-// Adds the part of `own` that stays: own - leave own = (2^64 - 1 - leave) own + own, in units of
-// 2^-128.
+// Adds the part of `own` that stays in the state: own - leave own = (2^64 - 1 - leave) own + own,
+// in units of 2^-128.
 fn with_own(leave: real, own: real, s: Products) -> Products {
     return plus_product(~leave, own, plus_product(real(1u, 0u), own, s));
 }

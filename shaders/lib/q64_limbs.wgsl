@@ -114,8 +114,8 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, number(product(w, a))).xy; }
 
-// Adds the part of `own` that stays; here `stepped` adds it, since `leave` and `own` take fewer
-// registers than a sum.
+// Returns s: here `stepped` adds the part of `own` that stays in the state, since `leave` and `own`
+// take fewer registers than a sum.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // Returns own + s - leave own. The part that stays is (2^64 - 1 - leave) own + own, in units of

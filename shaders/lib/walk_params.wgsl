@@ -1,4 +1,4 @@
-// Parameters of walks, in blocks or on a grid.
+// Parameters of random walks, in blocks or on a grid.
 
 struct Params {
     step: u32,

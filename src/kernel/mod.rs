@@ -33,8 +33,8 @@ pub struct Kernel {
     pub name: &'static str,
     /// The text in double precision: the kernel's own, then the shared files of `shaders/lib/`.
     pub wgsl: &'static str,
-    /// Minimum number of workgroups resident on a CUDA multiprocessor; limits registers. 0 leaves
-    /// the number of registers to the compiler.
+    /// Minimum number of workgroups resident on a CUDA multiprocessor, which limits registers. With
+    /// 0 the compiler chooses the number of registers.
     pub least_cuda_groups: u32,
     /// CPU implementation in single precision.
     pub cpu_f32: fn(&Call<'_>),

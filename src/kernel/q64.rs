@@ -15,8 +15,7 @@ pub struct Q64(pub u64);
 /// 2⁶⁴.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
-/// Returns ⌊2⁶⁴ a/b⌋, and true if that is less than 2⁶⁴ a/b, for a ≥ 0 and b > 0. Saturates at 2⁶⁴
-/// − 1.
+/// Returns q = ⌊2⁶⁴ a/b⌋ for a ≥ 0 and b > 0, at most 2⁶⁴ − 1, and true if q < 2⁶⁴ a/b.
 pub(crate) fn quotient(a: f64, b: f64) -> (u64, bool) {
     // A significand of 53 bits, the highest of which is set, and the biased exponent.
     let parts = |x: f64| {

@@ -97,7 +97,7 @@ pub(super) trait Backend: Into<AnyLane> {
         None
     }
 
-    /// Starts to record when the device begins and ends batches, if it can.
+    /// Starts to record the begin and end times of batches on the device, if it can.
     fn trace(&self) {}
 
     /// Returns begin and end of each batch since [`Self::trace`], in seconds.
@@ -141,15 +141,15 @@ pub(super) trait Backend: Into<AnyLane> {
 
 /// Staging for copies of an array to the host, allocated once.
 pub(super) trait SendStaging<Lane: Backend>: Sized {
-    /// Allocates staging for all `bytes` of `source`. It is in the window, if there is one that the
-    /// device can access.
+    /// Allocates staging for all `bytes` of `source`. It is in the window to another process, if
+    /// there is one that the device can access.
     fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
 
     /// Waits for the batch that filled it, and passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// Waits for the batch that filled it and returns true, if it is in a window. Otherwise returns
-    /// false.
+    /// Waits for the batch that filled it and returns true, if it is in a [`Window`]. Otherwise
+    /// returns false.
     fn wait_in_window(&self, _: &Lane) -> Result<bool> {
         Ok(false)
     }
@@ -157,8 +157,8 @@ pub(super) trait SendStaging<Lane: Backend>: Sized {
 
 /// Staging for copies of host values to a place in an array, allocated once.
 pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
-    /// Allocates staging for `bytes` of `target` from `at` on. It is in the window, if there is one
-    /// that the device can access.
+    /// Allocates staging for `bytes` of `target` from `at` on. It is in the window to another
+    /// process, if there is one that the device can access.
     fn new(
         lane: &Lane,
         target: &Lane::Memory,
@@ -170,7 +170,7 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
     /// Fills it with values that a later batch copies into the array.
     fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
 
-    /// Lets a later batch copy the slot of this exchange and returns true, if it is in a window.
+    /// Lets a later batch copy this exchange's slot and returns true, if it is in a [`Window`].
     /// Otherwise returns false.
     fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
         Ok(false)

@@ -17,7 +17,7 @@ pub struct Copies<'lane, 'arrays> {
 }
 
 impl<'arrays> Copies<'_, 'arrays> {
-    /// Starts a copy from the host; with queued copies the elements are page-locked.
+    /// Starts a copy from the host. With `Device::queued_copies`, `src` must be page-locked.
     ///
     /// # Errors
     /// The device is lost.
@@ -25,7 +25,7 @@ impl<'arrays> Copies<'_, 'arrays> {
         self.lane.send(src, dst, offset)
     }
 
-    /// Starts a copy to the host; with queued copies the elements are page-locked.
+    /// Starts a copy to the host. With `Device::queued_copies`, `dst` must be page-locked.
     ///
     /// # Errors
     /// The device is lost.

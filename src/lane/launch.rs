@@ -151,7 +151,7 @@ impl Lane {
         self.run(&Program { cycle: vec![launches.to_vec()] }, step, 1, &mut |_| Ok(()))
     }
 
-    /// Enqueues launches as step 0. With queued copies it does not wait.
+    /// Enqueues launches as step 0. With `Device::queued_copies` it does not wait.
     pub(crate) fn enqueue(&self, launches: &[&Launch]) -> Result<()> {
         if !self.device().queued_copies {
             return self.launch(launches, 0);

@@ -242,7 +242,7 @@ impl Lane {
         Ok(Buffer::new(len, memory, bytes, &self.budget))
     }
 
-    /// Copies host elements into `dst`, from its element `offset` on.
+    /// Copies host elements into `dst`, starting at its element `offset`.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         fault::copy(self.device())?;
         let at = self.place(dst, offset, src.len());
@@ -250,7 +250,7 @@ impl Lane {
         on!(self, lane => lane.upload(bytemuck::cast_slice(src), own(&dst.memory), at))
     }
 
-    /// Copies elements of `src`, from its element `offset` on, to the host.
+    /// Copies elements of `src` to the host, starting at its element `offset`.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         fault::copy(self.device())?;
         let at = self.place(src, offset, dst.len());
@@ -264,8 +264,8 @@ impl Lane {
         on!(self, lane => lane.clear(own(&dst.memory), dst.bytes()))
     }
 
-    /// Copies all of `src` into `dst`, from its element `offset` on, on the device, and waits. The
-    /// copy is repeated `times` times, for measurements.
+    /// Copies all of `src` into `dst` at element `offset`, on the device, and waits. The copy is
+    /// repeated `times` times, for measurements.
     pub(crate) fn copy<T: Pod>(
         &self,
         src: &Buffer<T>,
@@ -281,8 +281,8 @@ impl Lane {
 
     /// Enqueues a copy from a part of a [`HostArray`].
     ///
-    /// With queued copies it does not wait: the caller must neither write nor free the part until
-    /// [`Lane::finish`].
+    /// On lanes with [`Device::queued_copies`] it does not wait. The caller must then neither write
+    /// nor free the part until [`Lane::finish`].
     pub(crate) fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         if !self.device().queued_copies {
             return self.upload(src, dst, offset);
@@ -293,8 +293,8 @@ impl Lane {
 
     /// Enqueues a copy to a part of a [`HostArray`].
     ///
-    /// With queued copies it does not wait: the caller must neither access nor free the part until
-    /// [`Lane::finish`].
+    /// On lanes with [`Device::queued_copies`] it does not wait. The caller must then neither
+    /// access nor free the part until [`Lane::finish`].
     pub(crate) fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         if !self.device().queued_copies {
             return self.download(src, offset, dst);
@@ -310,8 +310,8 @@ impl Lane {
         on!(self, lane => lane.finish())
     }
 
-    /// Allocates a zeroed array on the host, page-locked if copies are queued. A CPU lane works in
-    /// such arrays directly.
+    /// Allocates a zeroed array on the host; with [`Device::queued_copies`] it is page-locked. A
+    /// CPU lane works in such arrays directly.
     ///
     /// # Errors
     /// The driver cannot lock that much memory, or less is available.
@@ -340,7 +340,7 @@ impl Lane {
         work()
     }
 
-    /// Starts to record when the device begins and ends batches, if it can.
+    /// Starts to record the begin and end times of batches on the device, if it can.
     pub fn trace(&self) {
         on!(self, lane => lane.trace());
     }

@@ -15,7 +15,7 @@ impl Body<'_> {
         matches!(self.inner(expression), TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. })
     }
 
-    /// Returns the text of a value: its name, or its computation if it has no name yet.
+    /// Returns C++ text for a value: its name, or its computation if it has no name yet.
     pub(super) fn value(&self, expression: Handle<Expression>) -> Written {
         if let Some(name) = self.names.get(&expression) {
             return Ok(name.clone());
@@ -45,7 +45,7 @@ impl Body<'_> {
         Ok(argument_name(name, index as usize))
     }
 
-    /// Returns the text of the place that a pointer refers to.
+    /// Returns C++ text for the place that a pointer refers to.
     pub(super) fn place(&self, pointer: Handle<Expression>) -> Written {
         match self.arena[pointer] {
             Expression::GlobalVariable(variable) => {
@@ -86,7 +86,7 @@ impl Body<'_> {
         }
     }
 
-    /// Returns the text of a component of `whole`.
+    /// Returns C++ text for a component of `whole`.
     fn part(&self, ty: TypeInner, whole: &str, index: Index<'_>) -> Written {
         Ok(match (ty, index) {
             (TypeInner::Array { base, size, .. }, index) => {
@@ -103,7 +103,7 @@ impl Body<'_> {
         })
     }
 
-    /// Returns the text that computes an expression.
+    /// Returns C++ text that computes an expression.
     pub(super) fn expression(&self, expression: Handle<Expression>) -> Written {
         let span = self.arena.get_span(expression);
         self.computation(expression).map_err(|r| r.at(span))

@@ -179,7 +179,7 @@ impl<'a> Body<'a> {
         Ok(self.out)
     }
 
-    /// Returns the value of an entry point's argument: a built-in value, or a struct of them.
+    /// Returns C++ text for an entry point's argument: a built-in value, or a struct of them.
     fn input(&self, binding: Option<&Binding>, ty: Handle<Type>) -> Written {
         match (binding, self.unit.inner(ty)) {
             (Some(Binding::BuiltIn(builtin)), _) => built_in(*builtin),
@@ -226,7 +226,7 @@ fn constant(space: AddressSpace) -> &'static str {
     }
 }
 
-/// Returns the text of a built-in value; groups have one dimension.
+/// Returns C++ text for a built-in value; groups have one dimension.
 fn built_in(builtin: BuiltIn) -> Written {
     let text = match builtin {
         BuiltIn::WorkGroupId => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",

@@ -42,22 +42,22 @@ fn stem(name: Option<&str>, other: &str) -> String {
     }
 }
 
-/// Returns the name of the value of an expression.
+/// Returns the C++ name of an expression's value.
 pub(super) fn value_name(name: Option<&str>, expression: Handle<naga::Expression>) -> String {
     format!("{}_{}", stem(name, "e"), expression.index())
 }
 
-/// Returns the name of a function's variable.
+/// Returns the C++ name of a function's variable.
 pub(super) fn local_name(name: Option<&str>, variable: Handle<naga::LocalVariable>) -> String {
     format!("{}_v{}", stem(name, "v"), variable.index())
 }
 
-/// Returns the name of a function's argument.
+/// Returns the C++ name of a function's argument.
 pub(super) fn argument_name(name: Option<&str>, index: usize) -> String {
     format!("{}_a{index}", stem(name, "a"))
 }
 
-/// Returns the text of a literal, with its exact type and value.
+/// Returns a literal in C++, with its exact type and value.
 pub(super) fn literal(literal: Literal) -> Written {
     Ok(match literal {
         Literal::F64(v) => real(v, v.to_bits() & ((1 << 52) - 1), 52, (v.to_bits() >> 52) & 0x7ff, 1023),
@@ -93,7 +93,7 @@ fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> Str
     format!("{sign}0x{lead}.{fraction:0width$x}p{exponent}", width = bits / 4)
 }
 
-/// Returns the text of a scalar type.
+/// Returns the C++ name of a scalar type.
 pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
     match (scalar.kind, scalar.width) {
         (ScalarKind::Bool, _) => Ok("bool"),
@@ -110,22 +110,22 @@ pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
 }
 
 impl<'a> Unit<'a> {
-    /// Returns the type of a handle.
+    /// Returns naga's type for a handle.
     pub(super) fn inner(&self, ty: Handle<Type>) -> &'a TypeInner {
         &self.module.types[ty].inner
     }
 
-    /// Returns the name of a struct.
+    /// Returns the C++ name of a struct.
     fn struct_name(&self, ty: Handle<Type>) -> String {
         format!("{}_t{}", stem(self.module.types[ty].name.as_deref(), "Struct"), ty.index())
     }
 
-    /// Returns the name of a struct's member.
+    /// Returns the C++ name of a struct's member.
     pub(super) fn member_name(members: &[StructMember], index: usize) -> String {
         format!("{}_m{index}", stem(members.get(index).and_then(|m| m.name.as_deref()), "m"))
     }
 
-    /// Returns the name of a variable of the module.
+    /// Returns the C++ name of a module-scope variable.
     pub(super) fn global_name(&self, variable: Handle<GlobalVariable>) -> String {
         let GlobalVariable { name, binding, .. } = &self.module.global_variables[variable];
         match binding {
@@ -134,7 +134,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the name of a function other than the entry point.
+    /// Returns the C++ name of a function other than the entry point.
     pub(super) fn function_name(&self, function: Handle<Function>) -> String {
         match self.module.functions[function].name.as_deref() {
             Some(name) if name == IN_PRELUDE => name.to_owned(),
@@ -142,12 +142,12 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the name of an array constant.
+    /// Returns the C++ name of an array constant.
     pub(super) fn constant_name(&self, constant: Handle<Constant>) -> String {
         format!("{}_c{}", stem(self.module.constants[constant].name.as_deref(), "c"), constant.index())
     }
 
-    /// Returns the text of a type of values.
+    /// Returns the C++ name of a type that values can have.
     pub(super) fn type_text(&self, ty: Handle<Type>) -> Written {
         match *self.inner(ty) {
             TypeInner::Struct { .. } => Ok(self.struct_name(ty)),
@@ -155,7 +155,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Returns the text of an expression's type.
+    /// Returns the C++ name of an expression's type.
     pub(super) fn resolution_text(&self, ty: &TypeResolution) -> Written {
         match ty {
             TypeResolution::Handle(handle) => self.type_text(*handle),
@@ -194,7 +194,7 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Returns the text of the type of an array's elements.
+    /// Returns the C++ name of the type of an array's elements.
     pub(super) fn element_text(&self, base: Handle<Type>) -> Written {
         match *self.inner(base) {
             TypeInner::Vector { size: VectorSize::Tri, scalar: s } => Ok(format!("Slot<{}>", scalar(s)?)),
@@ -227,7 +227,7 @@ impl<'a> Unit<'a> {
         items
     }
 
-    /// Returns the definition of a struct with WGSL's layout.
+    /// Returns the C++ definition of a struct, with WGSL's layout.
     pub(super) fn definition(&self, ty: Handle<Type>, members: &[StructMember], span: u32) -> Written {
         let name = self.struct_name(ty);
         let mut text = format!("struct alignas({}) {name} {{\n", self.layouter[ty].alignment);
@@ -244,7 +244,7 @@ impl<'a> Unit<'a> {
         Ok(text)
     }
 
-    /// Returns the declaration of a module variable as a parameter of a kernel or function.
+    /// Returns the C++ declaration of a module variable as a parameter of a kernel or function.
     pub(super) fn parameter(&self, variable: Handle<GlobalVariable>) -> Written {
         let GlobalVariable { space, ty, .. } = self.module.global_variables[variable];
         let name = self.global_name(variable);
@@ -267,7 +267,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Returns the name of an address space for a refusal.
+/// Returns the name of an address space for the error message of a refusal.
 pub(super) fn space_name(space: AddressSpace) -> String {
     match space {
         AddressSpace::Uniform => "var<uniform>".into(),

@@ -25,7 +25,7 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
 pub(crate) struct Run {
     /// CPU implementation of the kernel.
     pub(crate) twin: fn(&Call<'_>),
-    /// Threads of a workgroup.
+    /// Number of threads in a workgroup.
     pub(crate) group: u32,
     /// Values of the kernel's `override` constants.
     pub(crate) constants: &'static [(&'static str, f64)],

@@ -28,8 +28,8 @@ enum Host {
 }
 
 impl Staged {
-    /// Makes staging in the window, if there is one and its pages can be locked. Otherwise uses
-    /// memory of this process.
+    /// Makes staging, in the window to another process if there is one with lockable pages.
+    /// Otherwise uses memory of this process.
     fn new(lane: &CudaLane, bytes: u64, window: Option<&Arc<Window>>) -> Result<Mutex<Self>> {
         let shared = |window: &Arc<Window>| {
             let locked = Registered::new(lane.context, window).ok()?;

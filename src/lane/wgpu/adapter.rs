@@ -10,8 +10,8 @@ use crate::kernel::Precision;
 /// Maximum size of a kernel's parameters in bytes.
 const IMMEDIATE_BYTES: u32 = 64;
 
-/// Process-wide lock for creating devices and pipelines. Some drivers crash if two threads do so at
-/// a time.
+/// Process-wide lock for creating devices and pipelines. Some drivers crash if two threads create
+/// them concurrently.
 pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
 /// Disables Mesa's device-selection layer.
