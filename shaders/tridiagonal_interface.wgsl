@@ -19,7 +19,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> flags: array<u32>;
 // x_left and x_right of all units.
 @group(0) @binding(2) var<storage, read> ends: array<vec2<real>>;
-// Expressions of the unknowns between units of a thread.
+// Expressions of the unknowns between the units of one thread, as joined units give them.
 @group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;
 // x_left and x_right of each unit.
 @group(0) @binding(4) var<storage, read_write> values: array<vec2<real>>;

@@ -52,7 +52,7 @@ impl Kernel {
     /// Default number of threads in a workgroup.
     pub const GROUP: u32 = 256;
 
-    /// Returns this kernel with [`Self::least_cuda_groups`].
+    /// Returns this kernel with a new value of [`Self::least_cuda_groups`].
     pub const fn with_cuda_groups(self, least_cuda_groups: u32) -> Self {
         Self { least_cuda_groups, ..self }
     }
