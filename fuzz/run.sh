@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a target under libFuzzer, guided by coverage, with the stable compiler: sh fuzz/run.sh TARGET [options of libFuzzer]
+# Runs a target under libFuzzer, guided by coverage, with the stable compiler:
+# sh fuzz/run.sh TARGET [options of libFuzzer]
 set -eu
 cd "$(dirname "$0")"
 target=$1
@@ -7,14 +8,15 @@ shift
 mkdir -p "corpus/$target" "artifacts/$target"
 seeds=../tests/fuzz/seeds/$target
 if [ "$target" = checkpoint ]; then
-    # Checkpoints are those of one version: made here, of a run with times and of one to the limit.
+    # Checkpoints depend on the version, so they are made here: with finite times and for infinite
+    # time.
     seeds=
     for time in 1,2 inf; do
         cargo run --quiet --locked --manifest-path ../Cargo.toml --no-default-features --features cli -- transient tandem:3 \
             --time "$time" --device cpu --checkpoint "corpus/checkpoint/seed-$time" --checkpoint-every 0 --top 1 --quiet >/dev/null
     done
 fi
-# What cargo-fuzz asks of the compiler, without sanitizers, which need a nightly one.
+# The compiler options of cargo-fuzz, without sanitizers, which need a nightly compiler.
 export RUSTFLAGS='--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks'

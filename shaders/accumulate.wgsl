@@ -1,14 +1,14 @@
-// acc_i += w_k x_i, and w_{k+1} y_i with it at even steps. One thread an element. Moves 4 numbers an element every
-// second step.
+// acc_i += w_k x_i, and at even steps also acc_i += w_{k+1} y_i. One thread per element. Moves 4
+// numbers per element in every second step.
 alias real = f64;
 
 struct Params {
-    step: u32,          // number of the step, from 0
-    window_first: u32,  // first step whose term is to be added
-    window_end: u32,    // one past the last
+    step: u32,          // index of the step, from 0
+    window_first: u32,  // first step that adds its term
+    window_end: u32,    // exclusive end
     weights: u32,       // step of the first weight
     rows: u32,
-    own: u32,           // place of the first own row in x and y
+    own: u32,           // index of the first own row in x and y
 }
 var<immediate> p: Params;
 

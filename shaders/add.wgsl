@@ -1,4 +1,4 @@
-// acc_i += x_i. One thread an element. Moves 3 numbers an element.
+// acc_i += x_i. One thread per element. Moves 3 numbers per element.
 alias real = f64;
 
 struct Params { step: u32, rows: u32, own: u32 }

@@ -1,4 +1,5 @@
-// d_i = r_i + beta (d_i - omega q_i), the next direction of BiCGSTAB. One thread a row. Moves 4 numbers.
+// d_i = r_i + beta (d_i - omega q_i), the next direction of BiCGSTAB. One thread per row. Moves 4
+// numbers per row.
 alias real = f64;
 
 struct Params { step: u32, rows: u32 }

@@ -1,4 +1,5 @@
-// r_i -= alpha q_i, the residual behind the first half of an iteration of BiCGSTAB. One thread a row. Moves 3 numbers.
+// r_i -= alpha q_i, the residual after the first half of a BiCGSTAB iteration. One thread per row.
+// Moves 3 numbers per row.
 alias real = f64;
 
 struct Params { step: u32, rows: u32 }

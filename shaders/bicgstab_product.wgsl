@@ -1,13 +1,13 @@
-// y = x - M x, and sums_b = (sum over the rows i of block b of y_i z_i, sum of y_i^2).
-// One thread a row of the HYB matrix, one workgroup a block of 256 rows, added as a tree that is the same on every lane.
-// Moves (value + 4) bytes an entry, and 3 numbers a row (x, y, z), 2 where z is x; x is gathered once an entry, from cache
-// where rows are neighbours.
+// y = x - M x, and sums_b = (sum over the rows i of block b of y_i z_i, sum of y_i^2). One thread
+// per row of the HYB matrix. One workgroup adds a block of 256 rows, in a tree order common to all
+// lanes. Moves (value + 4) bytes per entry, and 3 numbers per row (x, y, z), or 2 if z is x. x is
+// gathered once per entry, from cache if its rows are adjacent.
 alias real = f64;
 
 struct Params {
     step: u32,
-    rows: u32,       // of this chunk
-    first_row: u32,  // of this chunk, a multiple of 256
+    rows: u32,       // rows of this chunk
+    first_row: u32,  // first row of this chunk, a multiple of 256
 }
 var<immediate> p: Params;
 

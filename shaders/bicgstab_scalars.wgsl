@@ -1,13 +1,17 @@
-// The next scalar of BiCGSTAB from the sums (a, b) of a product or of a whole iteration: alpha = rho / a; or omega = a / b; or
-// beta = (a / rho) (alpha / omega) with the next rho = a, and the norm b, which is a maximum. What leads to no finite number is
-// the end, and so is a norm that is small enough.
-// One workgroup: thread t adds up the blocks t, t + 256, ..., and a tree the threads. Moves 2 numbers a block.
+// The next scalar of BiCGSTAB from the sums (a, b) of a product or of a whole iteration:
+// * stage 0: alpha = rho / a;
+// * stage 1: omega = a / b;
+// * stage 2: beta = (a / rho) (alpha / omega), then rho = a; b is the norm, a maximum.
+//
+// A scalar that is not finite ends the iteration, as does a norm below the threshold. One
+// workgroup: thread t adds the blocks t, t + 256, ..., and a tree adds the threads. Moves 2 numbers
+// per block.
 alias real = f64;
 
 struct Params {
     step: u32,
     blocks: u32,
-    stage: u32,  // 0 behind the first product, 1 behind the second, 2 behind both
+    stage: u32,  // 0 after the first product, 1 after the second, 2 after the iteration
 }
 var<immediate> p: Params;
 
@@ -18,7 +22,7 @@ alias Value = vec2<real>;
 
 fn join(a: Value, b: Value) -> Value { return vec2(a.x + b.x, select(a.y + b.y, max(a.y, b.y), p.stage == 2u)); }
 
-// Far beyond what any scalar is while iterations gain.
+// Far above any scalar of iterations that make progress.
 const LARGEST = 1e30;
 
 @compute @workgroup_size(256)
@@ -28,12 +32,12 @@ fn bicgstab_scalars(@builtin(local_invocation_index) local: u32) {
     let sum = tree(local, own);
     if local != 0u || scalars[ACTIVE] == real(0) { return; }
     let rho = scalars[RHO];
-    // Of quotients drivers round the inverse alone alike.
+    // Only the inverse is rounded alike by all drivers, so quotients are computed with it.
     var scalar = rho * (real(1) / sum.x);
     if p.stage == 0u {
         scalars[ALPHA] = scalar;
     } else if p.stage == 1u {
-        // Behind an exact half nothing is left to be gained.
+        // After an exact half step omega is 0.
         scalar = real(0);
         if sum.y > real(0) { scalar = sum.x * (real(1) / sum.y); }
         scalars[OMEGA] = scalar;

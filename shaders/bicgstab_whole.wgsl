@@ -1,6 +1,7 @@
-// x_i += alpha d_i + omega r_i, r_i -= omega t_i: an iteration of BiCGSTAB behind its half, and
-// sums_b = (sum over the rows i of block b of shadow_i r_i, max of abs(r_i) w_i); w = 1 where rows are not weighted.
-// One thread a row, one workgroup a block of 256 rows, joined as a tree that is the same on every lane. Moves 8 numbers.
+// x_i += alpha d_i + omega r_i and r_i -= omega t_i, the second half of a BiCGSTAB iteration. Also
+// sums_b = (sum over the rows i of block b of shadow_i r_i, max of abs(r_i) w_i), with w = 1 if
+// rows are not weighted. One thread per row. One workgroup reduces a block of 256 rows, in a tree
+// order common to all lanes. Moves 8 numbers per row.
 alias real = f64;
 
 struct Params { step: u32, rows: u32, weighted: u32 }

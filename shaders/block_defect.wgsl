@@ -1,9 +1,10 @@
-// out_b = sum over those rows i of block b that are among some of abs(y_i - f x_i); in q64 the factor is given as 1 - f.
-// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 2 numbers and a bit a row.
+// out_b = sum over the selected rows i of block b of abs(y_i - f x_i); in q64 the factor is given
+// as 1 - f. One workgroup adds a block of 256 rows, in a tree order common to all lanes. Moves 2
+// numbers and 1 bit per row.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> factor: array<real>;
-@group(0) @binding(1) var<storage, read> among: array<u32>;  // a bit a row
+@group(0) @binding(1) var<storage, read> among: array<u32>;  // one bit per row
 @group(0) @binding(2) var<storage, read> x: array<real>;
 @group(0) @binding(3) var<storage, read> y: array<real>;
 @group(0) @binding(4) var<storage, read_write> out: array<real>;

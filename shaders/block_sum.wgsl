@@ -1,5 +1,5 @@
-// out_b = sum over the rows i of block b of x_i.
-// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 1 number a row.
+// out_b = sum over the rows i of block b of x_i. One workgroup adds a block of 256 rows, in a tree
+// order common to all lanes. Moves 1 number per row.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> x: array<real>;

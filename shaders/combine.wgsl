@@ -1,4 +1,5 @@
-// y_i += f_0 a_i + f_1 b_i + f_2 c_i + f_3 d_i. One thread an element. Moves 6 numbers an element.
+// y_i += f_0 a_i + f_1 b_i + f_2 c_i + f_3 d_i. One thread per element. Moves 6 numbers per
+// element.
 alias real = f64;
 
 struct Params { step: u32, first: u32, rows: u32, own: u32 }

@@ -1,4 +1,5 @@
-// a_i = b_i, two numbers at a time: what a device's memory can do. One thread a pair. Moves 4 numbers a thread.
+// a_i = b_i, two numbers at a time, to measure memory bandwidth. One thread per pair. Moves 4
+// numbers per thread.
 alias real = f64;
 
 struct Params { step: u32, items: u32 }

@@ -1,4 +1,5 @@
-// x_i += r_i, then r_i -= q_i with q = r - M r: a sweep of Jacobi's method. One thread a row. Moves 5 numbers.
+// x_i += r_i, then r_i -= q_i with q = r - M r: a sweep of Jacobi's method. One thread per row.
+// Moves 5 numbers per row.
 alias real = f64;
 
 struct Params { step: u32, rows: u32 }

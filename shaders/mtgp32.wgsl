@@ -1,28 +1,30 @@
-// out[d points + i] = coordinate d of point first_point + i: words of MTGP32, a Mersenne Twister of 2^11213 - 1.
-// One workgroup a generator, with parameters and a state of its own; each round makes 256 words, one a thread, for one
-// dimension of one block of 256 points. Generator g makes blocks g, g + groups, g + 2 groups, ... Writes 4 bytes a
-// word; the state of 351 words stays in workgroup memory. No floating-point number occurs.
+// out[d points + i] = coordinate d of point first_point + i: words of MTGP32, a Mersenne Twister of
+// period 2^11213 - 1. One workgroup per generator, with its own parameters and state. A round makes
+// 256 words, one per thread, for one dimension of a block of 256 points. Generator g makes blocks
+// g, g + groups, g + 2 groups, ... Writes 4 bytes per word; the state of 351 words stays in
+// workgroup memory. Uses no floating-point numbers.
 alias real = f64;
 
 struct Params {
     step: u32,
     groups: u32,       // generators
-    first_block: u32,  // of this launch; states are those ahead of it
-    end_point: u32,    // one past the last
+    first_block: u32,  // first block of this launch; states precede it
+    end_point: u32,    // exclusive end
     dimensions: u32,
-    points: u32,       // of this launch, all dimensions' rows have this length
+    points: u32,       // points of this launch; length of each dimension's row
 }
 var<immediate> p: Params;
 
-// 12 words a generator: pos, sh1, sh2, 0, then the entries 1, 2, 4, 8 of the recursion's table and of the tempering's.
+// 12 words per generator: pos, sh1, sh2, 0, then entries 1, 2, 4, 8 of the recursion's table and of
+// the tempering table.
 @group(0) @binding(0) var<storage, read> sets: array<u32>;
 @group(0) @binding(1) var<storage, read_write> states: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 
-// Word k of the sequence x lies at k mod 1024.
+// Word k of the sequence x is at index k mod 1024.
 var<workgroup> x: array<u32, 1024>;
 
-// The sum of the four words at the ones of `bits`.
+// XOR of those of the table's four words that the low four bits of `bits` select.
 fn entry(table: u32, bits: u32) -> u32 {
     return (sets[table] & (0u - (bits & 1u))) ^ (sets[table + 1u] & (0u - ((bits >> 1u) & 1u)))
         ^ (sets[table + 2u] & (0u - ((bits >> 2u) & 1u))) ^ (sets[table + 3u] & (0u - ((bits >> 3u) & 1u)));
@@ -42,7 +44,7 @@ fn mtgp32(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) grou
     if local < 95u { x[256u + local] = states[state + 256u + local]; }
     workgroupBarrier();
 
-    // 256 words at once need none of each other: pos is below 351 - 256.
+    // 256 words are made at a time, since none depends on another of them: pos < 351 - 256.
     var at = 0u;
     let past = p.first_block % p.groups;
     let ahead = select(generator - past, generator + p.groups - past, generator < past);

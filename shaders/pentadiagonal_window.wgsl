@@ -1,6 +1,7 @@
-// Windows of 1024 rows of a pentadiagonal matrix, which is block tridiagonal with blocks of 2 by 2, each solved as if nothing
-// lay around it, of which the tile in the middle is kept; or the rows at the borders of tiles.
-// Reads 6 numbers a row, writes 1, and of a tile whether it is not certified.
+// Solution of a pentadiagonal system by overlapping tiles (truncated SPIKE), as a block tridiagonal
+// system with blocks of 2 by 2. Each window of 1024 rows is solved on its own, and the tile in its
+// middle is kept. With p.seam, checks the rows at the borders of tiles instead. Reads 6 numbers per
+// row and writes 1. Writes a flag per tile, nonzero if it is not certified.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> dl2: array<vec2<real>>;
@@ -10,7 +11,8 @@ alias real = f64;
 @group(0) @binding(4) var<storage, read> du2: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read> rhs: array<vec2<real>>;
 @group(0) @binding(6) var<storage, read_write> x: array<vec2<real>>;
-@group(0) @binding(7) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 128 of them
+// One per tile, then one per 128 tiles.
+@group(0) @binding(7) var<storage, read_write> flags: array<u32>;
 
 @compute @workgroup_size(GROUP)
 fn pentadiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

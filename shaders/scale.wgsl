@@ -1,4 +1,4 @@
-// y_i = c_step y_i. One thread an element. Moves 2 numbers an element.
+// y_i = c_step y_i. One thread per element. Moves 2 numbers per element.
 alias real = f64;
 
 struct Params { step: u32, first: u32, rows: u32, own: u32 }

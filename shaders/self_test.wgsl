@@ -1,7 +1,8 @@
-// A step from b_i, its row's sum a_i a_j + a_j b_i over three j drawn from a table; the next number, weighted, and how
-// far it is from b_i.
-// One thread an element, on a folded grid. Moves 3 gathered numbers, 3 indices and 1 result an element.
-// Any fault of a driver in gathers, loops, fused operations or the order of additions shows in the bits.
+// A step from b_i with the row sum a_i a_j + a_j b_i over three j from a table. The result is a_i
+// next + abs(next - f b_i), where next is the step's result and f is a_i, or 1 - a_i in q64. One
+// thread per element, on a folded grid. Moves 3 gathered numbers, 3 indices and 1 result per
+// element. Driver errors in gathers, loops, fused operations or the order of additions change the
+// bits.
 alias real = f64;
 
 struct Params { step: u32, items: u32 }

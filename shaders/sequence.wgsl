@@ -1,16 +1,17 @@
-// out[d points + i] = coordinate first_dimension + d of point first_point + i of a sequence, as a fraction of 2^32.
-// One thread a value, points of one dimension beside each other. Writes 4 bytes a value; reads 16 bytes of the table for
-// every 4 bits of the point's number (Sobol), 4 (Halton) or nothing, the same for all threads of a dimension.
-// No floating-point number occurs.
+// out[d points + i] = coordinate first_dimension + d of point first_point + i of a sequence, as a
+// fraction of 2^32. One thread per value; the points of one dimension are adjacent. Writes 4 bytes
+// per value. Reads 16 bytes of the table for every 4 bits of the point's index (Sobol), 4 bytes
+// (Halton) or nothing; all threads of a dimension read the same bytes. Uses no floating-point
+// numbers.
 alias real = f64;
 
 struct Params {
     step: u32,
     sequence: u32,         // 0 Sobol, 1 Halton, 2 Faure, 3 Philox
     scramble: u32,         // 0 none, 1 Owen, 2 shift
-    tabled: u32,           // dimensions from this one on are Philox's
-    base: u32,             // of Faure's digits
-    key: u32,              // of the stream's scrambles
+    tabled: u32,           // first dimension that Philox generates
+    base: u32,             // base of Faure's digits
+    key: u32,              // key of the stream's scrambles
     seed_low: u32,
     seed_high: u32,
     component: u32,
@@ -19,20 +20,21 @@ struct Params {
     points: u32,
     first_dimension: u32,
     dimensions: u32,
-    out: u32,              // place of the first value
+    out: u32,              // index of the first value
 }
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> table: array<vec4<u32>>;  // Sobol: 32 words a dimension; Halton: one, its base
+// Sobol: 32 words per dimension; Halton: one word, the base.
+@group(0) @binding(0) var<storage, read> table: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 
-// Word `dimension` of a point's stream of random words.
+// Returns word `dimension` of a point's stream of random words.
 fn philox_u32(point: u32, dimension: u32, stream: vec2<u32>, seed: vec2<u32>) -> u32 {
     let words = philox(vec4(point, dimension >> 2u, stream), seed);
     return words[dimension & 3u];
 }
 
-// (digit 2^32 + fraction) / base, rounded down, for digit < base < 2^16.
+// Returns (digit 2^32 + fraction) / base, rounded down, for digit < base < 2^16.
 fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
     let high = (digit << 16u) | (fraction >> 16u);
     let q = high / base;
@@ -40,7 +42,7 @@ fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
     return (q << 16u) | (low / base);
 }
 
-// The digits of a number in a base, mirrored at the point.
+// Radical inverse of `point` in a base: its digits, mirrored at the point.
 fn halton_u32(point: u32, base: u32) -> u32 {
     var power = 1u;
     while point / power >= base { power *= base; }
@@ -54,7 +56,7 @@ fn halton_u32(point: u32, base: u32) -> u32 {
     return y;
 }
 
-// The digits of a number, the last one first; how many there are.
+// Writes the digits of a number, least significant first, and returns their count.
 fn digits_of(number: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
     var count = 0u;
     for (var rest = number; rest != 0u; rest /= base) {
@@ -64,7 +66,8 @@ fn digits_of(number: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u
     return count;
 }
 
-// The digits of a coordinate, the first one first: those of a number, as coefficients of a polynomial that is moved.
+// Writes the digits of a Faure coordinate, first digit first, and returns their count. They are the
+// coefficients of the polynomial of the point's digits, shifted by `dimension` modulo `base`.
 fn faure_digits(point: u32, dimension: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
     let count = digits_of(point, base, digits);
     for (var r = 0u; r + 1u < count; r++) {
@@ -75,14 +78,15 @@ fn faure_digits(point: u32, dimension: u32, base: u32, digits: ptr<function, arr
     return count;
 }
 
-// The fraction with these digits.
+// Returns the fraction with these digits.
 fn fraction(count: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
     var y = 0u;
     for (var r = count; r > 0u; r--) { y = push_digit((*digits)[r - 1u], y, base); }
     return y;
 }
 
-// Owen's scramble of digits, of as many as a word holds: a random affine map of each, chosen by those before it.
+// Scrambles digits after Owen, as many as a word holds, and returns the fraction. Each digit gets a
+// random affine map that depends on the digits before it.
 fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
     var hash = key;
     var count = 0u;
@@ -97,14 +101,14 @@ fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u3
     return fraction(count, base, digits);
 }
 
-// A coordinate of a point.
+// Returns a coordinate of a point of the selected sequence, as a fraction of 2^32.
 fn sequence_u32(point: u32, dimension: u32) -> u32 {
     if p.sequence == 3u || dimension >= p.tabled {
         return philox_u32(point, dimension, vec2(p.component, p.replicate), vec2(p.seed_low, p.seed_high));
     }
     let key = dimension_key(p.key, dimension);
     if p.sequence == 0u { return sobol(point, dimension, key); }
-    // An array starts as zeros: digits beyond the number's own.
+    // The array starts as zeros, which are the digits beyond the number's own.
     var digits: array<u32, 32>;
     if p.sequence == 1u {
         let base = table[dimension >> 2u][dimension & 3u];

@@ -1,18 +1,20 @@
-// y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, and the terms w_k x_k of an open Poisson window added to acc.
-// One thread a row of the HYB matrix. Moves (value + 4) bytes an entry, and 3 numbers a row (E, x, y), in the
-// window every second step acc twice; x is gathered once an entry, from cache where rows are neighbours.
+// A uniformization step: y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, with rates R, exit rates E and
+// uniformization rate alpha. Also adds the terms w_k x_k of an open Poisson window to acc. One
+// thread per row of the HYB matrix. Moves (value + 4) bytes per entry, and 3 numbers per row (E, x,
+// y). In the window, every second step moves acc twice. x is gathered once per entry, from cache if
+// its rows are adjacent.
 alias real = f64;
 
 struct Params {
-    step: u32,          // number of the step, from 0
-    window_first: u32,  // first step whose term is to be added
-    window_end: u32,    // one past the last
+    step: u32,          // index of the step, from 0
+    window_first: u32,  // first step that adds its term
+    window_end: u32,    // exclusive end
     weights: u32,       // step of the first weight
-    rows: u32,          // one past the last row of this chunk that is computed
-    first_row: u32,     // of this chunk, in y's own rows, E and acc
-    own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
-    listed: u32,        // where the slices list rows; 0: all, one after the other
+    rows: u32,          // end of the computed rows of this chunk (exclusive)
+    first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
+    own: u32,           // index of the first own row in x and y; halos are before and after
+    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
+    listed: u32,        // offset of the row list in slices; 0: consecutive rows
 }
 var<immediate> p: Params;
 

@@ -1,24 +1,25 @@
-// The step of `step`, each entry of its matrix one byte: the number of a pair (column - row, value). One thread
-// a row. Moves 1 byte an entry, and 3 numbers a row (E, x, y), in the window every second step acc twice; x is
-// gathered once an entry, pairs come from a table that stays in cache.
+// The operation of step.wgsl with each matrix entry as one byte: the index of a pair (column - row,
+// value). One thread per row. Moves 1 byte per entry, and 3 numbers per row (E, x, y). In the
+// window, every second step moves acc twice. x is gathered once per entry. Pairs come from a table
+// that stays in cache.
 alias real = f64;
 
 struct Params {
-    step: u32,          // number of the step, from 0
-    window_first: u32,  // first step whose term is to be added
-    window_end: u32,    // one past the last
+    step: u32,          // index of the step, from 0
+    window_first: u32,  // first step that adds its term
+    window_end: u32,    // exclusive end
     weights: u32,       // step of the first weight
-    rows: u32,          // one past the last row of this chunk that is computed
-    first_row: u32,     // of this chunk, in y's own rows, E and acc
-    own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
-    listed: u32,        // where the slices list rows; 0: all, one after the other
-    offsets: u32,       // place of the offsets of the pairs in slices
+    rows: u32,          // end of the computed rows of this chunk (exclusive)
+    first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
+    own: u32,           // index of the first own row in x and y; halos are before and after
+    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
+    listed: u32,        // offset of the row list in slices; 0: consecutive rows
+    offsets: u32,       // offset in slices of the pairs' column offsets
 }
 var<immediate> p: Params;
 
-@group(0) @binding(1) var<storage, read> entries: array<u32>;  // four a word
-@group(0) @binding(2) var<storage, read> values: array<real>;  // of the pairs
+@group(0) @binding(1) var<storage, read> entries: array<u32>;  // four per word
+@group(0) @binding(2) var<storage, read> values: array<real>;  // values of the pairs
 
 alias Entry = u32;
 fn entry(e: u32) -> Entry { return (entries[e >> 2u] >> (8u * (e & 3u))) & 255u; }

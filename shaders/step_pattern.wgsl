@@ -1,45 +1,50 @@
-// The step of `step`, each row of its matrix one number of 8 or 16 bits: its pattern, a list of pairs
-// (column - row, value) and, where that pays, E. A group takes neighbouring blocks of 256 rows, one thread a row at a
-// time. Moves 1 or 2 bytes a row, and 2 or 3 numbers (x, y, E if apart), in the window every second step acc twice; x
-// is gathered once an entry. Patterns lie in tables that stay in cache, those of neighbouring rows as a rule side by
-// side; an entry is one word, its value a number into a dictionary that each group keeps.
+// The operation of step.wgsl with each matrix row as one index of 8 or 16 bits, that of its
+// pattern. A pattern is a list of pairs (column - row, value) and, if that pays, E. A group takes
+// adjacent blocks of 256 rows, each thread one row at a time. Moves 1 or 2 bytes per row, and 2 or
+// 3 numbers (x, y, E if separate). In the window, every second step moves acc twice. x is gathered
+// once per entry.
+//
+// Patterns are in tables that stay in cache; adjacent rows usually have adjacent patterns. An entry
+// is one word, with its value as an index into a dictionary that each group keeps.
 alias real = f64;
 
 struct Params {
-    step: u32,          // number of the step, from 0
-    window_first: u32,  // first step whose term is to be added
-    window_end: u32,    // one past the last
+    step: u32,          // index of the step, from 0
+    window_first: u32,  // first step that adds its term
+    window_end: u32,    // exclusive end
     weights: u32,       // step of the first weight
-    rows: u32,          // one past the last row of this chunk that is computed
-    first_row: u32,     // of this chunk, in y's own rows, E and acc
-    own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
-    listed: u32,        // where the patterns' words list rows; 0: all, one after the other
-    ids_log: u32,       // binary logarithm of the pattern numbers in a word, 1 or 2
-    pointers: u32,      // place of the COO pointers in patterns
-    groups: u32,        // first group of ELL entries, in fours of words
-    value_bits: u32,    // of a value's number in an entry
-    least: u32,         // least column - row, which the rest of an entry counts from
-    dictionary: u32,    // place of the distinct values
-    exit_apart: u32,    // whether E is an array of its own
+    rows: u32,          // end of the computed rows of this chunk (exclusive)
+    first_row: u32,     // index of the chunk's first row in y's own rows, E and acc
+    own: u32,           // index of the first own row in x and y; halos are before and after
+    begin: u32,         // first computed row of the chunk; listed rows: index of the first in y
+    listed: u32,        // offset of the row list in the patterns' words; 0: consecutive rows
+    ids_log: u32,       // log2 of the pattern indices per word, 1 or 2
+    pointers: u32,      // offset of the COO pointers in patterns
+    groups: u32,        // offset of the ELL entries, in groups of four words
+    value_bits: u32,    // bits of the value's index in an entry
+    least: u32,         // smallest column - row; entries are relative to it
+    dictionary: u32,    // index of the distinct values
+    exit_apart: u32,    // 1: E is a separate array
 }
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
-@group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;  // a word each, COO pointers, COO entries; groups of ELL entries
-@group(0) @binding(2) var<storage, read> values: array<real>;   // E of each pattern, then distinct values
+@group(0) @binding(0) var<storage, read> ids: array<u32>;       // pattern indices, 2 or 4 per word
+// A word per pattern, COO pointers and COO entries; then groups of four ELL entries.
+@group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;
+// E per pattern, then the distinct values.
+@group(0) @binding(2) var<storage, read> values: array<real>;
 
-// A word of the tables.
+// Returns a word of the tables.
 fn word_at(place: u32) -> u32 { return patterns[place >> 2u][place & 3u]; }
 
 const MOST_VALUES = 256u;
 var<workgroup> distinct: array<real, MOST_VALUES>;
 
-// An entry's value, and its x in the row whose least possible column is `least`.
+// An entry's value, and its x in a row with smallest possible column `least`.
 fn rate(entry: u32) -> real { return distinct[entry & ((1u << p.value_bits) - 1u)]; }
 fn entry_x(least: u32, entry: u32) -> real { return x[least + (entry >> p.value_bits)]; }
 
-// The share of the COO entry at a place of the tables.
+// Adds the product of the COO entry at an index of the tables.
 fn add_entry(least: u32, place: u32, sum: Products) -> Products {
     let entry = word_at(place);
     return plus_product(rate(entry), entry_x(least, entry), sum);
@@ -52,14 +57,14 @@ fn step_row(place: u32) {
     let bits = 32u >> p.ids_log;
     let shift = (row & ((1u << p.ids_log) - 1u)) * bits;
     let id = (ids[row >> p.ids_log] >> shift) & ((1u << bits) - 1u);
-    // Start of its groups, whether it has COO entries, number of the others.
+    // Start of its groups, true if it has COO entries, number of its ELL entries.
     let word = word_at(id);
     var g = p.groups + ((word >> 9u) << 6u) + (id & 63u);
     let end = g + (((word & 255u) + 3u) >> 2u) * 64u;
     let own = x[base];
     let least = base + p.least;
 
-    // Padding is 0 times x of the row itself, so that no load waits for a comparison.
+    // Padding is 0 times x of the row itself, so no load waits for a comparison.
     var s = no_products();
     let first = g;
     for (; g < end; g += 64u) {

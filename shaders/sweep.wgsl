@@ -1,15 +1,16 @@
-// Many steps of step.wgsl for a chain small enough to live in one workgroup: x stays in workgroup memory from the
-// first step to the last, and a launch costs once. Launch b runs the steps first + b count up to end.
-// One workgroup; one thread the rows local, local + 256, ... The matrix is read from cache at every step.
+// Many steps of step.wgsl in one launch, for a chain that fits in one workgroup. x stays in
+// workgroup memory from the first step to the last. Launch b runs `count` steps from first + b
+// count on, at most up to `end`. One workgroup; thread `local` computes the rows local, local +
+// 256, ... The matrix is read from cache in every step.
 alias real = f64;
 
 struct Params {
-    step: u32,          // number of the launch, from 0
-    first: u32,         // step that launch 0 begins with
-    count: u32,         // steps of a launch
-    end: u32,           // one past the last step of the run
-    window_first: u32,  // first step whose weight is not zero
-    window_end: u32,    // one past the last
+    step: u32,          // index of the launch, from 0
+    first: u32,         // first step of launch 0
+    count: u32,         // steps per launch
+    end: u32,           // exclusive end of the run's steps
+    window_first: u32,  // first step with a nonzero weight
+    window_end: u32,    // exclusive end
     rows: u32,          // at most 1024
 }
 var<immediate> p: Params;
@@ -17,14 +18,15 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 @group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then the window's weights
-@group(0) @binding(5) var<storage, read_write> x: array<real>;  // x_k in, x_{k + steps} out
-@group(0) @binding(6) var<storage, read_write> before: array<real>;  // x of one step earlier, out
+// 1/alpha, then the window's weights.
+@group(0) @binding(4) var<storage, read> scalars: array<real>;
+@group(0) @binding(5) var<storage, read_write> x: array<real>;  // in: x_k, out: x_{k + steps}
+@group(0) @binding(6) var<storage, read_write> before: array<real>;  // out: x of one step earlier
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 var<workgroup> state: array<real, 2048>;
 
-// Entries, of the x that begins at `base`.
+// Entries, applied to the x that begins at `base`.
 struct Entry { value: real, column: u32 }
 fn entry(e: u32) -> Entry { return Entry(values[e], columns[e]); }
 fn entry_x(base: u32, entry: Entry) -> real { return state[base + entry.column]; }

@@ -1,4 +1,5 @@
-// a_i = b_i + s c_i, the triad of STREAM: what a device's memory can do. One thread an element. Moves 3 numbers.
+// a_i = b_i + s c_i, the STREAM triad, to measure memory bandwidth. One thread per element. Moves 3
+// numbers per element.
 alias real = f64;
 
 struct Params { step: u32, items: u32 }

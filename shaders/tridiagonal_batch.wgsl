@@ -1,19 +1,20 @@
-// Whole systems of up to 2048 rows, some in a tile: x_i from dl, d, du and the right-hand side, without any other tile.
-// A thread eliminates 8 rows downwards, two with one division; a tree joins the threads that a system may spread over,
-// then hands the unknowns between them down; the thread substitutes backwards.
-// Reads 4 numbers a row, writes 1; groups that are neighbours have the same tile for one right-hand side each, so that the
-// three diagonals come from the cache for all but one of them. Flags of a tile: its small pivots are counted, bit 31 says that a row is not dominant.
+// Solution of whole systems of up to 2048 rows, one or more in a tile, independently of other
+// tiles. A thread eliminates 8 rows downwards, two with one division. A tree joins the threads of a
+// system, then passes the unknowns between them down, and each thread substitutes backwards. Reads
+// 4 numbers per row and writes 1. Adjacent groups solve one tile for different right-hand sides, so
+// that all but one read the three diagonals from cache. The flags of a tile count its small pivots;
+// bit 31 is set if a row is not dominant.
 alias real = f64;
 
 struct Params {
     step: u32,
-    rows: u32,    // rows of all systems, which lie one behind the other
+    rows: u32,    // rows of all systems, which are concatenated
     n: u32,       // rows of one system
-    tile: u32,    // rows of a tile, whole systems; an even number where there is a second tile
-    span: u32,    // threads that are joined, a power of two
-    small: u32,   // pivots of at most 4^-small of their row are flagged
-    rhs: u32,     // right-hand sides, each with its unknowns
-    stride: u32,  // numbers between two of them, an even one
+    tile: u32,    // rows of a tile, whole systems; even if there are several tiles
+    span: u32,    // number of threads that are joined, a power of two
+    small: u32,   // pivots of at most 4^-small relative to their row are flagged
+    rhs: u32,     // right-hand sides, each with its own unknowns
+    stride: u32,  // distance between two right-hand sides in numbers, even
 }
 var<immediate> p: Params;
 
@@ -24,7 +25,7 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read_write> x: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
-const ROWS: u32 = 8u;      // of a thread
+const ROWS: u32 = 8u;      // rows of a thread
 
 var<workgroup> flag: array<u32, 272>;
 
@@ -36,7 +37,7 @@ fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     if tile * p.tile >= p.rows { return; }
     let beside = (index % p.rhs) * (p.stride >> 1u);
     let small = share_of(p.small);
-    // The rows of a tile end where the next one begins.
+    // A tile has p.tile rows; the last one may have fewer.
     let end = min(p.tile, p.rows - tile * p.tile);
     let at = local * ROWS;
     let pair = (tile * p.tile + at) >> 1u;
@@ -65,12 +66,12 @@ fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
             let two = joined(unit_in(a), unit_in(b));
             flag[b] = both_flags(flag[a], flag[b]) + select(0u, 1u, abs(two.det) <= small);
             lay(b, two.whole);
-            // What is left of the two goes where the left one was: the unknowns between them.
+            // The left slot now holds the unknowns between the two units.
             lay(a, two.between);
         }
     }
     workgroupBarrier();
-    // Flags of the joined threads are added up, once for all right-hand sides.
+    // Flags of the joined threads are added once for all right-hand sides.
     if local == 0u && beside == 0u {
         var all = 0u;
         for (var last = p.span - 1u; last < 256u; last += p.span) { all = both_flags(all, flag[slot(last)]); }

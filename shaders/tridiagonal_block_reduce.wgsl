@@ -1,18 +1,22 @@
-// Stage 1: a block of rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i becomes two rows of the interface system,
-// a_0 x_before + u x_first + v x_last = r and v' x_first + u' x_last + c_last x_after = r'.
-// One thread a block, once down and once up; with pivoting, of the running row and the next the one with the larger
-// element against its own size is the pivot, which adds no more than one element to a row.
-// Reads 8 numbers a row, the second four from cache, and writes 8 a block.
+// Stage 1: a block of rows becomes two rows of the interface system. The rows are a_i x_{i-1} + b_i
+// x_i + c_i x_{i+1} = d_i. The two new rows are a_0 x_before + u x_first + v x_last = r and v'
+// x_first + u' x_last + c_last x_after = r'.
+//
+// One thread per block eliminates once downwards and once upwards. With pivoting, the pivot row is
+// the running row or the next: the one with the larger element relative to its own size. This adds
+// at most one element to a row. Reads 8 numbers per row, the second four from cache, and writes 8
+// per block.
 alias real = f64;
 
-@group(0) @binding(4) var<storage, read_write> above: array<real>;  // the interface system: dl, d, du, rhs
-@group(0) @binding(5) var<storage, read_write> flags: array<u32>;   // of each workgroup
+// Interface system: dl, d, du, rhs.
+@group(0) @binding(4) var<storage, read_write> above: array<real>;
+@group(0) @binding(5) var<storage, read_write> flags: array<u32>;   // one per workgroup
 
 alias Value = u32;
 
 fn join(a: Value, b: Value) -> Value { return both_flags(a, b); }
 
-// v x_kept + u x_i + w x_{i+1} = r, the row that runs through a block.
+// The row that runs through a block: v x_kept + u x_i + w x_{i+1} = r.
 struct Running { v: real, u: real, w: real, r: real, size: real, bad: u32 }
 
 fn eliminate_block(s: Running, next: Row, small: real) -> Running {
@@ -64,7 +68,7 @@ fn tridiagonal_block_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(nu
         above[3u * count + low] = s.r;
         bad = s.bad;
 
-        // The other way round: left is right.
+        // Upwards: left and right are exchanged.
         let tail = row(end - 2u);
         s = Running(tail.c, tail.b, tail.a, tail.d, size(tail.a, tail.b, tail.c), 0u);
         for (var i = end - 2u; i > start; i--) {

@@ -1,10 +1,12 @@
-// Stage 3: the unknowns inside of a block, from its first and last and the one behind it.
-// One thread a block, down as in stage 1, where x_i = e_i - h_i x_{i+1} - k_i x_{i+2} is kept row by row of all blocks
-// so that neighbouring threads write neighbouring numbers, and back up.
-// Reads 4 numbers a row and 3 a block, writes and reads 3 a row, writes 1 a row.
+// Stage 3: the inner unknowns of a block, from its first and last unknown and the one after it. One
+// thread per block eliminates downwards as in stage 1, then substitutes upwards. It keeps x_i = e_i
+// - h_i x_{i+1} - k_i x_{i+2} for every row. Rows of all blocks are interleaved, so that adjacent
+// threads write adjacent numbers. Reads 4 numbers per row and 3 per block, writes and reads 3 per
+// row, writes 1 per row.
 alias real = f64;
 
-@group(0) @binding(4) var<storage, read> above: array<real>;  // first and last unknown of each block, and one more
+// First and last unknown of each block, then the next unknown.
+@group(0) @binding(4) var<storage, read> above: array<real>;
 @group(0) @binding(5) var<storage, read_write> kept: array<real>;
 @group(0) @binding(6) var<storage, read_write> x: array<real>;
 
@@ -19,7 +21,7 @@ fn tridiagonal_block_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num
         let end = ends.y;
         let x_first = above[2u * block];
         let second = row(start + 1u);
-        // u x_i + w x_{i+1} = r, x_first known.
+        // u x_i + w x_{i+1} = r, with known x_first.
         var u = second.b;
         var w = second.c;
         var r = fma(-second.a, x_first, second.d);

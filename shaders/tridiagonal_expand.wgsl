@@ -1,18 +1,21 @@
-// The unknowns next to each of up to 256 units, from those next to all of them together.
-// One thread a unit; what tridiagonal_merge left in the units' places is gone through from the root of the tree down.
-// Reads 6 numbers a unit and 2 of all together, writes 2 a unit.
+// The unknowns next to each of up to 256 units, from those next to all of them together. One thread
+// per unit. The expressions that tridiagonal_merge left in the units' slots are evaluated from the
+// root of the tree down. Reads 6 numbers per unit and 2 per group of merged units, writes 2 per
+// unit.
 alias real = f64;
 
 struct Params {
     step: u32,
     count: u32,   // units
-    levels: u32,  // of the tree: 2^levels units, 256 at most, lie together
+    levels: u32,  // levels of the tree over 2^levels units, at most 256
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> units: array<vec2<real>>;
-@group(0) @binding(1) var<storage, read> above: array<vec2<real>>;  // x_left and x_right of units that lie together
-@group(0) @binding(2) var<storage, read_write> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
+// x_left and x_right of each group of 2^levels units.
+@group(0) @binding(1) var<storage, read> above: array<vec2<real>>;
+// x_left and x_right of each unit.
+@group(0) @binding(2) var<storage, read_write> values: array<vec2<real>>;
 
 @compute @workgroup_size(256)
 fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -20,11 +23,11 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let tile = group.y * groups.x + group.x;
     let unit = tile * 256u + local;
     let own = slot(local);
-    // Of the units that lie together the thread's is number `place`.
+    // Index `place` of the thread's unit among the units that were merged.
     let fan = 1u << p.levels;
     let place = local & (fan - 1u);
     let base = local - place;
-    // Behind the last unit: the first unknown of what follows is x_right of all.
+    // After the last unit, the next unknown is x_right of all units.
     var given = Unit(vec3<real>(), vec3<real>(real(0), real(0), real(-1)));
     var ends = vec2<real>(real(0), real(0));
     if unit < p.count {

@@ -1,25 +1,29 @@
-// The interface system of one workgroup: the unknowns next to each of its units, from those next to all of them.
-// A binary tree over the units, as tridiagonal_merge's: a thread joins `share` of them, a power of two up to 8, and `width`
-// threads the results, another power of two; and back. Where the system is cyclic, its last unknown is x_left of all and its
-// first x_right. Reads 12 numbers a unit, writes 8.
+// The interface system of one workgroup: the unknowns next to each of its units, from those next to
+// all of them. A binary tree over the units, as in tridiagonal_merge. A thread joins `share` units,
+// a power of two up to 8; then `width` threads, also a power of two, join the results, and back. In
+// a cyclic system, the last unknown is x_left of all units and the first is x_right. Reads 12
+// numbers per unit, writes 8.
 alias real = f64;
 
 struct Params {
     step: u32,
     count: u32,   // units, at most share * width
     share: u32,   // units of a thread
-    width: u32,   // threads that have some
-    cyclic: u32,  // 1: the system is cyclic
+    width: u32,   // threads that have units
+    cyclic: u32,  // 1: cyclic system
     small: u32,   // pivots of at most 4^-small are flagged
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> units: array<vec2<real>>;
 @group(0) @binding(1) var<storage, read> flags: array<u32>;
-@group(0) @binding(2) var<storage, read> ends: array<vec2<real>>;  // x_left and x_right of all units
-@group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;  // what gives the unknowns between units of a thread
-@group(0) @binding(4) var<storage, read_write> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
-@group(0) @binding(5) var<storage, read_write> above: array<vec2<real>>;  // all units as one
+// x_left and x_right of all units.
+@group(0) @binding(2) var<storage, read> ends: array<vec2<real>>;
+// Expressions of the unknowns between the units of one thread, as joined units give them.
+@group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;
+// x_left and x_right of each unit.
+@group(0) @binding(4) var<storage, read_write> values: array<vec2<real>>;
+@group(0) @binding(5) var<storage, read_write> above: array<vec2<real>>;  // all units merged
 @group(0) @binding(6) var<storage, read_write> flags_above: array<u32>;
 
 var<workgroup> flag: array<u32, 272>;
@@ -32,7 +36,7 @@ fn given(unit: u32) -> Flagged {
     return Flagged(unit_of(units[3u * unit], units[3u * unit + 1u], units[3u * unit + 2u]), flags[unit]);
 }
 
-// Two units as one; what gives the unknowns between them is kept.
+// Joins two units and stores the expressions of the unknowns between them.
 fn join_and_keep(unit: u32, a: Flagged, b: Flagged, small: real) -> Flagged {
     let two = joined(a.unit, b.unit);
     if unit < p.count {
@@ -43,9 +47,9 @@ fn join_and_keep(unit: u32, a: Flagged, b: Flagged, small: real) -> Flagged {
     return Flagged(two.whole, both_flags(a.bad, b.bad) + select(0u, 1u, abs(two.det) <= small));
 }
 
-// What gives the unknowns on both sides of the right end of a unit.
+// Returns the expressions of the unknowns at the right end of a unit.
 fn kept(unit: u32) -> Unit {
-    // Behind the last unit: the first unknown of what follows is x_right of all.
+    // After the last unit, the next unknown is x_right of all units.
     if unit >= p.count { return Unit(vec3<real>(), vec3<real>(real(0), real(0), real(-1))); }
     return unit_of(nodes[3u * unit], nodes[3u * unit + 1u], nodes[3u * unit + 2u]);
 }
@@ -54,10 +58,10 @@ fn kept(unit: u32) -> Unit {
 fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     let small = share_of(p.small);
     let first = local * p.share;
-    // None, or the only one.
+    // An empty unit, or the thread's only unit.
     var whole = given(select(p.count, first, p.share == 1u));
     if p.share > 1u && first < p.count {
-        // Left halves of four and of eight, which wait for the right ones.
+        // Left halves of four and of eight units, kept until the right halves are joined.
         var two = whole;
         var four = whole;
         for (var i = 0u; i < p.share; i += 2u) {
@@ -86,7 +90,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
             let two = joined(unit_in(a), unit_in(b));
             flag[b] = both_flags(flag[a], flag[b]) + select(0u, 1u, abs(two.det) <= small);
             lay(b, two.whole);
-            // What is left of the two goes where the left one was: the unknowns between them.
+            // The left slot now holds the unknowns between the two units.
             lay(a, two.between);
         }
     }
@@ -135,7 +139,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     }
     for (var i = 0u; i < p.share; i += 2u) {
         let unit = first + i;
-        // What may be asked for is asked for before any of it is needed.
+        // All loads that may be needed are issued before the first use.
         let eight = kept(first + min(3u, p.share - 1u));
         let four = kept(first + (i & 4u) + 1u);
         let two = kept(unit);

@@ -1,13 +1,14 @@
-// Up to 256 units become one: its first and last unknown as functions of the unknowns next to it.
-// One thread a unit, joined in a tree of `levels` levels; in the place of a unit stays what gives the two unknowns at its
-// right end: y = u0 - u1 x_left - u2 x_right, z = u3 - u4 x_left - u5 x_right. Reads and writes 6 numbers a unit.
+// Merges up to 256 units into one: its first and last unknown as functions of the unknowns next to
+// it. One thread per unit; a tree of `levels` levels joins them. Each unit's slot then holds the
+// two unknowns at its right end: y = u0 - u1 x_left - u2 x_right, z = u3 - u4 x_left - u5 x_right.
+// Reads and writes 6 numbers per unit.
 alias real = f64;
 
 struct Params {
     step: u32,
     count: u32,   // units
     small: u32,   // pivots of at most 4^-small are flagged
-    levels: u32,  // 2^levels units become one, 256 at most
+    levels: u32,  // 2^levels units are merged, at most 256
 }
 var<immediate> p: Params;
 
@@ -23,7 +24,7 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
       @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     let unit = tile * 256u + local;
-    // Of the units that become one the thread's is number `place`.
+    // Index `place` of the thread's unit among the units to be merged.
     let fan = 1u << p.levels;
     let place = local & (fan - 1u);
     let base = local - place;
@@ -46,7 +47,7 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
             let two = joined(unit_in(a), unit_in(b));
             flag[b] = both_flags(flag[a], flag[b]) + select(0u, 1u, abs(two.det) <= small);
             lay(b, two.whole);
-            // What is left of the two goes where the left one was: the unknowns between them.
+            // The left slot now holds the unknowns between the two units.
             lay(a, two.between);
         }
     }

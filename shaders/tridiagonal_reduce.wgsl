@@ -1,17 +1,17 @@
-// 128 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i become a unit: its first and last unknown as functions of the unknowns
-// next to it, x_first = u0 - u1 x_left - u2 x_right, x_last = u3 - u4 x_left - u5 x_right.
-// A thread eliminates 8 rows downwards, two with one division; a tree of 4 levels joins 16 threads to a unit.
-// Reads 4 numbers a row, writes 6 a unit. Flags of a unit: its small pivots are counted, bit 31 says that a row is not
-// dominant.
+// Reduces 128 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i to a unit: its first and last unknown
+// as functions of the unknowns next to it. They are x_first = u0 - u1 x_left - u2 x_right and
+// x_last = u3 - u4 x_left - u5 x_right. A thread eliminates 8 rows downwards, two with one
+// division; a tree of 4 levels joins 16 threads to a unit. Reads 4 numbers per row, writes 6 per
+// unit. The flags of a unit count its small pivots; bit 31 is set if a row is not dominant.
 alias real = f64;
 
 struct Params {
     step: u32,
     rows: u32,    // rows of this chunk
-    n: u32,       // rows of one system; several lie one behind the other
-    first: u32,   // the chunk's first row, counted inside its system
-    cyclic: u32,  // 1: the system is cyclic, the ends of its diagonals count
-    small: u32,   // pivots of at most 4^-small of their row are flagged
+    n: u32,       // rows of one system; systems are concatenated
+    first: u32,   // index of the chunk's first row within its system
+    cyclic: u32,  // 1: the system is cyclic and uses the ends of its diagonals
+    small: u32,   // pivots of at most 4^-small relative to their row are flagged
 }
 var<immediate> p: Params;
 
@@ -22,8 +22,8 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read_write> units: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
-const ROWS: u32 = 8u;      // of a thread
-const THREADS: u32 = 16u;  // of a unit
+const ROWS: u32 = 8u;      // rows of a thread
+const THREADS: u32 = 16u;  // threads of a unit
 
 var<workgroup> flag: array<u32, 272>;
 

@@ -1,6 +1,7 @@
-// The rows on both sides of the borders between tiles, with the unknowns that both tiles left, and of 256 tiles the number of
-// those that are not certified, these rows included. A thread takes a tile, for one right-hand side, and the border before it.
-// Reads 13 numbers and 4 bytes a tile, writes 4 bytes for 256 tiles.
+// Checks the rows on both sides of the borders between tiles, with the unknowns of the two tiles,
+// and counts the uncertified tiles of each 256, these rows included. One thread per tile and
+// right-hand side, which also checks the border before the tile. Reads 13 numbers and 4 bytes per
+// tile, writes 4 bytes per 256 tiles.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> dl: array<real>;
@@ -8,7 +9,8 @@ alias real = f64;
 @group(0) @binding(2) var<storage, read> du: array<real>;
 @group(0) @binding(3) var<storage, read> rhs: array<real>;
 @group(0) @binding(4) var<storage, read> x: array<real>;
-@group(0) @binding(5) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 256 of them
+// One per tile, then one per 256 tiles.
+@group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
 @compute @workgroup_size(256)
 fn tridiagonal_seam(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -36,7 +38,7 @@ alias Value = u32;
 
 fn join(a: u32, b: u32) -> u32 { return a + b; }
 
-// A row, without what lies beyond the ends of its system.
+// Returns a row, without the elements beyond the ends of its system.
 fn row_at(row: u32, beside: u32) -> vec4<real> {
     let place = (p.first + row) % p.n;
     let a = select(dl[row], real(0), place == 0u);
@@ -44,7 +46,7 @@ fn row_at(row: u32, beside: u32) -> vec4<real> {
     return vec4<real>(a, d[row], c, rhs[beside + row]);
 }
 
-// The unknowns of a row; there are at least 64 before it.
+// Returns a row's unknown and its neighbours; there are at least 64 rows before it.
 fn unknowns_at(row: u32, beside: u32) -> vec3<real> {
     let behind = min(row + 1u, p.rows - 1u);
     return vec3<real>(x[beside + row - 1u], x[beside + row], select(real(0), x[beside + behind], behind > row));

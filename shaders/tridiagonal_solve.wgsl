@@ -1,14 +1,15 @@
-// The unknowns of units of 128 rows, from those next to each: x_i = e_i.x - e_i.y x_left - e_i.z x_behind.
-// A thread eliminates its 8 rows again, as tridiagonal_reduce did; the tree joins the threads of a unit, then hands the
-// unknowns between them down; the thread substitutes backwards. Reads 4 numbers a row and 2 a unit, writes 1 a row.
+// The unknowns of units of 128 rows, from those next to each unit: x_i = e_i.x - e_i.y x_left -
+// e_i.z x_behind. A thread eliminates its 8 rows again, as in tridiagonal_reduce. A tree joins the
+// threads of a unit, then passes the unknowns between them down, and each thread substitutes
+// backwards. Reads 4 numbers per row and 2 per unit, writes 1 per row.
 alias real = f64;
 
 struct Params {
     step: u32,
     rows: u32,    // rows of this chunk
-    n: u32,       // rows of one system; several lie one behind the other
-    first: u32,   // the chunk's first row, counted inside its system
-    cyclic: u32,  // 1: the system is cyclic, the ends of its diagonals count
+    n: u32,       // rows of one system; systems are concatenated
+    first: u32,   // index of the chunk's first row within its system
+    cyclic: u32,  // 1: the system is cyclic and uses the ends of its diagonals
 }
 var<immediate> p: Params;
 
@@ -16,18 +17,20 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> d: array<vec2<real>>;
 @group(0) @binding(2) var<storage, read> du: array<vec2<real>>;
 @group(0) @binding(3) var<storage, read> rhs: array<vec2<real>>;
-@group(0) @binding(4) var<storage, read> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
+// x_left and x_right of each unit.
+@group(0) @binding(4) var<storage, read> values: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> x: array<vec2<real>>;
 
-const ROWS: u32 = 8u;      // of a thread
-const THREADS: u32 = 16u;  // of a unit
+const ROWS: u32 = 8u;      // rows of a thread
+const THREADS: u32 = 16u;  // threads of a unit
 
 var<workgroup> edges: array<vec2<real>, 16>;
 
 @compute @workgroup_size(256)
 fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
-    // From the last rows to the first: what tridiagonal_reduce read last is still in cache.
+    // From the last rows to the first, since the last rows read by tridiagonal_reduce are still in
+    // cache.
     let tiles = (p.rows + 256u * ROWS - 1u) / (256u * ROWS);
     let index = group.y * groups.x + group.x;
     if index >= tiles { return; }
@@ -60,7 +63,7 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
             let b = slot((2u * local + 2u) * half - 1u);
             let two = joined(unit_in(a), unit_in(b));
             lay(b, two.whole);
-            // What is left of the two goes where the left one was: the unknowns between them.
+            // The left slot now holds the unknowns between the two units.
             lay(a, two.between);
         }
     }

@@ -1,12 +1,15 @@
-// Windows of 2048 rows, each solved as if nothing lay around it, of which the tile in the middle is kept: x_i from dl, d, du
-// and the right-hand side, each row read once.
-// A thread eliminates 7 of its 8 rows to x_i = e.x - e.y x_left - e.z x_last, its own last unknown being one of 256 of a
-// tridiagonal system, of which parallel cyclic reduction takes some levels. What is left out, the unknowns beyond the window
-// and beyond the last level, shows in the threads' last rows, whose residual is taken; and in the rows at the tile's borders,
-// which are tridiagonal_seam's.
-// Reads 4 numbers a row, writes 1, and of a tile whether it is not certified: a pivot is small, or a row not dominant or with
-// a large residual. Groups that are neighbours have the same tile for one right-hand side each: the three diagonals come from
-// the cache for all but one of them.
+// Solution of a tridiagonal system by overlapping tiles (truncated SPIKE). Each window of 2048 rows
+// is solved on its own, and the tile in its middle is kept. Each row is read once.
+//
+// A thread eliminates 7 of its 8 rows to x_i = e.x - e.y x_left - e.z x_last. The threads' last
+// unknowns form a tridiagonal system of 256, to which p.levels levels of parallel cyclic reduction
+// are applied. The truncation neglects the unknowns beyond the window and beyond the last level.
+// Its error appears in the threads' last rows, which are checked here, and in the rows at the
+// tile's borders, which tridiagonal_seam checks.
+//
+// Reads 4 numbers per row and writes 1. Writes a flag per tile, nonzero if it is not certified: a
+// pivot is small, a row is not dominant, or a residual is large. Adjacent groups solve one tile for
+// different right-hand sides, so that all but one read the three diagonals from cache.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> dl: array<vec2<real>>;
@@ -16,12 +19,13 @@ alias real = f64;
 @group(0) @binding(4) var<storage, read_write> x: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
-const ROWS: u32 = 8u;      // of a thread
+const ROWS: u32 = 8u;      // rows of a thread
 
-// Two rows a slot on their way between memory and threads; or what threads show one another.
+// Pairs of rows between memory and threads, one per slot; also values exchanged by threads.
 var<workgroup> stage: array<vec2<real>, 1024>;
 
-// The slot of a pair of rows, so that neither a thread's nor neighbours' meet in a bank.
+// Slot of a pair of rows: neither a thread's own pairs nor those of adjacent threads conflict in a
+// bank.
 fn slot(pair: u32) -> u32 { return pair ^ (((pair >> 3u) & 3u) ^ ((pair >> 5u) & 1u)); }
 
 // Pairs local, local + 256, ... of a window, or a thread's own 4 pairs.
@@ -37,7 +41,7 @@ fn put_own(local: u32, q: Four) {
     stage[slot(4u * local + 2u)] = q.v2; stage[slot(4u * local + 3u)] = q.v3;
 }
 
-// A thread's own pairs, of those that threads read side by side.
+// Returns a thread's own pairs; `q` has the pairs that adjacent threads read from adjacent places.
 fn own_of(local: u32, q: Four) -> Four {
     put_apart(local, q);
     workgroupBarrier();
@@ -47,8 +51,8 @@ fn own_of(local: u32, q: Four) -> Four {
     return own;
 }
 
-// Three numbers of a thread, 0 beyond the window's ends, in one half of the memory or the other: threads may read one while
-// others write to the next.
+// Reads three numbers that thread t showed; 0 beyond the window's ends. The memory has two halves,
+// so that threads can read one while others write to the other.
 fn shown(side: u32, t: u32) -> vec3<real> {
     if t > 255u { return vec3<real>(); }
     return vec3<real>(stage[side + t], stage[side + t + 256u].x);
@@ -59,15 +63,16 @@ fn show(side: u32, local: u32, v: vec3<real>) {
     stage[side + local + 256u].x = v.z;
 }
 
-// Rows of a pair in memory, or of the nearest that there is.
+// Returns the rows of a pair in memory, or of the nearest existing pair.
 fn rows_near(pair: i32, beside: u32) -> Rows {
     return rows_of(u32(clamp(pair, 0, i32((p.rows - 1u) >> 1u))), beside);
 }
 
-// The rows so far: x_first = f.x - f.y x_left - f.z x_behind, and the last two likewise; whether they may be certified.
+// The rows so far: x_first = f.x - f.y x_left - f.z x_behind, and the last two rows, k and l, in
+// this form. `good` is true if they may be certified.
 struct Sweep { f: vec3<real>, k: vec3<real>, l: vec3<real>, good: bool }
 
-// With two more rows.
+// Eliminates two more rows.
 fn with_two(s: Sweep, o: Rows, small: real) -> Sweep {
     let both = eliminate(s.l, o.a, o.b, o.c, o.r);
     let rest = abs(o.a) + abs(o.c);
@@ -87,7 +92,8 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     var beside = 0u;
     if p.rhs > 1u { tile = index / p.rhs; beside = (index % p.rhs) * (p.stride >> 1u); }
     if tile >= p.tiles { return; }
-    // The window's first row in memory and the thread's; the window may begin before and end behind what is there.
+    // First row in memory of the window, and of the thread. The window may extend beyond the rows
+    // in memory.
     let overlap = (2048u - p.tile) >> 1u;
     let start = i32(p.at + tile * p.tile) - i32(overlap);
     let row = start + i32(local * ROWS);
@@ -110,7 +116,8 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         if place >= p.n { place %= p.n; }
         last = p.rows - u32(row);
     }
-    // Few threads have an end of a system or of the memory among their rows; those that do not exist are x_i = 0.
+    // Only few threads have an end of a system or of the memory among their rows. Missing rows are
+    // x_i = 0.
     if place == 0u || place + ROWS >= p.n || last < ROWS {
         o0 = within(o0, place, last); place = behind(place);
         o1 = within(o1, place, max(last, 2u) - 2u); place = behind(place);
@@ -149,7 +156,7 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         show(side, local, v);
     }
     workgroupBarrier();
-    // The other rows, between the last unknown of the thread before and this one's.
+    // The other rows, between the last unknowns of the previous thread and of this one.
     let left = shown(side, local - 1u).x;
     workgroupBarrier();
     let x3 = vec2<real>(unknown(l, left, v.x), v.x);
@@ -167,24 +174,24 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let eighth_row = vec4<real>(o3.a.y, o3.b.y, o3.c.y, o3.r.y);
     good = good && is_certified(eighth_row, vec3<real>(x3, right), p.limit, p.tiny);
     let kept = own && local >= overlap / ROWS && local < (overlap + p.tile) / ROWS;
-    // Threads that write here all write the same.
+    // All threads that write here write one value.
     if kept && !good { flags[index] = 1u; }
 }
 
-// Stores two unknowns if they are the tile's; there is room for one behind the last row.
+// Stores two unknowns if they are in the tile; x has space for one more after the last row.
 fn keep(tile: u32, pair: i32, beside: u32, own: vec2<real>) {
     let begin = i32(p.at + tile * p.tile);
     let row = 2 * pair;
     if row >= begin && row < min(begin + i32(p.tile), i32(p.rows)) { x[beside + u32(pair)] = own; }
 }
 
-// Place of the row two further on.
+// Index within its system of the row two further on.
 fn behind(place: u32) -> u32 {
     let next = place + 2u;
     return select(next, next % p.n, next >= p.n);
 }
 
-// Two rows from a place on, of which `last` exist, with the ends of systems cut.
+// Cuts two rows at the ends of systems; only the first `last` of them exist.
 fn within(o: Rows, place: u32, last: u32) -> Rows {
     let second = select(place + 1u, 0u, place + 1u == p.n);
     let begins = vec2<bool>(place == 0u, second == 0u);

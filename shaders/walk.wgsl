@@ -1,9 +1,14 @@
-// out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k), s_0 = the task's row, W_0 = 1.
-// One thread a walk, 256 walks of one task a workgroup, added as a tree that is the same on every lane. A step from a
-// row takes the first entry whose distribution function exceeds the point's next coordinate, and W times the row's sum
-// and the entry's sign (almost optimal walks). A walk ends after T steps, or once |W| <= cut, as in a row without entries.
-// Reads 64 bytes, and 32 for each 4 entries from the seventh up to the one that is taken, of one record a step; 16 bytes of
-// the sequence's table for every 4 bits of the point's number, the same for all threads.
+// Random walks. out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k).
+// Here s_k is the row and W_k the weight after k steps; s_0 is the task's row, W_0 = 1. One thread
+// per walk. One workgroup adds 256 walks of one task, in a tree order common to all lanes.
+//
+// A step from a row takes the first entry with a distribution function above the point's next
+// coordinate. It multiplies W by the row's sum and the entry's sign (almost optimal walks). A walk
+// ends after T steps, or when |W| <= cut, as in a row without entries.
+//
+// Per step, reads 64 bytes of one record, and 32 for each 4 entries from the seventh up to the one
+// taken. Also reads 16 bytes of the sequence's table for every 4 bits of the point's index, the
+// same for all threads.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read_write> out: array<real>;

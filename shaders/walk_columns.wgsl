@@ -1,7 +1,9 @@
-// out_b = sum over the walks i of block b of theta_i = sum over k <= T of W_k g(s_k), s_0 = the task's row, W_0 = 1, for
-// four columns g at once, those of four right-hand sides. As walk, but that a record holds the number of its row in the
-// place of g, and g lies in an array. One thread a walk, 256 walks of one task a workgroup, added as a tree that is the
-// same on every lane. Reads 4 numbers a step beside what walk reads.
+// Random walks for four right-hand sides at a time. out_b = sum over the walks i of block b of
+// theta_i = sum over k <= T of W_k g(s_k), for four columns g. Here s_k is the row and W_k the
+// weight after k steps; s_0 is the task's row, W_0 = 1. As walk.wgsl, except that a record has the
+// index of its row instead of g, and g is in an array. One thread per walk. One workgroup adds 256
+// walks of one task, in a tree order common to all lanes. Reads 4 numbers per step in addition to
+// those of walk.wgsl.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read> columns: array<vec4<real>>;

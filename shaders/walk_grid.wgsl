@@ -1,7 +1,8 @@
-// out_g = sum over the threads t of group g of theta(t) + theta(t + threads) + ..., the walks of walk.wgsl from one row,
-// shared out over a grid of a given number of groups as in Lai, Jin, Guo and Lin 2015, fig. 1; or, where there are
-// unknowns, out_t = sum over all walks from the row of task t, one thread an unknown as in their section 3.1.
-// Reads what walk reads.
+// Random walks on a grid. out_g = sum over the threads t of group g of theta(t) + theta(t +
+// threads) + ..., the walks of walk.wgsl from one row. They are distributed over a grid with a
+// given number of groups, as in Lai, Jin, Guo and Lin 2015, fig. 1. With p.end > 0, out_t = sum
+// over all walks from the row of task t, one thread per unknown, as in their section 3.1. Reads the
+// data of walk.wgsl.
 alias real = f64;
 
 @group(0) @binding(3) var<storage, read_write> out: array<real>;
@@ -17,7 +18,8 @@ fn walk_grid(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let member = group.y * groups.x + group.x;
     let thread = member * GROUP + local;
-    // No return: all threads of a group, or none, reach the barriers of the tree, and compilers can tell.
+    // No early return, so that compilers can prove that all threads of a group, or none, reach the
+    // barriers of the tree.
     if p.end != 0u {
         if thread < p.end {
             let task = tasks[thread];

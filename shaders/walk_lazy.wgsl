@@ -1,25 +1,30 @@
-// out_b = (sum over the walks i of block b of theta_i, largest row sum of |L|, largest |f|, entries of the longest row
-// that they met), the walks of walk.wgsl straight from A in compressed rows: no table is made, and only rows that a walk meets are read. One thread a walk, 256
-// walks of one task a workgroup, added as a tree. A step reads its row twice, first for the diagonal entry and the sum of
-// the others, then up to the entry that it takes: 12 bytes an entry for the sum, 12 for each that is passed.
+// Random walks directly from A in compressed rows: no table is made, and only rows that a walk
+// meets are read. out_b = (sum over the walks i of block b of theta_i of walk.wgsl, largest row sum
+// of |L|, largest |f|, entries of the longest row). The last three are over the rows that the walks
+// meet. One thread per walk. One workgroup adds 256 walks of one task in a tree. A step reads its
+// row twice: for the diagonal entry and the sum of the others, then up to the chosen entry. Reads
+// 12 bytes per entry for the sum, and 12 per entry up to the chosen one.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> starts: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 @group(0) @binding(3) var<storage, read> rhs: array<real>;
-@group(0) @binding(4) var<storage, read> tasks: array<vec4<u32>>;  // first row, key, component, replicate
-@group(0) @binding(5) var<storage, read> table: array<vec4<u32>>;  // of the sequence
+// First row, key, component, replicate.
+@group(0) @binding(4) var<storage, read> tasks: array<vec4<u32>>;
+// Direction numbers of the sequence.
+@group(0) @binding(5) var<storage, read> table: array<vec4<u32>>;
 @group(0) @binding(6) var<storage, read_write> out: array<vec4<real>>;
 
 alias Value = vec4<real>;
 
 fn join(a: Value, b: Value) -> Value { return vec4(a.x + b.x, max(a.yzw, b.yzw)); }
 
-// More than a row can have, for one without a diagonal entry.
+// Result for a row without a diagonal entry: more entries than a row can have.
 const NO_DIAGONAL = 8589934592.0;
 
-// theta of a walk, the largest row sum, the largest |f| and the most entries of a row that it met.
+// Returns theta of a walk, and of the rows that it met the largest row sum, |f| and number of
+// entries.
 fn walk_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
     let cut = real(bitcast<f32>(p.cut));
     let seed = vec2(p.seed_low, p.seed_high);
@@ -56,7 +61,7 @@ fn walk_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];
         }
-        // In the middle of the fraction's cell, so that no rounding meets an end.
+        // The middle of the fraction's cell, so that rounding reaches no end of it.
         let aim = ((real(u) + real(0.5)) * real(2.3283064365386963e-10)) * sum;
         var reached = real(0);
         var next = row;

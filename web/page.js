@@ -1,4 +1,4 @@
-// The page: a form that is a command line of `kolmo transient`, and what the command says of it.
+// The page: a form for a command line of `kolmo transient`, and the results of the command.
 
 const by_id = (id) => document.getElementById(id);
 const [form, run] = [by_id('form'), by_id('run')];
@@ -15,21 +15,21 @@ async function compile() {
   return WebAssembly.compile(await new Response(stream).arrayBuffer());
 }
 
-/// An element with text, and children where it has some.
+/// Creates an element with text or children.
 function element(tag, content = '', properties = {}) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...[content].flat());
   return made;
 }
 
-/// Arguments of the command, as the form has them.
+/// Returns the arguments of the command and its output files, from the form.
 function asked() {
   const value = (id) => by_id(id).value.trim();
   const times = value('times').replace(/\s+/g, '');
   const constants = value('constants').replace(/\s+/g, '');
   const labels = value('labels').split(',').map((label) => label.trim()).filter(Boolean);
   const shown = labels.length || Number(value('top'));
-  // A chart is over several finite times, and has seven lines at most.
+  // A chart needs several finite times and has at most seven lines.
   const drawn = shown <= 7 && (times.includes(':') || times.split(',').filter((t) => t && t !== 'inf').length > 1);
   const args = ['transient', value('model'), times.includes(':') ? '--times' : '--time', times];
   if (constants) args.push('--const', constants);
@@ -42,7 +42,8 @@ function asked() {
 }
 
 function show_facts(report) {
-  // What the mass lacks is the error where all terms were summed; behind a stop, and at infinity, the bound is the sum of its parts.
+  // 1 − Σπ is the exact error if all terms were summed. After early termination, and at infinity,
+  // the bound is the sum of its parts.
   const summed = (time) => time.deficit !== null && time.stopped === null && time.time !== null;
   const exact = report.per_time.every(summed);
   const error = (time) => (summed(time) ? time.deficit : Object.values(time.bound).reduce((a, b) => a + b, 0));
@@ -65,7 +66,7 @@ function show_facts(report) {
     made.dataset.value = made.title = number;
     return made;
   };
-  // The most likely states are others at each time.
+  // The most likely states differ from time to time.
   const rows = report.per_time.map((time) => element('tr', [element('td', String(time.time ?? 'inf')), cell(error(time), 2),
     ...time.values.map(({ state, value }) => cell(value, 6, state))]));
   by_id('table').replaceChildren(element('thead', [element('tr', head)]), element('tbody', rows));
@@ -81,7 +82,7 @@ function show(code, found, { args, outputs }) {
   by_id('chart').hidden = !(report && file('chart.svg'));
   if (!report) return;
   show_facts(report);
-  // Names of columns, for windows in which a row is a list.
+  // Column names, for narrow windows in which a row becomes a list.
   const heads = [...by_id('table').querySelectorAll('th')].map((head) => head.textContent);
   for (const row of by_id('table').tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.head = heads[i]; });
   by_id('chart').innerHTML = file('chart.svg');
@@ -106,7 +107,7 @@ function start(module) {
   run.classList.add('stop');
   by_id('wrong').textContent = '';
   by_id('said').textContent = 'Preparing …';
-  // What is shown is of the run before, until this one has an answer.
+  // The results on display are of the previous run until this one ends.
   by_id('results').classList.add('stale');
   Object.assign(by_id('progress'), { hidden: false }).removeAttribute('value');
   worker.onmessage = ({ data }) => {
@@ -129,14 +130,14 @@ function start(module) {
   worker.postMessage({ module, args: command.run_args, files, outputs: command.outputs });
 }
 
-/// Says what the field of the model holds: a file's name, or parameters of a model that is built in.
+/// Sets the model field: a file's name, or parameters of a built-in model.
 function name_model(model, hint = '') {
   by_id('model').value = model;
   by_id('hint').textContent = hint;
   by_id('what').textContent = model in files ? 'File' : 'Parameters';
 }
 
-/// Shows the files that are held, each with a button that drops it.
+/// Lists the loaded files, each with a button that removes it.
 function show_files() {
   by_id('held').replaceChildren(...Object.keys(files).map((name) => element('li', [name, element('button', '×', {
     type: 'button',
@@ -165,7 +166,7 @@ async function take(list) {
 const drop = by_id('drop');
 by_id('files').onchange = async (event) => {
   await take(event.target.files);
-  // The same file may be chosen again.
+  // Allows to choose the same file again.
   event.target.value = '';
 };
 document.ondragover = (event) => { event.preventDefault(); drop.classList.add('over'); };
@@ -176,7 +177,7 @@ by_id('kind').onchange = (event) => {
   if (!event.target.value) by_id('files').click();
 };
 
-// A worker without a program says what there is to run it on.
+// A worker without a program reports the available device.
 worker = new Worker(worker_url);
 worker.onmessage = ({ data: { none, device } }) => {
   ended();

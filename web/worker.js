@@ -1,13 +1,13 @@
-// Runs `kolmo`, compiled for WASI, in a worker of the page: what a system gives a program (arguments, files, a clock), and
-// what `src/lane/browser.rs` asks of WebGPU.
+// Runs `kolmo`, compiled for WASI, in a worker of the page. Provides the system interface
+// (arguments, files, a clock) and the WebGPU functions that `src/lane/browser.rs` calls.
 
-// Results of system calls, of which the program tells these apart.
+// Results of system calls that the program distinguishes.
 const [OK, BAD_FILE, IS_FOLDER, NO_ENTRY, NO_CALL, NO_FOLDER] = [0, 8, 31, 44, 52, 54];
 const [DEVICE, FOLDER, FILE] = [2, 3, 4];
 const text = new TextEncoder();
 class Exit { constructor(code) { this.code = code; } }
 
-// Memory may grow whenever the program runs, which takes its views away.
+// Views are recreated at each use, since growth of the program's memory detaches them.
 let memory;
 const bytes = (at, length) => new Uint8Array(memory.buffer, at, length);
 const view = () => new DataView(memory.buffer);
@@ -15,7 +15,8 @@ const string = (at, length) => new TextDecoder().decode(bytes(at, length));
 const put = (at, ...words) => words.forEach((word, i) => view().setUint32(at + 4 * i, word, true));
 const put64 = (at, value) => view().setBigUint64(at, BigInt(Math.trunc(value)), true);
 
-/// Calls of WASI preview 1 on files that are in memory. Outputs are devices, which are written as they are.
+/// Implements WASI preview 1 for files in memory. Outputs have the type of devices, so that the
+/// program writes them directly, without a temporary file.
 function system(args, files, outputs, say) {
   const nodes = new Map(Object.entries(files).map(([name, data]) => [name, { kind: FILE, data, length: data.length }]));
   const empty = () => new Uint8Array(1 << 12);
@@ -136,7 +137,7 @@ function system(args, files, outputs, say) {
   return { calls: new Proxy(calls, { get: (all, name) => all[name] ?? (() => NO_CALL) }), read_output };
 }
 
-/// A device, if there is one that a program can wait for, else the reason why not.
+/// Returns a device that a program can wait for, or the reason why there is none.
 async function request_device() {
   if (!navigator.gpu) return 'This browser has no WebGPU.';
   if (!WebAssembly.Suspending) return 'This browser’s WebAssembly cannot wait for WebGPU (JSPI).';
@@ -151,7 +152,7 @@ async function request_device() {
   return device;
 }
 
-/// The functions of `src/lane/browser.rs`. Without a device they say that there is none.
+/// The functions of `src/lane/browser.rs`. Without a device they return 0.
 function webgpu(device) {
   const [PARAMETERS, SLOT] = [16, 256];
   let error = '';
@@ -175,7 +176,7 @@ function webgpu(device) {
     work(encoder);
     queue.submit([encoder.finish()]);
   };
-  // What immediates are elsewhere: a slot of a uniform buffer for each launch.
+  // Replacement for immediates: a slot of a uniform buffer for each launch.
   const layout_entry = (binding, buffer) => ({ binding, visibility: GPUShaderStage.COMPUTE, buffer });
   const slot_layout = device.createBindGroupLayout(
     { entries: [layout_entry(0, { type: 'uniform', hasDynamicOffset: true, minBindingSize: 4 * PARAMETERS })] });

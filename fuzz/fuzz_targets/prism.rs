@@ -1,5 +1,8 @@
-//! Models in the PRISM language and properties in CSL: a model, and behind a line `====` properties of it; without such a line
-//! properties of a model that is known. Each is read or refused, and what is read is explored in little memory, whole and by parts.
+//! Models in the PRISM language and properties in CSL.
+//!
+//! The input is a model, a line `====` and properties of it. Without such a line it is properties
+//! of a fixed model. Each part is accepted or rejected with an error. An accepted model is explored
+//! with little memory, as a whole and in parts.
 
 #![no_main]
 
@@ -46,11 +49,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             }
             for name in model.reward_structures() {
                 if let (Ok(limit), Ok(values)) = (instance.reward_limit(Some(name), true), space.rewards(Some(name))) {
-                    // Sums are added in another order.
+                    // The values are summed in another order than the limit.
                     assert!(values.iter().all(|value| value.abs() <= limit * (1.0 + 1e-9)), "{values:?} {limit}");
                 }
             }
-            // Parts that are grown end in the same chain.
+            // Exploration in growing parts ends in the chain of the whole exploration.
             let mut part = instance.explore_part(None, 2, &Options::default()).expect("a part");
             while !part.edge().is_empty() {
                 let known = part.part();

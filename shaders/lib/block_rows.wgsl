@@ -1,14 +1,14 @@
-// Rows of blocks, a block a thread.
+// Rows of blocks; one thread per block.
 
 struct Params {
     step: u32,
     rows: u32,    // rows of this chunk
-    n: u32,       // rows of one system; several lie one behind the other
-    first: u32,   // the chunk's first row, counted inside its system
-    blocks: u32,  // the first rows % blocks of them have a row more
+    n: u32,       // rows of one system; systems are concatenated
+    first: u32,   // index of the chunk's first row within its system
+    blocks: u32,  // number of blocks; the first rows % blocks have one more row
     pivot: u32,   // 1: rows may be exchanged
-    small: u32,   // pivots of at most 4^-small of their row are replaced by that, and counted on the way up
-    at_dl: u32,   // where the diagonals begin in their arrays
+    small: u32,   // pivots of at most 4^-small relative to their row are replaced by that
+    at_dl: u32,   // offsets of this chunk in the arrays
     at_d: u32,
     at_du: u32,
     at_rhs: u32,
@@ -32,7 +32,7 @@ fn row(i: u32) -> Row {
 
 fn size(a: real, b: real, c: real) -> real { return max(abs(a), max(abs(b), abs(c))); }
 
-// The first row of a block, and one past its last.
+// Returns the first row of a block, and one past its last.
 fn ends_of(block: u32) -> vec2<u32> {
     let length = p.rows / p.blocks;
     let longer = p.rows % p.blocks;

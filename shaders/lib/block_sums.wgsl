@@ -1,4 +1,4 @@
-// Sums over the rows of a block of what the kernel calls a term; it binds `out`.
+// Sums of term(i) over the rows i of a block. The kernel defines `term` and binds `out`.
 
 struct Params { step: u32, rows: u32, own: u32, out: u32, out_step: u32, first_step: u32 }
 var<immediate> p: Params;

@@ -1,37 +1,40 @@
-// Windows of 512 block rows of two rows each, and the rows at the borders of their tiles. The kernel says how a block row
-// lies in memory, and binds x and flags.
+// Overlapping tiles (truncated SPIKE) of a block tridiagonal system with blocks of 2 by 2. A window
+// has 512 block rows; the tile in its middle is kept. The kernel defines block_row, which loads a
+// block row, and binds x and flags.
 
 struct Params {
     step: u32,
     blocks: u32,   // block rows in memory
-    at: u32,       // the block row in memory with which the first tile begins
+    at: u32,       // block row in memory of the first tile's start
     tiles: u32,
     tile: u32,     // block rows of a tile
     levels: u32,   // levels of cyclic reduction, at least 1
-    limit: u32,    // rows are certified up to a backward error of 4^-limit
-    tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
-    seam: u32,     // 1: rows at borders, and of 128 tiles the number of those that are not certified; 2: the number alone
+    limit: u32,    // largest certified backward error: 4^-limit
+    tiny: u32,     // range of certified products: 4^-(8 tiny) to 4^(8 tiny)
+    seam: u32,     // 1: check border rows and count uncertified tiles; 2: only count
 }
 var<immediate> p: Params;
 
-// l x_before + d x_own + u x_behind = r for vectors of two unknowns; a matrix lies row by row.
+// l x_before + d x_own + u x_behind = r for vectors of two unknowns; matrices are stored by rows.
 struct BlockRow { l: vec4<real>, d: vec4<real>, u: vec4<real>, r: vec2<real> }
 
-// An unknown, x = e - f x_before - g x_behind.
+// Two unknowns in terms of their neighbours: x = e - f x_before - g x_behind.
 struct Unknown { e: vec2<real>, f: vec4<real>, g: vec4<real> }
 
 override GROUP = 128u;      // threads of a group
-const WINDOW: u32 = 512u;   // block rows of a window, four a thread
-const PAIRS: u32 = 64u;     // of threads
+const WINDOW: u32 = 512u;   // block rows of a window, four per thread
+const PAIRS: u32 = 64u;     // pairs of threads
 
-// What threads show one another, in five places each: twice 64 of them, so that they do not meet in a bank. Then the unknowns
-// on their way to memory, and last ones of threads.
+// Values that threads exchange, in five arrays of PLACES. Each has two halves of 64 values, APART
+// apart, which avoids bank conflicts. Later it holds unknowns before they are stored, and the last
+// unknowns of threads.
 const APART: u32 = 68u;
 const PLACES: u32 = 136u;
 var<workgroup> stage: array<vec2<real>, 680>;
 var<workgroup> bad: u32;
 
-// The slot of an unknown, so that neither a thread's nor neighbours' meet in a bank.
+// Slot of an unknown: neither a thread's own unknowns nor those of adjacent threads conflict in a
+// bank.
 fn slot(block: u32) -> u32 { return block ^ (((block >> 3u) & 3u) ^ ((block >> 5u) & 1u)); }
 
 fn applied(m: vec4<real>, v: vec2<real>) -> vec2<real> { return vec2<real>(fma(m.x, v.x, m.y * v.y), fma(m.z, v.x, m.w * v.y)); }
@@ -55,42 +58,43 @@ fn inverse_of(m: vec4<real>) -> vec4<real> {
     return (real(1) / fma(m.x, m.w, -m.y * m.z)) * vec4<real>(m.w, -m.y, -m.z, m.x);
 }
 
-// The unknown of a block row.
+// Solves a block row for its own unknown.
 fn solved(o: BlockRow) -> Unknown {
     let inverse = inverse_of(o.d);
     return Unknown(applied(inverse, o.r), product(inverse, o.l), product(inverse, o.u));
 }
 
-// A block row in which the one before it is replaced by those beside that.
+// Substitutes `before` for the unknown before a block row.
 fn after(before: Unknown, o: BlockRow) -> BlockRow {
     return BlockRow(-product(o.l, before.f), without(o.d, o.l, before.g), o.u, less(o.r, o.l, before.e));
 }
 
-// The same for the one behind it.
+// Substitutes `behind` for the unknown after a block row.
 fn ahead_of(behind: Unknown, o: BlockRow) -> BlockRow {
     return BlockRow(o.l, without(o.d, o.u, behind.f), -product(o.u, behind.g), less(o.r, o.u, behind.e));
 }
 
-// An unknown as a block row.
+// Writes an unknown as a block row.
 fn row_of(v: Unknown) -> BlockRow {
     return BlockRow(v.f, vec4<real>(real(1), real(0), real(0), real(1)), v.g, v.e);
 }
 
-// An unknown with the one behind it, x_behind = e - f x_before - g x_behind, in its place.
+// Substitutes x_behind in v: `behind` is x_behind = e - f x_before - g x_next, with x_before as in
+// v.
 fn joined(v: Unknown, behind: Unknown) -> Unknown {
     return Unknown(less(v.e, v.g, behind.e), without(v.f, v.g, behind.f), -product(v.g, behind.g));
 }
 
-// An unknown by the one before it alone, x = e - f x_before.
+// An unknown in terms of only the one before it: x = e - f x_before.
 struct Upward { e: vec2<real>, f: vec4<real> }
 
-// That of a block row, with the one behind it.
+// Solves a block row in terms of the unknown before it; `behind` is the unknown after it.
 fn upward(o: BlockRow, behind: Upward) -> Upward {
     let inverse = inverse_of(without(o.d, o.u, behind.f));
     return Upward(applied(inverse, less(o.r, o.u, behind.e)), product(inverse, o.l));
 }
 
-// A block row in memory; one that does not exist is x = 0.
+// Returns a block row in memory; beyond the memory it is x = 0.
 fn row_or_none(block: i32) -> BlockRow {
     if block >= 0 && u32(block) < p.blocks { return block_row(u32(block)); }
     return BlockRow(vec4<real>(), vec4<real>(real(1), real(0), real(0), real(1)), vec4<real>(), vec2<real>());
@@ -109,15 +113,16 @@ fn show(at: u32, u: Unknown) {
     stage[at + 4u * PLACES] = u.g.zw;
 }
 
-// What is shown at a place; x = 0 where there is none.
+// Reads the unknown shown at an index; x = 0 if there is none.
 fn shown(at: u32, is_there: bool) -> Unknown {
     if !is_there { return Unknown(vec2<real>(), vec4<real>(), vec4<real>()); }
     return Unknown(stage[at], vec4<real>(stage[at + PLACES], stage[at + 2u * PLACES]),
         vec4<real>(stage[at + 3u * PLACES], stage[at + 4u * PLACES]));
 }
 
-// True if |r| <= 4^-limit s for one of the two rows with these unknowns, s the sum of the sizes of its products, no digit of
-// which is lost. Or all of them are products with 0.
+// True if one of a block's two rows has a residual |r| <= 4^-limit s, with s the sum of the
+// magnitudes of its terms. No product may have lost digits. Also true if all terms are products
+// with 0.
 fn is_row_certified(l: vec2<real>, d: vec2<real>, u: vec2<real>, r: real,
       before: vec2<real>, own: vec2<real>, behind: vec2<real>) -> bool {
     let a = fma(-l.x, before.x, fma(-l.y, before.y, r));
@@ -127,7 +132,8 @@ fn is_row_certified(l: vec2<real>, d: vec2<real>, u: vec2<real>, r: real,
     least *= least;
     least *= least;
     least *= least;
-    // Comparisons with what is no number are false. Mostly a part of s will do; products that overflow make the residual infinite.
+    // Comparisons with NaN are false. Usually a part of s suffices. Products that overflow make the
+    // residual infinite.
     let part = abs(d * (share * own));
     let some = (part.x + part.y) + abs(share * r);
     if left < some && some >= least { return true; }
@@ -153,12 +159,12 @@ fn four_from(block: i32) -> Four {
     return Four(row_or_none(block), row_or_none(block + 1), row_or_none(block + 2), row_or_none(block + 3));
 }
 
-// The block rows of a tile, from the first to behind the last.
+// The block rows begin to end - 1 of a tile.
 struct Tile { begin: i32, end: i32 }
 
 fn is_in(t: Tile, block: i32) -> bool { return block >= t.begin && block < t.end; }
 
-// Stores an unknown if it is the tile's.
+// Stores an unknown if it is in the tile.
 fn keep(t: Tile, start: i32, k: u32) {
     let block = start + i32(k);
     if is_in(t, block) { x[u32(block)] = stage[slot(k)]; }
@@ -168,10 +174,13 @@ fn is_good(t: Tile, block: i32, o: BlockRow, before: vec2<real>, own: vec2<real>
     return !is_in(t, block) || is_certified(o, before, own, behind);
 }
 
-// A tile from its window: a thread eliminates 3 of its 4 block rows, its own last unknown being one of 128 of a block
-// tridiagonal system. Half of these are eliminated, too, and for the others parallel cyclic reduction takes some levels. Between
-// their last unknowns, threads eliminate their 3 block rows upwards, which costs less than to keep the other elimination.
-// Whatever is left out shows in the residual of the tile's rows.
+// Solves a window and keeps its tile.
+//
+// A thread eliminates 3 of its 4 block rows. The threads' last unknowns form a block tridiagonal
+// system of 128. Half of these are eliminated, too, and the remaining levels of parallel cyclic
+// reduction are applied to the others. Each thread then eliminates its 3 block rows again, upwards,
+// which costs less than keeping the first elimination. The truncation error appears in the
+// residuals of the tile's rows.
 fn window(tile: u32, local: u32) {
     if tile >= p.tiles { return; }
     let begin = i32(p.at + tile * p.tile);
@@ -193,7 +202,7 @@ fn window(tile: u32, local: u32) {
     let own = solved(ahead_of(next, after(third, o.d)));
     show(place, own);
     workgroupBarrier();
-    // The last unknowns of the second threads of pairs.
+    // The last unknowns of the second thread of each pair.
     var v = own;
     if local < PAIRS {
         let both = after(shown(local, true), row_of(shown(local + APART, true)));
@@ -233,17 +242,18 @@ fn window(tile: u32, local: u32) {
     workgroupBarrier();
     keep(here, start, local); keep(here, start, local + 128u);
     keep(here, start, local + 256u); keep(here, start, local + 384u);
-    // A tile has the window's last row only where nothing lies behind it.
+    // The tile contains the window's last row only at the end of the system.
     let right = stage[slot(min(4u * local + 4u, WINDOW - 1u))];
     let good = is_good(here, block, o.a, left, x0, x1) && is_good(here, block + 1, o.b, x0, x1, x2)
         && is_good(here, block + 2, o.c, x1, x2, x3) && is_good(here, block + 3, o.d, x2, x3, right);
-    // Threads that write here all write the same.
+    // All threads that write here write one value.
     if !good { bad = 1u; }
     workgroupBarrier();
     if local == 0u { flags[tile] = bad; }
 }
 
-// The two block rows at the border before a tile, with the unknowns that both tiles left.
+// True if the two block rows at the border before a tile are certified with the unknowns of the two
+// tiles.
 fn is_seam_certified(tile: u32) -> bool {
     let block = p.at + tile * p.tile;
     if p.seam == 2u || tile == 0u || block >= p.blocks { return true; }
@@ -251,7 +261,7 @@ fn is_seam_certified(tile: u32) -> bool {
     return is_certified(block_row(block - 1u), a, b, c) && is_certified(block_row(block), b, c, x_or_none(block + 1u));
 }
 
-// A thread takes a tile; of 128 the number of those that are not certified.
+// One thread per tile; counts the uncertified tiles of each 128.
 fn seam(group: u32, local: u32) {
     let tile = group * GROUP + local;
     var own = 0u;

@@ -1,20 +1,23 @@
 // A walk through the records of walk::table.
 
-@group(0) @binding(0) var<storage, read> rows: array<vec4<u32>>;   // records, see walk::table
-@group(0) @binding(1) var<storage, read> tasks: array<vec4<u32>>;  // record of the first row, key, component, replicate
-@group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;  // of the sequence, or points by dimensions
+@group(0) @binding(0) var<storage, read> rows: array<vec4<u32>>;   // records of walk::table
+// Record of the first row, key, component, replicate.
+@group(0) @binding(1) var<storage, read> tasks: array<vec4<u32>>;
+// Direction numbers, or a buffer of points by dimensions.
+@group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
 
-// The sum of two f32.
+// Returns a number stored as the sum of two f32.
 fn number(high: u32, low: u32) -> real {
     return real(bitcast<f32>(high)) + real(bitcast<f32>(low));
 }
 
-// The target of the entry of a row that the fraction u falls on; `pairs` are the row's first two entries, at `first`, and
-// `third` and `fifth` what lies behind them, in the next unit.
+// Returns the target of the row's entry that the fraction u selects. The row's first two entries
+// are `pairs`, at index `first`. `third` and `fifth` are the next two pairs of entries.
 fn choose(first: u32, pairs: vec4<u32>, third: vec4<u32>, fifth: vec4<u32>, u: u32) -> u32 {
     var pair = pairs;
     if pair.x == 0u {
-        // A long row: its entries lie behind the pair (0, number of entries), two in 16 bytes.
+        // A long row: the pair (0, number of entries) precedes its entries, which are stored two in
+        // 16 bytes.
         var low = 0u;
         var high = pair.y - 1u;
         while low < high {
@@ -28,7 +31,7 @@ fn choose(first: u32, pairs: vec4<u32>, third: vec4<u32>, fifth: vec4<u32>, u: u
     if u >= pair.z {
         pair = third;
         if u >= pair.z { pair = fifth; }
-        // A unit at a time: both halves are on their way at once.
+        // A unit at a time: its halves are loaded together.
         var at = first + 3u;
         while u >= pair.z {
             pair = rows[at];
@@ -40,7 +43,7 @@ fn choose(first: u32, pairs: vec4<u32>, third: vec4<u32>, fifth: vec4<u32>, u: u
     return select(pair.w, pair.y, u < pair.x);
 }
 
-// theta of a walk: what the kernel tallies of each row's head, a Value.
+// Returns theta of a walk: the kernel's `tally` over the heads of its rows.
 fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
     let cut = real(bitcast<f32>(p.cut));
     let seed = vec2(p.seed_low, p.seed_high);
@@ -49,8 +52,8 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
     var weight = real(1);
     var theta = Value();
     for (var j = 0u; ; j++) {
-        // Two units, asked for before the point is made, which takes as long as they do: more often than not the second is
-        // needed, and then it is there.
+        // Two units are loaded before the point is computed, which takes as long as the loads. Most
+        // steps need the second unit.
         let head = rows[at];
         let pairs = rows[at + 1u];
         let third = rows[at + 2u];

@@ -1,17 +1,18 @@
-// Rows whose entries are looked up: the kernel has what is stored of entry e, its x in the row of x[base], and its value.
+// Sums of rows with packed entries. The kernel defines entry(e), the stored word or byte; entry_x,
+// its x in the row of x[base]; and entry_value, its value.
 
-// One entry's share.
+// Adds one entry's product.
 fn add_entry(base: u32, e: u32, sum: Products) -> Products {
     let a = entry(e);
     return plus_product(entry_value(a), entry_x(base, a), sum);
 }
 
-// The sum of a row's products and what it begins with.
+// Adds a row's products to `begin`.
 fn row_sum(row: u32, base: u32, begin: Products) -> Products {
     let ell = entries_of(row);
     var e = ell.first;
     let end = ell.end;
-    // Some entries at a time, every load before the first use.
+    // Several entries at a time, with all loads before the first use.
     var s = begin;
     for (; FOUR && e + 192u < end; e += 256u) {
         let a0 = entry(e); let a1 = entry(e + 64u); let a2 = entry(e + 128u); let a3 = entry(e + 192u);

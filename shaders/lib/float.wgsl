@@ -1,22 +1,23 @@
-// Arithmetic of floating-point numbers. `lib/q64.wgsl` or `lib/q64_limbs.wgsl` stands in its place for fractions of 2^64.
+// Arithmetic of floating-point numbers. For fractions of 2^64, `lib/q64.wgsl` or
+// `lib/q64_limbs.wgsl` replaces this file.
 
-// The types in which magnitudes and a row's products are added up.
+// Types of sums of magnitudes and of a row's products.
 alias Sum = real;
 alias Products = real;
 
-// Whether many products are added up in four sums: one would wait for each addition.
+// True if COO products are added in four sums, since a single sum waits for each addition.
 const APART = true;
-// Whether there are registers for four entries of a row at a time; where sums have to be settled there are not.
+// True if registers suffice for four entries at a time; not so if sums must be settled.
 const FOUR = true;
 
 fn no_products() -> Products { return real(0); }
 fn plus_product(a: real, b: real, s: Products) -> Products { return fma(a, b, s); }
 fn plus(a: Products, b: Products) -> Products { return a + b; }
 
-// The same sum, ready for more products.
+// Prepares a sum for more products. Floating-point sums need nothing.
 fn settled(s: Products) -> Products { return s; }
 
-// A sum of products as one of magnitudes.
+// Converts a sum of products to one of magnitudes.
 fn total(s: Products) -> Sum { return s; }
 
 fn none() -> Sum { return real(0); }
@@ -24,13 +25,13 @@ fn whole(a: real) -> Sum { return a; }
 fn product(a: real, b: real) -> Sum { return a * b; }
 fn number(s: Sum) -> real { return s; }
 
-// The sum of magnitudes, which may exceed 1.
+// Adds magnitudes; the sum may exceed 1.
 fn capped(a: Sum, b: Sum) -> Sum { return a + b; }
 
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return fma(w, a, sum); }
 
-// A row's sum with what its state keeps: here `stepped` adds that.
+// Returns s: in this arithmetic `stepped` adds the part of `own` that stays in the state.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
 // own + (s - leave own) / alpha.

@@ -1,17 +1,18 @@
-// Rows of a matrix in HYB, times the vector x that the kernel binds.
+// Rows of a HYB matrix times the vector x, which the kernel binds.
 
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 
-// One entry's share.
+// Adds one entry's product.
 fn add_entry(base: u32, e: u32, sum: Products) -> Products { return plus_product(values[e], x[columns[e]], sum); }
 
-// The sum of a row's products and what it begins with.
+// Adds a row's products to `begin`.
 fn row_sum(row: u32, begin: Products) -> Products {
     let ell = entries_of(row);
     var e = ell.first;
     let end = ell.end;
-    // Some entries at a time, every load before the first use: what limits this is how much it has in flight.
+    // Several entries at a time, with all loads before the first use: the loads in flight limit the
+    // speed.
     var s = begin;
     if FOUR {
         for (; e + 192u < end; e += 256u) {

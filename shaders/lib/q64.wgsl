@@ -1,15 +1,17 @@
-// Arithmetic of fractions of 2^64, rounded down, with integers of 64 bits. `docs/certificate.md` proves that nothing
-// overflows. A number is two words, the low one first: so compilers see products of words, which are one instruction.
+// Arithmetic of fractions of 2^64, rounded down, with 64-bit integers. `docs/certificate.md` proves
+// that nothing overflows. A number is two words, the low one first. Thus compilers recognize
+// products of words, which are one instruction.
 
-// Magnitudes: a fraction of 2^128.
+// A sum of magnitudes: a fraction of 2^128.
 struct Sum { high: u64, low: u64 }
-// A row's products, added up: three sums, at 2^-64, 2^-96 and 2^-128. The lower two have 32 bits here, 64 in CUDA's own
-// text of `add_long_product`, where a carry is an instruction.
+// A row's products as three sums, in units of 2^-64, 2^-96 and 2^-128. The lower two have 32 bits
+// here. They have 64 bits in CUDA's own text of `add_long_product`, since a carry is one
+// instruction there.
 struct Products { high: u64, middle: u64, low: u64 }
 
-// Additions of integers wait little for one another.
+// False: integer additions have a short latency, so one sum suffices.
 const APART = false;
-// Whether there are registers for four entries of a row at a time.
+// True if registers suffice for four entries of a row at a time.
 const FOUR = true;
 
 fn joined(a: real) -> u64 { return (u64(a.y) << 32u) | u64(a.x); }
@@ -19,7 +21,7 @@ fn low_word(a: u64) -> u64 { return u64(u32(a)); }
 
 fn no_products() -> Products { return Products(0lu, 0lu, 0lu); }
 
-// Nothing wraps: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
+// No sum wraps: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
 fn add_long_product(a: real, b: real, s: Products) -> Products {
     let low = word_product(a.x, b.x) + s.low;
     let middle = word_product(a.y, b.x) + ((low >> 32u) + s.middle);
@@ -36,7 +38,7 @@ fn plus(a: Products, b: Products) -> Products {
 
 fn settled(s: Products) -> Products { return s; }
 
-// 1 where an addition to `part` has wrapped.
+// Returns 1 if the addition to `part` wrapped.
 fn carry(sum: u64, part: u64) -> u64 { return select(0lu, 1lu, sum < part); }
 
 fn total(s: Products) -> Sum {
@@ -51,7 +53,7 @@ fn number(s: Sum) -> real { return halves(s.high); }
 fn minus(a: Sum, b: Sum) -> Sum { return Sum(a.high - b.high - carry(a.low, b.low), a.low - b.low); }
 fn below(a: Sum, b: Sum) -> bool { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-// The sum of magnitudes, which may exceed 1: the largest that there is stands for these.
+// Adds magnitudes; a sum of at least 1 becomes the largest fraction.
 fn capped(a: Sum, b: Sum) -> Sum {
     let low = a.low + b.low;
     let sum = Sum(a.high + b.high + carry(low, a.low), low);
@@ -62,12 +64,13 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return halves(joined(sum) + product(w, a).high); }
 
-// A row's sum with what its state keeps: own - leave own = (2^64 - 1 - leave) own + own parts of 2^-128.
+// Adds the part of `own` that stays in the state: own - leave own = (2^64 - 1 - leave) own + own,
+// in units of 2^-128.
 fn with_own(leave: real, own: real, s: Products) -> Products {
     return plus_product(~leave, own, plus_product(real(1u, 0u), own, s));
 }
 
-// The next number, from a sum that has what its state keeps.
+// Returns the next number, from a sum that includes the part that stays.
 fn stepped(s: Products, leave: real, own: real, unused: real) -> real { return number(total(s)); }
 
 // abs(y - (1 - leak) x).

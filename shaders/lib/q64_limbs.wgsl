@@ -1,19 +1,19 @@
-// Arithmetic of fractions of 2^64, rounded down, with integers of 32 bits: the same bits as `lib/q64.wgsl`, on every
-// device. A number is two words, the low one first.
+// Arithmetic of fractions of 2^64, rounded down, with 32-bit integers, for adapters without 64-bit
+// ones. The bits are those of `lib/q64.wgsl`. A number is two words, the low one first.
 
-// Magnitudes: a fraction of 2^128, the low word first.
+// A sum of magnitudes: a fraction of 2^128, the low word first.
 alias Sum = vec4<u32>;
-// A row's products, added up by columns: digits of 13 bits, the highest of 24, which have carries to come.
+// A row's products, added in nine columns of base 2^13 without carries; the highest has 24 bits.
 struct Products { low: vec4<u32>, high: vec4<u32>, top: u32 }
 
-// Additions of integers wait little for one another.
+// False: integer additions have a short latency, so one sum suffices.
 const APART = false;
-// Whether there are registers for four entries of a row at a time.
+// True if registers suffice for four entries of a row at a time.
 const FOUR = false;
 // The largest digit.
 const DIGIT = vec4<u32>(0x1fffu);
 
-// The lower four of five digits; the highest has 12 bits.
+// Returns the lower four of five digits; the highest digit has 12 bits.
 fn digits(a: real) -> vec4<u32> {
     return vec4<u32>(a.x, a.x >> 13u, (a.x >> 26u) | (a.y << 6u), a.y >> 7u) & DIGIT;
 }
@@ -21,8 +21,8 @@ fn highest(a: real) -> u32 { return a.y >> 20u; }
 
 fn no_products() -> Products { return Products(); }
 
-// A product adds at most 5 (2^13 - 1)^2 to a column, which holds twelve: four of a loop's, one that it leaves, four of
-// the COO part, and what stays.
+// A product adds at most 5 (2^13 - 1)^2 to a column, which has space for twelve: four of a loop,
+// one after it, four of the COO part, and the part that stays.
 fn plus_product(a: real, b: real, s: Products) -> Products {
     let p = digits(a); let p4 = highest(a);
     let q = digits(b); let q4 = highest(b);
@@ -40,12 +40,12 @@ fn plus_product(a: real, b: real, s: Products) -> Products {
         s.top + p4 * q4);
 }
 
-// The sum of two sums, that of two products if both are settled.
+// Adds two sums. If they are settled, the columns stay below those of two products.
 fn plus(a: Products, b: Products) -> Products {
     return Products(a.low + b.low, a.high + b.high, a.top + b.top);
 }
 
-// The same sum with columns of 20 bits.
+// Propagates carries, which leaves columns of 20 bits.
 fn settled(s: Products) -> Products {
     return Products(
         (s.low & DIGIT) + (vec4<u32>(0u, s.low.xyz) >> vec4<u32>(13u)),
@@ -72,10 +72,10 @@ fn total(s: Products) -> Sum {
         (high.w >> 5u) | (c8 << 8u));
 }
 
-// 1 where an addition to `part` has wrapped.
+// Returns 1 if the addition to `part` wrapped.
 fn carry(sum: u32, part: u32) -> u32 { return select(0u, 1u, sum < part); }
 
-// a + b, two words each, and the carry.
+// Returns a + b, two words each, and the carry.
 fn long_sum(a: real, b: real) -> vec3<u32> {
     let low = a.x + b.x;
     let carried = carry(low, b.x);
@@ -84,7 +84,7 @@ fn long_sum(a: real, b: real) -> vec3<u32> {
     return vec3<u32>(low, high, carry(half, b.y) + carry(high, carried));
 }
 
-// a + b, and whether that wraps.
+// A sum a + b, and true if it wraps.
 struct Wrapped { sum: Sum, over: bool }
 
 fn wrapped(a: Sum, b: Sum) -> Wrapped {
@@ -99,13 +99,13 @@ fn whole(a: real) -> Sum { return Sum(0u, 0u, a); }
 fn product(a: real, b: real) -> Sum { return total(plus_product(a, b, no_products())); }
 fn number(s: Sum) -> real { return s.zw; }
 
-// a + (2^128 - 1 - b) + 1.
+// Returns a - b as a + (2^128 - 1 - b) + 1.
 fn minus(a: Sum, b: Sum) -> Sum { return wrapped(wrapped(a, ~b).sum, Sum(1u, 0u, 0u, 0u)).sum; }
 
-// b + (2^128 - 1 - a) wraps where a < b.
+// True if a < b: then b + (2^128 - 1 - a) wraps.
 fn below(a: Sum, b: Sum) -> bool { return wrapped(b, ~a).over; }
 
-// The sum of magnitudes, which may exceed 1: the largest that there is stands for these.
+// Adds magnitudes; a sum of at least 1 becomes the largest fraction.
 fn capped(a: Sum, b: Sum) -> Sum {
     let all = wrapped(a, b);
     return select(all.sum, ~Sum(), all.over);
@@ -114,10 +114,12 @@ fn capped(a: Sum, b: Sum) -> Sum {
 // sum + w a.
 fn weighted(w: real, a: real, sum: real) -> real { return long_sum(sum, number(product(w, a))).xy; }
 
-// A row's sum with what its state keeps: here `stepped` adds that, as `leave` and `own` take fewer registers than a sum.
+// Returns s: here `stepped` adds the part of `own` that stays in the state, since `leave` and `own`
+// take fewer registers than a sum.
 fn with_own(leave: real, own: real, s: Products) -> Products { return s; }
 
-// own + s - leave own: (2^64 - 1 - leave) own + own parts of 2^-128 are what stays.
+// Returns own + s - leave own. The part that stays is (2^64 - 1 - leave) own + own, in units of
+// 2^-128.
 fn stepped(s: Products, leave: real, own: real, unused: real) -> real {
     let stays = Products(s.low + digits(own), vec4<u32>(s.high.x + highest(own), s.high.yzw), s.top);
     return number(total(plus_product(~leave, own, stays)));

@@ -1,6 +1,7 @@
-// Random and quasi-random words. The kernel binds `table`, the Sobol sequence's, and has p.scramble.
+// Random and quasi-random words. The kernel binds `table`, that of the Sobol sequence, and has
+// p.scramble.
 
-// A bijection of 32 bits whose outputs look independent.
+// Hashes a word by a bijection of 32 bits.
 fn mix_bits(bits: u32) -> u32 {
     var x = bits;
     x ^= x >> 16u;
@@ -11,12 +12,12 @@ fn mix_bits(bits: u32) -> u32 {
     return x;
 }
 
-// The seed of one dimension's scramble.
+// Returns the seed of one dimension's scramble.
 fn dimension_key(key: u32, dimension: u32) -> u32 {
     return mix_bits(key + dimension * 0x9e3779b9u);
 }
 
-// The upper half of a product: no type of WGSL holds 64 bits everywhere.
+// Returns the upper half of a product, since not all adapters have 64-bit integers.
 fn multiply_high(a: u32, b: u32) -> u32 {
     let al = a & 0xffffu;
     let ah = a >> 16u;
@@ -28,7 +29,7 @@ fn multiply_high(a: u32, b: u32) -> u32 {
     return ah * bh + (low >> 16u) + (high >> 16u) + (carry >> 16u);
 }
 
-// Philox4x32-10: four words for a counter.
+// Philox4x32-10: returns four words for a counter.
 fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var c = counter;
     var k = key;
@@ -41,7 +42,7 @@ fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     return c;
 }
 
-// A coordinate of a point of the Sobol sequence, its first digit in bit 0.
+// Returns a coordinate of a Sobol point, with its first binary digit in bit 0.
 fn sobol_reversed(point: u32, dimension: u32) -> u32 {
     var x = 0u;
     var at = 8u * dimension;
@@ -54,7 +55,8 @@ fn sobol_reversed(point: u32, dimension: u32) -> u32 {
     return x;
 }
 
-// Owen's scramble of a coordinate that has its first digit in bit 0: what happens to a bit depends on those below it.
+// Applies Owen's scramble to a coordinate with its first digit in bit 0; each bit depends on those
+// below it.
 fn owen_reversed(bits: u32, seed: u32) -> u32 {
     var x = bits;
     x ^= x * 0x3d20adeau;
@@ -65,7 +67,7 @@ fn owen_reversed(bits: u32, seed: u32) -> u32 {
     return x;
 }
 
-// A coordinate of a point of the scrambled Sobol sequence; `scramble` is the dimension's seed.
+// Returns a coordinate of a scrambled Sobol point; `scramble` is the dimension's seed.
 fn sobol(point: u32, dimension: u32, scramble: u32) -> u32 {
     let x = sobol_reversed(point, dimension);
     let u = reverseBits(select(x, owen_reversed(x, scramble), p.scramble == 1u));

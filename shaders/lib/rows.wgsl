@@ -1,7 +1,8 @@
-// Two rows, as they lie in memory and eliminated with one division. The kernel binds dl, d, du and rhs.
+// Pairs of rows: loads, and elimination with one division. The kernel binds dl, d, du and rhs.
 
-// Two rows a, b, c | r, eliminated behind a row x_before = l.x - l.y x_left - l.z x_first: what gives them from x_left and
-// the unknown behind them.
+// Elimination of two rows a, b, c | r after a row x_before = l.x - l.y x_left - l.z x_first. Here
+// x_first is the first unknown of the two. `first` and `second` express the two unknowns by x_left
+// and x_behind, the unknown after them: x = v.x - v.y x_left - v.z x_behind.
 struct Pair { first: vec3<real>, second: vec3<real>, det: real }
 
 fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real>) -> Pair {
@@ -17,10 +18,10 @@ fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2
     );
 }
 
-// Two rows of the four diagonals.
+// Coefficients and right-hand sides of two rows.
 struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
 
 fn rows_at(pair: u32) -> Rows { return rows_of(pair, 0u); }
 
-// Those of the right-hand side that begins `beside` pairs further on.
+// Loads two rows with the right-hand side that begins `beside` pairs further on.
 fn rows_of(pair: u32, beside: u32) -> Rows { return Rows(dl[pair], d[pair], du[pair], rhs[beside + pair]); }

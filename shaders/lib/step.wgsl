@@ -1,8 +1,9 @@
-// What steps of every format share: arrays, and what follows a row's sum.
+// Common part of the steps in all formats: arrays, and the operations after a row's sum.
 
-// Whether it is for some rows of the chunk: from one of them on, or listed, which are stored side by side.
+// True if only some rows of the chunk are computed: a range, or listed rows, with consecutive
+// results.
 override SOME = false;
-// Whether it is one of Chebyshev's recurrence, 2 x P - y: what y holds is the vector before x.
+// True for a step of Chebyshev's recurrence, 2 x P - y; y then holds the vector before x.
 override RECURRENCE = false;
 
 @group(0) @binding(3) var<storage, read> exit: array<real>;
@@ -11,13 +12,15 @@ override RECURRENCE = false;
 @group(0) @binding(6) var<storage, read_write> y: array<real>;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
-// The chunk's row that is the launch's row `place`; the kernel has the tables' words.
+// Returns the chunk's row with index `place` in the launch. The kernel defines word_at, which reads
+// its tables.
 fn row_of(place: u32) -> u32 {
     if SOME && p.listed != 0u { return word_at(p.listed + place - p.begin); }
     return place;
 }
 
-// The terms that a step adds: an even step its own and, from the number just computed, that of the next.
+// Terms that a step adds: an even step adds its own and, from the new number, that of the next
+// step.
 struct Terms { open: bool, both: bool }
 
 fn terms() -> Terms {
@@ -26,14 +29,14 @@ fn terms() -> Terms {
     return Terms(open, open && even && p.step + 1u < p.window_end);
 }
 
-// The accumulator of row i, where terms are added to it.
+// Returns the accumulator of row i if terms are added to it, else 0.
 fn held(open: bool, i: u32) -> real {
     if open { return acc[i]; }
     return real(0);
 }
 
-// The next number of row i, the group's row `place`, from the sum of its entries; its own number and the accumulator
-// are given.
+// Stores the next number of row i, which has index `place` in the launch. `s` is the sum over its
+// entries, `own` its current number, and `before` its accumulator.
 fn finish(place: u32, i: u32, leave: real, own: real, s: Products, added: Terms, before: real) {
     var next = stepped(s, leave, own, scalars[0]);
     if RECURRENCE { next = next + next - y[p.own + i]; }

@@ -1,4 +1,4 @@
-// The step of a row whose entries are looked up.
+// The step of a row with packed entries, as defined in lib/entries.wgsl.
 
 fn step_row(place: u32) {
     let row = row_of(place);

@@ -1,4 +1,4 @@
-// The sum with a row's COO entries. The kernel adds an entry's share with add_entry.
+// Adds a row's COO entries to a sum. The kernel defines add_entry, which adds one entry's product.
 
 fn with_entries(sum: Products, base: u32, first: u32, end: u32) -> Products {
     var t = first;
@@ -11,7 +11,7 @@ fn with_entries(sum: Products, base: u32, first: u32, end: u32) -> Products {
         for (; t < end; t++) { s = add_entry(base, t, s); }
         return s;
     }
-    // Entry t goes to partial sum t mod 4: one chain would wait for each addition.
+    // Entry first + k goes to partial sum k mod 4, since a single sum waits for each addition.
     var p0 = no_products(); var p1 = no_products(); var p2 = no_products(); var p3 = no_products();
     for (; t + 4u <= end; t += 4u) {
         p0 = add_entry(base, t, p0);

@@ -1,10 +1,10 @@
-// The values of a workgroup as one: halves are joined with halves, the same tree on every lane. The kernel says what a
-// Value is, and how two are joined.
+// Reduction of a workgroup's values by joining halves, in a tree order common to all lanes. The
+// kernel defines Value, the type, and join, which joins two values.
 
 override GROUP = 256u;  // threads of a group
 var<workgroup> values_of_group: array<Value, GROUP>;
 
-// The group's value in thread 0.
+// Returns the group's value in thread 0.
 fn tree(local: u32, own: Value) -> Value {
     values_of_group[local] = own;
     for (var half = GROUP / 2u; half > 0u; half >>= 1u) {

@@ -1,6 +1,6 @@
-// Units in workgroup memory, one a slot, and how two become one.
+// Units in workgroup memory, one per slot, and the operation that joins two.
 
-// Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
+// Slot s is at index s + s / 16, so that power-of-two strides use different banks.
 var<workgroup> u0: array<real, 272>;
 var<workgroup> u1: array<real, 272>;
 var<workgroup> u2: array<real, 272>;
@@ -10,14 +10,15 @@ var<workgroup> u5: array<real, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
-// A unit: x_first = f.x - f.y x_left - f.z x_right, x_last = l.x - l.y x_left - l.z x_right. In its place may lie what gives
-// the two unknowns between two units that were joined, in the same way.
+// A run of rows as x_first = f.x - f.y x_left - f.z x_right, x_last = l.x - l.y x_left - l.z
+// x_right. When two units are joined, one of their slots may hold the two unknowns between them, in
+// this form.
 struct Unit { f: vec3<real>, l: vec3<real> }
 
-// No unit: x_first is x_right and x_last is x_left.
+// Returns an empty unit: x_first is x_right and x_last is x_left.
 fn no_unit() -> Unit { return Unit(vec3<real>(real(0), real(0), real(-1)), vec3<real>(real(0), real(-1), real(0))); }
 
-// From how it lies in arrays.
+// Returns a unit from its layout in arrays.
 fn unit_of(v0: vec2<real>, v1: vec2<real>, v2: vec2<real>) -> Unit {
     return Unit(vec3<real>(v0, v1.x), vec3<real>(v1.y, v2));
 }
@@ -29,7 +30,7 @@ fn lay(own: u32, unit: Unit) {
     u3[own] = unit.l.x; u4[own] = unit.l.y; u5[own] = unit.l.z;
 }
 
-// Two units as one, the two unknowns between them, and the pivot.
+// Two joined units as one, the two unknowns between them, and the pivot.
 struct Joined { whole: Unit, between: Unit, det: real }
 
 fn joined(a: Unit, b: Unit) -> Joined {
@@ -42,7 +43,7 @@ fn joined(a: Unit, b: Unit) -> Joined {
     return Joined(Unit(f, l), Unit(y, z), det);
 }
 
-// The two unknowns that a unit, or what lies in its place, gives from those next to it.
+// Evaluates the two unknowns of a slot from the unknowns next to it.
 fn unknowns(unit: Unit, left: real, right: real) -> vec2<real> {
     return vec2<real>(
         fma(-unit.f.z, right, fma(-unit.f.y, left, unit.f.x)),
@@ -50,7 +51,7 @@ fn unknowns(unit: Unit, left: real, right: real) -> vec2<real> {
     );
 }
 
-// They, in the place of what gives them.
+// Replaces a slot's expressions by its two unknowns.
 fn resolve(own: u32, left: real, right: real) {
     let x = unknowns(unit_in(own), left, right);
     u0[own] = x.x;

@@ -1,4 +1,4 @@
-// 256 walks of one task, one a thread.
+// 256 walks of one task, one per thread.
 
 fn walk_block(block: u32, local: u32) {
     let task_number = block / p.per_task;

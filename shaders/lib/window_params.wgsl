@@ -1,18 +1,18 @@
-// The parameters of windows and of the seams between their tiles.
+// Parameters of windows, and of the seams between their tiles.
 
 struct Params {
     step: u32,
     rows: u32,     // rows in memory
-    n: u32,        // rows of one system; several lie one behind the other
-    first: u32,    // the first row in memory, counted inside its system
-    at: u32,       // the row in memory with which the first tile begins
+    n: u32,        // rows of one system; systems are concatenated
+    first: u32,    // index of the first row in memory within its system
+    at: u32,       // row in memory of the first tile's start
     tiles: u32,
     tile: u32,     // rows of a tile, a multiple of 32
-    rhs: u32,      // right-hand sides, each with its unknowns
-    stride: u32,   // numbers between two of them, an even one
+    rhs: u32,      // right-hand sides, each with its own unknowns
+    stride: u32,   // distance between two right-hand sides in numbers, even
     levels: u32,   // tridiagonal_window: levels of cyclic reduction
-    small: u32,    // tridiagonal_window: pivots of at most 4^-small of their row are small
-    limit: u32,    // rows are certified up to a backward error of 4^-limit
-    tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
+    small: u32,    // tridiagonal_window: a pivot is small up to 4^-small relative to its row
+    limit: u32,    // largest certified backward error: 4^-limit
+    tiny: u32,     // range of certified products: 4^-(8 tiny) to 4^(8 tiny)
 }
 var<immediate> p: Params;

@@ -1,4 +1,4 @@
-//! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
+//! Sums over blocks of 256 rows in a fixed tree order, so that all lanes return equal bits.
 
 use std::ops::Range;
 
@@ -6,27 +6,28 @@ use super::twin::Call;
 use super::{Kernel, Number, Real, kernel};
 use crate::parallel::*;
 
-/// Rows of a block, which one workgroup sums.
+/// Rows of a block; one workgroup adds them.
 const BLOCK: usize = Kernel::GROUP as usize;
 
 kernel! {
-    /// Sums of a vector by blocks.
+    /// Sums of a vector over blocks of rows.
     pub(crate) static BLOCK_SUM = block_sum + block_sums + tree + float(rows, own, out, out_step, first_step)(
         x: &[T], out: &mut [T],
     ) in q64;
-    /// Scalar products by blocks.
+    /// Scalar products of two vectors over blocks of rows.
     pub(crate) static BLOCK_DOT = block_dot + block_sums + tree + float(like block_sum)(
         r: &[T], x: &[T], out: &mut [T],
     ) in q64;
-    /// Distances of a vector from a multiple of another, over some rows, by blocks.
+    /// Sums of |y_i − μ x_i| over the selected rows of each block. `factor` encodes μ as
+    /// [`Number::factor`]; `among` has one bit per row, set for selected rows.
     pub(crate) static BLOCK_DEFECT = block_defect + block_sums + tree + float(like block_sum)(
         factor: &[T], among: &[u32], x: &[T], y: &[T], out: &mut [T],
     ) in q64;
-    /// The l1 norm of a vector by blocks.
+    /// l1 norms of a vector over blocks of rows.
     pub(crate) static BLOCK_NORM = block_norm + block_sums + tree + float(like block_sum)(x: &[T], out: &mut [T]);
 }
 
-/// A workgroup's values as one: halves are joined with halves, as the kernels do.
+/// Reduces a power of two of values by joining halves, in the order of the kernels.
 pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
     let mut half = values.len() / 2;
     while half > 0 {
@@ -37,7 +38,7 @@ pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
     values[0]
 }
 
-/// The sum of the first block of some rows.
+/// Sums the terms of the first block of `rows`.
 fn sum_of<T: Number>(rows: Range<usize>, term: impl Fn(usize) -> T::Sum) -> T {
     let mut sums = [T::NONE; BLOCK];
     for (i, s) in rows.zip(&mut sums) {
@@ -46,7 +47,7 @@ fn sum_of<T: Number>(rows: Range<usize>, term: impl Fn(usize) -> T::Sum) -> T {
     T::number(tree(&mut sums, T::capped))
 }
 
-/// What [`BLOCK_DEFECT`] writes, of vectors that are on the host; all rows are among them where nothing says which.
+/// Computes the output of [`BLOCK_DEFECT`] from host vectors; `None` selects all rows.
 pub(crate) fn defects<T: Number>(factor: T, among: Option<&[u32]>, x: &[T], y: &[T]) -> Vec<T> {
     let term = |i: usize| match among.is_none_or(|among| among[i / 32] >> (i % 32) & 1 == 1) {
         true => T::deviation(factor, x[i], y[i]),

@@ -1,4 +1,4 @@
-//! What a kernel is told: parameters and bindings, by name.
+//! Parameters and bindings of a kernel, by name.
 
 use std::any::TypeId;
 
@@ -10,18 +10,18 @@ use super::{Precision, Q64};
 /// Type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
-    /// Integers of 32 bits.
+    /// 32-bit integers.
     U32,
     /// Single precision.
     F32,
     /// Double precision.
     F64,
-    /// Fractions of 2⁶⁴, which texts see as pairs of words.
+    /// Fractions of 2⁶⁴ ([`Q64`]); pairs of words in the text.
     Q64,
 }
 
 impl Scalar {
-    /// The numbers that elements of a type are made of. None where that cannot be told, as of bytes.
+    /// Returns the number type of an element type; `None` if it is not determined, as for bytes.
     pub fn of<E: 'static>() -> Option<Self> {
         let is = |known: &[TypeId]| known.contains(&TypeId::of::<E>());
         let words = [TypeId::of::<u32>(), TypeId::of::<[u32; 2]>(), TypeId::of::<[u32; 4]>()];
@@ -38,32 +38,32 @@ impl Scalar {
     }
 }
 
-/// An array that a kernel is given.
+/// An array argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding {
-    /// Its name in the text.
+    /// Name in the text.
     pub name: &'static str,
-    /// Whether the kernel writes it.
+    /// True if the kernel writes it.
     pub written: bool,
-    /// Its numbers, where the twin's type tells them.
+    /// Type of its numbers, if the element type in Rust determines one.
     pub scalar: fn() -> Option<Scalar>,
 }
 
-/// What a launch of a kernel has to give it.
+/// Parameters and bindings of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Interface {
-    /// Members of the parameters, all `u32`; the first is `step`.
+    /// Names of the parameters, all `u32`; the first is `step`.
     pub params: &'static [&'static str],
     /// Bindings in single precision.
     pub single: &'static [Binding],
-    /// Bindings in double precision: the same but for the type of real numbers.
+    /// Bindings in double precision, equal to [`Self::single`] but for the type of real numbers.
     pub double: &'static [Binding],
-    /// Bindings in fixed point: the same but for that type.
+    /// Bindings in fixed point, equal to [`Self::single`] but for the type of real numbers.
     pub fixed: &'static [Binding],
 }
 
 impl Interface {
-    /// The bindings, in order.
+    /// Returns the bindings, in order.
     pub fn bindings(&self, precision: Precision) -> &'static [Binding] {
         match precision {
             Precision::F32 => self.single,
@@ -73,13 +73,13 @@ impl Interface {
     }
 }
 
-/// The array of a binding, as a twin sees it.
+/// An array of a binding, as CPU implementations see it: `&[E]` or `&mut [E]`.
 pub trait View<'a> {
-    /// Its elements.
+    /// Type of the elements.
     type Element: 'static;
-    /// Whether it is written.
+    /// True if the kernel writes the array.
     const WRITTEN: bool;
-    /// The array that is bound at this place.
+    /// Returns the array bound at index `binding`.
     fn of(call: &Call<'a>, binding: usize) -> Self;
 }
 
@@ -102,19 +102,21 @@ impl<'a, E: Pod> View<'a> for &'a mut [E] {
 }
 
 impl Binding {
-    /// One that twins see as `V`.
+    /// Describes a binding that CPU implementations see as `V`.
     pub const fn of<'a, V: View<'a>>(name: &'static str) -> Self {
         Self { name, written: V::WRITTEN, scalar: Scalar::of::<V::Element> }
     }
 }
 
-/// The arguments of a kernel's launches: a struct made by `kernel!`, with a member for each binding. A lane says what an argument
-/// is, and its unsafe code relies on what they list: `kernel!` alone makes them.
+/// Arguments of a kernel's launches: a struct with a member per binding, made by `kernel!`.
+///
+/// `A` is the lane's type of an argument. Unsafe code of lanes relies on [`Self::list`], so
+/// `kernel!` alone implements this trait.
 pub(crate) trait Arguments<A> {
-    /// The kernel's parameters: a struct of `u32` with the names of the text, in its order.
+    /// The kernel's parameters: a struct of `u32` with the names and the order of the text.
     type Params: Pod;
     /// The kernel's name.
     const KERNEL: &'static str;
-    /// All of them, in the order of the bindings.
+    /// Returns all arguments, in the order of the bindings.
     fn list(&self) -> Vec<A>;
 }

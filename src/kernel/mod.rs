@@ -1,10 +1,12 @@
-//! Kernels: one WGSL text, one name, one CPU twin.
+//! Kernels: a WGSL text and a CPU implementation of one name.
 //!
-//! A kernel's file stem is its entry point, its label in profilers, its CPU twin, and the module of its parameters and
-//! arguments. The text is written for `f64` in one line, `alias real = f64;`, which other precisions replace; behind it
-//! stands what it shares with others, from `shaders/lib/`. In fixed point `lib/q64.wgsl` takes the place of
-//! `lib/float.wgsl`, and `lib/q64_limbs.wgsl` where a device has no integers of 64 bits. Every kernel has one immediate, a struct
-//! of `u32`s whose first member is the number of the step it runs, and storage buffers bound in the order of `@binding`.
+//! The stem of a kernel's file names its entry point, its label in profilers, its CPU
+//! implementation and the module of its parameters and arguments. The line `alias real = f64;`
+//! makes the text one for `f64`; other precisions replace this line. Shared functions from
+//! `shaders/lib/` are appended to the text. In fixed point `lib/q64.wgsl` replaces
+//! `lib/float.wgsl`, or `lib/q64_limbs.wgsl` on devices without 64-bit integers. Every kernel has
+//! one immediate and storage buffers bound in the order of `@binding`. The immediate is a struct of
+//! `u32`s; its first member is the number of the current step.
 
 pub(crate) mod block_sums;
 #[cfg(feature = "cuda")]
@@ -24,43 +26,43 @@ pub use real::{Number, Precision, Real};
 
 use twin::Call;
 
-/// A kernel for every lane.
+/// A kernel that every lane can run.
 #[derive(Debug)]
 pub struct Kernel {
-    /// File stem, entry point, label.
+    /// File stem, entry point and label.
     pub name: &'static str,
-    /// The text in double precision: the kernel's own, then what it shares with others.
+    /// The text in double precision: the kernel's own, then the shared files of `shaders/lib/`.
     pub wgsl: &'static str,
-    /// CUDA: least number of groups that a multiprocessor is to hold at once, where the compiler's own choice of
-    /// registers is a bad one; 0 where it is not.
+    /// Minimum number of workgroups resident on a CUDA multiprocessor, which limits registers. With
+    /// 0 the compiler chooses the number of registers.
     pub least_cuda_groups: u32,
-    /// The CPU twin in single precision.
+    /// CPU implementation in single precision.
     pub cpu_f32: fn(&Call<'_>),
-    /// The CPU twin in double precision.
+    /// CPU implementation in double precision.
     pub cpu_f64: fn(&Call<'_>),
-    /// The CPU twin in fixed point, if there is one.
+    /// CPU implementation in fixed point, if there is one.
     pub cpu_q64: Option<fn(&Call<'_>)>,
-    /// What a launch gives it.
+    /// Names and types of the parameters and bindings of a launch.
     pub interface: Interface,
-    /// Values of the text's `override` constants, where they are others than the text's.
+    /// Values of `override` constants that differ from the defaults in the text.
     pub constants: &'static [(&'static str, f64)],
 }
 
 impl Kernel {
-    /// Threads in a workgroup, as the texts have it.
+    /// Default number of threads in a workgroup.
     pub const GROUP: u32 = 256;
 
-    /// This kernel with [`Self::least_cuda_groups`].
+    /// Returns this kernel with a new value of [`Self::least_cuda_groups`].
     pub const fn with_cuda_groups(self, least_cuda_groups: u32) -> Self {
         Self { least_cuda_groups, ..self }
     }
 
-    /// This kernel with other values of its text's `override` constants.
+    /// Returns this kernel with new values of `override` constants.
     pub const fn with(&self, constants: &'static [(&'static str, f64)]) -> Self {
         Self { constants, ..*self }
     }
 
-    /// Threads in a workgroup: 256, or what [`Self::constants`] say.
+    /// Returns the number of threads in a workgroup: `GROUP` of [`Self::constants`], or 256.
     pub fn group(&self) -> u32 {
         self.constants
             .iter()
@@ -68,7 +70,7 @@ impl Kernel {
             .map_or(Self::GROUP, |&(_, value)| value as u32)
     }
 
-    /// The text for a precision.
+    /// Returns the text in a precision.
     pub fn text(&self, precision: Precision) -> String {
         match precision {
             Precision::F64 => self.wgsl.to_owned(),
@@ -77,12 +79,12 @@ impl Kernel {
         }
     }
 
-    /// The text in fixed point for devices without integers of 64 bits.
+    /// Returns the text in fixed point for devices without 64-bit integers.
     pub fn text_in_limbs(&self) -> String {
         self.wgsl.replace(ALIAS, WORDS).replace(FLOAT, Q64_LIMBS)
     }
 
-    /// The text for the WebGPU of a browser, which has neither immediates nor numbers of 64 bits.
+    /// Returns the text for WebGPU in browsers, which lacks immediates and 64-bit numbers.
     pub fn text_for_browsers(&self, precision: Precision) -> String {
         let text = match precision {
             Precision::Q64 => self.text_in_limbs(),
@@ -91,12 +93,12 @@ impl Kernel {
         text.replace("var<immediate> p:", "@group(1) @binding(0) var<uniform> p:")
     }
 
-    /// Whether there is this kernel in a precision.
+    /// Returns true if the kernel is available in a precision.
     pub fn has(&self, precision: Precision) -> bool {
         precision != Precision::Q64 || self.cpu_q64.is_some()
     }
 
-    /// The CPU twin for a precision.
+    /// Returns the CPU implementation for a precision.
     pub fn twin(&self, precision: Precision) -> fn(&Call<'_>) {
         match precision {
             Precision::F32 => self.cpu_f32,
@@ -108,16 +110,16 @@ impl Kernel {
     }
 }
 
-/// The line of a text that says what its real numbers are.
+/// The line of a text that sets the type of real numbers.
 const ALIAS: &str = "alias real = f64;";
-/// The same in fixed point: numbers are pairs of words.
+/// Replacement of [`ALIAS`] in fixed point: a number is a pair of words.
 const WORDS: &str = "alias real = vec2<u32>;";
-/// The arithmetic of a text, and what takes its place in fixed point.
+/// Floating-point arithmetic; [`Q64_TEXT`] or [`Q64_LIMBS`] replaces it in fixed point.
 const FLOAT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/float.wgsl"));
 const Q64_TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/q64.wgsl"));
 const Q64_LIMBS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/q64_limbs.wgsl"));
 
-/// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin:
+/// Registers `shaders/<name>.wgsl`, with the function `<name>` as its CPU implementation:
 ///
 /// ```text
 /// kernel! {
@@ -126,18 +128,21 @@ const Q64_LIMBS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shade
 /// }
 /// ```
 ///
-/// The parameters behind `step` and the bindings have the names and the order of the text; what the kernel writes is
-/// `&mut`. `T` is the type of real numbers. A launch is bound with `scale::Params` and `scale::Args`, structs with these
-/// members, and the twin is `fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>)`.
-/// `(like scale)` in the place of the parameters are those of another kernel. What the text shares with others lies in
-/// `shaders/lib/`: `= walk + tree(…)` has `lib/tree.wgsl` behind `walk.wgsl`. With `in q64` behind the bindings, a kernel
-/// is there in fixed point, too, and its twin is generic in a [`Number`].
+/// The parameters after `step` and the bindings have the names and the order of the text. Arrays
+/// that the kernel writes are `&mut`. `T` is the type of real numbers. A launch takes
+/// `scale::Params` and `scale::Args`, structs with these members. The CPU implementation is
+/// `fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>)`.
+///
+/// * `(like scale)` instead of the parameters reuses those of the kernel `scale`.
+/// * `= walk + tree(…)` appends `shaders/lib/tree.wgsl` to `walk.wgsl`.
+/// * `in q64` after the bindings adds fixed point; the CPU implementation is then generic in
+///   [`Number`].
 macro_rules! kernel {
     (@q64 , $twin:expr) => { None };
     (@q64 q64, $twin:expr) => { Some($twin) };
     (@params like $other:ident) => { pub(crate) use super::$other::Params; };
     (@params $($param:ident),* $(,)?) => {
-        /// The parameters, in the order of the text.
+        /// Parameters, in the order of the text.
         #[repr(C)]
         #[derive(Debug, Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
         pub(crate) struct Params {
@@ -186,7 +191,7 @@ macro_rules! kernel {
 
             $crate::kernel::kernel!(@params $($params)*);
 
-            /// What is bound for a launch, in the order of the text.
+            /// Arguments of a launch, in the order of the bindings.
             #[derive(Debug, Clone, Copy)]
             pub(crate) struct Args<A> {
                 $(pub(crate) $binding: A,)*
@@ -201,14 +206,14 @@ macro_rules! kernel {
                 }
             }
 
-            /// What the twin is given.
+            /// Arrays that the CPU implementation receives.
             pub(crate) struct Bindings<'a, T> {
                 $(pub(crate) $binding: &'a $($access)? [$element],)*
                 real: std::marker::PhantomData<T>,
             }
 
             impl<'a, T> Bindings<'a, T> {
-                /// The same of arrays on the host that belong to no launch.
+                /// Wraps arrays of the host, for calls outside a launch.
                 #[allow(dead_code, clippy::too_many_arguments, reason = "few twins are called without a launch")]
                 pub(crate) fn over($($binding: &'a $($access)? [$element]),*) -> Self {
                     Self { $($binding,)* real: std::marker::PhantomData }

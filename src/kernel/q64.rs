@@ -1,7 +1,7 @@
-//! Fractions of 2⁶⁴ that round down: the same bits on every device.
+//! Fractions of 2⁶⁴ that round down, with equal bits on every device.
 //!
-//! Sums of products are fractions of 2¹²⁸, and a row is rounded once. `docs/certificate.md` proves that nothing overflows, and
-//! that what is computed from numbers that are at most the exact ones is at most the exact one.
+//! Sums of products are fractions of 2¹²⁸, and a row is rounded once. `docs/certificate.md` proves
+//! that nothing overflows. It also proves that lower bounds as inputs give lower bounds as results.
 
 use super::real::{Number, Precision};
 use super::twin::fractions;
@@ -15,9 +15,9 @@ pub struct Q64(pub u64);
 /// 2⁶⁴.
 const ONE: f64 = 18_446_744_073_709_551_616.0;
 
-/// ⌊2⁶⁴ a/b⌋, and whether that is less than 2⁶⁴ a/b, for a ≥ 0 and b > 0; 2⁶⁴ − 1 stands for all that is more.
+/// Returns q = ⌊2⁶⁴ a/b⌋ for a ≥ 0 and b > 0, at most 2⁶⁴ − 1, and true if q < 2⁶⁴ a/b.
 pub(crate) fn quotient(a: f64, b: f64) -> (u64, bool) {
-    // Integers of 53 bits, the highest of which is set, and the exponents that they have in common with the numbers.
+    // A significand of 53 bits, the highest of which is set, and the biased exponent.
     let parts = |x: f64| {
         let (exponent, fraction) = ((x.to_bits() >> 52) as i32, x.to_bits() & ((1 << 52) - 1));
         match exponent {
@@ -43,7 +43,7 @@ pub(crate) fn quotient(a: f64, b: f64) -> (u64, bool) {
 }
 
 impl Q64 {
-    /// Its 2⁶⁴-fold.
+    /// Returns 2⁶⁴ times the number.
     #[inline(always)]
     fn long(self) -> u128 {
         u128::from(self.0)
@@ -83,7 +83,7 @@ impl Number for Q64 {
         Self(quotient(rate, alpha).0)
     }
 
-    /// 1 − μ: 1 itself is no fraction.
+    /// Returns 1 − μ, since μ = 1 is not representable.
     #[inline(always)]
     fn factor(mu: f64) -> Self {
         Self::of(1.0 - mu)
@@ -150,7 +150,7 @@ impl Number for Q64 {
         fractions::weighted::<LEVEL, N>(w, a, sums)
     }
 
-    /// Modulo 1: what is below 0 is no fraction.
+    /// Computes modulo 1, since fractions have no sign.
     #[inline(always)]
     fn recurred(next: Self, before: Self) -> Self {
         Self(next.0.wrapping_mul(2).wrapping_sub(before.0))
@@ -197,7 +197,7 @@ mod tests {
         let (third, half) = (Q64(u64::MAX / 3), Q64(1 << 63));
         let s = Q64::plus_product::<true>(third, half, Q64::product(third, half));
         assert_eq!(Q64::number(s), third);
-        // What is left of a half after a third of it has gone.
+        // A half, after a third of it has left.
         assert_eq!(Q64::stepped::<true>(0, third, half, Q64::ZERO).0, 6_148_914_691_236_517_205);
         assert_eq!(
             Q64::stepped::<true>(0, Q64::ZERO, half, Q64::ZERO),

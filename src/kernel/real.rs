@@ -1,4 +1,4 @@
-//! The types of numbers that lanes hold.
+//! Number types of lanes.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::twin::gather::Gather;
 use super::twin::simd::{At, fused};
 use crate::array::array;
 
-/// Type of the numbers of a run.
+/// Number type of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 32 bits.
@@ -18,8 +18,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Unit roundoff u: half the distance from 1 to the next number; for fractions that of the doubles that they are
-    /// handed out as.
+    /// Unit roundoff u: half the distance from 1 to the next number. For `Q64` it is that of `f64`,
+    /// the type of its results.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Self::F32 => 0.5 * f32::EPSILON as f64,
@@ -27,7 +27,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of one number.
+    /// Returns the size of a number in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -46,35 +46,40 @@ impl fmt::Display for Precision {
     }
 }
 
-/// A number that probabilities are computed with: `f32`, `f64` or [`Q64`](super::Q64). The functions behind
-/// [`Number::of`] and their names are those of `shaders/lib/float.wgsl`, which fuse where `FUSED` and round twice elsewhere.
+/// A number type for probabilities: `f32`, `f64` or [`Q64`](super::Q64).
+///
+/// The functions after [`Number::factor`] have the names and the meaning of those in
+/// `shaders/lib/float.wgsl`. With `FUSED` they round a multiply-add once, otherwise twice.
 pub trait Number:
     bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + Gather<Total = Self::Sum>
 {
-    /// This type's precision.
+    /// The precision of this type.
     const PRECISION: Precision;
     /// 0.
     const ZERO: Self;
-    /// So small that as many of these as there are states and steps in any solve add up to less than a unit in the
-    /// last place of a probability, and large enough that its product with a rate or a weight is a normal number.
+    /// Bound below which steps on the CPU set probabilities to 0.
+    ///
+    /// In total, over the states and steps of any solve, such probabilities are below a unit in the
+    /// last place. The product of this number with a rate or a weight is a normal number.
     const NEGLIGIBLE: Self;
-    /// The type in which products are added up.
+    /// Type in which products are summed.
     type Sum: Copy + Send + Sync + fmt::Debug;
-    /// The sum of nothing.
+    /// The empty sum.
     const NONE: Self::Sum;
-    /// The nearest number to `value`, or that below.
+    /// Converts a number, rounding to nearest (`f32`, `f64`) or down ([`Q64`](super::Q64)).
     fn of(value: f64) -> Self;
-    /// This number in double precision, exact or rounded down.
+    /// Returns the number in double precision, exact or rounded down.
     fn wide(self) -> f64;
-    /// Bits that no other number has; 0 for 0.
+    /// Returns bits that identify the number; 0 for 0.
     fn bits(self) -> u64;
-    /// The number of some bits.
+    /// Returns the number with these bits.
     fn from_bits(bits: u64) -> Self;
-    /// An entry of the matrix: a rate, where that is stored, or its share of α.
+    /// Returns a matrix entry: the rate, or rate/α for [`Q64`](super::Q64).
     fn entry(rate: f64, alpha: f64) -> Self;
-    /// The factor of [`Number::deviation`] that stands for μ, in ½ … 1 or 0.
+    /// Encodes μ in [½, 1] or 0 for [`Number::deviation`]. The code is μ, or 1 − μ for
+    /// [`Q64`](super::Q64).
     fn factor(mu: f64) -> Self;
-    /// A number as a sum.
+    /// Converts the number to a sum.
     fn whole(self) -> Self::Sum;
     /// a·b.
     fn product(a: Self, b: Self) -> Self::Sum;
@@ -82,15 +87,16 @@ pub trait Number:
     fn plus_product<const FUSED: bool>(a: Self, b: Self, s: Self::Sum) -> Self::Sum;
     /// a + b.
     fn plus_sum(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// a + b, or the largest sum that there is.
+    /// a + b, saturating if the type is bounded.
     fn capped(a: Self::Sum, b: Self::Sum) -> Self::Sum;
-    /// A sum as a number.
+    /// Rounds a sum to a number.
     fn number(s: Self::Sum) -> Self;
     /// sum + w·a.
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
-    /// The next number of a row.
+    /// Next value of a state: own + (s − leave·own)/α. For [`Q64`](super::Q64), `s` and `leave`
+    /// already contain the factor 1/α.
     fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
-    /// [`Number::stepped`] of neighbouring rows.
+    /// Computes [`Number::stepped`] for `N` adjacent rows.
     #[inline(always)]
     fn stepped_rows<const LEVEL: u8, const N: usize>(
         _: At<LEVEL>,
@@ -104,7 +110,7 @@ pub trait Number:
             false => Self::stepped::<false>(sums[i], leave[i], own[i], inverse_alpha),
         })
     }
-    /// [`Number::weighted`] of neighbouring rows.
+    /// Computes [`Number::weighted`] for `N` adjacent rows.
     #[inline(always)]
     fn weighted_rows<const LEVEL: u8, const N: usize>(
         _: At<LEVEL>,
@@ -119,11 +125,11 @@ pub trait Number:
     }
     /// 2 next − before.
     fn recurred(next: Self, before: Self) -> Self;
-    /// |y − μ x|, the factor standing for μ.
+    /// |y − μ x|, with μ encoded by [`Number::factor`].
     fn deviation(factor: Self, x: Self, y: Self) -> Self::Sum;
 }
 
-/// `f32` or `f64`.
+/// A floating-point type: `f32` or `f64`.
 pub trait Real: Number {
     /// a·b + c, rounded once if `FUSED` and twice otherwise.
     fn fma<const FUSED: bool>(a: Self, b: Self, c: Self) -> Self;
@@ -211,9 +217,10 @@ macro_rules! real {
                 Self::fma::<FUSED>(w, a, sum)
             }
 
-            /// Probabilities below [`Number::NEGLIGIBLE`] become 0. A processor takes a hundred times as long for numbers
-            /// below its normal range, and a front that runs through a large chain has millions of them; GPUs do not, and
-            /// keep them.
+            /// Sets probabilities below [`Number::NEGLIGIBLE`] to 0.
+            ///
+            /// Subnormal numbers slow a processor down a hundredfold, and a front that runs through
+            /// a large chain has millions of them. GPUs have full speed and keep them.
             #[inline(always)]
             fn stepped<const FUSED: bool>(s: Self, leave: Self, own: Self, inverse_alpha: Self) -> Self {
                 let y = Self::fma::<FUSED>(Self::fma::<FUSED>(-leave, own, s), inverse_alpha, own);

@@ -1,4 +1,4 @@
-//! What a kernel's text says of itself, read by naga, against what is declared beside its twin.
+//! Checks the interface declared in Rust against the WGSL text, as naga reads it.
 
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -6,16 +6,16 @@ use naga::{AddressSpace, Module, StorageAccess, TypeInner};
 
 use super::{Kernel, Precision, Scalar};
 
-/// A kernel's interface as its text has it.
+/// Interface of a kernel, read from its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// One entry a binding, in order: its name, whether the kernel writes it, its numbers if all are of one type.
+    /// Name of each binding, true if the kernel writes it, and its number type if it has one.
     pub bindings: Vec<(String, bool, Option<Scalar>)>,
-    /// Members of the parameters, in order; all are `u32`.
+    /// Names of the parameters, in order; all are `u32`.
     pub params: Vec<String>,
 }
 
-/// Numbers that a type is made of.
+/// Returns the type of the numbers that a type consists of; `None` for other types.
 fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
     match inner {
         TypeInner::Array { base, .. } => scalar(module, &module.types[*base].inner),
@@ -32,11 +32,12 @@ fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
     }
 }
 
-/// A module with the values of a kernel's `override` constants in their places. Where there are some, naga leaves out
-/// what nothing uses, bindings among it.
+/// Returns the module with the kernel's values of its `override` constants.
+///
+/// If the module has such constants, naga also removes unused items, including bindings.
 ///
 /// # Errors
-/// What naga says against a constant that the module does not have, or its value.
+/// The module lacks one of the constants, or naga rejects a value.
 pub fn with_constants(
     kernel: &Kernel,
     module: &Module,
@@ -47,10 +48,10 @@ pub fn with_constants(
     Ok((module.into_owned(), info.into_owned()))
 }
 
-/// Parses a kernel's text and reads its interface.
+/// Parses a kernel's text and returns its interface.
 ///
 /// # Panics
-/// If the text breaks the rules of [`crate::kernel`]: it is ours, and a test reads every kernel.
+/// If the text breaks a rule of [`crate::kernel`]. A test reads every kernel.
 pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
     let name = kernel.name;
     let text = kernel.text(precision);
@@ -94,10 +95,10 @@ pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
     Interface { bindings: bindings.into_iter().map(|(_, binding)| binding).collect(), params }
 }
 
-/// What differs between the interface that is declared beside a kernel's twin and the one of its text.
+/// Checks that the declared interface of a kernel equals the one of its text.
 ///
 /// # Errors
-/// The difference, by names.
+/// The first difference, with the names of the items.
 pub fn declared(kernel: &Kernel, precision: Precision) -> Result<(), String> {
     let text = interface(kernel, precision);
     if kernel.interface.params != text.params {
@@ -115,7 +116,7 @@ pub fn declared(kernel: &Kernel, precision: Precision) -> Result<(), String> {
         ));
     }
     for (i, (binding, (name, written, scalar))) in bindings.iter().zip(&text.bindings).enumerate() {
-        // Twins may see words as bytes, or pairs of them as fractions.
+        // CPU implementations may view words as bytes, and pairs of words as fractions.
         let numbers = (binding.scalar)().filter(|&scalar| scalar != Scalar::Q64).or(Some(Scalar::U32));
         if (binding.name, binding.written, numbers) != (name, *written, *scalar) {
             let declared = (binding.name, binding.written, numbers);

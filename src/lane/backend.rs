@@ -1,4 +1,4 @@
-//! What a lane asks of a kind of device, and the list of those kinds.
+//! Interface of a device kind to [`Lane`](super::Lane), and the list of these kinds.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,48 +9,50 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Program, Window, foreign};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 
-/// Receives the number of steps done; its error stops a run.
+/// Callback that receives the number of steps done; its error stops a run.
 pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
 
 /// An in-order queue of work on a device of one kind.
 ///
-/// `Lane` has checked what it hands on: lengths, and that memory, launches and buffers of transfers were made by this
-/// very queue, or are memory that it reaches.
+/// `Lane` has checked the arguments: lengths, and that memory, launches and transfer buffers belong
+/// to this queue. Kernel arguments may also be memory that this queue can access.
 pub(super) trait Backend: Into<AnyLane> {
-    /// An array in the device's memory; a clone is the same array.
+    /// An array in the device's memory; clones share it.
     type Memory: In<AnyMemory> + Clone + PartialEq;
     /// A kernel with its arguments.
     type Launch: In<AnyLaunch>;
-    /// Staging of an array on its way to the host.
+    /// Staging for copies of an array to the host.
     type SendBuffer: In<AnySendBuffer> + SendStaging<Self>;
-    /// Staging of values of the host on their way to a place in an array.
+    /// Staging for copies of host values to a place in an array.
     type ReceiveBuffer: In<AnyReceiveBuffer> + ReceiveStaging<Self>;
 
     fn device(&self) -> &Device;
 
-    /// Bytes that can still be allocated while `used` are in use, if that is known.
+    /// Returns the bytes that can still be allocated while `used` are in use, if known.
     fn free_bytes(&self, used: u64) -> Option<u64>;
 
-    /// A zeroed array.
+    /// Allocates a zeroed array.
     fn alloc(&self, bytes: u64) -> Result<Self::Memory>;
 
-    /// A zeroed array that kernels store and the host reads.
+    /// Allocates a zeroed array that kernels write and the host reads.
     fn alloc_for_send(&self, bytes: u64) -> Result<Self::Memory> {
         self.alloc(bytes)
     }
 
-    /// Copies host bytes into `dst`; they may change when this returns.
+    /// Copies host bytes into `dst`; the caller may change them after return.
     fn upload(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()>;
 
     /// Copies bytes of `src` to the host, and waits.
     fn download(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()>;
 
-    /// Copies as [`Self::upload`], from page-locked memory that stays as it is until [`Self::finish`].
+    /// Copies like [`Self::upload`]. `src` is page-locked and is not written until
+    /// [`Self::finish`].
     fn send(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()> {
         self.upload(src, dst, at)
     }
 
-    /// Copies as [`Self::download`], to page-locked memory that nobody looks at until [`Self::finish`].
+    /// Copies like [`Self::download`]. `dst` is page-locked and not accessed until
+    /// [`Self::finish`].
     fn fetch(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()> {
         self.download(src, at, dst)
     }
@@ -58,10 +60,10 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Sets all `bytes` of an array to zero.
     fn clear(&self, dst: &Self::Memory, bytes: u64) -> Result<()>;
 
-    /// Copies the first `bytes` of `src` into another array, `times` over, and waits.
+    /// Copies the first `bytes` of `src` into another array `times` times, and waits.
     fn copy(&self, src: &Self::Memory, dst: &Self::Memory, at: u64, bytes: u64, times: u32) -> Result<()>;
 
-    /// Whether kernels of this lane may be given that memory of another.
+    /// Returns true if kernels of this lane can access that memory of another lane.
     fn reaches_memory(&self, _: &Self::Memory) -> bool {
         false
     }
@@ -75,83 +77,88 @@ pub(super) trait Backend: Into<AnyLane> {
         args: &[Arg<'_>],
     ) -> Result<Self::Launch>;
 
-    /// Runs steps `first .. first + count` of a program in pieces of about [`super::PIECE`], and waits for them.
+    /// Runs steps `first .. first + count` of a program and waits. The pieces take about
+    /// [`super::PIECE`].
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()>;
 
-    /// Puts a batch whose first step is `first` into the queue.
+    /// Enqueues a batch with `first` as its first step.
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()>;
 
-    /// Waits for everything in the queue.
+    /// Waits until the queue is empty.
     fn finish(&self) -> Result<()>;
 
-    /// A zeroed array on the host that copies to and from the device are fastest with.
+    /// Allocates a zeroed host array, of the kind with the fastest copies to and from the device.
     fn host_array<T: Pod>(&self, len: usize) -> Result<HostArray<T>> {
         Ok(HostArray::plain(len))
     }
 
-    /// The host's array as one of this lane's, if it works in the same memory.
+    /// Returns a host array as an array of this lane, if it works in host memory.
     fn adopt<T: Pod>(&self, _: &HostArray<T>) -> Option<Self::Memory> {
         None
     }
 
-    /// Begins to note when the device begins and ends batches, if it can.
+    /// Starts to record the begin and end times of batches on the device, if it can.
     fn trace(&self) {}
 
-    /// Seconds at which batches began and ended since [`Self::trace`].
+    /// Returns begin and end of each batch since [`Self::trace`], in seconds.
     fn traced(&self) -> Result<Vec<(f64, f64)>> {
         Ok(Vec::new())
     }
 
-    /// The queue as others of this process name it.
+    /// Returns the handle of the queue for other libraries of this process.
     fn stream(&self) -> Option<u64> {
         None
     }
 
-    /// The address of an array, where the device has addresses.
+    /// Returns the address of an array, if the device has addresses.
     fn address(&self, _: &Self::Memory) -> Option<u64> {
         None
     }
 
-    /// Lets the queue wait for what is in a stream of others.
+    /// Makes the queue wait for the work queued so far in a stream of another library.
     ///
     /// # Safety
-    /// As of `Lane::wait_for`.
+    /// As for `Lane::wait_for`.
     #[expect(unsafe_code, reason = "a stream that others give")]
     unsafe fn wait_for(&self, _: u64) -> Result<()> {
         Err(foreign::refused(&self.device().spec))
     }
 
-    /// Copies rows of others into `dst` from byte `at` on, `pitch` bytes from row to row, and waits.
+    /// Copies rows of foreign memory into `dst` from byte `at` on, and waits. The target rows are
+    /// `pitch` bytes apart.
     ///
     /// # Safety
-    /// As of `Lane::copy_from`; `dst` has the rows' places.
+    /// As for `Lane::copy_from`; `dst` has space for the rows.
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, _: Foreign, _dst: &Self::Memory, _at: u64, _pitch: usize) -> Result<()> {
         Err(foreign::refused(&self.device().spec))
     }
 
-    /// Takes the device away, as a driver that gives up does, if that can be done.
+    /// Simulates the loss of the device by a driver, if the backend can.
     #[cfg(all(test, feature = "wgpu"))]
     fn lose(&self) {}
 }
 
-/// Staging of an array on its way to the host, made once.
+/// Staging for copies of an array to the host, allocated once.
 pub(super) trait SendStaging<Lane: Backend>: Sized {
-    /// Staging for all `bytes` of `source`; in the window itself, if there is one and the device reaches it.
+    /// Allocates staging for all `bytes` of `source`. It is in the window to another process, if
+    /// there is one that the device can access.
     fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
 
-    /// Waits for the batch that filled it, and shows its first `bytes` to `take`.
+    /// Waits for the batch that filled it, and passes its first `bytes` to `take`.
     fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// Waits for the batch that filled it, if it lies in a window itself; returns whether it does.
+    /// Waits for the batch that filled it and returns true, if it is in a [`Window`]. Otherwise
+    /// returns false.
     fn wait_in_window(&self, _: &Lane) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// Staging of values of the host on their way to a place in an array, made once.
+/// Staging for copies of host values to a place in an array, allocated once.
 pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
-    /// Staging for `bytes` of `target` from `at` on; in the window itself, if there is one and the device reaches it.
+    /// Allocates staging for `bytes` of `target` from `at` on. It is in the window to another
+    /// process, if there is one that the device can access.
     fn new(
         lane: &Lane,
         target: &Lane::Memory,
@@ -160,28 +167,29 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
         window: Option<&Arc<Window>>,
     ) -> Result<Self>;
 
-    /// Fills it, for a later batch to empty.
+    /// Fills it with values that a later batch copies into the array.
     fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
 
-    /// Has a later batch empty the window's slot of that exchange, if it lies in a window itself; returns whether it does.
+    /// Lets a later batch copy this exchange's slot and returns true, if it is in a [`Window`].
+    /// Otherwise returns false.
     fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// A backend's type among those that all backends have for the same thing: a variant of the enum `Any`.
+/// A backend's type for a variant of the enum `Any`, which has one variant per backend.
 pub(super) trait In<Any>: Sized + Debug {
     fn any(self) -> Any;
     fn of(any: &Any) -> Option<&Self>;
 }
 
-/// The backend's own type behind `any`.
+/// Returns the backend's own type in `any`.
 pub(super) fn own<Any, Own: In<Any>>(any: &Any) -> &Own {
     Own::of(any).expect("a lane is given what lanes of its backend made (asserted by `Lane`)")
 }
 
-/// Gives `$then` the backends of this build: for each the name of its variants, and its type. A further backend is a
-/// line here.
+/// Calls the macro `$then` with the backends of this build, each a variant name and its type. To
+/// add a backend, add a line here.
 macro_rules! backends {
     ($then:ident!($($given:tt)*)) => {
         $crate::lane::backend::$then! {
@@ -197,14 +205,14 @@ macro_rules! backends {
     };
 }
 
-/// Works on the backend of a lane: `on!(lane, backend => work)`.
+/// Evaluates an expression with the backend of a lane: `on!(lane, backend => work)`.
 macro_rules! on {
     ($lane:expr, $backend:ident => $work:expr) => {
         $crate::lane::backend::backends!(arms!($lane, $backend => $work))
     };
 }
 
-/// The match that `on!` is.
+/// Expands to the match expression of `on!`.
 macro_rules! arms {
     (($lane:expr, $backend:ident => $work:expr) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
         match &*$lane.backend {
@@ -213,7 +221,7 @@ macro_rules! arms {
     };
 }
 
-/// The enum of all backends, and of what each has for one thing.
+/// Defines the enum over all backends, or over their types of one kind.
 macro_rules! any {
     (() $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
         /// A lane of any backend.

@@ -1,4 +1,4 @@
-//! What a lane's memory can do.
+//! Measurement of a lane's memory bandwidth.
 
 use std::time::Instant;
 
@@ -12,9 +12,9 @@ use crate::kernel::{Precision, Real, kernel};
 use crate::parallel::*;
 
 kernel! {
-    /// The triad of STREAM.
+    /// STREAM triad: a = b + 3 c.
     pub(crate) static TRIAD = triad(items)(b: &[T], c: &[T], a: &mut [T]);
-    /// A copy, two numbers at a time.
+    /// Copy of an array, two numbers at a time.
     pub(crate) static COPY = copy(items)(b: &[T], a: &mut [T]);
 }
 
@@ -47,7 +47,7 @@ fn copy<T: Real>(call: &Call<'_>, _: copy::Params, arrays: copy::Bindings<'_, T>
     blocks(call, a, |first, a| a.copy_from_slice(&b[first..first + a.len()]));
 }
 
-/// A kernel's copy of `pairs` pairs of numbers from one array to another, whatever their elements are.
+/// Prepares a kernel that copies `pairs` pairs of numbers; the elements may have any type.
 pub fn bind_copy<T: Pod>(
     lane: &Lane,
     precision: Precision,
@@ -59,8 +59,10 @@ pub fn bind_copy<T: Pod>(
     lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)
 }
 
-/// GB/s of a copy on the device, bytes read plus bytes written, over a gibibyte where memory allows: the better of
-/// the driver's own copy and a kernel's.
+/// Measures the bandwidth of a copy on the device in GB/s, bytes read plus bytes written.
+///
+/// The array has a gibibyte if memory allows. The result is the better of the driver's own copy and
+/// a kernel's.
 pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     let limit = lane.device().limits.binding.min(1 << 30);
     let free = lane.free_bytes().unwrap_or(u64::MAX) / 4;
@@ -93,7 +95,8 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     Ok(best)
 }
 
-/// GB/s of a STREAM-like triad, on three arrays of `bytes` each where memory allows.
+/// Measures the bandwidth of a STREAM triad in GB/s. Its three arrays have `bytes` each if memory
+/// allows.
 pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     let limit = lane.device().limits.binding.min(bytes);
     let free = lane.free_bytes().unwrap_or(u64::MAX) / 6;
@@ -106,7 +109,8 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     let launch = lane.bind(&TRIAD, Precision::F64, elements, params, args)?;
     let program = Program { cycle: vec![vec![&launch]] };
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
-    // A GPU is done with some megabytes before the host knows of it.
+    // A GPU finishes some megabytes faster than the host notices, so 64 launches are timed
+    // together.
     let device = lane.device();
     let times = if device.on_host_cores() { 2 } else { 64 };
     let mut seconds = Vec::new();
@@ -118,7 +122,7 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     Ok(24.0 * elements as f64 / median(seconds) / 1e9)
 }
 
-/// The median of one measurement or more.
+/// Returns the median of at least one measurement.
 pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]

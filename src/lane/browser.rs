@@ -1,7 +1,8 @@
-//! The browser lane: WebGPU, through the page that runs this program as WebAssembly.
+//! The browser lane: WebGPU, called through the page that runs this program as WebAssembly.
 //!
-//! WebGPU answers by promises. The page suspends the program until one is kept, in the functions that say so (JavaScript
-//! Promise Integration), so a lane waits here as anywhere. `web/worker.js` has the other side of [`page`].
+//! WebGPU is asynchronous, with promises. Page functions marked "waits" suspend the program until a
+//! promise is resolved (JavaScript Promise Integration), so this lane waits like any other.
+//! `web/worker.js` implements [`page`].
 
 #![expect(unsafe_code, reason = "calls of functions that the page gives")]
 
@@ -14,38 +15,40 @@ use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
-/// What the page does for this program. Sizes and places in arrays are whole numbers that may be above 2³².
+/// Functions of the page. Sizes and places in arrays are whole numbers that may exceed 2³².
 mod page {
     #[link(wasm_import_module = "webgpu")]
     unsafe extern "C" {
-        /// Writes the device's name (0) or what went wrong (1), as far as there is room; the whole length.
+        /// Writes the device's name (0) or its error (1), up to `room` bytes. Returns the full
+        /// length.
         pub(super) fn text(which: u32, to: *mut u8, room: usize) -> usize;
-        /// The largest binding (0), buffer (1) and grid in one dimension (2); whether a CPU stands behind it (3).
+        /// Returns the largest binding (0), buffer (1) or grid dimension (2), or 1 for software
+        /// (3).
         pub(super) fn limit(which: u32) -> f64;
-        /// A zeroed buffer, 0 where memory does not suffice; waits.
+        /// Returns a zeroed buffer, or 0 if memory does not suffice; waits.
         pub(super) fn create_buffer(bytes: f64) -> u32;
         pub(super) fn destroy_buffer(buffer: u32);
         pub(super) fn write(buffer: u32, at: f64, from: *const u8, bytes: usize);
-        /// Copies to the host, and waits.
+        /// Copies to the host; waits.
         pub(super) fn read(buffer: u32, at: f64, to: *mut u8, bytes: usize);
         pub(super) fn clear(buffer: u32);
         pub(super) fn copy(from: u32, to: u32, at: f64, bytes: f64);
-        /// A pipeline from its description as JSON, 0 where it is refused; waits.
+        /// Returns a pipeline made from its description in JSON, or 0 if it is rejected; waits.
         pub(super) fn create_pipeline(description: *const u8, bytes: usize) -> u32;
-        /// A launch of a pipeline with its buffers.
+        /// Returns a launch of a pipeline with its buffers.
         pub(super) fn bind(pipeline: u32, buffers: *const u32, count: usize) -> u32;
         pub(super) fn unbind(launch: u32);
-        /// Queues launches, each of 3 + 16 words: its number, its grid and its parameters.
+        /// Queues launches of 3 + 16 words each: number, grid and parameters.
         pub(super) fn submit(words: *const u32, count: usize) -> u32;
         /// Waits for a submission.
         pub(super) fn wait(submission: u32);
     }
 }
 
-/// A text of the page.
+/// Returns a text of the page: the device's name (0) or its error (1).
 fn text(which: u32) -> String {
     let mut bytes = vec![0; 1 << 12];
-    // SAFETY: it writes no more than there is room for.
+    // SAFETY: the page writes at most `bytes.len()` bytes.
     let len = unsafe { page::text(which, bytes.as_mut_ptr(), bytes.len()) };
     String::from_utf8_lossy(&bytes[..len.min(bytes.len())]).into_owned()
 }
@@ -56,12 +59,13 @@ pub(super) struct Array(u32);
 
 impl Drop for Array {
     fn drop(&mut self) {
-        // SAFETY: nobody has its number any more; the page keeps the buffer for as long as queued work uses it.
+        // SAFETY: this was the last use of the number; the page keeps the buffer until queued work
+        // is done.
         unsafe { page::destroy_buffer(self.0) };
     }
 }
 
-/// A kernel with its arguments, which it keeps.
+/// A kernel with its arguments, which it keeps alive.
 #[derive(Debug)]
 pub(super) struct BrowserLaunch {
     number: u32,
@@ -71,7 +75,8 @@ pub(super) struct BrowserLaunch {
 
 impl Drop for BrowserLaunch {
     fn drop(&mut self) {
-        // SAFETY: as of an array.
+        // SAFETY: this was the last use of the number; the page keeps the launch until queued work
+        // is done.
         unsafe { page::unbind(self.number) };
     }
 }
@@ -83,9 +88,9 @@ pub(super) struct BrowserLane {
     workgroups: u32,
 }
 
-/// The page's device, if it has one.
+/// Returns the page's device, if it has one.
 pub(super) fn device() -> Option<Device> {
-    // SAFETY: a number of the page.
+    // SAFETY: the call only returns a number.
     let limit = |which| unsafe { page::limit(which) };
     Some(text(0)).filter(|name| !name.is_empty()).map(|name| Device {
         name,
@@ -101,9 +106,9 @@ pub(super) fn device() -> Option<Device> {
     })
 }
 
-/// Workgroups in one dimension of a grid.
+/// Returns the maximum number of workgroups in one dimension of a grid.
 pub(super) fn workgroups() -> u32 {
-    // SAFETY: a number of the page.
+    // SAFETY: the call only returns a number.
     unsafe { page::limit(2) as u32 }
 }
 
@@ -114,7 +119,7 @@ impl BrowserLane {
         Ok(Self { device: device().ok_or_else(none)?, workgroups: workgroups() })
     }
 
-    /// An error once the device is lost or has refused something.
+    /// Returns an error if the device is lost or has rejected a command.
     fn alive(&self, during: &str) -> Result<()> {
         match text(1) {
             reason if reason.is_empty() => Ok(()),
@@ -131,12 +136,12 @@ impl BrowserLane {
             words.extend([own.number, own.grid.0, own.grid.1]);
             words.extend(launch.params_of(step));
         }
-        // SAFETY: so many words.
+        // SAFETY: the page reads `words.len()` words.
         unsafe { page::submit(words.as_ptr(), words.len()) }
     }
 
     fn wait(&self, submission: u32, during: &str) -> Result<()> {
-        // SAFETY: a number that the page gave out.
+        // SAFETY: the page returned this number.
         unsafe { page::wait(submission) };
         self.alive(during)
     }
@@ -158,7 +163,7 @@ impl Backend for BrowserLane {
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Array>> {
         let most = self.device.limits.buffer;
-        // SAFETY: a number.
+        // SAFETY: the argument is a plain number.
         let number = if bytes > most { 0 } else { unsafe { page::create_buffer(bytes as f64) } };
         match number {
             0 => Err(Error::OutOfMemory {
@@ -172,25 +177,25 @@ impl Backend for BrowserLane {
     }
 
     fn upload(&self, src: &[u8], dst: &Arc<Array>, at: u64) -> Result<()> {
-        // SAFETY: so many bytes, which the page copies before it returns.
+        // SAFETY: the page copies `src.len()` bytes before it returns.
         unsafe { page::write(dst.0, at as f64, src.as_ptr(), src.len()) };
         Ok(())
     }
 
     fn download(&self, src: &Arc<Array>, at: u64, dst: &mut [u8]) -> Result<()> {
-        // SAFETY: so many bytes, which stay borrowed until this returns.
+        // SAFETY: the page writes `dst.len()` bytes, which stay borrowed until this returns.
         unsafe { page::read(src.0, at as f64, dst.as_mut_ptr(), dst.len()) };
         self.alive("a download")
     }
 
     fn clear(&self, dst: &Arc<Array>, _: u64) -> Result<()> {
-        // SAFETY: a number that the page gave out.
+        // SAFETY: the page returned this number.
         unsafe { page::clear(dst.0) };
         Ok(())
     }
 
     fn copy(&self, src: &Arc<Array>, dst: &Arc<Array>, at: u64, bytes: u64, times: u32) -> Result<()> {
-        // SAFETY: numbers that the page gave out.
+        // SAFETY: the page returned these numbers.
         (0..times).for_each(|_| unsafe { page::copy(src.0, dst.0, at as f64, bytes as f64) });
         self.finish()
     }
@@ -211,7 +216,7 @@ impl Backend for BrowserLane {
             "written": bindings.iter().map(|binding| binding.written).collect::<Vec<_>>(),
         })
         .to_string();
-        // SAFETY: so many bytes.
+        // SAFETY: the page reads `description.len()` bytes.
         let pipeline = unsafe { page::create_pipeline(description.as_ptr(), description.len()) };
         if pipeline == 0 {
             let (device, name, reason) = (self.device.label(), kernel.name, text(1));
@@ -219,12 +224,12 @@ impl Backend for BrowserLane {
         }
         let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(own(arg.memory))).collect();
         let numbers: Vec<u32> = arrays.iter().map(|array| array.0).collect();
-        // SAFETY: so many numbers.
+        // SAFETY: the page reads `numbers.len()` numbers.
         let number = unsafe { page::bind(pipeline, numbers.as_ptr(), numbers.len()) };
         Ok(BrowserLaunch { number, grid: grid(items, kernel, self.workgroups), _arrays: arrays })
     }
 
-    /// The next submission is queued behind the one that runs.
+    /// Queues the next piece while the current one runs.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let steps = first + from..first + from + steps;
@@ -234,7 +239,7 @@ impl Backend for BrowserLane {
     }
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
-        // Buffers of transfers are the arrays themselves: filling and reading them is all.
+        // Transfer buffers are the arrays themselves, so only the launches are submitted.
         self.give(batch.launches.iter().map(|&(step, launch)| (first + step, launch)));
         Ok(())
     }
@@ -244,7 +249,7 @@ impl Backend for BrowserLane {
     }
 }
 
-/// The array itself.
+/// Staging is the array itself.
 impl SendStaging<BrowserLane> for Arc<Array> {
     fn new(_: &BrowserLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         Ok(source.clone())

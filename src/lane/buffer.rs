@@ -1,4 +1,4 @@
-//! Arrays in a lane's memory, and the account of what they take.
+//! Arrays in a lane's memory, and the memory account of a lane.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -16,40 +16,40 @@ pub struct Buffer<T> {
     pub(super) len: usize,
     pub(super) memory: AnyMemory,
     bytes: u64,
-    /// Charged with these bytes until the array is dropped.
+    /// Account that is charged with `bytes` until the array is dropped.
     budget: Arc<Budget>,
     element: PhantomData<T>,
 }
 
 impl<T: Pod> Buffer<T> {
-    /// An array whose `bytes` the budget is charged with.
+    /// Makes an array and charges the budget with its `bytes`.
     pub(super) fn new(len: usize, memory: AnyMemory, bytes: u64, budget: &Arc<Budget>) -> Self {
         let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         budget.peak.fetch_max(used, Ordering::Relaxed);
         Self { len, memory, bytes, budget: budget.clone(), element: PhantomData }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes on the device.
+    /// Returns the size on the device in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// This array as an argument of a kernel.
+    /// Returns the array as an argument of a kernel.
     pub fn arg(&self) -> Arg<'_> {
         Arg { memory: &self.memory, bytes: self.bytes(), lane: self.lane(), scalar: Scalar::of::<T>() }
     }
 
-    /// Number of the lane that allocated it.
+    /// Returns the number of the lane that allocated it.
     pub(super) fn lane(&self) -> u32 {
         self.budget.lane
     }
@@ -70,28 +70,28 @@ pub struct Arg<'a> {
         allow(dead_code, reason = "only devices have a limit to check")
     )]
     pub(super) bytes: u64,
-    /// Number of the lane that it belongs to.
+    /// Number of the lane that owns the memory.
     pub(super) lane: u32,
-    /// Its numbers, if they are known.
+    /// Type of its numbers, if known.
     pub(super) scalar: Option<Scalar>,
 }
 
 impl Arg<'_> {
-    /// The same memory, whatever numbers the kernel takes it for.
+    /// Returns the memory without a number type, so that a kernel may use any.
     pub fn untyped(self) -> Self {
         Self { scalar: None, ..self }
     }
 }
 
-/// Bytes in use on a lane, against the limit set by the user or the device; and time spent on transfers.
+/// Account of a lane: bytes in use, their limit set by the user, and time spent on transfers.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Number of the lane, which no other has.
+    /// Number of the lane, unique in the process.
     pub(super) lane: u32,
     pub(super) used: AtomicU64,
     pub(super) peak: AtomicU64,
     pub(super) limit: Option<u64>,
-    /// Nanoseconds of uploads and downloads.
+    /// Nanoseconds of uploads so far; `down`: of downloads.
     pub(super) up: AtomicU64,
     pub(super) down: AtomicU64,
 }
@@ -110,7 +110,7 @@ impl Budget {
     }
 }
 
-/// Adds the time until it is dropped to a counter.
+/// Guard that adds the time from its creation to its drop to a counter.
 pub(super) struct Timed<'a> {
     from: Instant,
     counter: &'a AtomicU64,

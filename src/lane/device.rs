@@ -1,4 +1,4 @@
-//! Devices, as far as a run needs to know them.
+//! Properties of devices that a run depends on.
 
 #[cfg(any(feature = "wgpu", target_family = "wasm"))]
 use {
@@ -7,45 +7,46 @@ use {
     crate::{Error, Result},
 };
 
-/// What a run needs to know of a device.
+/// Properties of a device that a run depends on.
 #[derive(Debug, Clone)]
 pub struct Device {
-    /// Name for people.
+    /// Name for display.
     pub name: String,
-    /// Name on the command line, `wgpu:0`.
+    /// Name on the command line, for example `wgpu:0`.
     pub spec: String,
-    /// `cpu`, `cuda`, `vulkan`, `metal`, `dx12`, `webgpu`: for reports. Engines ask for what follows.
+    /// Graphics or compute interface, for reports. One of `cpu`, `cuda`, `vulkan`, `metal`, `dx12`,
+    /// `webgpu`. Solvers use the fields below.
     pub backend: &'static str,
-    /// Name and version of what runs the kernels, as it tells them itself.
+    /// Name and version of the driver or runtime, as reported by itself.
     pub driver: String,
-    /// Whether it is the host itself: the thread that launches kernels computes their CPU twins, in the host's memory.
+    /// True for the CPU lane: the launching thread runs CPU implementations in host memory.
     pub host: bool,
-    /// Whether a CPU stands behind a GPU's interface.
+    /// True for software adapters (llvmpipe, WARP).
     pub software: bool,
-    /// Whether copies from and to page-locked memory are work in its queue like kernels, which no thread attends to.
+    /// True if copies from and to page-locked memory are queued like kernels. No host thread takes
+    /// part in them.
     pub queued_copies: bool,
-    /// Whether values on their way from and to its arrays lie in memory that the host maps: such lanes copy straight to
-    /// one another.
+    /// True if staging is in memory that the host maps. Two such lanes copy directly to each other.
     pub mapped_staging: bool,
-    /// Whether it computes in double precision.
+    /// True if double precision is supported.
     pub f64: bool,
-    /// Limits that matter.
+    /// Limits of memory and bindings.
     pub limits: Limits,
 }
 
 impl Device {
-    /// Whether kernels run on the host's cores. A thread that looks for something again and again takes their time.
+    /// Returns true if kernels run on the host's cores. A polling thread slows such kernels down.
     pub fn on_host_cores(&self) -> bool {
         self.host || self.software
     }
 
-    /// Both names, for errors.
+    /// Returns command-line name and display name, for errors.
     #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
     pub(super) fn label(&self) -> String {
         format!("{} ({})", self.spec, self.name)
     }
 
-    /// An error if a kernel's argument is larger than what it can see.
+    /// Returns an error if an argument exceeds the largest binding.
     #[cfg(any(feature = "wgpu", target_family = "wasm"))]
     pub(super) fn expect_bindings(&self, kernel: &Kernel, args: &[Arg<'_>]) -> Result<()> {
         let most = self.limits.binding;
@@ -64,12 +65,12 @@ impl Device {
 /// Limits of a device, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest array that a kernel can see.
+    /// Largest array that a kernel can access.
     pub binding: u64,
     /// Largest allocation.
     pub buffer: u64,
-    /// Memory that a run may take, if known.
+    /// Memory that a run may use, if known.
     pub memory: Option<u64>,
-    /// Whether the device's memory is the host's.
+    /// True if the device shares the host's memory.
     pub unified: bool,
 }

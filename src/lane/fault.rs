@@ -1,9 +1,14 @@
-//! Faults on request, for tests, in builds with debug assertions: what a device does on its worst day, at a chosen
-//! moment.
+//! Fault injection for tests: failing allocations and lost devices. Only in builds with debug
+//! assertions.
 //!
-//! With `KOLMO_FAULT=allocation:K` the K-th allocation of the process fails; with `launch:K` the device is lost in the
-//! K-th step that it is given, with `copy:K` in the K-th copy from or to the host. All lanes count together, from 1. A
-//! lost device stays lost. Other builds never ask.
+//! The environment variable `KOLMO_FAULT` selects the fault. Events of all lanes are counted
+//! together, from 1.
+//!
+//! * `allocation:K`: the K-th allocation of the process fails.
+//! * `launch:K`: the device is lost in the K-th step.
+//! * `copy:K`: the device is lost in the K-th copy from or to the host.
+//!
+//! A lost device stays lost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Device;
 use crate::{Error, Result};
 
-/// What is to fail, and at which event.
+/// The fault to inject: the kind of event, its number and the events so far.
 struct Fault {
     kind: Kind,
     at: u64,
@@ -41,10 +46,11 @@ fn asked() -> Option<&'static Fault> {
     if cfg!(debug_assertions) { FAULT.get_or_init(read).as_ref() } else { None }
 }
 
-/// Counts `count` events; says how many of them come to pass before the fault, if that is among them or before.
+/// Counts `count` events and returns the number of them before the fault. `None` if the fault is
+/// later or of another kind.
 fn passed(kind: Kind, count: u64) -> Option<u64> {
     let fault = asked()?;
-    // Whatever was lost is so for everything.
+    // A lost device fails in events of every kind.
     let lost = fault.kind != Kind::Allocation && fault.events.load(Ordering::Acquire) >= fault.at;
     if lost {
         return Some(0);
@@ -64,7 +70,7 @@ fn lost(device: &Device, during: &str) -> Error {
     }
 }
 
-/// An error if this allocation is to fail.
+/// Returns an error if this allocation is to fail.
 pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> {
     if passed(Kind::Allocation, 1).is_none() {
         return Ok(());
@@ -80,12 +86,12 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
     })
 }
 
-/// An error if the device is lost before this copy, or in it.
+/// Returns an error if the device is lost before or during this copy.
 pub(super) fn copy(device: &Device) -> Result<()> {
     passed(Kind::Copy, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
 }
 
-/// If the device is to be lost in these steps: how many it takes before, and the error.
+/// Returns the number of steps before the device is lost, and the error, if that happens now.
 pub(super) fn steps(device: &Device, count: u64) -> Option<(u64, Error)> {
     passed(Kind::Launch, count).map(|before| (before, lost(device, "a launch")))
 }

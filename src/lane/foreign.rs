@@ -1,9 +1,10 @@
-//! Memory of others on a lane's device: arrays of other libraries of this process, read where they are.
+//! Foreign memory: arrays of other libraries of this process, read in place by a lane.
 //!
-//! This is the one door for addresses. It only reads: kernels store whole groups of rows, beyond an array's end where that is no
-//! multiple, so they never work in memory of others; what is to be solved is copied, device to device, and what is lent to others is
-//! a lane's own. A CUDA lane works in its device's primary context, as CUDA's runtime and all that is built on it does: addresses
-//! and streams are the same on both sides.
+//! All raw addresses enter here. Foreign memory is only read, since kernels store whole groups of
+//! rows, also beyond the end of an array. A system to be solved is copied from device to device. An
+//! array lent to another library is a lane's own. A CUDA lane uses its device's primary context,
+//! like CUDA's runtime and all libraries based on it. Therefore addresses and streams are valid on
+//! both sides.
 
 #![expect(unsafe_code, reason = "addresses that others give")]
 
@@ -15,26 +16,26 @@ use super::backend::{Backend, on, own};
 use super::{Buffer, Lane};
 use crate::{Error, Result};
 
-/// Rows of numbers in memory of others.
+/// Rows of numbers in memory of another library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
-    /// Address of the first number, on the device of the lane that is to read it.
+    /// Address of the first number, on the device of the reading lane.
     pub address: u64,
     /// Bytes of a row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
-    /// Bytes from the beginning of a row to that of the next, `width` or more.
+    /// Bytes from the start of a row to the start of the next, at least `width`.
     pub pitch: usize,
 }
 
 impl Foreign {
-    /// Bytes one behind the other.
+    /// Describes contiguous bytes.
     pub fn run(address: u64, bytes: usize) -> Self {
         Self { address, width: bytes, height: 1, pitch: bytes }
     }
 
-    /// Bytes from the first to the last.
+    /// Returns the number of bytes from the first to the last.
     #[cfg(feature = "cuda")]
     pub(super) fn extent(&self) -> usize {
         (self.height - 1) * self.pitch + self.width
@@ -42,19 +43,22 @@ impl Foreign {
 }
 
 impl Lane {
-    /// The lane's queue, as others of this process name it who are to let it wait for their work: a `CUstream` of CUDA; none where work
-    /// is done when a call returns.
+    /// Returns the handle of the lane's queue, for libraries that make it wait for their work.
+    ///
+    /// The handle is a `CUstream` of CUDA; `None` on lanes that have finished their work when a
+    /// call returns.
     pub fn stream(&self) -> Option<u64> {
         on!(self, lane => lane.stream())
     }
 
-    /// The address of an array, for others of this process that read it where it is; none on devices without addresses.
+    /// Returns the address of an array, for libraries that read it in place. `None` on devices
+    /// without addresses.
     pub fn address<T: Pod>(&self, array: &Buffer<T>) -> Option<u64> {
         self.place(array, 0, array.len());
         on!(self, lane => lane.address(own(&array.memory)))
     }
 
-    /// Lets what this lane does from now on wait for what is in a stream of another library now.
+    /// Makes later work of this lane wait for the work queued so far in another library's stream.
     ///
     /// # Safety
     /// `stream` is a `CUstream` of the lane's device, or 1 or 2 for CUDA's default streams.
@@ -62,23 +66,24 @@ impl Lane {
     /// # Errors
     /// [`Error::Device`] on a lane without streams; a device's errors.
     pub unsafe fn wait_for(&self, stream: u64) -> Result<()> {
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         on!(self, lane => unsafe { lane.wait_for(stream) })
     }
 
-    /// Copies rows of others into `dst`, from its element `offset` on, `pitch` elements from row to row, behind what is in the lane's
-    /// queue; it has happened on return.
+    /// Copies rows of another library into `dst`, in order with the lane's queue, and waits.
+    ///
+    /// Row r goes to the elements from `offset + r · pitch` on.
     ///
     /// # Safety
-    /// Every byte of the rows is allocated memory that this lane's device reads until this returns. What others write there is ordered
-    /// before: it is done, or the lane's queue waits for it.
+    /// Every byte of the rows is allocated memory that this lane's device can read until this
+    /// returns. Writes to it come first: they are done, or the lane's queue waits for them.
     ///
     /// # Errors
-    /// [`Error::Device`] on a lane that reads no memory of others, and for an address that is none of its device; a device's
-    /// errors.
+    /// [`Error::Device`] on a lane that reads no foreign memory, and for an address of another
+    /// device; a device's errors.
     ///
     /// # Panics
-    /// If rows overlap or are no whole numbers, or do not fit `dst`.
+    /// If rows overlap, are not whole numbers of elements, or do not fit `dst`.
     pub unsafe fn copy_from<T: Pod>(
         &self,
         src: Foreign,
@@ -96,7 +101,7 @@ impl Lane {
             "rows of {width} bytes go to places {pitch} elements apart"
         );
         let at = self.place(dst, offset, (height - 1).saturating_mul(pitch).saturating_add(width / size));
-        // SAFETY: as this function demands; `dst` has the rows' places (asserted).
+        // SAFETY: guaranteed by the caller; `dst` has space for the rows (asserted).
         on!(self, lane => unsafe { lane.copy_from(src, own(&dst.memory), at, pitch * size) })
     }
 
@@ -106,7 +111,7 @@ impl Lane {
     /// [`Error::Device`] on devices without addresses; a device's errors.
     ///
     /// # Panics
-    /// If both are the same array, or lack the elements.
+    /// If source and target are one array, or lack the elements.
     pub fn copy_part<T: Pod>(
         &self,
         src: &Buffer<T>,
@@ -118,18 +123,19 @@ impl Lane {
         assert!(!self.is_same(&src.memory, &dst.memory), "a copy has two different sides");
         let Some(address) = self.address(src) else { return Err(self.without("a part of an array")) };
         let run = Foreign::run(address + at, from.len() * size_of::<T>());
-        // SAFETY: elements of an array of this lane (asserted), whose queue has what writes them.
+        // SAFETY: these are elements of an array of this lane (asserted), and its queue orders all
+        // writes to them.
         unsafe { self.copy_from(run, dst, offset, from.len()) }
     }
 
-    /// The error of a lane that has no addresses.
+    /// Returns the error of a lane without addresses.
     fn without(&self, what: &str) -> Error {
         let spec = &self.device().spec;
         Error::Device(format!("{spec} copies no {what}; take a CUDA device, or give arrays of the host"))
     }
 }
 
-/// The error of a backend that reads no memory of others.
+/// Returns the error of a backend that reads no foreign memory.
 pub(super) fn refused(spec: &str) -> Error {
     Error::Device(format!(
         "{spec} reads no memory of other libraries; take a CUDA device, or give arrays of the host"
@@ -142,7 +148,7 @@ mod tests {
     use crate::Machine;
     use crate::lane::{DeviceSpec, OpenOptions};
 
-    /// A CPU lane and an array of eight numbers.
+    /// Returns a CPU lane and an array of eight numbers.
     fn lane() -> (Lane, Buffer<f64>) {
         let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("there are threads");
         let lane = machine.lanes[0].clone();
@@ -162,7 +168,7 @@ mod tests {
         let given = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let address = given.as_ptr().expose_provenance() as u64;
         let copy = |src: Foreign, offset, pitch| {
-            // SAFETY: `given` lives, and nobody writes it.
+            // SAFETY: `given` is alive and not written during the copy.
             unsafe { lane.copy_from(src, &to, offset, pitch) }.expect("it runs");
         };
         copy(Foreign::run(address + 8, 16), 1, 2);
@@ -183,7 +189,7 @@ mod tests {
         lane.copy_part(&array, 3..5, &twice, 6).expect("it runs");
         assert_eq!(read(&lane, &twice), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
         assert!(lane.stream().is_none() && lane.address(&array).is_some_and(|address| address % 8 == 0));
-        // SAFETY: what it demands of streams is asked of none here.
+        // SAFETY: the CPU backend does not use the stream, so no requirement on it applies.
         let refused = unsafe { lane.wait_for(1) }.expect_err("the CPU has no streams");
         assert!(refused.to_string().contains("cpu"), "{refused}");
     }
@@ -194,7 +200,7 @@ mod tests {
         let given = [1.0; 8];
         let address = given.as_ptr().expose_provenance() as u64;
         let panics = |src: Foreign, offset, pitch| {
-            // SAFETY: `given` lives, and nobody writes it.
+            // SAFETY: `given` is alive and not written during the copy.
             let copy = || unsafe { lane.copy_from(src, &to, offset, pitch) };
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy)).is_err(), "{src:?}");
         };

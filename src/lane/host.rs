@@ -1,4 +1,4 @@
-//! Arrays on the host that a device copies from and to by itself, or works in.
+//! Host arrays that a device copies from and to directly, or works in.
 
 #![expect(unsafe_code, reason = "memory of a CPU lane, which the host looks into")]
 
@@ -11,11 +11,13 @@ use bytemuck::Pod;
 use super::cpu;
 use crate::parallel::*;
 
-/// Large pages of an array of which threads at work all begin with the same ones.
+/// Maximum number of large pages of an array that [`HostArray::large`] creates in advance.
 const FEW_PAGES: usize = 16;
 
-/// An array on the host: page-locked where a CUDA lane made it, so that copies run beside kernels and other copies; a CPU
-/// lane's own memory where that lane made it.
+/// An array on the host, in memory that suits the lane that made it.
+///
+/// A CUDA lane makes page-locked arrays, so that copies overlap with kernels and with other copies.
+/// A CPU lane makes arrays of its own memory.
 #[derive(Debug)]
 pub struct HostArray<T> {
     memory: Host<T>,
@@ -29,27 +31,29 @@ enum Host<T> {
     Locked(Box<dyn Locked>),
 }
 
-/// Page-locked memory of some device.
+/// Page-locked memory of a device's driver.
 pub(super) trait Locked: Debug + Send + Sync {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 impl<T: Pod> HostArray<T> {
-    /// A zeroed array that is not page-locked.
+    /// Returns a zeroed array that is not page-locked.
     pub fn plain(len: usize) -> Self {
         Self { memory: Host::Plain(vec![T::zeroed(); len]) }
     }
 
-    /// A zeroed array on large pages where the system has some: gathers from all over it stay within the reach of address
-    /// translation, and it is made page by page five hundred times as fast. A CPU lane can take it over.
+    /// Returns a zeroed array on large pages, if the system has them; a CPU lane can adopt it.
+    ///
+    /// Large pages keep random gathers within the reach of the TLB, and creating the array takes
+    /// 512 times fewer page faults.
     pub(crate) fn large(len: usize) -> Self {
         let mut array = match cpu::Memory::new(len * size_of::<T>()) {
             Ok(memory) if len > 0 => Self::of(Arc::new(memory)),
             _ => Self::plain(len),
         };
-        // Threads that begin to write the same large page each make one, and all but one are thrown away: of few pages each
-        // is touched by one thread first.
+        // Threads that write to one new large page at a time each make a page, and all but one are
+        // discarded. Few pages are therefore first touched by one thread each.
         if size_of_val(&array[..]) <= FEW_PAGES * cpu::LARGE_PAGE {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut array);
             bytes.par_chunks_mut(cpu::LARGE_PAGE).for_each(|page| page[0] = 0);
@@ -57,18 +61,18 @@ impl<T: Pod> HostArray<T> {
         array
     }
 
-    /// The array in memory that a CPU lane works in.
+    /// Wraps memory of a CPU lane.
     pub(super) fn of(memory: Arc<cpu::Memory>) -> Self {
         Self { memory: Host::Own(memory) }
     }
 
-    /// The array in page-locked memory.
+    /// Wraps page-locked memory.
     #[cfg(feature = "cuda")]
     pub(super) fn of_locked(memory: impl Locked + 'static) -> Self {
         Self { memory: Host::Locked(Box::new(memory)) }
     }
 
-    /// The memory that a CPU lane can work in, if it is such.
+    /// Returns the memory if a CPU lane can work in it.
     pub(super) fn own(&self) -> Option<&Arc<cpu::Memory>> {
         match &self.memory {
             Host::Own(memory) => Some(memory),
@@ -76,7 +80,7 @@ impl<T: Pod> HostArray<T> {
         }
     }
 
-    /// Whether it is page-locked.
+    /// Returns true if the array is page-locked.
     pub fn locked(&self) -> bool {
         matches!(self.memory, Host::Locked(_))
     }
@@ -87,8 +91,8 @@ impl<T: Pod> Deref for HostArray<T> {
     fn deref(&self) -> &[T] {
         match &self.memory {
             Host::Plain(values) => values,
-            // SAFETY: a lane works in this memory only by the launches of a buffer from `Lane::adopt`, whose caller
-            // does not run them while it borrows the array.
+            // SAFETY: a lane works in this memory only by launches of a buffer from `Lane::adopt`.
+            // The caller of `adopt` does not run them while the array is borrowed.
             Host::Own(memory) => bytemuck::cast_slice(unsafe { memory.bytes() }),
             Host::Locked(memory) => bytemuck::cast_slice(memory.bytes()),
         }
@@ -99,7 +103,7 @@ impl<T: Pod> DerefMut for HostArray<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
             Host::Plain(values) => values,
-            // SAFETY: as above, and the array itself is borrowed exclusively.
+            // SAFETY: as in `deref`, and the array itself is borrowed exclusively.
             Host::Own(memory) => bytemuck::cast_slice_mut(unsafe { memory.bytes_mut() }),
             Host::Locked(memory) => bytemuck::cast_slice_mut(memory.bytes_mut()),
         }

@@ -1,4 +1,4 @@
-//! Kernels with their arguments, and loops of them.
+//! Launches of kernels with their arguments, and programs of launches.
 
 use std::time::Duration;
 
@@ -7,37 +7,39 @@ use super::{Arg, Lane, fault};
 use crate::Result;
 use crate::kernel::{Arguments, Kernel, Precision};
 
-/// How long a lane works between two looks at the watch: long enough to hide the cost of waking up, short
-/// enough that an interruption is noticed at once.
+/// Target duration of a lane's work between two calls of the progress callback.
+///
+/// It is long enough to hide the cost of waking up, and short enough that an interruption takes
+/// effect at once.
 pub const PIECE: Duration = Duration::from_millis(70);
 
-/// Most parameters that a kernel has, its step among them.
+/// Maximum number of parameters of a kernel, including its step.
 #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 const MOST_PARAMS: usize = 16;
 
-/// A kernel with its arguments, ready to run any number of times on the lane that made it.
+/// A kernel with its arguments, which the lane that made it can run any number of times.
 #[derive(Debug)]
 pub struct Launch {
     pub(super) prepared: AnyLaunch,
     pub(super) params: Vec<u32>,
-    /// Those of the parameters.
+    /// Names of the parameters.
     names: &'static [&'static str],
-    /// Number of that lane.
+    /// Number of the lane that made it.
     pub(super) lane: u32,
 }
 
 impl Launch {
-    /// Changes a parameter.
+    /// Sets a parameter.
     ///
     /// # Panics
-    /// If the kernel has none of this name.
+    /// If the kernel has no parameter of this name.
     pub fn set(&mut self, name: &str, value: u32) {
         let index = self.names.iter().position(|known| *known == name);
         let index = index.unwrap_or_else(|| panic!("no parameter {name} among {:?}", self.names));
         self.params[index] = value;
     }
 
-    /// The parameters of a step, and zeros behind them.
+    /// Returns the parameters of a step, padded with zeros.
     #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
     pub(super) fn params_of(&self, step: u64) -> [u32; MOST_PARAMS] {
         let mut params = [0; MOST_PARAMS];
@@ -47,7 +49,7 @@ impl Launch {
     }
 }
 
-/// The launches of a long loop: step k runs `cycle[k mod cycle.len()]`, in order.
+/// Launches of a loop: step k runs `cycle[k mod cycle.len()]`, in order.
 #[derive(Debug, Default)]
 pub struct Program<'a> {
     /// Launches of each step of a period.
@@ -61,12 +63,15 @@ impl<'a> Program<'a> {
 }
 
 impl Lane {
-    /// Prepares a launch of `kernel` on a problem of `items` rows or elements. Of its parameters the step is set by each
-    /// run. Arrays that it writes are different from all others.
+    /// Prepares a launch of `kernel` on a problem of `items` rows or elements.
+    ///
+    /// Each run sets the parameter `step`. An array that the kernel writes must not be bound twice.
     ///
     /// # Panics
-    /// If parameters and arguments are those of another kernel or not as many as it has, numbers of an argument are of
-    /// another type, memory that is written is bound twice, or memory belongs to a lane that this one does not reach.
+    /// * Parameters or arguments are those of another kernel, or their number is wrong.
+    /// * The numbers of an argument have the wrong type.
+    /// * Memory that is written is bound twice.
+    /// * Memory belongs to another lane and this one cannot access it.
     pub(crate) fn bind<'a, A: Arguments<Arg<'a>>>(
         &self,
         kernel: &'static Kernel,
@@ -89,7 +94,7 @@ impl Lane {
         })
     }
 
-    /// Asserts what the lanes' unsafe code relies on: see [`Lane::bind`].
+    /// Asserts the properties that unsafe code of lanes relies on: see [`Lane::bind`].
     #[track_caller]
     fn assert_interface(&self, kernel: &Kernel, precision: Precision, args: &[Arg<'_>]) {
         let (name, bindings, own) = (kernel.name, kernel.interface.bindings(precision), self.number());
@@ -116,13 +121,15 @@ impl Lane {
         }
     }
 
-    /// Whether kernels of this lane may be given memory of another: CUDA devices reach each other's.
+    /// Returns true if kernels of this lane can access an argument of another: CUDA peer access.
     fn reaches(&self, arg: &Arg<'_>) -> bool {
         on!(self, lane => In::of(arg.memory).is_some_and(|memory| lane.reaches_memory(memory)))
     }
 
-    /// Runs steps `first .. first + count` of a program and waits for them. Every [`PIECE`], and at the end,
-    /// `watch` gets the number of steps done so far; its error stops the run.
+    /// Runs steps `first .. first + count` of a program and waits for them.
+    ///
+    /// Every [`PIECE`], and at the end, `watch` gets the number of steps done so far; its error
+    /// stops the run.
     pub fn run(
         &self,
         program: &Program<'_>,
@@ -144,7 +151,7 @@ impl Lane {
         self.run(&Program { cycle: vec![launches.to_vec()] }, step, 1, &mut |_| Ok(()))
     }
 
-    /// Puts launches into the queue, as step 0. Where copies are queued it does not wait.
+    /// Enqueues launches as step 0. With `Device::queued_copies` it does not wait.
     pub(crate) fn enqueue(&self, launches: &[&Launch]) -> Result<()> {
         if !self.device().queued_copies {
             return self.launch(launches, 0);
@@ -154,7 +161,8 @@ impl Lane {
     }
 }
 
-/// A grid of enough workgroups for `items` threads, as square as a limit of `most` in one dimension asks for.
+/// Returns the grid of workgroups for `items` threads with the fewest rows. A dimension is at most
+/// `most`.
 #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 pub(super) fn grid(items: usize, kernel: &Kernel, most: u32) -> (u32, u32) {
     fold(items.div_ceil(kernel.group() as usize).max(1) as u64, most)

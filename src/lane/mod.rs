@@ -1,7 +1,8 @@
-//! Lanes: in-order queues of work on one device each.
+//! Lanes: each is an in-order queue of work on one device.
 //!
-//! A lane is a wgpu device with its queue, a CUDA stream, or a pool of CPU threads. Lanes are values of one type, so a run
-//! may mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
+//! A lane is a wgpu device with its queue, a CUDA stream, or a pool of CPU threads. All lanes have
+//! one type, so a run can mix devices, and no solver is generic over a backend. Memory belongs to
+//! the lane that allocated it.
 //!
 //! ```
 //! use kolmo::Machine;
@@ -69,7 +70,7 @@ use crate::{Error, Result};
 use backend::{AnyLane, AnyMemory, Backend, In, on, own};
 use buffer::{Budget, Timed};
 
-/// An in-order queue of work on one device; a clone is the same queue.
+/// An in-order queue of work on one device; clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Lane {
     backend: Arc<AnyLane>,
@@ -77,12 +78,12 @@ pub struct Lane {
     measured: Arc<Measured>,
 }
 
-/// What was once measured of a lane.
+/// Measurements of a lane.
 #[derive(Debug, Default)]
 struct Measured {
-    /// Bytes a second that it moves.
+    /// Memory bandwidth in bytes per second.
     bandwidth: OnceLock<f64>,
-    /// Names of what it is slow with.
+    /// Names of matrix formats that are slow on this device.
     slow: OnceLock<Vec<&'static str>>,
 }
 
@@ -92,39 +93,41 @@ impl Lane {
         Self { backend: Arc::new(backend), budget, measured: Arc::default() }
     }
 
-    /// A CPU lane that works in the threads of all loops, with as much memory as there is.
+    /// Opens a CPU lane on the global thread pool, without a memory limit.
     pub(crate) fn at_hand() -> Self {
         Self::new(cpu::CpuLane::at_hand(None).into(), None)
     }
 
-    /// The device behind this lane.
+    /// Returns the device of this lane.
     pub fn device(&self) -> &Device {
         on!(self, lane => lane.device())
     }
 
-    /// Number of this lane, which no other of this process ever has.
+    /// Returns the number of this lane, which is unique in the process.
     pub(crate) fn number(&self) -> u32 {
         self.budget.lane
     }
 
-    /// Asserts that something was made by this lane: another would use its memory without this one's queue.
+    /// Asserts that an object was made by this lane. Another lane's queue does not order accesses
+    /// to its memory.
     #[track_caller]
     fn assert_own(&self, what: &str, lane: u32) {
         let (own, spec) = (self.number(), &self.device().spec);
         assert!(lane == own, "{what} of lane {lane} is used on lane {own} ({spec})");
     }
 
-    /// The byte of an array at which `len` elements from `offset` on begin. Asserts that it is this lane's and has them.
+    /// Returns the byte offset of element `offset`. Asserts that the array is this lane's and has
+    /// `len` elements from there on.
     #[track_caller]
     fn place<T: Pod>(&self, array: &Buffer<T>, offset: usize, len: usize) -> u64 {
         self.assert_own("an array", array.lane());
         let fits = offset.checked_add(len).is_some_and(|end| end <= array.len);
         assert!(fits, "{len} elements at {offset} of {}", array.len);
-        // What an array has fits the address space.
+        // The bytes of an allocated array fit the address space.
         (offset * size_of::<T>()) as u64
     }
 
-    /// Whether both are the same memory, which lanes of this one's backend made. Arrays never share a part of it.
+    /// Returns true if two memories of this lane's backend are one. Different arrays never overlap.
     fn is_same(&self, a: &AnyMemory, b: &AnyMemory) -> bool {
         fn is_same<B: Backend>(_: &B, a: &AnyMemory, b: &AnyMemory) -> bool {
             B::Memory::of(a).is_some_and(|a| B::Memory::of(b) == Some(a))
@@ -132,7 +135,7 @@ impl Lane {
         on!(self, lane => is_same(lane, a, b))
     }
 
-    /// Does what is no part of a run: neither its arrays nor its copies count.
+    /// Runs work that is not part of a run: its arrays and copies are not counted.
     pub(crate) fn unnoticed<R>(&self, work: impl FnOnce() -> R) -> R {
         let counters = [&self.budget.peak, &self.budget.up, &self.budget.down];
         let before = counters.map(|counter| counter.load(Ordering::Relaxed));
@@ -141,19 +144,19 @@ impl Lane {
         done
     }
 
-    /// Takes over what was measured of this device before: bytes a second, and names of what is slower on it than it
-    /// should be. What this lane knows already it keeps.
+    /// Sets earlier measurements of this device: bytes per second, and names of slow formats.
+    /// Measurements that this lane already has are kept.
     pub fn remember(&self, bandwidth: f64, slow: Vec<&'static str>) {
         let _ = self.measured.bandwidth.set(bandwidth);
         let _ = self.measured.slow.set(slow);
     }
 
-    /// Whether this device is remembered to be slow with what has this name.
+    /// Returns true if the format with this name is known to be slow on this device.
     pub(crate) fn is_slow_with(&self, name: &str) -> bool {
         self.measured.slow.get().is_some_and(|slow| slow.contains(&name))
     }
 
-    /// Bytes a second that this lane moves, measured when first asked for.
+    /// Returns the bandwidth in bytes per second; the first call measures it.
     pub(crate) fn bandwidth(&self) -> Result<f64> {
         if let Some(&measured) = self.measured.bandwidth.get() {
             return Ok(measured);
@@ -162,18 +165,18 @@ impl Lane {
         Ok(*self.measured.bandwidth.get_or_init(|| measured))
     }
 
-    /// Largest number of bytes that this lane held at once.
+    /// Returns the maximum number of bytes allocated at a time.
     pub fn peak_bytes(&self) -> u64 {
         self.budget.peak.load(Ordering::Relaxed)
     }
 
-    /// Seconds spent so far on copies from the host and to the host.
+    /// Returns the seconds spent so far on copies from the host and to the host.
     pub fn transfer_seconds(&self) -> (f64, f64) {
         let seconds = |nanoseconds: &AtomicU64| nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9;
         (seconds(&self.budget.up), seconds(&self.budget.down))
     }
 
-    /// Bytes that can still be allocated, if a limit is known.
+    /// Returns the number of bytes that can still be allocated, if a limit is known.
     pub fn free_bytes(&self) -> Option<u64> {
         let used = self.budget.used.load(Ordering::Relaxed);
         match self.budget.limit {
@@ -182,7 +185,7 @@ impl Lane {
         }
     }
 
-    /// An error if the user's limit leaves less than `bytes`; `what` names what they are for.
+    /// Returns an error if the user's limit leaves less than `bytes`; `what` names their purpose.
     pub(crate) fn expect_room(&self, what: &str, bytes: u64) -> Result<()> {
         let used = self.budget.used.load(Ordering::Relaxed);
         match self.budget.limit {
@@ -199,12 +202,13 @@ impl Lane {
         }
     }
 
-    /// Allocates `len` zeroed elements; `what` names them in the error when memory does not suffice.
+    /// Allocates `len` zeroed elements; `what` names them in an out-of-memory error.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
         self.charged(what, len, |bytes| on!(self, lane => lane.alloc(bytes).map(In::any)))
     }
 
-    /// Allocates `len` zeroed elements that kernels store and the host reads: see [`Self::send_buffer`].
+    /// Allocates `len` zeroed elements that kernels write and the host reads. See
+    /// [`Self::send_buffer`].
     ///
     /// # Errors
     /// As [`Lane::alloc`].
@@ -212,14 +216,14 @@ impl Lane {
         self.charged(what, len, |bytes| on!(self, lane => lane.alloc_for_send(bytes).map(In::any)))
     }
 
-    /// Allocates an array with these elements.
+    /// Allocates an array and copies `elements` into it.
     pub fn alloc_with<T: Pod>(&self, what: &str, elements: &[T]) -> Result<Buffer<T>> {
         let buffer = self.alloc(what, elements.len())?;
         self.upload(elements, &buffer, 0)?;
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements whose bytes count as used; an error names what there is no memory for.
+    /// Allocates `len` elements with `memory`, charges the budget, and names them in errors.
     fn charged<T: Pod>(
         &self,
         what: &str,
@@ -238,7 +242,7 @@ impl Lane {
         Ok(Buffer::new(len, memory, bytes, &self.budget))
     }
 
-    /// Copies host elements into `dst`, from its element `offset` on.
+    /// Copies host elements into `dst`, starting at its element `offset`.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         fault::copy(self.device())?;
         let at = self.place(dst, offset, src.len());
@@ -246,7 +250,7 @@ impl Lane {
         on!(self, lane => lane.upload(bytemuck::cast_slice(src), own(&dst.memory), at))
     }
 
-    /// Copies elements of `src`, from its element `offset` on, to the host.
+    /// Copies elements of `src` to the host, starting at its element `offset`.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         fault::copy(self.device())?;
         let at = self.place(src, offset, dst.len());
@@ -260,8 +264,8 @@ impl Lane {
         on!(self, lane => lane.clear(own(&dst.memory), dst.bytes()))
     }
 
-    /// Copies all of `src` into `dst`, from its element `offset` on, on the device, and waits. `times` repeats it,
-    /// for measuring.
+    /// Copies all of `src` into `dst` at element `offset`, on the device, and waits. The copy is
+    /// repeated `times` times, for measurements.
     pub(crate) fn copy<T: Pod>(
         &self,
         src: &Buffer<T>,
@@ -275,8 +279,10 @@ impl Lane {
         on!(self, lane => lane.copy(own(&src.memory), own(&dst.memory), at, bytes as u64, times))
     }
 
-    /// Puts a copy from a [`HostArray`]'s part into the queue. Where copies are queued it does not wait: until
-    /// [`Lane::finish`] the part is neither written nor freed, which the caller answers for.
+    /// Enqueues a copy from a part of a [`HostArray`].
+    ///
+    /// On lanes with [`Device::queued_copies`] it does not wait. The caller must then neither write
+    /// nor free the part until [`Lane::finish`].
     pub(crate) fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         if !self.device().queued_copies {
             return self.upload(src, dst, offset);
@@ -285,8 +291,10 @@ impl Lane {
         on!(self, lane => lane.send(bytemuck::cast_slice(src), own(&dst.memory), at))
     }
 
-    /// Puts a copy to a [`HostArray`]'s part into the queue. Where copies are queued it does not wait: until
-    /// [`Lane::finish`] the part is not looked at, and not freed, which the caller answers for.
+    /// Enqueues a copy to a part of a [`HostArray`].
+    ///
+    /// On lanes with [`Device::queued_copies`] it does not wait. The caller must then neither
+    /// access nor free the part until [`Lane::finish`].
     pub(crate) fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         if !self.device().queued_copies {
             return self.download(src, offset, dst);
@@ -295,57 +303,61 @@ impl Lane {
         on!(self, lane => lane.fetch(own(&src.memory), at, bytemuck::cast_slice_mut(dst)))
     }
 
-    /// Waits for everything that the lane was given: what `Lane::submit`, `Lane::send`, `Lane::enqueue` and
-    /// `Lane::fetch` put into its queue.
+    /// Waits until the queue is empty.
+    ///
+    /// Work gets there by `Lane::submit`, `Lane::send`, `Lane::enqueue` and `Lane::fetch`.
     pub fn finish(&self) -> Result<()> {
         on!(self, lane => lane.finish())
     }
 
-    /// A zeroed array on the host: page-locked where copies are queued, and a CPU lane's own memory.
+    /// Allocates a zeroed array on the host; with [`Device::queued_copies`] it is page-locked. A
+    /// CPU lane works in such arrays directly.
     ///
     /// # Errors
-    /// If the driver does not lock that much memory, or there is less.
+    /// The driver cannot lock that much memory, or less is available.
     pub fn host_array<T: Pod>(&self, len: usize) -> Result<HostArray<T>> {
-        // Nothing is neither locked nor mapped: it has no address.
+        // An empty array has no address, so it is neither locked nor mapped.
         if len == 0 {
             return Ok(HostArray::plain(0));
         }
         on!(self, lane => lane.host_array(len))
     }
 
-    /// The array itself as a buffer of this lane, where that is possible: on a lane that works in the host's memory.
-    /// Copies between the two do nothing. As long as the buffer is there, its launches do not run while the array is
-    /// borrowed.
+    /// Returns the array itself as a buffer, if this lane works in the host's memory.
+    ///
+    /// Copies between the array and the buffer do nothing. The caller must not run launches of the
+    /// buffer while the array is borrowed.
     ///
     /// # Errors
-    /// If the lane's limit does not leave as much.
+    /// The lane's memory limit is exceeded.
     pub(crate) fn adopt<T: Pod>(&self, what: &str, array: &HostArray<T>) -> Result<Option<Buffer<T>>> {
         let adopted = on!(self, lane => lane.adopt(array).map(In::any));
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()
     }
 
-    /// Runs host work, whose loops all threads share.
+    /// Runs work on the host; its loops use the global thread pool.
     pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         work()
     }
 
-    /// Begins to note when the device begins and ends batches, if it can.
+    /// Starts to record the begin and end times of batches on the device, if it can.
     pub fn trace(&self) {
         on!(self, lane => lane.trace());
     }
 
-    /// Seconds at which batches began and ended since [`Lane::trace`], the first of them at 0.
+    /// Returns begin and end of each batch since [`Lane::trace`] in seconds. The first batch begins
+    /// at 0.
     pub fn traced(&self) -> Result<Vec<(f64, f64)>> {
         on!(self, lane => lane.traced())
     }
 
-    /// Takes the device away, as a driver that gives up does, if that can be done.
+    /// Simulates the loss of the device by a driver, if the backend can.
     #[cfg(all(test, feature = "wgpu"))]
     pub(crate) fn lose(&self) {
         on!(self, lane => lane.lose());
     }
 
-    /// True if all lanes are streams, and each reaches the memory of every other.
+    /// Returns true if all lanes are CUDA streams with access to the memory of all others.
     #[cfg(feature = "cuda")]
     pub(crate) fn all_reach(lanes: &[Self]) -> bool {
         let streams: Option<Vec<&CudaLane>> = lanes.iter().map(Self::cuda).collect();
@@ -353,7 +365,7 @@ impl Lane {
             .is_some_and(|streams| streams.iter().all(|one| streams.iter().all(|other| one.reaches(other))))
     }
 
-    /// The stream behind a CUDA lane.
+    /// Returns the stream of a CUDA lane.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> Option<&CudaLane> {
         match &*self.backend {

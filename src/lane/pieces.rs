@@ -1,4 +1,4 @@
-//! Long loops in pieces, one running and the next queued behind it.
+//! Long loops in pieces; the next piece is queued while one runs.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,11 +6,13 @@ use std::time::Instant;
 use super::PIECE;
 use crate::Result;
 
-/// Largest number of steps in a piece: bounds the memory of its commands.
+/// Maximum number of steps in a piece, which limits the memory of its commands.
 const MOST: u64 = 8192;
 
-/// Submits `count` steps in pieces of about [`PIECE`] and waits for them. `submit` gets the first step, counted from 0,
-/// and the number of steps of a piece; `wait` what it returned. `watch` gets the steps done so far.
+/// Submits `count` steps in pieces of about [`PIECE`], two at a time, and waits for them.
+///
+/// `submit` gets the first step of a piece, counted from 0, and its number of steps. `wait` gets
+/// the result of `submit`. `watch` gets the number of steps done so far.
 pub(crate) fn pieces<Ticket>(
     count: u64,
     mut submit: impl FnMut(u64, u64) -> Result<Ticket>,

@@ -1,4 +1,4 @@
-//! A lane proves that it computes before it is handed out.
+//! Test of a lane's arithmetic before its first use.
 
 use super::Lane;
 use crate::kernel::twin::Call;
@@ -7,7 +7,7 @@ use crate::kernel::{Number, Precision, Q64, kernel};
 use crate::{Error, Result};
 
 kernel! {
-    /// The kernel of this file.
+    /// A few operations on gathered numbers, to compare a lane with this processor.
     pub(crate) static SELF_TEST = self_test + float(items)(
         index: &[u32], a: &[T], b: &[T], y: &mut [T],
     ) in q64;
@@ -49,8 +49,9 @@ fn self_test<T: Number>(_: &Call<'_>, _: self_test::Params, arrays: self_test::B
     dispatch(SelfTest { index, a, b, y });
 }
 
-/// Runs a small kernel on the lane and compares it with this processor; an adapter that computes wrongly is
-/// refused by name.
+/// Runs a small kernel on the lane and compares it with this processor.
+///
+/// An adapter that computes wrongly is rejected with an error that names it.
 pub(super) fn run(lane: &Lane, precision: Precision) -> Result<()> {
     match precision {
         Precision::F32 => check::<f32>(lane),
@@ -60,9 +61,9 @@ pub(super) fn run(lane: &Lane, precision: Precision) -> Result<()> {
 }
 
 fn check<T: Number>(lane: &Lane) -> Result<()> {
-    // Not a multiple of the group, and numbers whose products and sums all round.
+    // N is not a multiple of the group, and all products and sums of the numbers round.
     const N: usize = 256 * 7 + 3;
-    // Fractions that add up to less than 1, and integers know no error.
+    // Fractions must add up to less than 1; their integer arithmetic has no error.
     let (part, units) = if T::PRECISION == Precision::Q64 { (1.0 / 32.0, 0.0) } else { (1.0, 2.0) };
     let index: Vec<u32> = (0..3 * N).map(|i| ((i * 7919 + 13) % N) as u32).collect();
     let a: Vec<T> = (0..N).map(|i| T::of(1.0 / (3.0 + i as f64))).collect();
@@ -78,8 +79,9 @@ fn check<T: Number>(lane: &Lane) -> Result<()> {
     let mut got = vec![T::ZERO; N];
     lane.download(&y, 0, &mut got)?;
 
-    // Ten operations on numbers below 10: an adapter that does not fuse or reorders may differ by this much, one
-    // that drops precision, an element or a barrier differs by far more.
+    // These are ten operations on numbers below 10. An adapter without fused operations, or with
+    // another order, may differ by this much. Lost precision, elements or barriers cause far larger
+    // errors.
     let allowed = 10.0 * 10.0 * units * T::PRECISION.unit_roundoff();
     for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
         let error = (got.wide() - wanted.wide()).abs();

@@ -1,4 +1,4 @@
-//! Names of devices on the command line, and what they open.
+//! Device names of the command line, and the lanes that they open.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,15 +12,15 @@ use crate::{Error, Result};
 /// A device as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// CUDA, else a hardware adapter with the precision asked for, else the CPU.
+    /// CUDA, else a hardware adapter with the requested precision, else the CPU.
     Auto,
     /// A pool of CPU threads.
     Cpu,
-    /// The wgpu adapter of that number.
+    /// The wgpu adapter of this number.
     Wgpu(usize),
-    /// Every hardware GPU once.
+    /// All hardware GPUs, each once.
     WgpuAll,
-    /// The CUDA device of that number.
+    /// The CUDA device of this number.
     Cuda(usize),
     /// The WebGPU device of the page that runs this program.
     #[cfg(target_family = "wasm")]
@@ -64,22 +64,24 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
-/// How lanes are opened.
+/// Options for opening lanes.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenOptions {
-    /// Precision of the run; `None` is f64, unless a device named by the user lacks it.
+    /// Precision of the run. `None` is f64, or [`Self::without_f64`] if a selected device lacks
+    /// f64.
     pub precision: Option<Precision>,
-    /// Precision of a run that none is named for, on devices of which one lacks f64.
+    /// Precision of a run without a requested one, if a device lacks f64.
     pub without_f64: Precision,
-    /// Lanes per device.
+    /// Number of lanes per device.
     pub lanes: usize,
-    /// Whether kernels check their indices at run time; CUDA lanes, which cannot, refuse it.
+    /// True if kernels check their indices at run time; CUDA lanes cannot and return an error.
     pub checked: bool,
-    /// Whether fixed point does without integers of 64 bits on wgpu lanes: what adapters without them compute, for tests.
+    /// True if wgpu lanes compute fixed point without 64-bit integers. For tests of adapters that
+    /// lack them.
     pub limbs: bool,
-    /// Bytes a device may take.
+    /// Maximum number of bytes on a device.
     pub memory_limit: Option<u64>,
-    /// Threads of a CPU lane; `None` shares out those that there are.
+    /// Number of threads of a CPU lane; `None` divides the available threads among the CPU lanes.
     pub cpu_threads: Option<usize>,
 }
 
@@ -97,20 +99,20 @@ impl Default for OpenOptions {
     }
 }
 
-/// One line of `kolmo devices`.
+/// A line of `kolmo devices`.
 #[derive(Debug)]
 pub struct Listing {
-    /// The device.
+    /// Properties of the device.
     pub device: Device,
-    /// Driver and version, as the backend tells them.
+    /// Driver and version, as the backend reports them.
     pub driver: String,
-    /// Workgroups in one dimension of a grid; none on the CPU.
+    /// Maximum number of workgroups in one dimension of a grid; `None` on the CPU.
     pub workgroups: Option<u32>,
-    /// Why it cannot be used, if so.
+    /// Reason for which the device cannot be used, if there is one.
     pub unusable: Option<String>,
 }
 
-/// Every device that this build can see here.
+/// Lists every device that this build can detect.
 pub fn list() -> Vec<Listing> {
     let mut all = Vec::new();
     all.extend([Listing {
@@ -133,21 +135,23 @@ pub fn list() -> Vec<Listing> {
     all
 }
 
-/// Keeps drivers from writing to this process's stderr. With `one_queue`, CUDA gives each device one hardware queue in the
-/// place of eight, unless the environment says how many: that starts and ends 0.1 s sooner, and work in several streams of a
+/// Keeps drivers from writing to this process's stderr.
+///
+/// With `one_queue`, CUDA uses one hardware queue per device instead of eight, unless the
+/// environment sets a number. This saves 0.1 s of start and exit, but work in several streams of a
 /// device no longer overlaps.
 ///
 /// # Safety
-/// It writes to the environment: no other thread of the process runs yet.
+/// It writes to the environment, so no other thread of the process may run yet.
 #[expect(unsafe_code, reason = "the environment is how drivers are configured")]
 pub unsafe fn prepare_drivers(one_queue: bool) {
     #[cfg(all(feature = "wgpu", target_os = "linux"))]
-    // SAFETY: as this function demands.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         super::wgpu::quiet();
     }
     #[cfg(feature = "cuda")]
-    // SAFETY: as this function demands.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         super::cuda::prepare(one_queue);
     }
@@ -155,8 +159,9 @@ pub unsafe fn prepare_drivers(one_queue: bool) {
     let _ = one_queue;
 }
 
-/// What device specifications mean to one of several ranks of a host, by its place among them: `auto` and `wgpu:all`
-/// name devices that ranks take in turn.
+/// Returns the devices of one of several ranks on a host, by its place among them.
+///
+/// The ranks take the devices of `auto` and `wgpu:all` in turn.
 pub fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<DeviceSpec> {
     let own = |devices: Vec<DeviceSpec>| -> Vec<DeviceSpec> {
         match devices.len() {
@@ -184,7 +189,7 @@ pub fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<Dev
     specs.iter().flat_map(each).collect()
 }
 
-/// Opens the lanes that `specs` name, all of one precision, and says which.
+/// Opens the lanes of `specs`, all in one precision, and returns this precision.
 pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, Precision)> {
     let mut wanted = Vec::new();
     for spec in specs {
@@ -220,13 +225,13 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
     Ok((lanes, precision))
 }
 
-/// Opens a lane of a device, with a `share` of the threads if it is the CPU.
+/// Opens a lane of a device; a CPU lane gets `share` threads by default.
 fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<AnyLane> {
     Ok(match spec {
         DeviceSpec::Cpu => cpu::CpuLane::open(options.cpu_threads, share, options.memory_limit)?.into(),
         #[cfg(feature = "wgpu")]
         DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked, options.limbs)?.into(),
-        // Bounds are no part of what a CUDA kernel is told: it has pointers alone.
+        // A CUDA kernel gets pointers only, so it cannot check array bounds.
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
             return Err(Error::Device(format!(
@@ -244,7 +249,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
     })
 }
 
-/// The one precision of a run on these devices: what was asked for, or the best that all have.
+/// Returns the precision of a run: the requested one, or the best that all devices have.
 fn common<'a>(
     wanted: Option<Precision>,
     without_f64: Precision,
@@ -261,7 +266,7 @@ fn common<'a>(
     }
 }
 
-/// The device that `auto` stands for.
+/// Returns the device that `auto` selects.
 fn automatic(options: &OpenOptions) -> DeviceSpec {
     #[cfg(feature = "cuda")]
     if let Some(n) = super::cuda::best().filter(|_| !options.checked) {
@@ -270,7 +275,7 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
     #[cfg(feature = "wgpu")]
     let precisions = match (options.precision, options.without_f64) {
         (Some(precision), _) => vec![precision],
-        // Fractions lose nothing to doubles; f32 is for those who ask for it.
+        // Fixed point is not less accurate than doubles. f32 is used only on request.
         (None, Precision::Q64) => vec![Precision::F64, Precision::Q64],
         (None, _) => vec![Precision::F64],
     };
@@ -286,7 +291,7 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
     DeviceSpec::Cpu
 }
 
-/// "known devices: …", for messages.
+/// Returns the list of usable devices, for error messages.
 pub(super) fn known() -> String {
     let usable = list().into_iter().filter(|listing| listing.unusable.is_none());
     let names: Vec<String> = usable.map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();

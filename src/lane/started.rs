@@ -1,15 +1,17 @@
-//! State of the process before its runtime began.
+//! State of the process before the start of Rust's runtime.
 
 #![expect(unsafe_code, reason = "a list of functions that the loader calls is the system's memory")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True where the process was started with a closed stdout, which the runtime replaces by `/dev/null`.
+/// True if the process was started with a closed stdout. The runtime replaces a closed stdout by
+/// `/dev/null`.
 static WITHOUT_STDOUT: AtomicBool = AtomicBool::new(false);
 
-/// Runs before the runtime.
-// SAFETY: the section `.init_array` holds pointers to functions of the C calling convention, which the loader calls one
-// after the other before `main`. This one ignores their arguments, makes a system call and stores a flag.
+/// Runs [`note_stdout`] before the runtime starts.
+// SAFETY: the section `.init_array` holds pointers to functions of the C calling convention, which
+// the loader calls in turn before `main`. This function ignores its arguments, makes a system call
+// and stores a flag.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -20,7 +22,7 @@ extern "C" fn note_stdout() {
     WITHOUT_STDOUT.store(rustix::io::fcntl_getfd(std::io::stdout()).is_err(), Ordering::Relaxed);
 }
 
-/// True where this process was started without a stdout, as far as the system tells.
+/// Returns true if this process was started without a stdout; false where this is not known.
 pub(crate) fn without_stdout() -> bool {
     WITHOUT_STDOUT.load(Ordering::Relaxed)
 }

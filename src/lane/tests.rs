@@ -1,4 +1,4 @@
-//! Contracts that every lane asserts, in every build.
+//! Contracts that every lane asserts in every build.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::kernel::Precision;
 use crate::transient::kernels::{ACCUMULATE, SCALE, accumulate, scale};
 
-/// Pairs of lanes of one kind: the CPU, and the first adapter where there is one.
+/// Returns pairs of lanes of one kind: on the CPU, and on the first adapter if there is one.
 fn pairs() -> Vec<[Lane; 2]> {
     let two = |spec: DeviceSpec| {
         let (lanes, _) = open(&[spec.clone(), spec], &OpenOptions::default())?;
@@ -22,7 +22,7 @@ fn pairs() -> Vec<[Lane; 2]> {
     pairs
 }
 
-/// Asserts that `work` panics, and says all of `said`.
+/// Asserts that `work` panics with a message that contains all of `said`.
 #[track_caller]
 fn panics<R>(said: &[&str], work: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { panic!("no panic that says {said:?}") };
@@ -51,7 +51,7 @@ fn what_a_kernel_writes_is_bound_once() {
         });
         panics(&["argument 3", "'accumulate'", "acc, is written", "argument 2, y"], || bind(&a, &b, &b));
         panics(&["two different sides"], || lane.copy(&a, &a, 0, 1));
-        // What is only read may be bound twice.
+        // An array that is only read may be bound twice.
         bind(&a, &b, &c).expect("a launch");
     }
 }
@@ -92,7 +92,7 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
         panics(&["a buffer of a transfer", &foreign, &own], || {
             lane.submit(&Batch { sends: vec![&send_buffer], ..Batch::default() }, 0)
         });
-        // Its own it takes.
+        // The lane accepts its own arrays.
         bind(&lane, &mine, &numbers).expect("a launch");
     }
 }
@@ -109,7 +109,7 @@ fn a_kernel_is_given_its_own_parameters_and_arguments() {
         panics(&["the kernel whose arguments are bound", "scale", "accumulate"], || bind(&ACCUMULATE));
         let mut launch = bind(&SCALE).expect("a launch");
         panics(&["no parameter items", "rows"], || launch.set("items", 1));
-        // Of the four numbers the first two.
+        // Scales only the first two of the four numbers.
         launch.set("rows", 2);
         lane.upload(&[3.0], &x, 0).expect("a factor");
         lane.launch(&[&launch], 0).expect("it runs");
@@ -136,7 +136,7 @@ fn an_argument_holds_the_numbers_that_the_kernel_takes() {
     }
 }
 
-/// Arguments that no kernel has.
+/// Arguments that fit no kernel.
 struct Made<'a, const PARAMS: usize>(Vec<Arg<'a>>);
 
 impl<'a, const PARAMS: usize> crate::kernel::Arguments<Arg<'a>> for Made<'a, PARAMS>
@@ -187,7 +187,7 @@ fn whatever_writes_an_array_gives_it_another_stamp() {
         ("copy", &|| lane.copy(&from, &to, 0, 1)),
         ("copy_from", &|| {
             let src = Foreign::run(lane.address(&from).expect("the host's"), 16);
-            // SAFETY: all of an array that lives.
+            // SAFETY: all elements of an array that is alive.
             unsafe { lane.copy_from(src, &to, 0, 4) }
         }),
     ];

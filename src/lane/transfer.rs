@@ -1,5 +1,6 @@
-//! Values that leave and enter a lane within a long loop: staging that is made once, and batches of work that nobody
-//! waits for.
+//! Values that leave and enter a lane within a long loop.
+//!
+//! Staging is allocated once. Batches of work are submitted without waiting for them.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStagin
 use super::{Buffer, Lane, Launch, Window, fault};
 use crate::Result;
 
-/// Where the elements of an array arrive on the host.
+/// Staging on the host that receives the elements of an array.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     staging: AnySendBuffer,
@@ -18,13 +19,13 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// The backend's own staging.
+    /// Returns the backend's own staging.
     pub(super) fn of<B: Backend>(&self, _: &B) -> &B::SendBuffer {
         own(&self.staging)
     }
 }
 
-/// Where elements of the host wait for their place in an array.
+/// Staging on the host for elements of an array that come from another lane or rank.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     staging: AnyReceiveBuffer,
@@ -34,33 +35,34 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// The backend's own staging.
+    /// Returns the backend's own staging.
     pub(super) fn of<B: Backend>(&self, _: &B) -> &B::ReceiveBuffer {
         own(&self.staging)
     }
 }
 
-/// Work for a lane, done in this order.
+/// Work for a lane, executed in the order of the fields.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
-    /// Filled buffers to be emptied into their arrays before the launches.
+    /// Filled buffers, copied into their arrays before the launches.
     pub(crate) receives: Vec<&'a ReceiveBuffer>,
-    /// Launches, each with its step counted from the batch's first, ascending.
+    /// Launches with their steps, relative to the batch's first step, ascending.
     pub(crate) launches: Vec<(u64, &'a Launch)>,
     /// Buffers to be filled from their arrays.
     pub(crate) sends: Vec<&'a SendBuffer>,
-    /// Whether what is filled after this batch was given goes to places that its launches read.
+    /// True if buffers that are filled after this batch go to elements that its launches read.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "other lanes keep the order by themselves"))]
     pub(crate) before_receives: bool,
 }
 
 impl Lane {
-    /// A buffer for all elements of `source`.
+    /// Makes a buffer for all elements of `source`.
     pub(crate) fn send_buffer<T: Pod>(&self, source: &Buffer<T>) -> Result<SendBuffer> {
         self.send_buffer_in(source, None)
     }
 
-    /// A buffer for all elements of `source`, from which another process takes them in the window, if there is one.
+    /// Makes a buffer for all elements of `source`. It is in the window to another process, if
+    /// there is one.
     pub(crate) fn send_buffer_in<'a, T: Pod>(
         &self,
         source: &Buffer<T>,
@@ -72,7 +74,7 @@ impl Lane {
         Ok(SendBuffer { staging, lane: self.number() })
     }
 
-    /// A buffer for `len` elements of `target` from element `first` on.
+    /// Makes a buffer for `len` elements of `target` from element `first` on.
     pub(crate) fn receive_buffer<T: Pod>(
         &self,
         target: &Buffer<T>,
@@ -82,8 +84,9 @@ impl Lane {
         self.receive_buffer_in(target, first, len, None)
     }
 
-    /// A buffer for `len` elements of `target` from element `first` on, which another process lays in the window, if
-    /// there is one.
+    /// Makes a buffer for `len` elements of `target` from element `first` on.
+    ///
+    /// It is in the window to another process, if there is one.
     pub(crate) fn receive_buffer_in<'a, T: Pod>(
         &self,
         target: &Buffer<T>,
@@ -97,8 +100,9 @@ impl Lane {
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
-    /// Gives the lane a batch whose first step is `first`. A device works on it while the host goes on; the CPU has done
-    /// it on return.
+    /// Submits a batch with `first` as its first step.
+    ///
+    /// A device executes it asynchronously; a CPU lane has done so on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         let receives = batch.receives.iter().map(|received| received.lane);
         receives.chain(batch.sends.iter().map(|sent| sent.lane)).for_each(|lane| self.assert_transfer(lane));
@@ -114,7 +118,7 @@ impl Lane {
         self.assert_own("a buffer of a transfer", lane);
     }
 
-    /// Waits for the batch that filled a buffer, and empties it into `values`.
+    /// Waits for the batch that filled a buffer, and copies the buffer to `values`.
     pub(crate) fn read_sent<T: Pod>(&self, sent: &SendBuffer, values: &mut [T]) -> Result<()> {
         let values: &mut [u8] = bytemuck::cast_slice_mut(values);
         self.show_sent(sent, values.len(), |bytes| {
@@ -123,7 +127,7 @@ impl Lane {
         })
     }
 
-    /// Waits for the batch that filled a buffer, and shows its first `bytes` to `take`.
+    /// Waits for the batch that filled a buffer, and passes its first `bytes` to `take`.
     fn show_sent(
         &self,
         sent: &SendBuffer,
@@ -134,7 +138,7 @@ impl Lane {
         on!(self, lane => sent.of(lane).read(lane, bytes, take))
     }
 
-    /// Fills a buffer, for a later batch to empty.
+    /// Fills a buffer with values that a later batch copies into the array.
     pub(crate) fn write_received<T: Pod>(&self, received: &ReceiveBuffer, values: &[T]) -> Result<()> {
         self.assert_transfer(received.lane);
         let values: &[u8] = bytemuck::cast_slice(values);
@@ -142,12 +146,13 @@ impl Lane {
         on!(self, lane => received.of(lane).write(lane, values))
     }
 
-    /// Whether [`Lane::copy_direct`] leads from this lane to another.
+    /// Returns true if [`Lane::copy_direct`] is possible from this lane to `reader`.
     pub(crate) fn can_copy_direct(&self, reader: &Self) -> bool {
         self.device().mapped_staging && reader.device().mapped_staging
     }
 
-    /// Waits for the batch that filled a buffer, and fills one of another lane from it, which that lane has emptied.
+    /// Waits for the batch that filled `sent`, and copies it to `received`. `reader` has emptied
+    /// `received` before.
     pub(crate) fn copy_direct(
         &self,
         sent: &SendBuffer,
@@ -158,7 +163,8 @@ impl Lane {
         self.show_sent(sent, received.bytes, |values| reader.write_received(received, values))
     }
 
-    /// Waits for the batch that filled a buffer for the exchange of that number, whose values then lie in the window.
+    /// Waits for the batch that filled a buffer for this exchange. Its values are then in the
+    /// window.
     pub(crate) fn send_to_window(&self, sent: &SendBuffer, window: &Window, exchange: u64) -> Result<()> {
         self.assert_transfer(sent.lane);
         match on!(self, lane => sent.of(lane).wait_in_window(lane))? {
@@ -167,7 +173,7 @@ impl Lane {
         }
     }
 
-    /// Fills a buffer with what the window has of the exchange of that number.
+    /// Fills a buffer with the values of this exchange in the window.
     pub(crate) fn receive_from_window(
         &self,
         received: &ReceiveBuffer,

@@ -1,4 +1,4 @@
-//! Memory that processes of one host share: values on their way from one to the other.
+//! Shared memory between two processes of a host, for values sent from one to the other.
 
 #![expect(unsafe_code, reason = "memory that another process maps, too")]
 
@@ -13,21 +13,23 @@ use memmap2::MmapRaw;
 #[derive(Debug)]
 pub struct Window {
     map: MmapRaw,
-    /// Held by the one thread of this process that has a slot.
+    /// Lock of the thread of this process that uses a slot.
     turn: Mutex<()>,
-    /// Bytes of a slot that are used, and from one slot to the next.
+    /// Used bytes of a slot; `stride` is the distance between slots.
     bytes: usize,
     stride: usize,
 }
 
-/// Held while a slot is copied for a caller outside of this crate.
+/// Lock for the public methods while they copy a slot.
 static HANDLES: Mutex<()> = Mutex::new(());
 
-/// Slots begin at a page: the largest of those that systems have, 4, 16 or 64 KiB.
+/// Alignment of slots: the largest page size of common systems (4, 16 or 64 KiB).
 const PAGE: usize = 1 << 16;
 
 impl Window {
-    /// Makes one, in a file of that name until it is [`forgotten`](Self::forget), for slots of so many bytes.
+    /// Makes a window with slots of `bytes`, and the file that other processes open.
+    ///
+    /// The file keeps its name until [`Self::forget`].
     pub fn create(bytes: usize) -> io::Result<(Self, PathBuf)> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
@@ -38,7 +40,7 @@ impl Window {
         Ok((window, path))
     }
 
-    /// Maps another's.
+    /// Maps a window that another process made.
     pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() != 2 * bytes.next_multiple_of(PAGE) as u64 {
@@ -47,7 +49,7 @@ impl Window {
         Self::map(&file, bytes)
     }
 
-    /// Removes the name, once all have it mapped.
+    /// Removes the file's name, once all processes have mapped it.
     pub fn forget(path: &Path) {
         let _ = fs::remove_file(path);
     }
@@ -61,33 +63,37 @@ impl Window {
         })
     }
 
-    /// Copies bytes into the slot of an exchange. Handles of this process wait for one another, and none is lent the slot.
+    /// Copies bytes into the slot of an exchange. Calls on all windows of this process are
+    /// serialized.
     pub fn write(&self, exchange: u64, from: &[u8]) {
         let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
         self.slot(exchange, |slot| slot[..from.len()].copy_from_slice(from));
     }
 
-    /// Copies bytes out of the slot of an exchange.
+    /// Copies bytes out of the slot of an exchange. Calls on all windows of this process are
+    /// serialized.
     pub fn read(&self, exchange: u64, to: &mut [u8]) {
         let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
         self.slot(exchange, |slot| to.copy_from_slice(&slot[..to.len()]));
     }
 
-    /// All of it: where it lies, and how many bytes it has.
+    /// Returns the address and the size of the mapping.
     #[cfg(feature = "cuda")]
     pub(super) fn whole(&self) -> (*mut u8, usize) {
         (self.map.as_mut_ptr(), 2 * self.stride)
     }
 
-    /// Works on the slot of an exchange, counted from the first.
+    /// Calls `work` with the slot of an exchange; exchanges are counted from 0.
     ///
-    /// Its writer is done with it before it tells the reader, and takes it again when the reader has told that it is done
-    /// with it, which callers answer for: another handle on the same memory is not kept out.
+    /// Callers guarantee the turns of writer and reader: the writer finishes the slot before it
+    /// notifies the reader, and reuses it only after the reader's reply. Another mapping of the
+    /// window is not locked out.
     pub(crate) fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let place = (exchange % 2) as usize * self.stride;
-        // SAFETY: within the mapping, whose pages stay. The lock leaves a slot to one thread of this process, and messages
-        // between the two processes leave it to one of them.
+        // SAFETY: the slot is within the mapping, and its pages stay mapped. The lock leaves the
+        // slot to one thread of this process, and messages between the two processes leave it to
+        // one of them.
         work(unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(place), self.bytes) })
     }
 }
@@ -102,7 +108,7 @@ mod tests {
         let other = Window::open(&path, 5000).expect("the same");
         assert!(Window::open(&path, 5_000_000).is_err());
         Window::forget(&path);
-        // Windows keeps the name of what is mapped.
+        // Windows keeps the name of a mapped file.
         assert!(cfg!(windows) || Window::open(&path, 5000).is_err());
 
         for exchange in 0..4u8 {

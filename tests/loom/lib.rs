@@ -1,1 +1,1 @@
-//! The tests alone: `rounds.rs`.
+//! An empty library; the tests are in `rounds.rs`.

@@ -1,10 +1,12 @@
-//! Loops of a team of threads, in all orders that the memory model allows up to a number of preemptions.
+//! Model check of the loops of a thread team, in all orders allowed by the memory model.
+//!
+//! The number of preemptions is bounded.
 
 #[path = "../../src/parallel/rounds.rs"]
 #[allow(dead_code, reason = "a file of the library")]
 mod rounds;
 
-/// Types that the library takes from the standard library.
+/// Replacements for the library's imports from the standard library.
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
     use loom::sync::MutexGuard;
@@ -26,15 +28,18 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use rounds::{Look, Rounds, Seen};
 
-/// Places that a loop's items write without any order of their own: loom ends the test where two accesses are not ordered.
+/// Values that a loop's items write without synchronization. loom fails if two accesses are
+/// unordered.
 struct Places(Vec<UnsafeCell<usize>>);
 
-// SAFETY: what the test is about.
+// SAFETY: loom checks the order of all accesses, which is the purpose of this test.
 unsafe impl Sync for Places {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Places {}
 
-/// Adds 1 to each item's place in each loop, on `threads` threads; those that follow look `looks` times before they sleep.
+/// Runs the loops on `threads` threads. Loop k, from 1, adds k to the value of each of its items.
+///
+/// The follower threads poll `looks` times before they sleep.
 fn run(threads: usize, loops: &'static [usize], looks: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(if threads > 2 { 2 } else { 3 });
@@ -67,7 +72,8 @@ fn run(threads: usize, loops: &'static [usize], looks: usize) {
             while !rounds.is_empty() {
                 thread::yield_now();
             }
-            // All items are done, once, and are seen here while nobody waits for anything else.
+            // Every item was executed once, and this thread sees the results without further
+            // synchronization.
             for (item, place) in places.0.iter().enumerate() {
                 let wanted: usize = (0..=number).filter(|&k| item < loops[k]).map(|k| k + 1).sum();
                 assert_eq!(place.with(|place| unsafe { *place }), wanted, "item {item} of loop {number}");
@@ -78,7 +84,7 @@ fn run(threads: usize, loops: &'static [usize], looks: usize) {
     });
 }
 
-/// Takes part in each loop until there are to be no more.
+/// Takes part in every loop until the end is announced.
 fn follow(rounds: &Rounds<usize>, looks: usize, mut take_part: impl FnMut(Seen) -> bool) {
     let (mut last, mut left) = (Seen::NONE, looks);
     loop {

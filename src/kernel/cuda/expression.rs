@@ -1,4 +1,4 @@
-//! Expressions: values, and the places that pointers name.
+//! Translation of expressions: values, and the places that pointers refer to.
 
 use naga::{
     AddressSpace, ArraySize, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar,
@@ -10,12 +10,12 @@ use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
 use super::{Refusal, Written};
 
 impl Body<'_> {
-    /// Whether an expression is a pointer, which is written as the place it points to wherever it is used.
+    /// Returns true for pointers, which are written as the place they refer to at every use.
     pub(super) fn is_pointer(&self, expression: Handle<Expression>) -> bool {
         matches!(self.inner(expression), TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. })
     }
 
-    /// The text that names a value: its name, or where it has none yet, what computes it.
+    /// Returns C++ text for a value: its name, or its computation if it has no name yet.
     pub(super) fn value(&self, expression: Handle<Expression>) -> Written {
         if let Some(name) = self.names.get(&expression) {
             return Ok(name.clone());
@@ -45,13 +45,13 @@ impl Body<'_> {
         Ok(argument_name(name, index as usize))
     }
 
-    /// The place that a pointer points to.
+    /// Returns C++ text for the place that a pointer refers to.
     pub(super) fn place(&self, pointer: Handle<Expression>) -> Written {
         match self.arena[pointer] {
             Expression::GlobalVariable(variable) => {
                 let name = self.unit.global_name(variable);
                 let declared = &self.unit.module.global_variables[variable];
-                // A binding is a pointer: to the first element, or to the one value that there is.
+                // A binding is a pointer to its first element, or to its only value.
                 Ok(match (declared.space, self.unit.inner(declared.ty)) {
                     (AddressSpace::Storage { .. }, TypeInner::Array { size: ArraySize::Dynamic, .. }) => name,
                     (AddressSpace::Storage { .. }, _) => format!("(*{name})"),
@@ -74,7 +74,7 @@ impl Body<'_> {
         }
     }
 
-    /// The type that a pointer points to.
+    /// Returns the type that a pointer refers to.
     fn pointee(&self, pointer: Handle<Expression>) -> Written<TypeInner> {
         match *self.inner(pointer) {
             TypeInner::Pointer { base, .. } => Ok(self.unit.inner(base).clone()),
@@ -86,7 +86,7 @@ impl Body<'_> {
         }
     }
 
-    /// A part of what `whole` names.
+    /// Returns C++ text for a component of `whole`.
     fn part(&self, ty: TypeInner, whole: &str, index: Index<'_>) -> Written {
         Ok(match (ty, index) {
             (TypeInner::Array { base, size, .. }, index) => {
@@ -103,7 +103,7 @@ impl Body<'_> {
         })
     }
 
-    /// The text that computes an expression.
+    /// Returns C++ text that computes an expression.
     pub(super) fn expression(&self, expression: Handle<Expression>) -> Written {
         let span = self.arena.get_span(expression);
         self.computation(expression).map_err(|r| r.at(span))
@@ -170,7 +170,8 @@ impl Body<'_> {
             Expression::CooperativeLoad { .. } | Expression::CooperativeMultiplyAdd { .. } => {
                 Err(Refusal::new("cooperative matrices"))
             }
-            // These have their text in `value` and `place`, or a name since the statement that computed them.
+            // These are translated by `value` and `place`, or have a name from the statement that
+            // computes them.
             Expression::Literal(_)
             | Expression::Constant(_)
             | Expression::ZeroValue(_)
@@ -195,7 +196,7 @@ impl Body<'_> {
                 for &component in components {
                     let value = self.value(component)?;
                     match *self.inner(component) {
-                        // A vector inside a vector stands for its components.
+                        // A vector inside a vector contributes its components.
                         TypeInner::Vector { size, .. } => {
                             parts.extend((0..size as u32).map(|i| format!("{value}.at[{i}]")));
                         }
@@ -227,7 +228,7 @@ impl Body<'_> {
         Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
     }
 
-    /// The scalar that an expression is, or consists of.
+    /// Returns the scalar type of an expression or of its components.
     fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
@@ -248,7 +249,7 @@ impl Body<'_> {
             UnaryOperator::LogicalNot => ("!", "logical_not"),
             UnaryOperator::BitwiseNot => ("~", "bit_not"),
         };
-        // Signed integers wrap.
+        // Signed integers wrap, so the prelude's function replaces the operator of C++.
         let function_only = op == UnaryOperator::Negate && kind != ScalarKind::Float;
         Ok(if self.is_vector(expression) || function_only {
             format!("{function}({value})")
@@ -260,7 +261,7 @@ impl Body<'_> {
     fn binary(&self, op: BinaryOperator, left: Handle<Expression>, right: Handle<Expression>) -> Written {
         let kind = self.scalar_of(left)?.kind;
         self.scalar_of(right)?;
-        // An operator of C++, where it means the same on numbers, and the function of the prelude.
+        // The C++ operator, if it has WGSL's meaning on numbers, and the prelude's function.
         let wraps = (kind != ScalarKind::Sint).then_some(());
         let (sign, function) = match op {
             BinaryOperator::Add => (wraps.map(|()| "+"), "add"),
@@ -326,7 +327,7 @@ impl Body<'_> {
             M::FirstTrailingBit => "first_trailing_bit",
             M::FirstLeadingBit => "first_leading_bit",
             _ => {
-                // naga calls functions as WGSL does, but for a capital.
+                // naga's names are those of WGSL except for a capital first letter.
                 let mut name = format!("{fun:?}");
                 name[..1].make_ascii_lowercase();
                 return Err(Refusal::new(name));
@@ -344,7 +345,7 @@ impl Body<'_> {
     }
 }
 
-/// Which part of a value.
+/// Index of a component of a value.
 #[derive(Clone, Copy)]
 enum Index<'a> {
     Value(&'a str),

@@ -1,4 +1,4 @@
-//! Functions: their heads, their variables, the values that their statements may name.
+//! Translation of functions: signatures, variables, and names of values.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use naga::{
 use super::types::{Item, Unit, argument_name, local_name};
 use super::{Refusal, Written};
 
-/// A function while it is written, or the module's own expressions.
+/// Writer of one function, or of the module's constant expressions.
 pub(super) struct Body<'a> {
     pub(super) unit: &'a Unit<'a>,
     pub(super) arena: &'a Arena<Expression>,
     scope: Option<(&'a Function, &'a FunctionInfo)>,
-    /// Values that have a name by now.
+    /// Names of the values that have one already.
     pub(super) names: HashMap<Handle<Expression>, String>,
-    /// What has been written.
+    /// Text written so far.
     pub(super) out: String,
-    /// How deep statements are indented.
+    /// Current depth of indentation.
     pub(super) depth: usize,
-    /// The enclosing loops: where `continue` goes, if it is a label.
+    /// Per enclosing loop, the label that `continue` jumps to; `None` for a plain `continue`.
     pub(super) loops: Vec<Option<String>>,
-    /// Declarations that a loop's body leaves to the loop, while it is written.
+    /// Declarations to be placed before the body of the current loop; `None` if they stay in it.
     pub(super) hoisted: Option<Vec<String>>,
     pub(super) labels: usize,
 }
@@ -44,22 +44,22 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The module's own expressions.
+    /// Returns a writer of the module's constant expressions.
     pub(super) fn of_module(unit: &'a Unit<'a>) -> Self {
         Self::new(unit, &unit.module.global_expressions)
     }
 
-    /// A function's.
+    /// Returns a writer of a function.
     pub(super) fn of_function(unit: &'a Unit<'a>, function: &'a Function, info: &'a FunctionInfo) -> Self {
         Self { scope: Some((function, info)), ..Self::new(unit, &function.expressions) }
     }
 
-    /// The function, where there is one.
+    /// Returns the current function, or a refusal if there is none.
     pub(super) fn function_scope(&self) -> Written<&'a Function> {
         self.scope.map(|(f, _)| f).ok_or_else(|| Refusal::new("a constant that depends on a function"))
     }
 
-    /// What naga knows of an expression's type.
+    /// Returns the type of an expression as naga resolved it.
     pub(super) fn resolution(&self, expression: Handle<Expression>) -> &'a TypeResolution {
         match self.scope {
             Some((_, info)) => &info[expression].ty,
@@ -67,12 +67,12 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The type of an expression.
+    /// Returns the type of an expression.
     pub(super) fn inner(&self, expression: Handle<Expression>) -> &'a TypeInner {
         self.resolution(expression).inner_with(&self.unit.module.types)
     }
 
-    /// How often an expression is used.
+    /// Returns the number of uses of an expression.
     pub(super) fn uses(&self, expression: Handle<Expression>) -> usize {
         self.scope.map_or(1, |(_, info)| info[expression].ref_count)
     }
@@ -84,13 +84,14 @@ impl<'a> Body<'a> {
         self.out.push('\n');
     }
 
-    /// The variables of the module that a function, and what it calls, uses: more arguments in CUDA.
+    /// Returns the module's variables that a function uses, also through calls. They are additional
+    /// arguments in CUDA.
     pub(super) fn globals(unit: &Unit<'_>, info: &FunctionInfo) -> Vec<Handle<GlobalVariable>> {
         let used = |handle: &Handle<GlobalVariable>| !info[*handle].is_empty();
         unit.module.global_variables.iter().map(|(handle, _)| handle).filter(used).collect()
     }
 
-    /// A function that is no entry point.
+    /// Writes a function other than the entry point.
     pub(super) fn function(mut self, handle: Handle<Function>) -> Written {
         let function = self.function_scope()?;
         let mut parameters = Vec::new();
@@ -126,7 +127,7 @@ impl<'a> Body<'a> {
         Ok(self.out)
     }
 
-    /// The entry point, whose arguments are those variables of the module.
+    /// Writes the entry point; `arguments` are its immediates and bindings.
     pub(super) fn entry(mut self, name: &str, groups: u32, arguments: &[Handle<GlobalVariable>]) -> Written {
         let function = self.function_scope()?;
         let mut parameters = Vec::new();
@@ -139,7 +140,8 @@ impl<'a> Body<'a> {
             });
         }
         let [group, _, _] = self.unit.module.entry_points[0].workgroup_size;
-        // A multiprocessor of the first architecture holds 1024 threads, of later ones 1536 or 2048.
+        // A multiprocessor holds 1024 threads below compute capability 8.0, and 1536 or 2048 from
+        // it on.
         let groups = match groups {
             0 => String::new(),
             _ => format!(", __CUDA_ARCH__ < 800 ? {} : {groups}", groups.min(1024 / group)),
@@ -177,7 +179,7 @@ impl<'a> Body<'a> {
         Ok(self.out)
     }
 
-    /// The value of an argument of the entry point: a built-in value, or a struct of them.
+    /// Returns C++ text for an entry point's argument: a built-in value, or a struct of them.
     fn input(&self, binding: Option<&Binding>, ty: Handle<Type>) -> Written {
         match (binding, self.unit.inner(ty)) {
             (Some(Binding::BuiltIn(builtin)), _) => built_in(*builtin),
@@ -196,7 +198,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A function's variables and statements, and the brace that ends it.
+    /// Writes a function's variables, statements and closing brace.
     fn variables_and_statements(&mut self) -> Written<()> {
         let function = self.function_scope()?;
         for (handle, variable) in function.local_variables.iter() {
@@ -215,7 +217,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// `const ` for a place that cannot be written.
+/// Returns `const ` for address spaces that cannot be written.
 fn constant(space: AddressSpace) -> &'static str {
     match space {
         AddressSpace::Storage { access } if !access.contains(naga::StorageAccess::STORE) => "const ",
@@ -224,7 +226,7 @@ fn constant(space: AddressSpace) -> &'static str {
     }
 }
 
-/// A built-in value; groups have one dimension.
+/// Returns C++ text for a built-in value; groups have one dimension.
 fn built_in(builtin: BuiltIn) -> Written {
     let text = match builtin {
         BuiltIn::WorkGroupId => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",

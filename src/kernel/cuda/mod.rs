@@ -1,7 +1,7 @@
-//! CUDA C++ from WGSL: the same kernel text for NVIDIA's compiler.
+//! Translation of kernels from WGSL to CUDA C++.
 //!
-//! [`translate`] has naga parse and validate a kernel and writes naga's intermediate representation as CUDA C++
-//! for NVRTC. The text needs no header. Compile it with [`OPTIONS`].
+//! [`translate`] parses and validates a kernel with naga and writes naga's intermediate
+//! representation as CUDA C++ for NVRTC. The result needs no header; compile it with [`OPTIONS`].
 //!
 //! # Interface of the translation
 //!
@@ -10,37 +10,52 @@
 //! name(const Params p, const T* __restrict__ b0, …, T* b7)
 //! ```
 //!
-//! The immediates come first, by value, if the kernel has any; then one pointer a binding, in order. What the
-//! kernel only reads is `const` and `__restrict__`; what it writes is neither, so two of these may overlap.
-//! Pointers are aligned to 32 bytes at least. Blocks are 256 × 1 × 1 threads; the grid is the one of WGSL.
+//! The immediates come first, by value, if the kernel has any. Then comes one pointer per binding,
+//! in order. Read-only bindings are `const` and `__restrict__`. Bindings that the kernel writes are
+//! neither, so two of them may overlap. Pointers are aligned to at least 32 bytes. Blocks are 256 ×
+//! 1 × 1 threads; the grid is the one of WGSL.
 //!
-//! # What is translated
+//! # Supported subset
 //!
-//! | | |
-//! |---|---|
-//! | types | `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with WGSL's layout, `atomic<i32>` and `u32`, `i64`, `u64` |
-//! | variables | `override` constants, with the kernel's values; bindings of group 0 (`storage`), one `immediate` struct of `u32`s, `workgroup`, `private`, `function`; `let`, `const`; pointers in `let` and as arguments |
-//! | statements | blocks, `if`, `switch`, `loop` with `continuing` and `break if`, `for`, `while`, `break`, `continue`, `return`, assignment to places and their parts, calls |
-//! | operators | all, on numbers and vectors |
-//! | functions | `abs all any ceil clamp countLeadingZeros countOneBits countTrailingZeros distance dot extractBits firstLeadingBit firstTrailingBit floor fma fract insertBits inverseSqrt ldexp length max min mix reverseBits round saturate select sign smoothstep sqrt step trunc`, conversions, `bitcast` between types of one width |
-//! | synchronization | `workgroupBarrier storageBarrier subgroupBarrier workgroupUniformLoad`; every atomic function |
-//! | subgroups | every operation; a subgroup is a warp, 32 threads, and all of them have to reach the operation |
-//! | built-in values | `global_invocation_id local_invocation_id local_invocation_index num_subgroups num_workgroups subgroup_id subgroup_invocation_id subgroup_size workgroup_id workgroup_size`, alone or in a struct |
+//! * Types: `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with
+//!   WGSL's layout, and `atomic` of `i32`, `u32`, `i64` and `u64`.
+//! * Variables: `override` constants, with the kernel's values; bindings of group 0 (`storage`);
+//!   one `immediate` struct of `u32`s; `workgroup`, `private` and `function` variables; `let` and
+//!   `const`; pointers in `let` and as arguments.
+//! * Statements: blocks, `if`, `switch`, `loop` with `continuing` and `break if`, `for`, `while`,
+//!   `break`, `continue`, `return`, calls, and assignment to variables and their components.
+//! * Operators: all, on numbers and vectors.
+//! * Functions: `abs`, `all`, `any`, `ceil`, `clamp`, `countLeadingZeros`, `countOneBits`,
+//!   `countTrailingZeros`, `distance`, `dot`, `extractBits`, `firstLeadingBit`, `firstTrailingBit`,
+//!   `floor`, `fma`, `fract`, `insertBits`, `inverseSqrt`, `ldexp`, `length`, `max`, `min`, `mix`,
+//!   `reverseBits`, `round`, `saturate`, `select`, `sign`, `smoothstep`, `sqrt`, `step`, `trunc`,
+//!   conversions, and `bitcast` between types of equal width.
+//! * Synchronization: `workgroupBarrier`, `storageBarrier`, `subgroupBarrier`,
+//!   `workgroupUniformLoad`, and every atomic function.
+//! * Subgroups: every operation. A subgroup is a warp of 32 threads, all of which must reach the
+//!   operation.
+//! * Built-in values, alone or in a struct: `global_invocation_id`, `local_invocation_id`,
+//!   `local_invocation_index`, `num_subgroups`, `num_workgroups`, `subgroup_id`,
+//!   `subgroup_invocation_id`, `subgroup_size`, `workgroup_id` and `workgroup_size`.
 //!
-//! Everything else is [`Unsupported`], by name: among others `f16`, matrices, textures, `var<uniform>`,
-//! `arrayLength`, arrays of unknown length inside structs, atomic floating-point numbers, transcendental
-//! functions, other groups than 256 × 1 × 1.
+//! Everything else is [`Unsupported`], with its name in the error. Examples are `f16`, matrices,
+//! textures, `var<uniform>`, `arrayLength`, arrays of unknown length inside structs, atomic
+//! floating-point numbers, transcendental functions, and groups other than 256 × 1 × 1.
 //!
-//! # What the text means
+//! # Semantics
 //!
-//! * Every expression is evaluated once, where naga's `Emit` says so, and kept in a constant; no load moves over
-//!   a store.
-//! * Floating-point operations round once each, in the order of the WGSL text. `fma` is the only fused
-//!   operation: without `--fmad=false` the compiler would contract others, which is why it is one of [`OPTIONS`].
-//! * Integers wrap; shifts take the amount modulo the width; x / 0 is x, x % 0 is 0, and so is the overflow of
-//!   least / −1; conversions from floating point clamp to the numbers that both types hold.
-//! * The one function that the prelude has in PTX means what its own text says, whatever parts its sums lie in.
-//! * Indices are not checked, and workgroup memory is not set to zero: as on wgpu lanes without `--checked`.
+//! * Every expression is evaluated once, at naga's `Emit`, and kept in a constant; no load moves
+//!   across a store.
+//! * Floating-point operations round once each, in the order of the WGSL text. `fma` is the only
+//!   fused operation; `--fmad=false` among [`OPTIONS`] prevents the compiler from contracting
+//!   others.
+//! * Integers wrap, and shifts take the amount modulo the width. x / 0 is x, and x % 0 is 0. The
+//!   least integer divided by −1 gives itself, with remainder 0. Conversions from floating point
+//!   clamp to the numbers that both types can represent.
+//! * `add_long_product`, which the prelude has in PTX, gives the sum of its WGSL text; the sum's
+//!   division into parts may differ.
+//! * Indices are not checked, and workgroup memory is not set to zero, as on wgpu lanes without
+//!   `--checked`.
 
 mod expression;
 mod function;
@@ -58,9 +73,9 @@ use super::{Kernel, Precision};
 use function::Body;
 use types::Unit;
 
-/// Options for NVRTC that the text relies on: floating point as IEEE 754 has it, nothing contracted.
+/// Options for NVRTC that the text relies on: IEEE 754 arithmetic without contraction.
 ///
-/// A value that WGSL computes and does not use (177) is no mistake of the text's.
+/// Diagnostic 177 is suppressed: a WGSL text may compute values that it does not use.
 pub const OPTIONS: [&str; 6] = [
     "--std=c++17",
     "--fmad=false",
@@ -70,38 +85,39 @@ pub const OPTIONS: [&str; 6] = [
     "--diag-suppress=177",
 ];
 
-/// What WGSL means where CUDA C++ means something else: the beginning of every text.
+/// Start of every text: definitions for the differences between WGSL and CUDA C++.
 const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// The function that is not translated: the prelude has it in PTX, with carries, which neither WGSL nor C++ has.
+/// Function that the prelude has in PTX, with carries, which WGSL and C++ lack. It is not
+/// translated.
 const IN_PRELUDE: &str = "add_long_product";
 
-/// A kernel as CUDA C++.
+/// A kernel in CUDA C++.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaKernel {
-    /// The text, for NVRTC with [`OPTIONS`].
+    /// Source text; compile it with NVRTC and [`OPTIONS`].
     pub text: String,
-    /// The kernel's name in it, not mangled.
+    /// Name of the kernel in the text, not mangled.
     pub entry: String,
-    /// One entry a binding, in order: whether the kernel only reads it.
+    /// True for each binding, in order, that the kernel only reads.
     pub bindings: Vec<bool>,
-    /// Words of 32 bits in the struct that is the first argument; 0 where there is none.
+    /// Size in 32-bit words of the struct that is the first argument; 0 if there is none.
     pub params: usize,
 }
 
-/// A kernel that is outside what [`translate`] knows.
+/// Error for a kernel outside the subset that [`translate`] supports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("shaders/{kernel}.wgsl{}: {construct}: not in the part of WGSL that is translated to CUDA", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct Unsupported {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: String,
-    /// Line of its text, counted from 1, if one line is to blame.
+    /// Line of its text, counted from 1, if the error has one place.
     pub line: Option<u32>,
-    /// The construct, or what naga says against the text.
+    /// The unsupported construct, or naga's message.
     pub construct: String,
 }
 
-/// A construct that is not translated, and where it stands.
+/// A construct that is not translated, and its place.
 #[derive(Debug)]
 struct Refusal {
     construct: String,
@@ -113,7 +129,7 @@ impl Refusal {
         Self { construct: construct.into(), span: Span::UNDEFINED }
     }
 
-    /// The same, at a place, unless it has one already.
+    /// Sets the place, unless the refusal has one already.
     fn at(mut self, span: Span) -> Self {
         if !self.span.is_defined() {
             self.span = span;
@@ -122,13 +138,13 @@ impl Refusal {
     }
 }
 
-/// Text, or the construct that has none.
+/// Translated text, or the construct that cannot be translated.
 type Written<T = String> = Result<T, Refusal>;
 
-/// Writes a kernel as CUDA C++.
+/// Translates a kernel to CUDA C++.
 ///
 /// # Errors
-/// If naga refuses the text, or it holds a construct outside the [subset](self).
+/// naga rejects the text, or it contains a construct outside the [subset](self).
 pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Unsupported> {
     let text = kernel.text(precision);
     let refuse = |line, construct| Unsupported { kernel: kernel.name.to_owned(), line, construct };
@@ -143,7 +159,7 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     })
 }
 
-/// Validates a module with all that a lane of CUDA has.
+/// Validates a module with all capabilities of a CUDA lane.
 fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::valid::ValidationError>>> {
     let capabilities = Capabilities::IMMEDIATES
         | Capabilities::FLOAT64
@@ -151,7 +167,7 @@ fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::vali
         | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS
         | Capabilities::SUBGROUP
         | Capabilities::SUBGROUP_BARRIER
-        // Refused here rather than by naga, so that the refusal names them.
+        // These are refused during translation, not by naga, so that the error names them.
         | Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_FLOAT16_IN_FLOAT32
         | Capabilities::SHADER_INT16
@@ -189,7 +205,7 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
             text += &unit.definition(ty, members, *span).map_err(|r| r.at(module.types.get_span(ty)))?;
         }
     }
-    // A table is written once; other constants are written where they are used.
+    // An array constant is written once; other constants are written at every use.
     for (constant, declared) in module.constants.iter() {
         if let TypeInner::Array { .. } = unit.inner(declared.ty) {
             let value = Body::of_module(&unit).value(declared.init)?;
@@ -220,7 +236,7 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
     })
 }
 
-/// The bindings in order, each with whether the kernel only reads it.
+/// Returns the bindings in order, each with true if the kernel only reads it.
 fn bindings(unit: &Unit<'_>) -> Written<Vec<(Handle<GlobalVariable>, bool)>> {
     let mut bindings = Vec::new();
     for (handle, variable) in unit.module.global_variables.iter() {
@@ -246,7 +262,7 @@ fn bindings(unit: &Unit<'_>) -> Written<Vec<(Handle<GlobalVariable>, bool)>> {
     Ok(bindings.into_iter().map(|(_, handle, read_only)| (handle, read_only)).collect())
 }
 
-/// The variable of the immediates and its size in words, if there is one.
+/// Returns the variable of the immediates and its size in words, if there is one.
 fn immediates(unit: &Unit<'_>) -> Written<Option<(Handle<GlobalVariable>, usize)>> {
     let mut found = None;
     for (handle, variable) in unit.module.global_variables.iter() {

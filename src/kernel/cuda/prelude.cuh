@@ -1,6 +1,6 @@
-// What WGSL means where CUDA C++ means something else, and what CUDA C++ lacks: vectors, arrays that are values,
-// arithmetic that wraps, division that is defined everywhere, conversions that are, subgroup operations.
-// Every translated kernel begins with this text; its names are those of WGSL in snake case. It needs no header.
+// Definitions for the differences between WGSL and CUDA C++: vectors, arrays that are values,
+// wrapping arithmetic, total division and conversions, subgroup operations. Every translated kernel
+// begins with this text. Names are those of WGSL in snake case. No header is needed.
 namespace wgsl {
 
 typedef unsigned char u8;
@@ -13,9 +13,9 @@ typedef double f64;
 
 #define WGSL_FN __device__ __forceinline__
 
-// Values. WGSL aligns a vec2 and a vec4 to their size, which makes their loads one instruction each. A vec3 is
-// aligned like a vec4 but takes three numbers, so that a struct may put a number behind it: the struct's own
-// padding aligns it, and Slot does inside arrays.
+// Values. WGSL aligns a vec2 and a vec4 to their size, so that each is loaded by one instruction. A
+// vec3 has the alignment of a vec4 but the size of three numbers, so that a struct can have a
+// number right after it. The struct's own padding aligns a vec3; inside arrays, Slot does.
 template <class T, u32 N>
 struct alignas(N == 3 ? sizeof(T) : N * sizeof(T)) Vec {
     T at[N];
@@ -40,7 +40,7 @@ WGSL_FN Vec<T, sizeof...(I)> swizzle(Vec<T, N> v) {
     return {{v.at[I]...}};
 }
 
-// A function of numbers, component by component.
+// Applies a function of numbers to each component.
 #define WGSL_EACH1(f)                                                \
     template <class T, u32 N>                                        \
     WGSL_FN auto f(Vec<T, N> a) {                                    \
@@ -64,7 +64,8 @@ WGSL_FN Vec<T, sizeof...(I)> swizzle(Vec<T, N> v) {
         return r;                                                              \
     }
 
-// Arithmetic. Signed integers wrap, which C++ leaves undefined, so they go through unsigned ones.
+// Arithmetic. Signed integers wrap, which is undefined in C++, so they are computed as unsigned
+// ones.
 #define WGSL_UNSIGNED(T)                                            \
     WGSL_FN T add(T a, T b) { return a + b; }                       \
     WGSL_FN T sub(T a, T b) { return a - b; }                       \
@@ -142,7 +143,7 @@ template <class T> WGSL_FN bool le(T a, T b) { return a <= b; }
 template <class T> WGSL_FN bool gt(T a, T b) { return a > b; }
 template <class T> WGSL_FN bool ge(T a, T b) { return a >= b; }
 
-// Bits. CUDA counts from 1 where WGSL counts from 0, and has no answer of its own for "no bit".
+// Bits. CUDA counts bits from 1, WGSL from 0. CUDA has no special result for "no bit".
 #define WGSL_BITS(T, U, W, S)                                                             \
     WGSL_FN T count_one_bits(T a) { return (T)__popc##S(a); }                             \
     WGSL_FN T reverse_bits(T a) { return (T)__brev##S(a); }                               \
@@ -157,7 +158,7 @@ WGSL_FN u32 first_leading_bit(u32 a) { return (u32)(31 - __clz(a)); }
 WGSL_FN i32 first_leading_bit(i32 a) { return 31 - __clz(a < 0 ? ~a : a); }
 WGSL_FN u64 first_leading_bit(u64 a) { return (u64)(i64)(63 - __clzll(a)); }
 WGSL_FN i64 first_leading_bit(i64 a) { return 63 - __clzll(a < 0 ? ~a : a); }
-// The field of c bits from bit o on, its sign carried where the type has one.
+// Bits o to o + c - 1 of a; sign-extended for signed types.
 template <class T>
 WGSL_FN T extract_bits(T a, u32 offset, u32 count) {
     const u32 o = min(offset, 32u);
@@ -173,7 +174,8 @@ WGSL_FN T insert_bits(T a, T bits, u32 offset, u32 count) {
     return (T)(((u32)a & ~mask) | (((u32)bits << o) & mask));
 }
 
-// Conversions. A number beyond an integer type becomes the nearest one that both types hold; NaN the least.
+// Conversions. A number beyond the range of an integer type becomes the nearest one that both types
+// can represent; NaN becomes the smallest.
 #define WGSL_TO_INTEGER(F, I, LEAST, MOST) \
     WGSL_FN I to_integer(F x, I) { return (I)min(max(x, (F)LEAST), (F)MOST); }
 WGSL_TO_INTEGER(f32, i32, -2147483648.0, 2147483520.0)
@@ -205,7 +207,7 @@ WGSL_FN Vec<To, N> convert(Vec<From, N> x) {
     for (u32 i = 0; i < N; i++) r.at[i] = convert<To>(x.at[i]);
     return r;
 }
-// The same bits read as another type of the same width.
+// Reads the bits of a value as another type of equal width.
 template <class To, class From>
 WGSL_FN To bitcast(From x) {
     static_assert(sizeof(To) == sizeof(From), "a bitcast keeps the width");
@@ -308,10 +310,10 @@ WGSL_FN bool any(Vec<bool, N> a) {
     return r;
 }
 
-// Atomics: relaxed, over the whole device.
+// Atomics: relaxed, at the scope of the device.
 template <class T> WGSL_FN T atomic_load(const T& x) { return *(const volatile T*)&x; }
 template <class T> WGSL_FN void atomic_store(T& x, T v) { *(volatile T*)&x = v; }
-// CUDA's own have no signed 64-bit type but in min and max; the unsigned one has the same bits.
+// CUDA's functions lack signed 64-bit types except in min and max; unsigned ones give equal bits.
 #define WGSL_ATOMIC(T, U)                                                                              \
     WGSL_FN T atomic_add(T& x, T v) { return (T)::atomicAdd((U*)&x, (U)v); }                           \
     WGSL_FN T atomic_sub(T& x, T v) { return (T)::atomicAdd((U*)&x, 0 - (U)v); }                       \
@@ -327,7 +329,7 @@ WGSL_ATOMIC(u32, u32)
 WGSL_ATOMIC(i64, u64)
 WGSL_ATOMIC(u64, u64)
 
-// Subgroups: warps of 32, all of whose threads take part.
+// Subgroups: warps of 32 threads, all of which take part.
 #define WGSL_ALL_LANES 0xffffffffu
 WGSL_FN u32 subgroup_lane() { return threadIdx.x & 31u; }
 #define WGSL_SHUFFLE(f, g)                                                              \
@@ -347,7 +349,7 @@ template <class T> WGSL_FN T quad_broadcast(T v, u32 n) {
 WGSL_FN bool subgroup_all(bool c) { return __all_sync(WGSL_ALL_LANES, c); }
 WGSL_FN bool subgroup_any(bool c) { return __any_sync(WGSL_ALL_LANES, c); }
 WGSL_FN Vec<u32, 4> subgroup_ballot(bool c) { return {{__ballot_sync(WGSL_ALL_LANES, c), 0u, 0u, 0u}}; }
-// A butterfly: every lane adds the same pairs, so all lanes hold the same bits.
+// Butterfly reduction: every lane adds the same pairs, so all lanes hold the same bits.
 #define WGSL_REDUCE(f, op)                                                              \
     template <class T>                                                                  \
     WGSL_FN T f(T v) {                                                                  \
@@ -381,8 +383,8 @@ struct One<Vec<T, N>> { static __device__ __forceinline__ Vec<T, N> value() { re
 WGSL_SCAN(subgroup_inclusive_add, subgroup_exclusive_add, add, T{})
 WGSL_SCAN(subgroup_inclusive_mul, subgroup_exclusive_mul, mul, One<T>::value())
 
-// s + a b, exactly: three sums of 64 bits, at 2^64, 2^32 and 1; what the lower two carry is added to the first. 5 instructions,
-// where C++, which has no carries, takes 14.
+// s + a b, exactly, as three sums of 64 bits at 2^64, 2^32 and 1; carries out of the lower two are
+// added to the first. PTX becomes 5 instructions; C++, which has no carries, 14.
 template <class S>
 WGSL_FN S add_long_product(Vec<u32, 2> a, Vec<u32, 2> b, S s) {
     auto& [high, middle, low] = s;

@@ -1,4 +1,4 @@
-//! Statements: control flow, stores, calls, and what threads do together.
+//! Translation of statements: control flow, stores, calls, barriers and subgroup operations.
 
 use naga::{
     AtomicFunction, Barrier, Block, CollectiveOperation, Direction, Expression, GatherMode, Handle,
@@ -10,7 +10,7 @@ use super::types::{Item, value_name};
 use super::{Refusal, Written};
 
 impl Body<'_> {
-    /// Writes the statements of a block, at the depth there is.
+    /// Writes the statements of a block at the current depth.
     pub(super) fn block(&mut self, block: &Block) -> Written<()> {
         for (statement, &span) in block.span_iter() {
             self.statement(statement).map_err(|r| r.at(span))?;
@@ -18,7 +18,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Writes a block one step deeper, with names of its own.
+    /// Writes a block at the next depth, with its own declarations.
     fn nested(&mut self, block: &Block) -> Written<()> {
         let hoisted = self.hoisted.take();
         self.depth += 1;
@@ -28,7 +28,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Gives a name to a value that is computed here and nowhere else.
+    /// Declares a name for a value that is computed at this place only.
     fn define(&mut self, expression: Handle<Expression>, text: &str) -> Written<()> {
         let given = self.function_scope()?.named_expressions.get(&expression);
         let name = value_name(given.map(String::as_str), expression);
@@ -44,7 +44,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Writes a computation that has a result only if somebody uses it.
+    /// Writes a computation, with a name for its result if that is used.
     fn define_result(&mut self, result: Option<Handle<Expression>>, text: &str) -> Written<()> {
         match result {
             Some(result) => self.define(result, text),
@@ -59,12 +59,13 @@ impl Body<'_> {
         match *statement {
             Statement::Emit(ref range) => {
                 for expression in range.clone() {
-                    // A pointer is written where it is used; its indices have their names by then.
+                    // A pointer is written at its uses; its indices have names by then.
                     if self.is_pointer(expression) {
                         continue;
                     }
                     let text = self.expression(expression)?;
-                    // Nothing is left out unless it is known: what nobody uses has to be in the subset too.
+                    // An unused expression is omitted only after translation, so that it must be in
+                    // the subset, too.
                     if self.uses(expression) == 0 {
                         continue;
                     }
@@ -78,7 +79,8 @@ impl Body<'_> {
             }
             Statement::If { condition, ref accept, ref reject } => {
                 let condition = self.value(condition)?;
-                // The head of a `for` or `while` has nothing to do while it holds.
+                // naga translates the condition of `for` and `while` to an `if` that only has an
+                // `else`.
                 let (condition, accept, reject) = if accept.is_empty() {
                     (format!("!{condition}"), reject, accept)
                 } else {
@@ -184,9 +186,11 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// A loop. What its body computes is in scope in `continuing` and in the condition that ends it, so all
-    /// three share one block. Where a `continue` leads past the rest of the body, C++ wants no declaration to
-    /// be skipped: those of the body then stand ahead of it.
+    /// Writes a loop.
+    ///
+    /// Values of the body are in scope in `continuing` and in `break_if`, so all three share one
+    /// block. If a `continue` skips the rest of the body, C++ forbids to jump over declarations.
+    /// The declarations of the body are then placed before it.
     fn repeat(
         &mut self,
         body: &Block,
@@ -260,7 +264,7 @@ impl Body<'_> {
         self.define_result(result, &format!("atomic_{function}({place}, {value})"))
     }
 
-    /// The old value, and whether it was the expected one.
+    /// Writes a compare-exchange. Its result is the old value, and true if that equals `compare`.
     fn compare_exchange(
         &mut self,
         result: Option<Handle<Expression>>,
@@ -318,7 +322,7 @@ impl Body<'_> {
     }
 }
 
-/// Whether a loop's body has a `continue` of that loop.
+/// Returns true if a loop's body has a `continue` of that loop.
 fn continues(block: &Block) -> bool {
     block.iter().any(|statement| match statement {
         Statement::Continue => true,
@@ -329,7 +333,8 @@ fn continues(block: &Block) -> bool {
     })
 }
 
-/// A barrier of a subgroup, or of the workgroup, which also orders what its threads do to memory.
+/// Returns the barrier of a subgroup or a workgroup. It also orders the memory accesses of its
+/// threads.
 fn barrier(flags: Barrier) -> &'static str {
     if flags == Barrier::SUB_GROUP { "__syncwarp();" } else { "__syncthreads();" }
 }

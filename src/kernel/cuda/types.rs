@@ -1,4 +1,4 @@
-//! Names, types, literals: what is the same wherever it is written.
+//! Translation of names, types and literals.
 
 use naga::proc::{IndexableLength, Layouter, TypeResolution};
 use naga::{
@@ -8,26 +8,28 @@ use naga::{
 
 use super::{IN_PRELUDE, Refusal, Written};
 
-/// The module that is written, with what naga knows of it.
+/// The module to translate, with naga's analysis of it.
 pub(super) struct Unit<'a> {
     pub(super) module: &'a Module,
     pub(super) info: &'a naga::valid::ModuleInfo,
     pub(super) layouter: Layouter,
 }
 
-/// What lies at a place inside a struct.
+/// An item of a struct's layout.
 pub(super) enum Item {
     Member(usize),
-    /// Bytes that WGSL leaves unused.
+    /// Number of bytes that WGSL leaves unused.
     Padding(u32),
 }
 
-/// A WGSL name as the beginning of a C++ one. Every name goes on with `_`, a letter for what it names and a
-/// number that is unique among those, so that none is a keyword, a function of CUDA's or another name.
+/// Returns the start of the C++ name of a WGSL item.
+///
+/// Callers append `_`, a letter for the kind of item (none for values) and a number unique within
+/// the kind. Therefore no name is a keyword, a function of CUDA or the name of a different item.
 fn stem(name: Option<&str>, other: &str) -> String {
     let mut stem = String::new();
     for c in name.unwrap_or_default().chars() {
-        // C++ reserves two underscores in a row.
+        // C++ reserves names with two adjacent underscores.
         if c.is_ascii_alphanumeric() || (c == '_' && !stem.ends_with('_')) {
             stem.push(c);
         }
@@ -40,28 +42,28 @@ fn stem(name: Option<&str>, other: &str) -> String {
     }
 }
 
-/// The name of the value of an expression.
+/// Returns the C++ name of an expression's value.
 pub(super) fn value_name(name: Option<&str>, expression: Handle<naga::Expression>) -> String {
     format!("{}_{}", stem(name, "e"), expression.index())
 }
 
-/// The name of a function's variable.
+/// Returns the C++ name of a function's variable.
 pub(super) fn local_name(name: Option<&str>, variable: Handle<naga::LocalVariable>) -> String {
     format!("{}_v{}", stem(name, "v"), variable.index())
 }
 
-/// The name of a function's argument.
+/// Returns the C++ name of a function's argument.
 pub(super) fn argument_name(name: Option<&str>, index: usize) -> String {
     format!("{}_a{index}", stem(name, "a"))
 }
 
-/// The text of a literal, of the literal's own type and to the last bit.
+/// Returns a literal in C++, with its exact type and value.
 pub(super) fn literal(literal: Literal) -> Written {
     Ok(match literal {
         Literal::F64(v) => real(v, v.to_bits() & ((1 << 52) - 1), 52, (v.to_bits() >> 52) & 0x7ff, 1023),
         Literal::F32(v) => {
             let bits = u64::from(v.to_bits());
-            // 23 bits of fraction are six hexadecimal digits but for one bit.
+            // 23 bits of fraction are one bit less than six hexadecimal digits.
             real(f64::from(v), (bits & 0x7f_ffff) << 1, 24, (bits >> 23) & 0xff, 127) + "f"
         }
         Literal::U32(v) => format!("{v}u"),
@@ -79,8 +81,9 @@ pub(super) fn literal(literal: Literal) -> Written {
     })
 }
 
-/// A floating-point literal: in decimal where that is exact and short, and otherwise in hexadecimal, which needs
-/// no rounding.
+/// Returns a floating-point literal: decimal if exact and short, otherwise hexadecimal.
+///
+/// Hexadecimal literals need no rounding.
 fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e6 {
         return format!("{value:?}");
@@ -90,7 +93,7 @@ fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> Str
     format!("{sign}0x{lead}.{fraction:0width$x}p{exponent}", width = bits / 4)
 }
 
-/// The text of a scalar type.
+/// Returns the C++ name of a scalar type.
 pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
     match (scalar.kind, scalar.width) {
         (ScalarKind::Bool, _) => Ok("bool"),
@@ -107,22 +110,22 @@ pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
 }
 
 impl<'a> Unit<'a> {
-    /// The type behind a handle.
+    /// Returns naga's type for a handle.
     pub(super) fn inner(&self, ty: Handle<Type>) -> &'a TypeInner {
         &self.module.types[ty].inner
     }
 
-    /// The name of a struct.
+    /// Returns the C++ name of a struct.
     fn struct_name(&self, ty: Handle<Type>) -> String {
         format!("{}_t{}", stem(self.module.types[ty].name.as_deref(), "Struct"), ty.index())
     }
 
-    /// The name of a struct's member.
+    /// Returns the C++ name of a struct's member.
     pub(super) fn member_name(members: &[StructMember], index: usize) -> String {
         format!("{}_m{index}", stem(members.get(index).and_then(|m| m.name.as_deref()), "m"))
     }
 
-    /// The name of a variable of the module.
+    /// Returns the C++ name of a module-scope variable.
     pub(super) fn global_name(&self, variable: Handle<GlobalVariable>) -> String {
         let GlobalVariable { name, binding, .. } = &self.module.global_variables[variable];
         match binding {
@@ -131,7 +134,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The name of a function that is no entry point.
+    /// Returns the C++ name of a function other than the entry point.
     pub(super) fn function_name(&self, function: Handle<Function>) -> String {
         match self.module.functions[function].name.as_deref() {
             Some(name) if name == IN_PRELUDE => name.to_owned(),
@@ -139,12 +142,12 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The name of a constant that is an array.
+    /// Returns the C++ name of an array constant.
     pub(super) fn constant_name(&self, constant: Handle<Constant>) -> String {
         format!("{}_c{}", stem(self.module.constants[constant].name.as_deref(), "c"), constant.index())
     }
 
-    /// The text of a type that a value can have.
+    /// Returns the C++ name of a type that values can have.
     pub(super) fn type_text(&self, ty: Handle<Type>) -> Written {
         match *self.inner(ty) {
             TypeInner::Struct { .. } => Ok(self.struct_name(ty)),
@@ -152,7 +155,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The text of an expression's type.
+    /// Returns the C++ name of an expression's type.
     pub(super) fn resolution_text(&self, ty: &TypeResolution) -> Written {
         match ty {
             TypeResolution::Handle(handle) => self.type_text(*handle),
@@ -162,14 +165,14 @@ impl<'a> Unit<'a> {
 
     fn inner_text(&self, inner: &TypeInner) -> Written {
         Ok(match *inner {
-            // CUDA's atomic functions work on plain numbers.
+            // CUDA's atomic functions operate on plain integers.
             TypeInner::Scalar(s) => scalar(s)?.into(),
             TypeInner::Atomic(s) => match s.kind {
                 ScalarKind::Sint | ScalarKind::Uint => scalar(s)?.into(),
                 _ => return Err(Refusal::new(format!("atomic<{}>", scalar(s)?))),
             },
             TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
-            // The value of an `override` constant is found behind its name.
+            // `resolve` replaces an `override` constant by its value.
             TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
                 Ok(IndexableLength::Known(n)) => format!("Array<{}, {n}>", self.element_text(base)?),
                 Ok(IndexableLength::Dynamic) => {
@@ -191,7 +194,7 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// The text of the type of an array's elements.
+    /// Returns the C++ name of the type of an array's elements.
     pub(super) fn element_text(&self, base: Handle<Type>) -> Written {
         match *self.inner(base) {
             TypeInner::Vector { size: VectorSize::Tri, scalar: s } => Ok(format!("Slot<{}>", scalar(s)?)),
@@ -199,7 +202,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// What follows an array's element to name its value: elements of three numbers lie in slots for four.
+    /// Returns `.v` if array elements are vectors of three, which are stored in slots of four.
     pub(super) fn element_suffix(&self, base: Handle<Type>) -> &'static str {
         match *self.inner(base) {
             TypeInner::Vector { size: VectorSize::Tri, .. } => ".v",
@@ -207,7 +210,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// What a struct holds, in order of place.
+    /// Returns members and padding of a struct, in order of their offsets.
     pub(super) fn items(&self, members: &[StructMember], span: u32) -> Vec<Item> {
         let mut items = Vec::new();
         let mut end = 0;
@@ -224,7 +227,7 @@ impl<'a> Unit<'a> {
         items
     }
 
-    /// The definition of a struct, laid out as WGSL lays it out.
+    /// Returns the C++ definition of a struct, with WGSL's layout.
     pub(super) fn definition(&self, ty: Handle<Type>, members: &[StructMember], span: u32) -> Written {
         let name = self.struct_name(ty);
         let mut text = format!("struct alignas({}) {name} {{\n", self.layouter[ty].alignment);
@@ -241,7 +244,7 @@ impl<'a> Unit<'a> {
         Ok(text)
     }
 
-    /// The declaration of a variable of the module as a parameter: of the kernel, and of functions that use it.
+    /// Returns the C++ declaration of a module variable as a parameter of a kernel or function.
     pub(super) fn parameter(&self, variable: Handle<GlobalVariable>) -> Written {
         let GlobalVariable { space, ty, .. } = self.module.global_variables[variable];
         let name = self.global_name(variable);
@@ -264,7 +267,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// What a variable of an address space is called in a refusal.
+/// Returns the name of an address space for the error message of a refusal.
 pub(super) fn space_name(space: AddressSpace) -> String {
     match space {
         AddressSpace::Uniform => "var<uniform>".into(),

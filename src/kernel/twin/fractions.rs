@@ -1,4 +1,4 @@
-//! Sums of products of fractions of 2⁶⁴, and the end of a step, with vector instructions.
+//! Vector instructions for [`Q64`]: sums of products, and the end of a step.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
@@ -7,7 +7,7 @@ use super::simd::{AVX2, PORTABLE};
 use crate::array::array;
 use crate::kernel::{Number, Q64};
 
-/// [`Number::stepped`] of N rows. LEVEL must be at most this processor's level.
+/// Computes [`Number::stepped`] for N rows. LEVEL must be at most this processor's level.
 #[inline(always)]
 pub(crate) fn stepped<const LEVEL: u8, const N: usize>(
     sums: &[u128; N],
@@ -19,7 +19,8 @@ pub(crate) fn stepped<const LEVEL: u8, const N: usize>(
         let mut y = [Q64::ZERO; N];
         let (s, leave, own, to) = (sums.as_ptr(), leave.as_ptr(), own.as_ptr(), y.as_mut_ptr());
         for i in (0..N).step_by(if LEVEL == AVX2 { 4 } else { 8 }) {
-            // SAFETY: the caller runs at a level that this processor has, and N is whole vectors.
+            // SAFETY: the caller guarantees a level that this processor has; N is a multiple of the
+            // vector length.
             unsafe {
                 match LEVEL {
                     AVX2 => avx2::step(s.add(i), leave.add(i), own.add(i), to.add(i)),
@@ -32,7 +33,7 @@ pub(crate) fn stepped<const LEVEL: u8, const N: usize>(
     array(|i| Q64::stepped::<false>(sums[i], leave[i], own[i], Q64::ZERO))
 }
 
-/// [`Number::weighted`] of N numbers. LEVEL must be at most this processor's level.
+/// Computes [`Number::weighted`] for N numbers. LEVEL must be at most this processor's level.
 #[inline(always)]
 pub(crate) fn weighted<const LEVEL: u8, const N: usize>(w: Q64, a: &[Q64; N], sum: &[Q64; N]) -> [Q64; N] {
     #[cfg(target_arch = "x86_64")]
@@ -53,7 +54,8 @@ pub(crate) fn weighted<const LEVEL: u8, const N: usize>(w: Q64, a: &[Q64; N], su
     array(|i| Q64::weighted::<false>(w, a[i], sum[i]))
 }
 
-/// Sums in parts that do not overlap once they are [`store`](avx512::store)d, as in `shaders/lib/q64.wgsl`.
+/// Sums in three parts, as in `shaders/lib/q64.wgsl`. [`store`](avx512::store) makes the parts
+/// disjoint.
 #[cfg(target_arch = "x86_64")]
 macro_rules! parts {
     ($name:ident, $features:literal, $vector:ident, zero: $zero:ident, load: $load:ident, store: $store:ident,
@@ -65,7 +67,8 @@ macro_rules! parts {
 
             use crate::kernel::Q64;
 
-            /// Of fractions of 2¹²⁸ the higher two words, and sums of each of the lower two.
+            /// Sums of multiples of 2⁻¹²⁸: the upper 64 bits, and a sum for each of the lower two
+            /// words.
             #[derive(Clone, Copy)]
             pub(in super::super) struct Parts {
                 high: $vector,
@@ -73,12 +76,14 @@ macro_rules! parts {
                 low: $vector,
             }
 
+            /// Loads a vector of numbers.
+            ///
             /// # Safety
-            /// The processor has the features, and there is a vector of numbers from `from` on.
+            /// The processor has the features, and `from` points to a vector of numbers.
             #[target_feature(enable = $features)]
             #[inline]
             pub(in super::super) unsafe fn load(from: *const Q64) -> $vector {
-                // SAFETY: the caller's; a fraction is an integer.
+                // SAFETY: guaranteed by the caller; a fraction is an integer.
                 unsafe { $load(from.cast()) }
             }
 
@@ -94,7 +99,7 @@ macro_rules! parts {
                 let word = $set(0xffff_ffff);
                 let (a1, b1) = ($down::<32>(a), $down::<32>(b));
                 let low = $multiply(a, b);
-                // Neither wraps: (2³² − 1)² + 2³² − 1 < 2⁶⁴.
+                // No addition wraps: (2³² − 1)² + 2³² − 1 < 2⁶⁴.
                 let one = $add($multiply(a1, b), $down::<32>(low));
                 let other = $add($multiply(a, b1), $and(one, word));
                 let high = $add($multiply(a1, b1), $add($down::<32>(one), $down::<32>(other)));
@@ -105,38 +110,45 @@ macro_rules! parts {
                 }
             }
 
+            /// Writes a vector of sums.
+            ///
             /// # Safety
-            /// The processor has the features, and there is room for a vector of sums from `to` on.
+            /// The processor has the features, and `to` points to space for a vector of sums.
             #[target_feature(enable = $features)]
             #[inline]
             pub(in super::super) unsafe fn store(to: *mut u128, s: Parts) {
                 let middle = $add(s.middle, $down::<32>(s.low));
                 let high = $add(s.high, $down::<32>(middle));
                 let low = $add($up::<32>(middle), $and(s.low, $set(0xffff_ffff)));
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { store_words(to, high, low) };
             }
 
+            /// Writes a vector of sums, given as upper and lower halves.
+            ///
             /// # Safety
             /// As for `store`.
             #[target_feature(enable = $features)]
             #[inline]
             pub(super) unsafe fn store_words(to: *mut u128, $high: $vector, $low: $vector) {
                 let joined: [$vector; 2] = $joined;
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { to.cast::<[$vector; 2]>().write_unaligned(joined) };
             }
 
-            /// y = own + s − leave·own: (2⁶⁴ − 1 − leave)·own + own·2⁻⁶⁴ is what stays.
+            /// y = s + own − leave·own, for a vector of rows.
+            ///
+            /// In integers, 2⁶⁴·own − leave·own = (2⁶⁴ − 1 − leave)·own + own, and the factor in
+            /// parentheses is the complement of `leave`.
             ///
             /// # Safety
-            /// The processor has the features, and there is a vector of each from its pointer on.
+            /// The processor has the features, and every pointer is to a vector of elements.
             #[target_feature(enable = $features)]
             #[inline]
             pub(super) unsafe fn step(s: *const u128, leave: *const Q64, own: *const Q64, y: *mut Q64) {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 let [$first, $second] = unsafe { s.cast::<[$vector; 2]>().read_unaligned() };
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 let (leave, own) = unsafe { (load(leave), load(own)) };
                 let (high, low): ($vector, $vector) = $parted;
                 let word = $set(0xffff_ffff);
@@ -147,18 +159,18 @@ macro_rules! parts {
                 };
                 let all = add_product($xor(leave, $set(-1)), own, stays);
                 let middle = $add(all.middle, $down::<32>(all.low));
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $store(y.cast(), $add(all.high, $down::<32>(middle))) };
             }
 
-            /// sum += w·a.
+            /// sum += w·a, for a vector of numbers.
             ///
             /// # Safety
-            /// The processor has the features, and there is a vector of each from its pointer on.
+            /// The processor has the features, and `a` and `sum` point to vectors of numbers.
             #[target_feature(enable = $features)]
             #[inline]
             pub(super) unsafe fn add_weighted(w: Q64, a: *const Q64, sum: *mut Q64) {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     let product = add_product($set(w.0 as i64), load(a), none());
                     $store(sum.cast(), $add(load(sum), product.high));
@@ -220,7 +232,7 @@ parts!(
     }
 );
 
-/// Products of limbs of 52 bits, which one instruction multiplies and adds up.
+/// Products with limbs of 52 bits, which single instructions multiply and add.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod ifma {
     use std::arch::x86_64::*;
@@ -228,10 +240,10 @@ pub(super) mod ifma {
     pub(in super::super) use super::avx512::load;
     use super::avx512::store_words;
 
-    /// Most products of a sum: each adds less than 3·2⁵² to a limb.
+    /// Maximum number of products in a sum: each adds less than 3·2⁵² to a limb of 64 bits.
     pub(in super::super) const MOST: usize = (1 << 12) / 3;
 
-    /// Limbs of fractions of 2¹²⁸ that overlap: multiples of 1, 2⁵² and 2¹⁰⁴.
+    /// Overlapping limbs of a sum of multiples of 2⁻¹²⁸: multiples of 1, 2⁵² and 2¹⁰⁴.
     #[derive(Clone, Copy)]
     pub(in super::super) struct Parts {
         low: __m512i,
@@ -246,7 +258,7 @@ pub(super) mod ifma {
         Parts { low: none, middle: none, high: none }
     }
 
-    /// The instructions read the lower 52 bits of a factor.
+    /// Adds the product a·b; the instructions use only the lower 52 bits of a factor.
     #[target_feature(enable = "avx512f,avx512ifma")]
     #[inline]
     pub(in super::super) fn add_product(a: __m512i, b: __m512i, s: Parts) -> Parts {
@@ -260,8 +272,10 @@ pub(super) mod ifma {
         Parts { low, middle, high: _mm512_madd52lo_epu64(high, a1, b1) }
     }
 
+    /// Writes a vector of sums.
+    ///
     /// # Safety
-    /// The processor has the features, and there is room for a vector of sums from `to` on.
+    /// The processor has the features, and `to` points to space for a vector of sums.
     #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
     #[inline]
     pub(in super::super) unsafe fn store(to: *mut u128, s: Parts) {
@@ -269,7 +283,7 @@ pub(super) mod ifma {
         let low = _mm512_and_si512(s.low, _mm512_set1_epi64((1 << 52) - 1));
         let low = _mm512_or_si512(low, _mm512_slli_epi64::<52>(middle));
         let high = _mm512_add_epi64(_mm512_slli_epi64::<40>(s.high), _mm512_srli_epi64::<12>(middle));
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { store_words(to, high, low) };
     }
 }

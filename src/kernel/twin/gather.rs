@@ -1,4 +1,4 @@
-//! The gathers of a slice of ELL rows, the one operation that compilers do not vectorise well by themselves.
+//! Sums of slices of ELL rows with gather instructions, which compilers do not generate well.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
@@ -12,14 +12,16 @@ use crate::kernel::{Number, Q64};
 #[cfg(target_arch = "x86_64")]
 use super::simd::{AVX2, AVX512_IFMA};
 
-/// Sums over the entries of 64 rows. In each function `sums[r]` = sum over k of value(64k + r) · x\[column(64k + r)\], k
-/// ascending. Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x` reads its last
-/// element, a number beyond a table the table's last.
+/// Sums over the entries of 64 rows: `sums[r]` = Σ_k value(64k + r) · x\[column(64k + r)\], k
+/// ascending.
+///
+/// Each multiply-add rounds once; at [`PORTABLE`] it may round twice. A column beyond the end of
+/// `x` reads its last element. An index beyond the end of a table reads its last entry.
 pub trait Gather: Sized {
-    /// What sums are made in.
+    /// Type of the sums.
     type Total;
 
-    /// Values and columns as they are.
+    /// Sums entries with explicit columns and values.
     fn slice_sums<const LEVEL: u8>(
         level: At<LEVEL>,
         columns: &[u32],
@@ -28,7 +30,8 @@ pub trait Gather: Sized {
         sums: &mut [Self::Total; SLICE],
     );
 
-    /// Entries of which the low `bits` bits, at most 31, are a column, the others the number of a value in `table`.
+    /// Sums entries that pack a column and an index into `table`. The column is in the low `bits`
+    /// bits, at most 31.
     fn packed_sums<const LEVEL: u8>(
         level: At<LEVEL>,
         entries: &[u32],
@@ -38,7 +41,8 @@ pub trait Gather: Sized {
         sums: &mut [Self::Total; SLICE],
     );
 
-    /// Entries that are the number of a pair (column − r, value), r counted from `base` for the slice's first row.
+    /// Sums entries that are indices of pairs (offset, value). The column is `base` + row in the
+    /// slice + offset.
     fn pair_sums<const LEVEL: u8>(
         level: At<LEVEL>,
         entries: &[u8],
@@ -49,8 +53,10 @@ pub trait Gather: Sized {
         sums: &mut [Self::Total; SLICE],
     );
 
-    /// Sums of the rows of a tile, of which the first is `x[at]`: entry k of row r is `values[k][r]` times
-    /// `x[at + offsets[k] + r]`. Panics beyond the ends of `x`.
+    /// Returns the sums of the rows of a tile, the first of which is row `at`.
+    ///
+    /// Entry k of row r is `values[k][r]` times `x[at + offsets[k] + r]`. Panics beyond the ends of
+    /// `x`.
     fn tile_sums<const LEVEL: u8>(
         level: At<LEVEL>,
         offsets: &[i32],
@@ -60,7 +66,7 @@ pub trait Gather: Sized {
     ) -> [Self::Total; TILE];
 }
 
-/// Whether indices into an array of this length fit the gathers' signed 32 bits.
+/// Returns true if indices into an array of this length fit the gathers' signed 32 bits.
 #[cfg(target_arch = "x86_64")]
 fn reachable(len: usize) -> bool {
     len <= i32::MAX as usize
@@ -88,8 +94,9 @@ macro_rules! gather {
                 );
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE && reachable(x.len()) {
-                    // SAFETY: the caller runs at a level that this processor has; lengths were checked above, and
-                    // indices are clamped to the last element of x, which fits the gathers' signed 32 bits.
+                    // SAFETY: the caller runs at a level that this processor has. Lengths were
+                    // checked above. Indices are clamped to the last element of x; its index fits
+                    // the gathers' signed 32 bits.
                     unsafe {
                         match LEVEL {
                             AVX512_IFMA if columns.len() / SLICE <= MOST => {
@@ -123,7 +130,8 @@ macro_rules! gather {
                 );
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(table.len()) {
-                    // SAFETY: as in slice_sums, the table's indices clamped to its last element.
+                    // SAFETY: as in slice_sums; the table's indices are clamped to its last
+                    // element.
                     unsafe {
                         match LEVEL {
                             AVX512_IFMA if entries.len() / SLICE <= MOST => {
@@ -166,7 +174,8 @@ macro_rules! gather {
                 );
                 #[cfg(target_arch = "x86_64")]
                 if LEVEL != PORTABLE && reachable(x.len()) && reachable(values.len()) {
-                    // SAFETY: as in slice_sums, the tables' indices clamped to their last element.
+                    // SAFETY: as in slice_sums; the tables' indices are clamped to their last
+                    // element.
                     unsafe {
                         match LEVEL {
                             AVX512_IFMA if entries.len() / SLICE <= MOST => {
@@ -214,7 +223,7 @@ gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2, portable);
 gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2, portable);
 gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2, by_rows);
 
-/// Four rows at a time, whose sums stay in registers.
+/// Sums four rows at a time, so that the sums stay in registers.
 #[inline(always)]
 fn by_rows<T: Number, const LEVEL: u8>(
     entries: usize,
@@ -270,7 +279,7 @@ fn by_tiles<T: Number, const LEVEL: u8>(
     sums
 }
 
-/// s + a·b.
+/// s + a·b, rounded once if the level's multiply-adds are fused.
 #[inline(always)]
 pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) -> T::Sum {
     if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
@@ -282,7 +291,8 @@ mod x86 {
     use super::Q64;
     use std::arch::x86_64::*;
 
-    /// One pass of rows over all entries of a slice: `$regs` accumulators of `$lanes` rows each.
+    /// The functions of [`Gather`] at one level. A pass over the entries of a slice sums `$regs`
+    /// vectors of `$lanes` rows.
     macro_rules! level {
         ($name:ident, $features:literal, $t:ty, $total:ty, $lanes:literal, $regs:literal, $index:ty, $vector:ty,
          $zero:path, $load:path, $store:path, $fma:path, $set:ident, $load_index:ident, $add:ident, $min:ident,
@@ -292,9 +302,11 @@ mod x86 {
                 use super::super::{SLICE, TILE};
                 use super::*;
 
+                /// Sums entries with explicit columns and values.
+                ///
                 /// # Safety
-                /// The processor has the features; columns and values are equally many, whole slices; x is not
-                /// empty and has at most 2³¹ − 1 elements.
+                /// The processor has the features. Columns and values have equal lengths, multiples
+                /// of 64. x has at least 1 and at most 2³¹ − 1 elements.
                 #[target_feature(enable = $features)]
                 #[inline]
                 pub(in super::super) unsafe fn plain(
@@ -305,16 +317,20 @@ mod x86 {
                 ) {
                     let last = $set(x.len() as i32 - 1);
                     let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
-                    // SAFETY: every pointer stays inside its slice, e + lanes ≤ columns.len() = values.len(), and
-                    // gathered indices are at most x.len() − 1.
+                    // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
+                    // = values.len(). Gathered indices are at most x.len() − 1.
                     rows(columns.len(), sums, |e, _, sum| unsafe {
                         let column = $min($load_index(c.add(e).cast()), last);
                         $fma($load(v.add(e)), $gather(x, column), sum)
                     });
                 }
 
+                /// Sums entries that pack a column in the low `bits` bits and an index into
+                /// `table`.
+                ///
                 /// # Safety
-                /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1 elements.
+                /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1
+                /// elements.
                 #[target_feature(enable = $features)]
                 #[inline]
                 pub(in super::super) unsafe fn packed(
@@ -330,11 +346,11 @@ mod x86 {
                     // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
                     if table.len() <= $small {
-                        // A table of a few registers needs no second gather.
+                        // A table that fits in registers needs no second gather.
                         let mut padded = [<$t as crate::kernel::Number>::ZERO; $small];
                         padded[..table.len()].copy_from_slice(table);
                         let $table = padded.as_ptr();
-                        // SAFETY: the whole of `padded`.
+                        // SAFETY: reads exactly the elements of `padded`.
                         let $both = unsafe { $tables };
                         // SAFETY: as in `plain`.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
@@ -343,7 +359,7 @@ mod x86 {
                             $fma($pick, $gather(x, $min($and(word, mask), last)), sum)
                         });
                     } else {
-                        // SAFETY: as in `plain`, and indices into the table are at most its length − 1.
+                        // SAFETY: as in `plain`; indices into the table are at most its length − 1.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
                             let value = $gather(t, $min($shift(word, bits), most));
@@ -352,8 +368,11 @@ mod x86 {
                     }
                 }
 
+                /// Sums entries that are indices of pairs (offset, value).
+                ///
                 /// # Safety
-                /// As for `plain`; offsets and values are equally many, at least one and at most 2³¹ − 1.
+                /// As for `plain`; offsets and values have equal lengths, at least 1 and at most
+                /// 2³¹ − 1.
                 #[target_feature(enable = $features)]
                 #[inline]
                 pub(in super::super) unsafe fn pairs(
@@ -368,9 +387,9 @@ mod x86 {
                     let (b, x) = (entries.as_ptr(), x.as_ptr());
                     let (o, v) = (offsets.as_ptr(), values.as_ptr());
                     let numbers: [i32; $lanes] = crate::array::array(|i| i as i32);
-                    // SAFETY: `$lanes` numbers.
+                    // SAFETY: `numbers` has `$lanes` elements.
                     let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
-                    // SAFETY: as in `plain`, and indices into the tables are at most their length − 1.
+                    // SAFETY: as in `plain`; indices into the tables are at most their length − 1.
                     rows(entries.len(), sums, |e, row, sum| unsafe {
                         let id = $min($load_bytes(b.add(e)), most);
                         let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
@@ -379,6 +398,8 @@ mod x86 {
                     });
                 }
 
+                /// Returns the sums of the rows of a tile.
+                ///
                 /// # Safety
                 /// The processor has the features.
                 #[target_feature(enable = $features)]
@@ -394,19 +415,20 @@ mod x86 {
                         let x = &x[(at + i64::from(offset)) as usize..][..TILE];
                         for (j, a) in acc.iter_mut().enumerate() {
                             let (value, x) = (&values[j * $lanes..], &x[j * $lanes..]);
-                            // SAFETY: `$lanes` numbers each.
+                            // SAFETY: `value` and `x` have at least `$lanes` elements each.
                             *a = unsafe { $fma($load(value.as_ptr()), $load(x.as_ptr()), *a) };
                         }
                     }
                     let mut sums = [<$t as crate::kernel::Number>::NONE; TILE];
                     for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
-                        // SAFETY: `$lanes` numbers.
+                        // SAFETY: `sums` has `$lanes` elements.
                         unsafe { $store(sums.as_mut_ptr(), *a) };
                     }
                     sums
                 }
 
-                /// Runs `term(element, row, sum)` over the entries of all rows.
+                /// Sums `term(entry, row, sum)` over the entries of each row; a call handles
+                /// `$lanes` rows.
                 #[target_feature(enable = $features)]
                 #[inline]
                 fn rows(
@@ -426,7 +448,7 @@ mod x86 {
                             at += SLICE;
                         }
                         for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
-                            // SAFETY: `$lanes` numbers.
+                            // SAFETY: `sums` has `$lanes` elements.
                             unsafe { $store(sums.as_mut_ptr(), *a) };
                         }
                     }
@@ -612,14 +634,14 @@ mod tests {
     use crate::array::array;
     use crate::kernel::twin::simd::{AVX512, Level, level};
 
-    /// All fractions whose words are at the ends of their range, and others.
+    /// Random fractions; their words are often at the ends of the range.
     fn fractions(seed: u64, count: usize) -> Vec<Q64> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut word = || [0, 1, u32::MAX, u32::MAX - 1, random.u32(..)][random.usize(..5)];
         (0..count).map(|_| Q64(u64::from(word()) << 32 | u64::from(word()))).collect()
     }
 
-    /// Everything that is asked of fractions, from some columns.
+    /// Results of every function of `Gather` and of the end of a step, on random input.
     fn all<const LEVEL: u8>(width: usize, table: usize) -> Vec<u128> {
         let x = fractions(1, 300);
         let mut random = fastrand::Rng::with_seed(2);

@@ -1,4 +1,4 @@
-//! CPU twins: their launches, and vector instructions.
+//! CPU implementations of kernels: launches and vector instructions.
 
 mod call;
 pub(super) mod fractions;

@@ -1,7 +1,7 @@
-//! Run-time choice of instructions.
+//! Run-time choice of the instruction set.
 //!
-//! A body is written once, generic in its [`Level`], and compiled for every level by [`dispatch`]; the level of
-//! this processor is looked up once.
+//! A body is written once, generic in its [`Level`]. [`dispatch`] compiles it for every level and
+//! runs it at the level of this processor, which is detected once.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -15,19 +15,19 @@ use crate::array::each;
 
 /// Rows in a slice of ELL entries.
 pub const SLICE: usize = 64;
-/// Rows of a tile, which vector instructions compute at once.
+/// Rows of a tile; vector instructions compute them together.
 pub const TILE: usize = 16;
 
 /// Instruction sets that bodies are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// What the build's target has.
+    /// The instruction set of the build target.
     Portable,
     /// AVX2 and FMA.
     Avx2,
     /// AVX-512 F and VL.
     Avx512,
-    /// AVX-512 with products of 52 bits.
+    /// AVX-512 with 52-bit integer multiply-add (IFMA).
     Avx512Ifma,
 }
 
@@ -40,28 +40,30 @@ pub(crate) const AVX512: u8 = 2;
 /// [`Level::Avx512Ifma`] as a const parameter.
 pub(crate) const AVX512_IFMA: u8 = 3;
 
-/// Leave to run code of a level, which has no value at run time. Outside of this crate there is no way to one.
+/// Permission to run code of a level; a zero-sized type that only this crate can construct.
 #[derive(Debug, Clone, Copy)]
 pub struct At<const LEVEL: u8>(());
 
 impl<const LEVEL: u8> At<LEVEL> {
-    /// The leave that a [`Body`] has, whose `run` [`dispatch`] calls at this processor's level at most.
+    /// Returns the permission within a [`Body`]. [`dispatch`] runs bodies at most at this
+    /// processor's level.
     #[inline(always)]
     pub(crate) fn of_body() -> Self {
         Self(())
     }
 }
 
-/// Whether a level's multiply and add round once.
+/// Returns true if multiply-adds of a level round once.
 pub(crate) const fn fused(level: u8) -> bool {
     level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma")
 }
 
-/// The best level of this processor.
+/// Returns the best level of this processor.
 pub(crate) fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {
-        // For tests: what a processor without vector instructions computes, and an adapter that rounds like it.
+        // For tests of processors without vector instructions, and of adapters that round like
+        // them.
         if cfg!(debug_assertions) && std::env::var_os("KOLMO_PORTABLE").is_some() {
             return Level::Portable;
         }
@@ -83,13 +85,16 @@ pub(crate) fn level() -> Level {
     })
 }
 
-/// A computation compiled once for every level. `run` must be `#[inline(always)]`, so that its code takes on
-/// the features of the function that it is inlined into.
+/// A computation that is compiled for every level.
+///
+/// `run` must be `#[inline(always)]`, so that its code uses the features of the function that it is
+/// inlined into.
 pub(crate) trait Body {
-    /// Whether it multiplies fractions: others have nothing of [`Level::Avx512Ifma`].
+    /// True if the body multiplies fractions (`Q64`). Other bodies do not use
+    /// [`Level::Avx512Ifma`].
     const FRACTIONS: bool = false;
 
-    /// Runs at that level, one of [`PORTABLE`], [`AVX2`], [`AVX512`], [`AVX512_IFMA`].
+    /// Runs at a level: [`PORTABLE`], [`AVX2`], [`AVX512`] or [`AVX512_IFMA`].
     fn run<const LEVEL: u8>(self);
 }
 
@@ -97,13 +102,13 @@ pub(crate) trait Body {
 pub(crate) fn dispatch<B: Body>(body: B) {
     match level() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: level() found every feature that the function is compiled for.
+        // SAFETY: level() detected every feature that the function is compiled for.
         Level::Avx512Ifma if B::FRACTIONS => unsafe { avx512_ifma(body) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: level() detected every feature that the function is compiled for.
         Level::Avx512 | Level::Avx512Ifma => unsafe { avx512(body) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: level() detected every feature that the function is compiled for.
         Level::Avx2 => unsafe { avx2(body) },
         _ => body.run::<PORTABLE>(),
     }
@@ -127,21 +132,22 @@ unsafe fn avx2<B: Body>(body: B) {
     body.run::<AVX2>();
 }
 
-/// Stores a cache line of numbers, past the caches where the level can and the place is aligned; [`streamed`] follows
-/// the last one.
+/// Stores eight numbers, past the caches if the level can and `to` is aligned. Call [`streamed`]
+/// after the last one.
 #[inline(always)]
 pub(crate) fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8]) {
     #[cfg(target_arch = "x86_64")]
     if LEVEL >= AVX512 && size_of::<T>() == 8 && to.as_ptr().addr().is_multiple_of(64) {
         use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
-        // SAFETY: a body runs at a level that the processor has; both sides have 64 bytes, and the target is aligned.
+        // SAFETY: a body runs at a level that the processor has; source and target have 64 bytes,
+        // and the target is aligned.
         unsafe { _mm512_stream_pd(to.as_mut_ptr().cast(), _mm512_loadu_pd(from.as_ptr().cast())) };
         return;
     }
     *to = *from;
 }
 
-/// Eight rows of eight numbers as columns.
+/// Transposes eight rows of eight numbers.
 #[inline(always)]
 pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], columns: &mut [[T; 8]; 8]) {
     #[cfg(target_arch = "x86_64")]
@@ -150,11 +156,13 @@ pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], c
             __m512d, _mm512_loadu_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd, _mm512_unpackhi_pd,
             _mm512_unpacklo_pd,
         };
-        // SAFETY: a body runs at a level that the processor has; every row and every column has 64 bytes.
+        // SAFETY: a body runs at a level that the processor has; every row and every column has 64
+        // bytes.
         unsafe {
             let row: [__m512d; 8] = each(rows, |row| _mm512_loadu_pd(row.as_ptr().cast()));
             let halves = |a, b| [_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)];
-            // Pairs of even and of odd columns; of each the first and third, or the second and fourth quarters.
+            // Rows are interleaved in pairs by even or odd columns, then split by quarters of a
+            // vector.
             for odd in 0..2 {
                 let pair = |k: usize| match odd {
                     0 => _mm512_unpacklo_pd(row[2 * k], row[2 * k + 1]),
@@ -174,7 +182,7 @@ pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], c
     }
 }
 
-/// Orders what [`stream`] stored before what other threads are told later.
+/// Orders the stores of [`stream`] before later stores of this thread (store fence).
 #[inline(always)]
 pub(crate) fn streamed() {
     #[cfg(target_arch = "x86_64")]
@@ -184,27 +192,27 @@ pub(crate) fn streamed() {
     }
 }
 
-/// Asks for the cache line of element `at` of `data`, if there is one, and does not wait.
+/// Prefetches the cache line of `data[at]`, if that element exists.
 #[inline(always)]
 pub(crate) fn prefetch_line<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, whatever the address.
+        // SAFETY: a prefetch accesses no memory; any address is allowed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(here).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (data, at);
 }
 
-/// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
+/// Prefetches the cache line of `data[at]`, if that element exists, and the next line.
 #[inline(always)]
 pub(crate) fn prefetch<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let here: *const i8 = std::ptr::from_ref(here).cast();
-        // SAFETY: a prefetch reads nothing, whatever the address.
+        // SAFETY: a prefetch accesses no memory; any address is allowed.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(here);
             _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(64));

@@ -1,4 +1,4 @@
-//! Memory of the host that CPU lanes work in.
+//! Host memory that CPU lanes work in.
 
 #![expect(unsafe_code, reason = "memory that launches share, as on any device")]
 
@@ -13,10 +13,11 @@ use crate::kernel::twin;
 use crate::number::Size;
 use crate::{Error, Result};
 
-/// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
+/// Size of a large page, if the system has them. Arrays of at least an eighth of it use whole large
+/// pages.
 pub(in crate::lane) const LARGE_PAGE: usize = 2 << 20;
 
-/// A vector of words, where there are no mappings.
+/// Replacement of memory mappings on WebAssembly: a vector of words.
 #[cfg(target_family = "wasm")]
 struct MmapMut(Vec<u128>);
 
@@ -45,37 +46,40 @@ impl std::ops::DerefMut for MmapMut {
     }
 }
 
-/// A cache line of bytes.
+/// A cache line.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Who owns the bytes: large arrays have pages of their own, small ones lie beside others, since the system takes longer to make a
-/// page and to take it back than a small chain to be solved.
+/// Owner of the bytes. Large arrays have their own pages.
+///
+/// Small arrays share pages with others, since mapping and unmapping a page takes longer than
+/// solving a small chain.
 enum Owner {
     Pages(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
-    /// A boxed slice of so many, which [`Memory`] frees.
+    /// A boxed slice of this many lines, which [`Memory`] frees.
     Lines(usize),
 }
 
-/// Memory of a CPU lane, zeroed, at the beginning of a cache line.
+/// Zeroed memory of a CPU lane, aligned to a cache line.
 pub(in crate::lane) struct Memory {
     start: NonNull<u8>,
     owner: Owner,
     pub(super) address: usize,
     len: usize,
-    /// Changes with the host's every write, and differs between all arrays.
+    /// Version number: every write by the host changes it, and no two arrays share one.
     pub(super) contents: AtomicU64,
 }
 
-// SAFETY: the bytes are owned, and nothing of them belongs to a thread.
+// SAFETY: the bytes are owned, and none of them is bound to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: of a buffer, the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches
-// and buffers of transfers are used on the lane that made them. Of a `HostArray` they are only touched through references to
-// that array, or by a buffer that `Lane::adopt` made of it, whose callers, all of this crate, run its launches only while
-// the array is not borrowed. A launch's twin gets each array once, or several times to
-// read (`Lane::bind` asserts that what is written is bound once, `Call` that a binding is handed out either to read or
-// once to write).
+// SAFETY: the bytes of a buffer are accessed only under the owning lane's `queue` lock. `Lane`
+// asserts that arrays, launches and transfer buffers are used on the lane that made them. The bytes
+// of a `HostArray` are accessed only through references to it, or by a buffer from `Lane::adopt`.
+// All callers of `adopt` are in this crate; they run its launches only while the array is not
+// borrowed. A launch's CPU implementation gets each array once, or several times to read.
+// `Lane::bind` asserts that a written array is bound once, and `Call` that a binding is borrowed
+// either to read or once to write.
 unsafe impl Sync for Memory {}
 
 impl twin::Memory for Memory {
@@ -95,7 +99,7 @@ impl std::fmt::Debug for Memory {
 }
 
 impl PartialEq for Memory {
-    /// Whether both are the same memory.
+    /// Returns true if the two are one memory.
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
     }
@@ -113,8 +117,8 @@ impl Drop for Memory {
 
 impl Memory {
     pub(in crate::lane) fn new(len: usize) -> std::io::Result<Self> {
-        // Gathers touch a page per element in the worst case; large pages keep them within the TLB's reach. A
-        // kernel that has none says so.
+        // In the worst case every gathered element is on another page; large pages keep them within
+        // the TLB's reach. Systems without large pages return an error, which is ignored.
         let (start, owner) = if len >= LARGE_PAGE / 8 {
             let mut pages = MmapMut::map_anon(len.next_multiple_of(LARGE_PAGE))?;
             #[cfg(target_os = "linux")]
@@ -130,34 +134,40 @@ impl Memory {
         Ok(Self { start, owner, address, len, contents: new_contents().into() })
     }
 
-    /// Whether these bytes are the memory's own, from `offset` on: an array of the host that a lane adopted.
+    /// Returns true if `bytes` start at `offset` of this memory. This holds for a host array that a
+    /// lane adopted.
     pub(super) fn holds(&self, bytes: &[u8], offset: usize) -> bool {
         self.address + offset == bytes.as_ptr().addr()
     }
 
-    /// The address, for others to read from.
+    /// Returns the address, with exposed provenance, for other libraries to read from.
     pub(super) fn exposed(&self) -> u64 {
         self.start.as_ptr().expose_provenance() as u64
     }
 
+    /// Returns the bytes for reading.
+    ///
     /// # Safety
-    /// Nothing writes these bytes while the slice lives.
+    /// No write to these bytes occurs during the lifetime of the slice.
     pub(in crate::lane) unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
+    /// Returns the bytes for writing.
+    ///
     /// # Safety
-    /// Nothing else reads or writes these bytes while the slice lives.
+    /// No other access to these bytes occurs during the lifetime of the slice.
     #[expect(clippy::mut_from_ref, reason = "device memory: exclusive access is what this function demands")]
     pub(in crate::lane) unsafe fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-/// A zeroed vector, on large pages where the system has some: of gigabytes the small ones take seconds to be made and to be
-/// given back.
+/// Returns a zeroed vector, on large pages if the system has them.
+///
+/// For gigabytes, creating and freeing small pages takes seconds.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
     let values = vec![T::zeroed(); len];
     #[cfg(target_os = "linux")]
@@ -167,7 +177,8 @@ pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
         if let Some(pages) = bytes.checked_sub(start).map(|rest| rest / LARGE_PAGE).filter(|pages| *pages > 0)
         {
             let place = values.as_ptr().cast_mut().wrapping_byte_add(start).cast();
-            // SAFETY: whole pages inside the vector's memory, of which only the size changes. A system without any says so.
+            // SAFETY: whole pages inside the vector's memory, of which only the size changes.
+            // Systems without large pages return an error.
             let _ =
                 unsafe { rustix::mm::madvise(place, pages * LARGE_PAGE, rustix::mm::Advice::LinuxHugepage) };
         }
@@ -175,22 +186,23 @@ pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
     values
 }
 
-/// A number that was not given out before.
+/// Returns a number that was not returned before.
 pub(super) fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Memory that is available to new work, in bytes: of the system, of the control group that this process is in, and of
-/// the addresses that it may use.
+/// Returns the memory available to new work, in bytes.
+///
+/// It is the minimum for the system, this process's control group and its address-space limit.
 pub fn available_memory() -> u64 {
-    // Kept, since it looks at more of the system when it is made than when it is asked.
+    // Kept, since creating it reads more of the system's state than refreshing it.
     static SYSTEM: Mutex<Option<sysinfo::System>> = Mutex::new(None);
     let mut system = SYSTEM.lock().unwrap_or_else(PoisonError::into_inner);
     if system.is_none() {
         *system = sysinfo::System::new().ok();
     }
-    // A system that does not tell is taken to have enough: the allocation itself will say.
+    // If the system reports nothing, memory is assumed to suffice; an allocation can still fail.
     let system = system.as_mut().map_or(u64::MAX, |system| {
         system.refresh_memory();
         system.available_memory()
@@ -200,15 +212,16 @@ pub fn available_memory() -> u64 {
     system.min(left(address_limit(), addresses)).min(left(*group_limit(), resident))
 }
 
-/// Bytes that the system is not asked about: the question takes longer than to make and fill them.
+/// Size below which the system is not queried. A query takes longer than allocating and filling so
+/// few bytes.
 const FEW: u64 = 1 << 20;
 
-/// The memory that is available, if that is less than `bytes`.
+/// Returns the available memory, if that is less than `bytes`.
 pub(super) fn less_than(bytes: u64) -> Option<u64> {
     if bytes < FEW { None } else { Some(available_memory()).filter(|available| bytes > *available) }
 }
 
-/// Addresses and memory that this process has taken, in bytes, as Linux tells.
+/// Returns the address space and memory that this process uses, in bytes; 0 if not on Linux.
 fn taken() -> [u64; 2] {
     #[cfg(target_os = "linux")]
     {
@@ -220,7 +233,7 @@ fn taken() -> [u64; 2] {
     [0; 2]
 }
 
-/// The limit of `ulimit -v`.
+/// Returns the limit of `ulimit -v`.
 fn address_limit() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -230,7 +243,7 @@ fn address_limit() -> Option<u64> {
     None
 }
 
-/// What this process may take of its control group, which others had a part of when it began.
+/// Returns the control group's limit for this process: the total less initial use by others.
 fn group_limit() -> &'static Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     LIMIT.get_or_init(|| {
@@ -239,16 +252,17 @@ fn group_limit() -> &'static Option<u64> {
         let kind = sysinfo::ProcessRefreshKind::nothing();
         system.refresh_processes_specifics(sysinfo::ProcessesToUpdate::Some(&[pid]), false, kind);
         let limits = system.process(pid)?.cgroup_limits()?;
-        // What others keep as cached files is given back when somebody needs it.
+        // File caches of other processes do not count, since the system frees them on demand.
         Some(limits.total_memory.saturating_sub(limits.rss.saturating_sub(taken()[1])))
     })
 }
 
-/// An error if the system says that it has less memory than `bytes`; `what` names what they are for. To be asked
-/// before vectors are made that a program ends over when they do not fit.
+/// Returns an error if less memory than `bytes` is available; `what` names its purpose.
+///
+/// Call it before allocating vectors, since a failing allocation ends the program.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] with both numbers.
+/// [`Error::OutOfMemory`] with requested and available bytes.
 pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
     let Some(available) = less_than(bytes) else { return Ok(()) };
     Err(Error::OutOfMemory {

@@ -1,4 +1,4 @@
-//! The CPU lane: a thread pool that runs the kernels' twins.
+//! The CPU lane: a thread pool that runs the CPU implementations of kernels.
 
 #![expect(unsafe_code, reason = "device memory of this lane is shared between launches, as on any device")]
 
@@ -22,31 +22,32 @@ use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, threads
 use crate::{Error, Result};
 use memory::new_contents;
 
-/// Bytes that a thread touches sooner than others wake.
+/// Size up to which one thread is faster than waking the others, in bytes.
 const FEW: usize = 1 << 18;
 
-/// Steps for which all threads of a pool are woken up, to stay awake in between.
+/// Minimum number of steps of a run for which threads stay awake between steps ([`Team`]).
 const MANY_STEPS: u64 = 16;
 
-/// A pool of threads with memory of its own.
+/// A pool of threads that works in host memory.
 #[derive(Debug)]
 pub(super) struct CpuLane {
     device: Device,
-    /// Threads that only the holder of `queue` has work for; none where launches run in the threads of all loops.
+    /// Threads that only the holder of `queue` uses; `None` if the global thread pool is used.
     pool: Option<rayon::ThreadPool>,
-    /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
+    /// Lock of every operation that accesses memory; makes the lane an in-order queue.
     queue: Mutex<()>,
 }
 
-/// Runs a launch as a step. The lane's lock is held.
+/// Runs a launch as one step. The lane's lock is held.
 fn run(launch: &Launch, step: u64) {
     let twin: &Run = own(&launch.prepared);
-    // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that what is written is bound once.
+    // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that memory that
+    // is written is bound once.
     unsafe { twin.step(&launch.params, step) };
 }
 
 impl CpuLane {
-    /// Opens a lane of `count` threads, or as many as there are.
+    /// Opens a lane of `count` threads, or of `share` threads by default.
     pub(super) fn open(count: Option<usize>, share: usize, memory_limit: Option<u64>) -> Result<Self> {
         let wanted = count.unwrap_or(share).max(1);
         let pool = (!cfg!(target_family = "wasm")).then(|| build(wanted, "kolmo-cpu")).transpose();
@@ -54,13 +55,14 @@ impl CpuLane {
             (Err(e), Some(count)) => {
                 Err(Error::Device(format!("cpu: {count} threads could not be started: {e}")))
             }
-            // The system gives no more: the threads of all loops are there, or the caller's.
+            // If the system starts no more threads, launches run in the global thread pool or in
+            // the caller.
             (Err(_), None) => Ok(Self::at_hand(memory_limit)),
             (Ok(pool), _) => Ok(Self::of(pool, wanted, memory_limit)),
         }
     }
 
-    /// A lane that works in the threads of all loops.
+    /// Returns a lane that works in the global thread pool.
     pub(super) fn at_hand(memory_limit: Option<u64>) -> Self {
         Self::of(None, threads(), memory_limit)
     }
@@ -92,7 +94,7 @@ impl CpuLane {
         Self { device, pool, queue: Mutex::new(()) }
     }
 
-    /// Does what touches so many bytes, on all threads where these are many. The lane's lock is held.
+    /// Does work on `bytes` bytes, with all threads if these are many. The lane's lock is held.
     fn on_all(&self, bytes: usize, work: &mut (dyn FnMut() + Send)) {
         if bytes <= FEW { crate::parallel::alone(work) } else { self.enter(work) }
     }
@@ -108,7 +110,8 @@ impl CpuLane {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
+        // A panic in a CPU implementation is a bug that ends the program; the memory itself stays
+        // consistent.
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -173,7 +176,7 @@ impl Backend for CpuLane {
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         let _queue = self.lock();
         dst.contents.store(new_contents(), Ordering::Relaxed);
-        // SAFETY: the lock is held, and the two are different (asserted by `Lane::copy`).
+        // SAFETY: the lock is held, and the two arrays are different (asserted by `Lane::copy`).
         let (src, dst) = unsafe { (src.bytes(), dst.bytes_mut()) };
         let (at, bytes) = (at as usize, bytes as usize);
         (0..times).for_each(|_| dst[at..at + bytes].copy_from_slice(&src[..bytes]));
@@ -211,11 +214,11 @@ impl Backend for CpuLane {
             };
             match &self.pool {
                 Some(pool) if count >= MANY_STEPS && !AtHand::now().alone => Team::lead(pool, &mut steps),
-                // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
-                // a microsecond, entering the pool tens of them.
+                // All steps run inside the pool: a join between its threads costs a fraction of a
+                // microsecond, entering the pool costs tens of microseconds.
                 _ => self.enter(&mut steps),
             }
-            // The watch may use the lane.
+            // The callback may use the lane.
             drop(queue);
             watch(done)?;
             if done == count {
@@ -225,7 +228,7 @@ impl Backend for CpuLane {
     }
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
-        // Buffers of transfers are the arrays themselves: filling and reading them is all.
+        // Transfer buffers are the arrays themselves, so only the launches are run.
         if !batch.launches.is_empty() {
             let _queue = self.lock();
             self.enter(&mut || batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step)));
@@ -257,8 +260,8 @@ impl Backend for CpuLane {
         let to = &mut unsafe { dst.bytes_mut() }[at as usize..];
         assert!((src.height - 1) * pitch + src.width <= to.len(), "{src:?} for {} bytes", to.len());
         for row in 0..src.height {
-            // SAFETY: the source is allocated (as this function demands), the target's range is asserted. They may overlap where the
-            // caller's memory is this lane's own.
+            // SAFETY: the source is allocated (guaranteed by the caller), and the target's range is
+            // asserted. They may overlap, since the caller's memory may be this lane's own.
             unsafe {
                 std::ptr::copy(from.add(row * src.pitch), to.as_mut_ptr().add(row * pitch), src.width);
             }
@@ -267,7 +270,7 @@ impl Backend for CpuLane {
     }
 }
 
-/// The array itself, which the host reads.
+/// Staging is the array itself, which the host reads.
 impl SendStaging<CpuLane> for Arc<Memory> {
     fn new(_: &CpuLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         Ok(source.clone())
@@ -280,7 +283,7 @@ impl SendStaging<CpuLane> for Arc<Memory> {
     }
 }
 
-/// A place in an array, which is the host's memory itself.
+/// A place in an array, which the host writes directly.
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     target: Arc<Memory>,

@@ -1,4 +1,4 @@
-//! From a kernel's text to machine code: our writer, NVRTC, and a cache on disk.
+//! Compilation of kernels to machine code: translation, NVRTC, and a cache on disk.
 
 #![expect(unsafe_code, reason = "NVRTC is a foreign interface")]
 
@@ -15,7 +15,7 @@ use crate::kernel::cuda::{OPTIONS, translate};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
-/// Machine code of a kernel for an architecture such as `sm_90`.
+/// Returns the machine code of a kernel for an architecture such as `sm_90`.
 pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) -> Result<Vec<u8>> {
     let fail = |why: String| Error::Device(format!("kernel '{}' for CUDA: {why}", kernel.name));
     let translated = translate(kernel, precision).map_err(|e| fail(e.to_string()))?;
@@ -31,13 +31,13 @@ pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) ->
         return Ok(code);
     }
     let code = compile(&text, arch).map_err(fail)?;
-    // A cache that cannot be written costs a compilation the next time, no more.
+    // A failed write to the cache only costs one more compilation next time.
     let _ = place.map(|place| store(&place, &key, &code));
     Ok(code)
 }
 
 fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
-    // SAFETY: only looks for the library.
+    // SAFETY: this only searches for the library.
     if !unsafe { sys::is_culib_present() } {
         return Err(
             "NVRTC (libnvrtc) is not on this machine; install the CUDA toolkit's runtime compiler, or use \
@@ -52,8 +52,8 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
         .collect();
     let pointers: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
     let mut program = std::ptr::null_mut();
-    // SAFETY: strings end in zero and outlive the calls; sizes are asked for before buffers of them are filled; the
-    // program is destroyed once.
+    // SAFETY: strings end in zero and outlive the calls. Buffers are filled after queries of their
+    // sizes. The program is destroyed once.
     unsafe {
         let ok = |r: sys::nvrtcResult, what: &str| match r {
             sys::nvrtcResult::NVRTC_SUCCESS => Ok(()),
@@ -91,7 +91,7 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Where compiled kernels are kept; nowhere if the system names no such place.
+/// Returns the path of the cached code; `None` if the system has no cache folder.
 fn place(key: &str) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -102,13 +102,15 @@ fn place(key: &str) -> Option<PathBuf> {
     Some(folder.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
-/// What stands before the code: its whole key, so that no other text's code can mislead, and a sum of its bytes.
+/// Returns the header of a cached file: the whole key and a checksum of the code.
+///
+/// The whole key protects against collisions of its hash.
 fn head(key: &str, code: &[u8]) -> Vec<u8> {
     let (length, sum) = ((key.len() as u64).to_le_bytes(), XxHash3_128::oneshot(code).to_le_bytes());
     [&length, key.as_bytes(), &sum].concat()
 }
 
-/// The code of this key, unless the file is another's or damaged.
+/// Returns the cached code of this key; `None` if the file is of another key or damaged.
 fn cached(place: &Path, key: &str) -> Option<Vec<u8>> {
     let bytes = std::fs::read(place).ok()?;
     let code = bytes.get(head(key, &[]).len()..)?;
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_nvrtc_is_told_what_to_do() {
-        // SAFETY: only looks for the library.
+        // SAFETY: this only searches for the library.
         if unsafe { sys::is_culib_present() } {
             return crate::devices::skip("a machine without NVRTC", "NVRTC is on this machine");
         }

@@ -1,4 +1,4 @@
-//! The few calls of CUDA's driver that the lane makes, each an error of ours when it fails.
+//! Safe wrappers of CUDA driver calls, each with the driver's error as its result.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -12,15 +12,15 @@ use cudarc::driver::sys;
 use crate::lane::host::Locked;
 use crate::lane::{Foreign, Window};
 
-/// A result of the driver.
+/// Result of a driver call.
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
-/// Whether the driver's library is there and starts; checked once. cudarc panics where it is not.
+/// Checks once that the driver's library exists and starts; cudarc panics without it.
 pub(super) fn present() -> std::result::Result<(), String> {
     static PRESENT: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     PRESENT
         .get_or_init(|| {
-            // SAFETY: only looks for the library.
+            // SAFETY: this only searches for the library.
             if !unsafe { sys::is_culib_present() } {
                 return Err("CUDA's driver library (libcuda) is not on this machine".to_owned());
             }
@@ -29,22 +29,23 @@ pub(super) fn present() -> std::result::Result<(), String> {
         .clone()
 }
 
-/// Asks for one hardware queue a device, unless the environment says how many; see [`crate::lane::prepare_drivers`].
+/// Requests one hardware queue per device, unless the environment sets a number. See
+/// [`crate::lane::prepare_drivers`].
 ///
 /// # Safety
 /// No other thread of the process runs yet.
 pub(crate) unsafe fn prepare(one_queue: bool) {
     const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
     if one_queue && std::env::var_os(QUEUES).is_none() {
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::env::set_var(QUEUES, "1") };
     }
 }
 
-/// Versions of the driver: of its kernel module, where the system tells it, and of CUDA.
+/// Returns the versions of the kernel module, if the system reports it, and of CUDA.
 pub(super) fn version() -> String {
     let mut version = 0;
-    // SAFETY: one number is written.
+    // SAFETY: the call writes one number.
     let cuda = match unsafe { sys::cuDriverGetVersion(&raw mut version) } {
         sys::CUresult::CUDA_SUCCESS => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
         _ => "CUDA".to_owned(),
@@ -54,7 +55,7 @@ pub(super) fn version() -> String {
     told.split_whitespace().find(number).map_or(cuda.clone(), |module| format!("{module}, {cuda}"))
 }
 
-/// What the driver calls an error.
+/// Returns the driver's description of an error.
 pub(super) fn reason(e: DriverError) -> String {
     match (e.error_name(), e.error_string()) {
         (Ok(name), Ok(text)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
@@ -62,26 +63,27 @@ pub(super) fn reason(e: DriverError) -> String {
     }
 }
 
-/// A device's primary context, current in whichever thread calls [`Context::enter`].
+/// A device's primary context, current in each thread that calls [`Context::enter`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub(super) device: sys::CUdevice,
     context: sys::CUcontext,
 }
 
-// SAFETY: contexts may be made current in any thread, and several at once.
+// SAFETY: a context may be made current in any thread, and in several at a time.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Context {}
 
-/// Number of devices.
+/// Returns the number of devices.
 pub(super) fn count() -> Result<usize> {
     raw::device::get_count().map(|n| n as usize)
 }
 
 impl Context {
-    /// The context of device `ordinal`. It lives as long as the process: releasing it would reset what other lanes
-    /// of the same device hold.
+    /// Returns the context of device `ordinal`.
+    ///
+    /// It is never released, since that would reset the resources of other lanes on the device.
     pub(super) fn retain(ordinal: usize) -> Result<Self> {
         let device = raw::device::get(ordinal as i32)?;
         // SAFETY: the device exists.
@@ -89,29 +91,32 @@ impl Context {
         Ok(Self { device, context })
     }
 
-    /// Makes it current in this thread.
+    /// Makes the context current in this thread.
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is never released.
         unsafe { raw::ctx::set_current(self.context) }
     }
 
-    /// Works with it current in this thread, and leaves the thread the one that it had: where other libraries of the process are
-    /// at home.
+    /// Runs work with the context current in this thread, then restores the previous context.
+    ///
+    /// Other libraries of the process may rely on their context.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // SAFETY: the context is never released.
         unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result()?;
         let done = work();
         let mut own = std::ptr::null_mut();
-        // SAFETY: one place for the context that was pushed above, or entered anew since.
+        // SAFETY: `own` is space for the popped context: the one pushed above, or one entered
+        // since.
         let left = unsafe { sys::cuCtxPopCurrent_v2(&raw mut own) }.result();
         done.and_then(|done| left.map(|()| done))
     }
 
-    /// The device that an address belongs to, where the driver knows it.
+    /// Returns the device that an address belongs to, if the driver knows it.
     pub(super) fn ordinal_of(&self, address: u64) -> Option<sys::CUdevice> {
         let (mut ordinal, which): (i32, _) =
             (-1, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
-        // SAFETY: a place for the number that this attribute is; addresses that are none are an error.
+        // SAFETY: the attribute is one number, and `ordinal` is space for it. An invalid address is
+        // an error.
         let found = unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), which, address) };
         found.result().ok().map(|()| ordinal)
     }
@@ -125,19 +130,20 @@ impl Context {
         unsafe { raw::device::get_attribute(self.device, which) }
     }
 
-    /// Free and total bytes.
+    /// Returns the free and the total memory in bytes.
     pub(super) fn memory(&self) -> Result<(usize, usize)> {
         self.enter()?;
         raw::mem_get_info()
     }
 
-    /// Lets this device's kernels write the other's memory, if the two are connected so.
+    /// Enables access of this device's kernels to the memory of `other`; returns true on success.
     pub(super) fn reach(&self, other: &Self) -> bool {
         if self.device == other.device {
             return true;
         }
         let mut can = 0;
-        // SAFETY: both devices exist, `can` is a place for the answer; the peer's context is never released.
+        // SAFETY: both devices exist, `can` is space for the answer, and the peer's context is
+        // never released.
         unsafe {
             if sys::cuDeviceCanAccessPeer(&mut can, self.device, other.device).result().is_err() || can == 0 {
                 return false;
@@ -153,7 +159,7 @@ impl Context {
     }
 }
 
-/// Device memory.
+/// An allocation of device memory.
 #[derive(Debug)]
 pub(in crate::lane) struct Memory {
     pub(super) context: Context,
@@ -161,7 +167,7 @@ pub(in crate::lane) struct Memory {
 }
 
 impl Memory {
-    /// Zeroed bytes, ready when `stream` gets to them.
+    /// Allocates zeroed bytes; they are zero for work that is queued in `stream` later.
     pub(super) fn new(context: Context, bytes: usize, stream: &Stream) -> Result<Self> {
         context.enter()?;
         // SAFETY: a plain allocation, freed when this value is dropped.
@@ -174,21 +180,21 @@ impl Memory {
 }
 
 impl PartialEq for Memory {
-    /// Whether both are the same memory: the driver gives all devices addresses of their own.
+    /// Returns true if the two are one allocation; addresses are unique over all devices.
     fn eq(&self, other: &Self) -> bool {
         self.pointer == other.pointer
     }
 }
 
 impl Drop for Memory {
-    /// Where an array was lent to another library, that may be in one of its threads.
+    /// Keeps the thread's context: a lent array may be dropped in a thread of another library.
     fn drop(&mut self) {
         // SAFETY: allocated by `new`; freeing waits for work that uses it.
         let _ = self.context.within(|| unsafe { raw::free_sync(self.pointer) });
     }
 }
 
-/// Page-locked host memory.
+/// An allocation of page-locked host memory.
 #[derive(Debug)]
 pub(super) struct Pinned {
     context: Context,
@@ -198,14 +204,14 @@ pub(super) struct Pinned {
 
 // SAFETY: plain memory that this value owns.
 unsafe impl Send for Pinned {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub(super) fn new(context: Context, len: usize) -> Result<Self> {
         context.enter()?;
-        // SAFETY: freed when this value is dropped. No flag: the host reads what is copied back. Never 0 bytes, for which
-        // there would be no pointer.
+        // SAFETY: freed when this value is dropped. The size is never 0, for which there would be
+        // no pointer. No flag is set, since the host reads the memory after copies.
         let pointer = unsafe { raw::malloc_host(len.max(1), 0)? };
         Ok(Self { context, pointer, len })
     }
@@ -213,13 +219,13 @@ impl Pinned {
 
 impl Locked for Pinned {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes that this value owns; transfers to and from them are waited for before they are
-        // looked at (see `Staging` and `HostArray`).
+        // SAFETY: this value owns `len` bytes. Transfers to and from them are awaited before they
+        // are accessed (see `Staging` and `HostArray`).
         unsafe { std::slice::from_raw_parts(self.pointer.cast(), self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: as for `bytes`.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
     }
 }
@@ -231,13 +237,13 @@ impl Drop for Pinned {
     }
 }
 
-/// A window's pages, locked for a context's copies.
+/// Pages of a window, locked for copies of a context.
 #[derive(Debug)]
 pub(super) struct Registered {
     context: Context,
-    /// Mapped for as long as it is registered.
+    /// The window, which stays mapped while it is registered.
     window: Arc<Window>,
-    /// Whether this value registered it, and not the other of a link's two buffers.
+    /// True if this value registered the pages; false if the link's other buffer did.
     own: bool,
 }
 
@@ -260,13 +266,14 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.own && self.context.enter().is_ok() {
-            // SAFETY: registered by `new`; a link's buffers are dropped together, when no copy is under way.
+            // SAFETY: registered by `new`; a link's buffers are dropped together, when no copy is
+            // in progress.
             let _ = unsafe { sys::cuMemHostUnregister(self.window.whole().0.cast()) };
         }
     }
 }
 
-/// A stream.
+/// A CUDA stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     context: Context,
@@ -275,11 +282,11 @@ pub(super) struct Stream {
 
 // SAFETY: streams may be used from any thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above; the lane keeps its order.
+// SAFETY: as for `Send`; the lane orders the calls.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream whose kernels go before those of others, if `first`.
+    /// Creates a stream; with `first`, its kernels have the highest priority.
     pub(super) fn new(context: Context, first: bool) -> Result<Self> {
         context.enter()?;
         let (least, greatest) = raw::stream::get_priority_range()?;
@@ -290,27 +297,30 @@ impl Stream {
 
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
-        // SAFETY: the stream lives.
+        // SAFETY: the stream is not destroyed.
         unsafe { raw::stream::synchronize(self.stream) }
     }
 
     pub(super) fn wait(&self, event: &Event) -> Result<()> {
-        // SAFETY: both live; no flags.
+        // SAFETY: stream and event are not destroyed; no flags are set.
         unsafe {
             raw::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         }
     }
 
-    /// Host to device; the host bytes must stay until an event behind it has happened.
+    /// Enqueues a copy from the host. The host bytes must not change until a later event has
+    /// occurred.
     pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
-        // SAFETY: the caller checked the range; the source is page-locked and outlives the copy (see `Staging` and
-        // `HostArray`).
+        // SAFETY: the caller checked the range. The source is page-locked and outlives the copy
+        // (see `Staging` and `HostArray`).
         unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream) }
     }
 
-    /// Device to host, as above.
+    /// Enqueues a copy to the host. The host bytes must not be used until a later event has
+    /// occurred.
     pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: the caller checked the range. The target is page-locked and outlives the copy
+        // (see `Staging` and `HostArray`).
         unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream) }
     }
 
@@ -319,15 +329,17 @@ impl Stream {
         unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream) }
     }
 
-    /// The stream as others of this process name it.
+    /// Returns the handle of the stream for other libraries of this process.
     pub(super) fn handle(&self) -> u64 {
         self.stream.addr() as u64
     }
 
-    /// Copies rows of others into `dst` from byte `at` on, `pitch` bytes from row to row.
+    /// Enqueues a copy of foreign rows into `dst` from byte `at` on. The target rows are `pitch`
+    /// bytes apart.
     ///
     /// # Safety
-    /// The rows are memory of this stream's device until the copy is done, and `dst` has their places.
+    /// The rows are memory of this stream's device until the copy is done, and `dst` has space for
+    /// them.
     pub(super) unsafe fn copy_foreign(
         &self,
         src: &Foreign,
@@ -337,7 +349,7 @@ impl Stream {
     ) -> Result<()> {
         let to = dst.pointer + at;
         if src.height == 1 || (src.pitch == src.width && pitch == src.width) {
-            // SAFETY: as this function demands.
+            // SAFETY: guaranteed by the caller.
             return unsafe { raw::memcpy_dtod_async(to, src.address, src.width * src.height, self.stream) };
         }
         let copy = sys::CUDA_MEMCPY2D {
@@ -358,20 +370,20 @@ impl Stream {
             dstHost: std::ptr::null_mut(),
             dstArray: std::ptr::null_mut(),
         };
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.stream) }.result()
     }
 
     pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives the allocation's own length.
+        // SAFETY: the caller passes the allocation's own length.
         unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream) }
     }
 
     /// Launches a function of this context on a grid of groups of `threads`.
     ///
     /// # Safety
-    /// The arguments are those that the function declares, and all memory that they point to lives until the launch
-    /// is done.
+    /// The arguments are those that the function declares. All memory that they point to is
+    /// allocated until the launch is done.
     pub(super) unsafe fn launch(
         &self,
         function: Function,
@@ -379,7 +391,7 @@ impl Stream {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             raw::launch_kernel(function.0, (grid.0, grid.1, 1), (threads, 1, 1), 0, self.stream, arguments)
         }
@@ -402,7 +414,7 @@ pub(crate) struct Event {
 
 // SAFETY: events may be used from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -413,23 +425,23 @@ impl Event {
     }
 
     pub(super) fn record(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: both live and belong to one context.
+        // SAFETY: event and stream are not destroyed and belong to one context.
         unsafe { raw::event::record(self.event, stream.stream) }
     }
 
-    /// Puts it behind what is in a stream of others.
+    /// Records the event in another library's stream, after the work queued there so far.
     ///
     /// # Safety
     /// `stream` is a stream of this event's device, or stands for one of CUDA's default streams.
     pub(super) unsafe fn record_foreign(&self, stream: u64) -> Result<()> {
         let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
-        // SAFETY: as this function demands.
+        // SAFETY: guaranteed by the caller.
         unsafe { raw::event::record(self.event, stream) }
     }
 
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
-        // SAFETY: the event lives.
+        // SAFETY: the event is not destroyed.
         unsafe { raw::event::synchronize(self.event) }
     }
 }
@@ -447,14 +459,14 @@ pub(super) struct Function(sys::CUfunction);
 
 // SAFETY: functions may be launched from any thread.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Function {}
 
-/// Loads machine code, for as long as the process lives, and finds its function.
+/// Loads machine code for the lifetime of the process, and returns its function.
 pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function> {
     context.enter()?;
     let name = CString::new(name).unwrap_or_default();
-    // SAFETY: the image is a complete ELF as NVRTC wrote it; the module is never unloaded.
+    // SAFETY: the image is a complete ELF file as NVRTC wrote it; the module is never unloaded.
     unsafe {
         let module = raw::module::load_data(image.as_ptr().cast())?;
         raw::module::get_function(module, name).map(Function)

@@ -25,41 +25,41 @@ use crate::number::Size;
 use crate::parallel::copy_bytes_locked;
 use crate::{Error, Result};
 
-/// A stream and what it needs.
+/// A CUDA stream with its device, context and staging.
 #[derive(Debug)]
 pub(crate) struct CudaLane {
     device: Device,
     context: Context,
     stream: Stream,
-    /// For what is to pass by the stream.
+    /// Second stream, for work that overlaps with `stream`; its kernels have priority.
     aside: Stream,
-    /// A point in the stream that copies beside it wait for.
+    /// Point in `stream` that copies in `aside` wait for.
     fence: Event,
     arch: String,
     functions: Mutex<HashMap<(usize, Precision), Function>>,
     staging: Mutex<Staging>,
 }
 
-/// A stream of a lane.
+/// One of the two streams of a lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Side {
-    /// The one that all work goes through.
+    /// The stream for all ordinary work.
     Main,
-    /// The one beside it, whose kernels go first.
+    /// The second stream; its kernels have priority.
     Aside,
 }
 
-/// Two page-locked buffers, each with the event behind its last transfer.
+/// Page-locked buffers, each with an event after its last transfer.
 #[derive(Debug)]
 struct Staging {
     slots: Vec<(Pinned, Event)>,
 }
 
-/// Bytes of a buffer. To lock its pages takes half a millisecond a megabyte.
+/// Size of a staging buffer in bytes. Locking its pages takes half a millisecond per megabyte.
 const SLOT: usize = 4 << 20;
 const SLOTS: usize = 2;
 
-/// Most groups in a dimension of a grid.
+/// Maximum number of groups in one dimension of a grid.
 const MOST_GROUPS: u32 = 65_535;
 
 /// A function with its arguments and grid.
@@ -68,7 +68,7 @@ pub(super) struct CudaLaunch {
     function: Function,
     grid: (u32, u32),
     group: u32,
-    /// Kept alive, as long as the launch may run.
+    /// Arguments, kept alive while the launch may run.
     args: Vec<Arc<Memory>>,
 }
 
@@ -76,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// A device of that name and memory.
+/// Returns a CUDA device with this name and memory.
 fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
     Device {
         name,
@@ -100,7 +100,7 @@ fn describe(ordinal: usize, context: &Context) -> driver::Result<(Device, String
     Ok((device(name, spec, driver::version(), Some(free as u64)), format!("sm_{major}{minor}")))
 }
 
-/// Every CUDA device, or one line that says why there is none.
+/// Lists every CUDA device, or one entry with the reason why there is none.
 pub(super) fn list() -> Vec<Listing> {
     let missing = |spec: String, why: String| Listing {
         device: device("CUDA".to_owned(), spec, String::new(), None),
@@ -121,12 +121,12 @@ pub(super) fn list() -> Vec<Listing> {
     (0..count).map(one).collect()
 }
 
-/// The CUDA device that `auto` takes, if there is one.
+/// Returns the CUDA device that `auto` selects, if there is one.
 pub(super) fn best() -> Option<usize> {
     (count() > 0).then_some(0)
 }
 
-/// How many devices there are.
+/// Returns the number of CUDA devices.
 pub(super) fn count() -> usize {
     driver::present().map_or(0, |()| driver::count().unwrap_or(0))
 }
@@ -168,7 +168,7 @@ impl CudaLane {
         }
     }
 
-    /// Page-locked memory, zeroed.
+    /// Allocates zeroed page-locked memory.
     fn lock_pages(&self, bytes: u64) -> Result<Pinned> {
         match Pinned::new(self.context, bytes as usize) {
             Ok(mut memory) => {
@@ -185,7 +185,8 @@ impl CudaLane {
         }
     }
 
-    /// What copies beside the stream wait for: all that is in it now.
+    /// Records the fence. Copies in the second stream then wait for the work queued in the main
+    /// stream so far.
     fn fence(&self) -> Result<()> {
         self.enter()?;
         self.fence.record(&self.stream).map_err(|e| self.error("an exchange", e))
@@ -211,7 +212,7 @@ impl CudaLane {
         }
     }
 
-    /// Puts launches into a stream as step `step`, and does not wait.
+    /// Enqueues launches in a stream as step `step`, and does not wait.
     pub(crate) fn enqueue<'a>(
         &self,
         side: Side,
@@ -230,16 +231,16 @@ impl CudaLane {
             }
             let arguments = &mut arguments[..1 + own.args.len()];
             #[expect(unsafe_code, reason = "a launch")]
-            // SAFETY: parameters and pointers are as many as the kernel's interface has (asserted by `Lane::bind`), which
-            // is that of its text (asserted when it was compiled); the launch keeps its memory, and whoever drops that
-            // waits for the device.
+            // SAFETY: parameters and pointers are as many as in the kernel's interface (asserted by
+            // `Lane::bind`), which is that of its text (asserted when it was compiled). The launch
+            // keeps its memory alive, and dropping the memory waits for the device.
             unsafe { self.side(side).launch(own.function, own.grid, own.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
         Ok(())
     }
 
-    /// An event behind everything that is in the stream now.
+    /// Returns an event after the work queued in the main stream so far.
     pub(crate) fn mark(&self) -> Result<Event> {
         let mark = || {
             let event = Event::new(self.context)?;
@@ -249,13 +250,13 @@ impl CudaLane {
         mark().map_err(|e| self.error("an event", e))
     }
 
-    /// Moves an event behind everything that is in a stream now.
+    /// Moves an event after the work queued in a stream so far.
     pub(crate) fn remark(&self, side: Side, event: &Event) -> Result<()> {
         self.enter()?;
         event.record(self.side(side)).map_err(|e| self.error("an event", e))
     }
 
-    /// What is put into a stream from now on waits for an event, of this device or another.
+    /// Makes later work in a stream wait for an event, of this device or another.
     pub(crate) fn after(&self, side: Side, event: &Event) -> Result<()> {
         self.enter()?;
         self.side(side).wait(event).map_err(|e| self.error("an event", e))
@@ -266,8 +267,10 @@ impl CudaLane {
         event.synchronize().map_err(|e| self.error("a long loop", e))
     }
 
-    /// Whether kernels of this lane can write the other's memory. With `KOLMO_NO_PEER` set none can, so that the way
-    /// through the host can be tried on devices that have a shorter one.
+    /// Returns true if kernels of this lane can access the memory of `other`.
+    ///
+    /// `KOLMO_NO_PEER` disables such access, so that copies through the host can be tested on any
+    /// devices.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
         std::env::var_os("KOLMO_NO_PEER").is_none_or(|v| v.is_empty()) && self.context.reach(&other.context)
     }
@@ -374,7 +377,7 @@ impl Backend for CudaLane {
         self.context.reach(&memory.context)
     }
 
-    /// Memory of another CUDA lane that this one reaches is an argument as good as its own.
+    /// Accepts memory of other CUDA lanes with peer access; `Lane::bind` has checked that.
     fn bind(
         &self,
         kernel: &'static Kernel,
@@ -433,11 +436,12 @@ impl Backend for CudaLane {
     unsafe fn wait_for(&self, stream: u64) -> Result<()> {
         let wait = || {
             let event = Event::new(self.context)?;
-            // SAFETY: as this function demands.
+            // SAFETY: guaranteed by the caller.
             unsafe { event.record_foreign(stream) }?;
             self.stream.wait(&event)
         };
-        // In the caller's thread, since one of CUDA's default streams is the thread's own; and the thread keeps its context.
+        // This runs in the caller's thread, since one of CUDA's default streams belongs to the
+        // thread. The thread's context is restored.
         self.context.within(wait).map_err(|e| self.error("waiting for a stream", e))
     }
 
@@ -455,7 +459,7 @@ impl Backend for CudaLane {
             }
         }
         let copy = || {
-            // SAFETY: as this function demands.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.stream.copy_foreign(&src, dst, at, pitch) }?;
             self.stream.synchronize()
         };

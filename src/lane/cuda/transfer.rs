@@ -1,5 +1,7 @@
-//! Page-locked staging of values that leave and enter a long loop, one for each buffer, made once. Copies go through the
-//! stream beside the one that computes, so that the rows that nobody waits for are computed meanwhile.
+//! Page-locked staging of values that leave and enter a long loop, one per transfer buffer.
+//!
+//! Copies use the lane's second stream, so that they overlap with computing rows that no other lane
+//! needs.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +12,7 @@ use crate::lane::Window;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::host::Locked;
 
-/// Page-locked bytes and the event behind their last transfer.
+/// Page-locked bytes, and an event after their last transfer.
 #[derive(Debug)]
 struct Staged {
     host: Host,
@@ -19,14 +21,15 @@ struct Staged {
 
 #[derive(Debug)]
 enum Host {
-    /// Memory of this process, and how much of it is used.
+    /// Memory of this process, and its used bytes.
     Own(Pinned, usize),
-    /// A window to another process. Exchanges are counted, since they take its slots in turn.
+    /// A window to another process. The exchanges are counted, since they use its slots in turn.
     Shared { window: Arc<Window>, exchanges: u64, _locked: Registered },
 }
 
 impl Staged {
-    /// Staging in the window, if there is one and the driver locks its pages; else in `bytes` of its own.
+    /// Makes staging, in the window to another process if there is one with lockable pages.
+    /// Otherwise uses memory of this process.
     fn new(lane: &CudaLane, bytes: u64, window: Option<&Arc<Window>>) -> Result<Mutex<Self>> {
         let shared = |window: &Arc<Window>| {
             let locked = Registered::new(lane.context, window).ok()?;
@@ -53,7 +56,7 @@ impl Staged {
         self.event.synchronize().map_err(|e| lane.error("an exchange", e))
     }
 
-    /// Works on the bytes of an exchange.
+    /// Calls `work` with the bytes of an exchange.
     fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
             Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
@@ -61,7 +64,7 @@ impl Staged {
         }
     }
 
-    /// The number of the next exchange.
+    /// Returns the number of the next exchange.
     fn next(&mut self) -> u64 {
         match &mut self.host {
             Host::Own(..) => 0,
@@ -73,7 +76,7 @@ impl Staged {
     }
 }
 
-/// From an array to the host.
+/// Staging for copies of an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct SendBuffer {
     source: Arc<Memory>,
@@ -81,7 +84,7 @@ pub(in crate::lane) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// Puts the copy to the host beside the stream, behind all that is in it.
+    /// Enqueues the copy to the host in the second stream, after the main stream's current work.
     pub(super) fn send(&self, lane: &CudaLane) -> Result<()> {
         lane.fence()?;
         let mut staged = lock(&self.staged);
@@ -115,7 +118,7 @@ impl SendStaging<CudaLane> for SendBuffer {
     }
 }
 
-/// From the host to a place in an array.
+/// Staging for copies from the host to a place in an array.
 #[derive(Debug)]
 pub(in crate::lane) struct ReceiveBuffer {
     target: Arc<Memory>,
@@ -124,7 +127,7 @@ pub(in crate::lane) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Puts the copy to the device beside the stream, behind the last fence.
+    /// Enqueues the copy to the device in the second stream, after the last fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
         lane.enter()?;
         let mut take = || -> driver::Result<()> {
@@ -135,7 +138,7 @@ impl ReceiveBuffer {
         take().map_err(|e| lane.error("an exchange", e))
     }
 
-    /// Lets the stream wait for the copy.
+    /// Makes the main stream wait for the copy.
     pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
         lane.enter()?;
         lane.stream.wait(&lock(&self.staged).event).map_err(|e| lane.error("an exchange", e))

@@ -1,4 +1,4 @@
-//! The adapters of this machine, in the order that `kolmo devices` numbers them.
+//! The adapters of this machine, numbered as by `kolmo devices`.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -7,25 +7,27 @@ use wgpu::{Adapter, Backends, DeviceType, Features};
 use super::super::{Device, Limits, Listing};
 use crate::kernel::Precision;
 
-/// Most bytes that a kernel's parameters take.
+/// Maximum size of a kernel's parameters in bytes.
 const IMMEDIATE_BYTES: u32 = 64;
 
-/// One process-wide lock for creating devices and pipelines: some drivers crash when two threads do.
+/// Process-wide lock for creating devices and pipelines. Some drivers crash if two threads create
+/// them concurrently.
 pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
-/// Asks Mesa's device-selection layer to stay out: it looks for a display and complains on stderr of every
-/// headless process.
+/// Disables Mesa's device-selection layer.
+///
+/// The layer searches for a display and writes warnings to stderr in every headless process.
 ///
 /// # Safety
 /// No other thread of the process runs yet.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")]
 pub(crate) unsafe fn quiet() {
-    // SAFETY: as this function demands.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
 }
 
-/// Adapters, hardware before software; opened once.
+/// Returns the adapters, hardware before software; they are opened once.
 pub(super) fn adapters() -> &'static [Adapter] {
     static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();
     ADAPTERS.get_or_init(|| {
@@ -48,7 +50,7 @@ pub(super) fn adapters() -> &'static [Adapter] {
                 DeviceType::VirtualGpu | DeviceType::Other => 2,
                 DeviceType::Cpu => 3,
             };
-            // Vulkan before DX12: double precision exists on Vulkan alone.
+            // Vulkan precedes DX12, since only Vulkan supports double precision.
             let backend = match info.backend {
                 wgpu::Backend::Vulkan => 0,
                 wgpu::Backend::Metal => 1,
@@ -64,7 +66,7 @@ fn software(adapter: &Adapter) -> bool {
     adapter.get_info().device_type == DeviceType::Cpu
 }
 
-/// What the solvers need of an adapter.
+/// Returns the properties of an adapter that the solvers depend on.
 pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     Device {
@@ -91,7 +93,7 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
     }
 }
 
-/// Why an adapter cannot run the kernels, if so.
+/// Returns the reason why an adapter cannot run the kernels, if there is one.
 pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
     let limits = adapter.limits();
     if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < IMMEDIATE_BYTES {
@@ -115,7 +117,7 @@ pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
     None
 }
 
-/// Every adapter, for `kolmo devices`.
+/// Lists every adapter for `kolmo devices`.
 pub(crate) fn list() -> Vec<Listing> {
     let all = adapters().iter().enumerate();
     all.map(|(i, adapter)| {
@@ -130,14 +132,15 @@ pub(crate) fn list() -> Vec<Listing> {
     .collect()
 }
 
-/// Numbers of the hardware GPUs, each once.
+/// Returns the indices of the hardware GPUs, each GPU once.
 pub(crate) fn hardware() -> Vec<usize> {
     let mut seen = Vec::new();
     let mut out = Vec::new();
     for (i, adapter) in adapters().iter().enumerate() {
         let info = adapter.get_info();
         let id = (info.vendor, info.device, info.device_pci_bus_id);
-        // Equal cards differ in their bus alone; a backend that does not tell it cannot be told apart.
+        // Identical cards differ only in their PCI bus; a backend that does not report it lists
+        // them as one.
         if !software(adapter) && unusable(adapter).is_none() && !seen.contains(&id) {
             seen.push(id);
             out.push(i);
@@ -146,7 +149,7 @@ pub(crate) fn hardware() -> Vec<usize> {
     out
 }
 
-/// The hardware adapter that `auto` takes, if one has the precision.
+/// Returns the hardware adapter that `auto` selects, if one supports the precision.
 pub(crate) fn best(precision: Precision) -> Option<usize> {
     adapters().iter().position(|adapter| {
         !software(adapter)

@@ -1,8 +1,14 @@
-//! Large arrays on Vulkan, each in an allocation that is dedicated to it.
+//! Dedicated Vulkan allocations for large arrays.
 //!
-//! wgpu takes memory for a buffer without saying that nothing else will lie there, and NVIDIA's driver then makes gathers
-//! slow from about 8 MB on. Of random reads of 32 bytes an H200 (driver 580) does, from 19, 38, 96 and 960 MB, 56, 48, 44
-//! and 38 · 10⁹ a second from such memory and 135, 104, 56 and 39 from a dedicated allocation; reads in order are the same.
+//! wgpu does not mark the memory of a buffer as dedicated. NVIDIA's driver then makes gathers slow
+//! from about 8 MB on. Random reads of 32 bytes on an H200 (driver 580), in 10⁹ per second:
+//!
+//! | array | 19 MB | 38 MB | 96 MB | 960 MB |
+//! |---|---|---|---|---|
+//! | memory from wgpu | 56 | 48 | 44 | 38 |
+//! | dedicated allocation | 135 | 104 | 56 | 39 |
+//!
+//! Sequential reads are equally fast.
 
 #![expect(unsafe_code, reason = "Vulkan's own allocations behind wgpu's buffers")]
 
@@ -14,19 +20,23 @@ use super::{ARRAY, WgpuLane};
 use crate::Result;
 use crate::lane::backend::Backend;
 
-/// Bytes of the smallest array that gets an allocation of its own: a device may have no more than 4096 of them.
+/// Minimum size of an array with a dedicated allocation. A device may have at most 4096
+/// allocations.
 const LARGE: u64 = 1 << 20;
 
 impl WgpuLane {
-    /// A zeroed array in an allocation of its own. None where it is not large, the adapter is not Vulkan's, or Vulkan
-    /// refuses.
+    /// Allocates a zeroed array in a dedicated allocation.
+    ///
+    /// Returns `None` for small arrays, for adapters without Vulkan, and if Vulkan refuses the
+    /// allocation.
     pub(super) fn alloc_dedicated(&self, bytes: u64) -> Result<Option<wgpu::Buffer>> {
         let software_without_room = self.device.software && bytes > crate::lane::cpu::available_memory();
         if bytes < LARGE || bytes > self.device.limits.buffer || software_without_room {
             return Ok(None);
         }
         let raw = {
-            // SAFETY: the device is used for a buffer and memory of its own, and neither destroyed nor kept.
+            // SAFETY: the device is only used to create a buffer and its memory; it is neither
+            // destroyed nor kept.
             let Some(device) = (unsafe { self.wgpu.as_hal::<Vulkan>() }) else { return Ok(None) };
             match dedicated(&device, bytes) {
                 Some(raw) => raw,
@@ -35,8 +45,8 @@ impl WgpuLane {
         };
         let descriptor =
             wgpu::BufferDescriptor { label: None, size: bytes, usage: ARRAY, mapped_at_creation: false };
-        // SAFETY: the buffer was made by this device, for these uses and of this size; it is cleared before anything
-        // else is done with it.
+        // SAFETY: the buffer was made by this device, for these uses and of this size. It is
+        // cleared before its first use.
         let buffer = unsafe { self.wgpu.create_buffer_from_hal::<Vulkan>(raw, &descriptor) };
         self.alive("an allocation")?;
         self.clear(&buffer, bytes)?;
@@ -44,14 +54,15 @@ impl WgpuLane {
     }
 }
 
-/// A buffer for arrays, with its memory.
+/// Creates a buffer for arrays, with its memory.
 fn dedicated(device: &vulkan::Device, bytes: u64) -> Option<vulkan::Buffer> {
     let (vulkan, instance) = (device.raw_device(), device.shared_instance().raw_instance());
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER
         | vk::BufferUsageFlags::TRANSFER_SRC
         | vk::BufferUsageFlags::TRANSFER_DST;
     let create = vk::BufferCreateInfo::default().size(bytes).usage(usage);
-    // SAFETY: the device lives as long as the borrow; what is created here is destroyed here or handed over whole.
+    // SAFETY: the device outlives the borrow. Objects created here are destroyed here or returned
+    // whole.
     unsafe {
         let memory = instance.get_physical_device_memory_properties(device.raw_physical_device());
         let buffer = vulkan.create_buffer(&create, None).ok()?;
@@ -77,8 +88,9 @@ fn dedicated(device: &vulkan::Device, bytes: u64) -> Option<vulkan::Buffer> {
     }
 }
 
-/// The first of the device's own types of memory among `bits`, in the order that Vulkan prefers them in, with nothing
-/// unusual about it.
+/// Returns the first ordinary device-local memory type among `bits`.
+///
+/// Vulkan orders types by preference. Types with unusual properties are excluded.
 fn memory_type(memory: &vk::PhysicalDeviceMemoryProperties, bits: u32) -> Option<u32> {
     let usual = vk::MemoryPropertyFlags::DEVICE_LOCAL
         | vk::MemoryPropertyFlags::HOST_VISIBLE

@@ -32,10 +32,10 @@ use staging::Ring;
 use trace::Trace;
 use transfer::{ReceiveBuffer, SendBuffer};
 
-/// How long work is waited for awake.
+/// Duration of polling before a wait blocks the thread.
 const MOMENT: Duration = Duration::from_millis(6);
 
-/// What arrays are for.
+/// Buffer usages of arrays.
 const ARRAY: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
 /// A logical device and its queue.
@@ -44,14 +44,14 @@ pub(super) struct WgpuLane {
     device: Device,
     wgpu: wgpu::Device,
     queue: wgpu::Queue,
-    /// Why the device is lost, once it is; set by wgpu's callbacks.
+    /// Reason for the loss of the device, set by wgpu's callbacks.
     lost: Arc<Mutex<Option<String>>>,
     pipelines: Mutex<HashMap<(usize, Precision), Arc<Pipeline>>>,
     uploads: Mutex<Ring>,
     downloads: Mutex<Ring>,
     trace: Mutex<Option<Trace>>,
     checked: bool,
-    /// Whether fixed point is computed in words of 32 bits.
+    /// True if fixed point is computed in 32-bit words.
     limbs: bool,
     workgroups: u32,
 }
@@ -80,7 +80,8 @@ impl WgpuLane {
                     & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES | trace::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
-            // Large arrays get allocations of their own; small blocks keep the rest from taking 256 MiB.
+            // Large arrays get allocations of their own; with small blocks the other buffers do not
+            // take 256 MiB.
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         });
@@ -136,14 +137,15 @@ impl WgpuLane {
         }
     }
 
-    /// Looks for something for a while, but not where a software adapter works with the same threads.
+    /// Polls for up to `longest`. On a software adapter it does not poll, since that uses the same
+    /// threads.
     fn spin<V>(&self, longest: Duration, look: impl FnMut() -> Result<Option<V>>) -> Result<Option<V>> {
         let longest = if self.device.software { Duration::ZERO } else { longest };
         Spin { longest, alone: true }.until(look)
     }
 
     fn poll(&self, how: PollType, during: &str) -> Result<PollStatus> {
-        // wgpu panics in poll when the device is lost; that is an error here.
+        // wgpu panics in poll if the device is lost; here this is an error.
         let polled = catch_unwind(AssertUnwindSafe(|| self.wgpu.poll(how)));
         self.alive(during)?;
         match polled {
@@ -173,7 +175,8 @@ impl WgpuLane {
         if bytes > limits.buffer {
             return Err(out_of_memory(format!("its largest buffer is {} bytes", limits.buffer)));
         }
-        // A software adapter overcommits the host's memory: ask the host, lest the system end the process.
+        // Software adapters overcommit the host's memory. The host is checked, so that the system
+        // does not kill the process.
         if self.device.software {
             let available = super::cpu::available_memory();
             if bytes > available {
@@ -225,7 +228,7 @@ impl Backend for WgpuLane {
         self.create_buffer(bytes, ARRAY, "an array")
     }
 
-    /// Kernels store into the host's memory where the adapter can do that.
+    /// Uses host memory that kernels write directly, if the adapter supports that.
     fn alloc_for_send(&self, bytes: u64) -> Result<wgpu::Buffer> {
         let mapped = self.wgpu.features().contains(transfer::FEATURES).then_some(BufferUsages::MAP_READ);
         self.create_buffer(bytes, ARRAY | mapped.unwrap_or(BufferUsages::empty()), "an array")
@@ -264,7 +267,7 @@ impl Backend for WgpuLane {
         WgpuLaunch::new(self, kernel, precision, grid(items, kernel, self.workgroups), args)
     }
 
-    /// The next submission is queued behind the one that runs.
+    /// Queues the next piece while the current one runs.
     fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let submit = |from: u64, steps: u64| {
             let mut encoder = self.encoder();
@@ -303,7 +306,7 @@ impl Backend for WgpuLane {
 mod tests {
     use super::*;
 
-    /// A lane on the first adapter. None, and a word about it, where there is none and none is required.
+    /// Returns a lane on the first adapter. If none opens, prints that the test is skipped.
     pub(super) fn first() -> Option<WgpuLane> {
         let opened = WgpuLane::open(0, false, false);
         if let Err(e) = &opened {

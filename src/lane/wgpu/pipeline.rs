@@ -1,4 +1,4 @@
-//! Kernels as pipelines, and launches of them.
+//! Pipelines of kernels, and launches of them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(in crate::lane) struct WgpuLaunch {
 }
 
 impl WgpuLane {
-    /// A kernel's pipeline, made when it is first asked for.
+    /// Returns a kernel's pipeline, made at the first call.
     fn pipeline(&self, kernel: &'static Kernel, precision: Precision) -> Result<Arc<Pipeline>> {
         let mut pipelines = lock(&self.pipelines);
         let key = (std::ptr::from_ref(kernel).addr(), precision);
@@ -44,9 +44,9 @@ impl WgpuLane {
             self.wgpu.create_shader_module(descriptor)
         } else {
             #[expect(unsafe_code, reason = "kernels without run-time checks of what the host has checked")]
-            // SAFETY: the kernels are this crate's own. Indices into gathered vectors are validated where the
-            // matrix is built, all others are bounded by the kernel's own tests against its parameters, and its
-            // loops end.
+            // SAFETY: the kernels are this crate's own. Indices into gathered vectors are validated
+            // when the matrix is built. All other indices are bounded by the kernel's own tests
+            // against its parameters, and its loops end.
             unsafe {
                 self.wgpu.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
             }

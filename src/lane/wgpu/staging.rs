@@ -1,5 +1,6 @@
-//! Bounded staging rings between host and device, allocated once: wgpu's own staging grows with what is
-//! written and loses the device when memory runs out.
+//! Staging rings of fixed size between host and device, allocated once.
+//!
+//! wgpu's own staging grows with the written data, and loses the device when memory runs out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,14 +19,14 @@ const READY: u8 = 0;
 const PENDING: u8 = 1;
 const FAILED: u8 = 2;
 
-/// One mapped buffer, or one on its way to being mapped again.
+/// A mapped buffer, or one that is being mapped again.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) buffer: Buffer,
     state: Arc<AtomicU8>,
 }
 
-/// A ring of slots in one direction.
+/// A ring of slots for one direction.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     slots: Vec<Slot>,
@@ -40,7 +41,7 @@ impl Slot {
         Self { buffer, state: Arc::new(AtomicU8::new(READY)) }
     }
 
-    /// Asks for the mapping that follows the work submitted so far.
+    /// Requests the mapping, which follows the work submitted so far.
     pub(super) fn map(&self, mode: MapMode) {
         self.state.store(PENDING, Ordering::Release);
         let state = self.state.clone();
@@ -53,7 +54,7 @@ impl Slot {
         self.state.load(Ordering::Acquire) == PENDING
     }
 
-    /// Looks for a while whether it is mapped.
+    /// Polls for a while until the buffer is mapped.
     pub(super) fn spin(&self, lane: &WgpuLane) -> Result<()> {
         let mapped = || match self.is_pending() {
             true => lane.poll(PollType::Poll, "an exchange").map(|_| None),
@@ -85,7 +86,7 @@ impl Ring {
         Ok(&self.slots)
     }
 
-    /// Copies host bytes to the device; returns when the last is on its way.
+    /// Copies host bytes to the device; returns when the last copy is submitted.
     pub(super) fn upload(&mut self, lane: &WgpuLane, src: &[u8], dst: &Buffer, offset: u64) -> Result<()> {
         let slots = self.slots(lane, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         for (i, chunk) in src.chunks(SLOT as usize).enumerate() {
@@ -104,7 +105,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Copies device bytes to the host, the next chunk on its way while one is read.
+    /// Copies device bytes to the host; the next chunk is copied while the current one is read.
     pub(super) fn download(
         &mut self,
         lane: &WgpuLane,

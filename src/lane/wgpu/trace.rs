@@ -1,4 +1,4 @@
-//! When the device begins and ends batches, by its own clock.
+//! Start and end times of batches by the device's clock.
 
 use wgpu::{BufferUsages, CommandEncoder, Features, QuerySet};
 
@@ -6,14 +6,14 @@ use super::WgpuLane;
 use crate::Result;
 use crate::lane::backend::Backend;
 
-/// What that takes of an adapter.
+/// Adapter features that traces need.
 pub(super) const FEATURES: Features =
     Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// Batches whose times fit a set.
+/// Maximum number of batches in a trace.
 const MOST: u32 = 1024;
 
-/// Times of the first batches since it was made.
+/// Times of the first [`MOST`] batches since its creation.
 #[derive(Debug)]
 pub(super) struct Trace {
     set: QuerySet,
@@ -21,7 +21,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// Begins to note times of batches, where the adapter can.
+    /// Starts to record the times of batches, if the adapter can.
     pub(super) fn begin(lane: &WgpuLane) -> Option<Self> {
         let descriptor =
             wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 2 * MOST };
@@ -29,7 +29,7 @@ impl Trace {
         can.then(|| Self { set: lane.wgpu.create_query_set(&descriptor), batches: 0 })
     }
 
-    /// Notes that a batch begins, if there is room for it; returns its number.
+    /// Records the start of a batch and returns its number; `None` if the trace is full.
     pub(super) fn batch_begins(&mut self, encoder: &mut CommandEncoder) -> Option<u32> {
         let number = self.batches;
         if number == MOST {
@@ -44,7 +44,7 @@ impl Trace {
         encoder.write_timestamp(&self.set, 2 * number + 1);
     }
 
-    /// Seconds at which batches began and ended, in their order.
+    /// Returns start and end of each batch in seconds, in their order.
     pub(super) fn end(self, lane: &WgpuLane) -> Result<Vec<(f64, f64)>> {
         let times = 2 * self.batches;
         if times == 0 {

@@ -1,4 +1,4 @@
-//! Mapped staging of values that leave and enter a long loop, one slot a buffer, made once.
+//! Mapped staging of values that leave and enter a long loop, one slot per transfer buffer.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,17 +10,17 @@ use crate::Result;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::{Batch, Window};
 
-/// Lets kernels store straight into memory that the host maps.
+/// Feature that lets kernels write directly to memory mapped by the host.
 pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
 
-/// From an array to the host.
+/// Staging for copies of an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct SendBuffer {
-    /// What is copied to the slot. None where the slot is the array itself.
+    /// Array to copy to the slot; `None` if the slot is the array itself.
     source: Option<Buffer>,
     bytes: u64,
     slot: Slot,
-    /// The submission that filled it.
+    /// Submission that filled the slot.
     filled: Mutex<Option<SubmissionIndex>>,
 }
 
@@ -52,7 +52,7 @@ impl SendStaging<WgpuLane> for SendBuffer {
     }
 }
 
-/// From the host to a place in an array.
+/// Staging for copies from the host to a place in an array.
 #[derive(Debug)]
 pub(in crate::lane) struct ReceiveBuffer {
     target: Buffer,
@@ -69,7 +69,7 @@ impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
     }
 
     fn write(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
-        // The lane's last batch emptied it, whose end the lane itself may not have seen yet.
+        // The lane's last batch emptied the slot, but the host may not have noticed its end yet.
         self.slot.spin(lane)?;
         self.slot.wait(lane)?;
         match self.slot.buffer.get_mapped_range_mut(..self.bytes) {
@@ -81,7 +81,7 @@ impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
     }
 }
 
-/// Submits what a batch receives, launches and sends, in this order, and does not wait.
+/// Submits a batch's receives, launches and sends in this order, and does not wait.
 pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
     let receives = || batch.receives.iter().map(|received| received.of(lane));
     let sends = || batch.sends.iter().map(|sent| sent.of(lane));
