@@ -48,6 +48,7 @@
 //! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
 //! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
 //! | [`tridiagonal`] | systems, the partition method, plans over lanes, how many lanes |
+//! | [`pagerank`] | PageRank of graphs, with bounds of each node |
 //! | [`lane`] | devices, each behind a [`Lane`](lane::Lane) |
 //! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats that name what repeats |
 //! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
@@ -111,6 +112,7 @@ mod machine;
 pub mod models;
 mod number;
 pub mod output;
+pub mod pagerank;
 mod parallel;
 pub mod ranks;
 pub mod registry;

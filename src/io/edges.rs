@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::text::{self, Scanner, error, quote};
 use super::{mtx, npz, system};
+use crate::pagerank::Graph;
 use crate::parallel::*;
 use crate::sparse::Coo;
-use crate::walk::graph::Graph;
 use crate::{Error, Result};
 
 /// Reads a graph: Matrix Market `.mtx` or SciPy's `.npz` (an entry (i, j) is the number of links from i to j, nodes counted from

@@ -5,7 +5,7 @@
 //! | [`tra`], [`lab`], [`sta`], [`srew`], [`trew`] | `.tra`, `.lab`, `.sta`, `.srew`, `.trew` | chains, labels, states and rewards of PRISM, Storm, MRMC |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
-//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::walk::graph`] |
+//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::pagerank`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |

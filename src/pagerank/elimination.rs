@@ -18,7 +18,7 @@
 use std::ops::{Add, Div, Mul};
 
 use super::Graph;
-use super::power::{Node, Options};
+use super::enclosure::{Node, Options};
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::poisson::DoubleWord;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::Graph;
-use super::direct::Elimination;
+use super::elimination::Elimination;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;

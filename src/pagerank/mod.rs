@@ -12,11 +12,11 @@
 //! and where no entry of z_k + z_(k+1) differs from the one before by more than factors lo … hi, none of later ones does,
 //! since Pᵀ has no negative entry. Then what is left out of *every* node lies between two geometric series. As it sums to
 //! d^(K+1), no node can lie further above the lower one than all do together. The middle of both is much closer than the
-//! partial sum: on graphs that mix well 20 products suffice for 10⁻⁴ of each node, where the sum alone takes 140 (`power.rs`).
+//! partial sum: on graphs that mix well 20 products suffice for 10⁻⁴ of each node, where the sum alone takes 140 (`enclosure.rs`).
 //! Rounding has a bound of its own, relative to each node, as all terms are positive.
 //!
 //! A push from a target against the links, with walks over what it leaves, reads nothing that has little to do with the target
-//! (`local.rs`). At a mean degree d̄ it passes some d̄ / δ links until no residual is above δ, and for a half-width h walks take
+//! (`push.rs`). At a mean degree d̄ it passes some d̄ / δ links until no residual is above δ, and for a half-width h walks take
 //! 4 δ x / h² / (1 − d) steps. For a *relative* half-width of 10⁻⁴ at x = 10⁻⁶, d̄ = 8 and the best δ that is 3 · 10⁸ for one
 //! target, where 20 products with 8 · 10⁶ links are 1.7 · 10⁸ for all of them: [`page_rank`] is the method. For an *absolute* one of
 //! 10⁻⁶ it is some 10⁶ for a node of average rank, more for a hub: [`local_page_rank`] answers for few targets of a graph that is
@@ -24,7 +24,7 @@
 //!
 //! # Example
 //! ```
-//! use kolmo::walk::graph::{Graph, Options, page_rank};
+//! use kolmo::pagerank::{Graph, Options, page_rank};
 //!
 //! // 0 and 1 link to each other, 2 links to 0; 3 has no link.
 //! let graph = Graph::new(4, &[0, 1, 2], &[1, 0, 0])?;
@@ -45,15 +45,15 @@
 //!   doi:10.1145/2835776.2835823; T. C. Kwok, Z. Wei, M. Yang, "On solving asymmetric diagonally dominant linear systems in
 //!   sublinear time", ITCS 2026, arXiv:2509.13891: push before walks.
 
-mod direct;
-mod local;
-mod power;
+mod elimination;
+mod enclosure;
+mod push;
 mod ranking;
 
 use std::sync::OnceLock;
 
-pub use local::{Walks, local_page_rank};
-pub use power::{Node, Options, Seconds, Solution, most_products, page_rank, peak_bytes};
+pub use enclosure::{Node, Options, Seconds, Solution, most_products, page_rank, peak_bytes};
+pub use push::{Walks, local_page_rank};
 
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

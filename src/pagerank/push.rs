@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::power::{Node, Options, Seconds, Solution, check, most_products, page_rank};
+use super::enclosure::{Node, Options, Seconds, Solution, check, most_products, page_rank};
 use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
-use crate::walk::interval::{student, unseen};
+use crate::walk::confidence::{student, unseen};
 use crate::walk::sequence::philox::philox;
 use crate::{Error, Result, Status};
 
@@ -53,7 +53,7 @@ const BLOCK: u64 = 1 << 10;
 /// As [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width, which alone says how far to push.
 ///
 /// ```
-/// use kolmo::walk::graph::{Options, Walks, local_page_rank};
+/// use kolmo::pagerank::{Options, Walks, local_page_rank};
 ///
 /// let (_, graph) = kolmo::models::graph("barabasi:1000,4", 0).unwrap()?;
 /// let options = Options { seeds: vec![900], epsilon: 1e-4, ..Options::default() };

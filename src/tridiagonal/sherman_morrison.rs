@@ -6,8 +6,8 @@
 //! Morrison 1950, doi:10.1214/aoms/1177729893). Where the rows of A are dominant those of A' are nearly always, too; otherwise
 //! systems are solved one after the other, each in tiles.
 
-use super::place::TILE;
-use super::view::View;
+use super::kernels::alignment::TILE;
+use super::system::view::View;
 use crate::parallel::*;
 
 /// The denominator that is taken for a sign that a matrix is next to singular.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::certificate::Certificate;
+use super::convergence::certificate::Certificate;
 use super::options::{Options, Problem, points, replicates};
 use super::sequence::Scramble;
 use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, met};
@@ -10,13 +10,13 @@ use crate::lane::Lane;
 use crate::{Machine, Result};
 
 /// A run on its way.
-pub(super) struct Run<'a> {
-    pub(super) machine: &'a Machine,
-    pub(super) problem: &'a Problem<'a>,
-    pub(super) options: &'a Options,
-    pub(super) scramble: Scramble,
-    pub(super) replicates: u32,
-    pub(super) seconds: Seconds,
+pub(crate) struct Run<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) problem: &'a Problem<'a>,
+    pub(crate) options: &'a Options,
+    pub(crate) scramble: Scramble,
+    pub(crate) replicates: u32,
+    pub(crate) seconds: Seconds,
     warnings: Vec<String>,
     started: Instant,
     /// When the time limit ends.
@@ -26,7 +26,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
+    pub(crate) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
         let mut warnings = Vec::new();
         if options.lazy {
             let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and \
@@ -40,17 +40,17 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the time limit has passed.
-    pub(super) fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
     /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
-    pub(super) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
+    pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
 
     /// The solution.
-    pub(super) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {
+    pub(crate) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
         seconds.solve = result.solve;
@@ -95,23 +95,23 @@ fn downloads(lanes: &[Lane]) -> f64 {
 
 /// What the walks of a batch of right-hand sides come to.
 #[derive(Default)]
-pub(super) struct BatchResult {
-    pub(super) components: Vec<Component>,
-    pub(super) rounds: Vec<Component>,
-    pub(super) sweeps: u32,
-    pub(super) krylov: usize,
-    pub(super) steps: u64,
-    pub(super) table_bytes: u64,
-    pub(super) tabled: u32,
-    pub(super) jacobi: Option<Jacobi>,
+pub(crate) struct BatchResult {
+    pub(crate) components: Vec<Component>,
+    pub(crate) rounds: Vec<Component>,
+    pub(crate) sweeps: u32,
+    pub(crate) krylov: usize,
+    pub(crate) steps: u64,
+    pub(crate) table_bytes: u64,
+    pub(crate) tabled: u32,
+    pub(crate) jacobi: Option<Jacobi>,
     /// Seconds of the tables' uploads, and of walks.
-    pub(super) upload: f64,
-    pub(super) solve: f64,
+    pub(crate) upload: f64,
+    pub(crate) solve: f64,
 }
 
 impl BatchResult {
     /// Adds another batch's.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.components.extend(other.components);
         self.rounds.extend(other.rounds);
         self.sweeps = self.sweeps.max(other.sweeps);

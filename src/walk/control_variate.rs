@@ -10,10 +10,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
-use super::certificate::Certificate;
-use super::functional::Functional;
-use super::krylov::{GoOn, Krylov};
+use super::bicgstab::solver::{GoOn, Krylov};
+use super::convergence::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
+use super::table::functional::Functional;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
 use crate::number::count;
@@ -393,10 +393,10 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use super::super::convergence::certificate::certify;
     use super::*;
     use crate::lane::Lane;
     use crate::sparse::CsrMatrix;
-    use crate::walk::certificate::certify;
     use crate::walk::splitting::Splitting;
 
     /// A control variate that nobody ends.
@@ -471,7 +471,7 @@ mod tests {
             let wanted = ControlVariate::Sweeps(sweeps);
             Control::new(&split, &certificate, &f, &asked, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
         };
-        let mut lanes = crate::walk::krylov::lanes();
+        let mut lanes = super::super::bicgstab::solver::lanes();
         let host = of(&lanes.remove(0));
         for lane in lanes {
             let there = of(&lane);

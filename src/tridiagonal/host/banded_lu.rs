@@ -6,7 +6,7 @@ use std::ops::{Add, Div, Mul};
 use crate::transient::DoubleWord;
 
 /// Numbers of an elimination: doubles, or sums of two of them.
-pub(in crate::tridiagonal) trait Scalar:
+pub(crate) trait Scalar:
     Copy + From<f64> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     /// self − a·b.
@@ -39,7 +39,7 @@ impl Scalar for DoubleWord {
 type Step<T, const W: usize> = (usize, [T; W]);
 
 /// L and U of a matrix with as many diagonals on either side: `W` in all.
-pub(in crate::tridiagonal) struct Factors<T, const W: usize> {
+pub(crate) struct Factors<T, const W: usize> {
     lower: Vec<Step<T, W>>,
     upper: Vec<[T; W]>,
 }
@@ -49,7 +49,7 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
 
     /// Factors of `n` rows, of which `row` gives the elements, the middle one its diagonal's; or the row of a pivot that is
     /// zero.
-    pub(in crate::tridiagonal) fn new(n: usize, row: impl Fn(usize) -> [T; W]) -> Result<Self, usize> {
+    pub(crate) fn new(n: usize, row: impl Fn(usize) -> [T; W]) -> Result<Self, usize> {
         let (zero, beside) = (T::from(0.0), Self::BESIDE);
         // The first rows from column 0 on.
         let mut active: Vec<[T; W]> = (0..n.min(beside + 1))
@@ -91,7 +91,7 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
     }
 
     /// Solves in place.
-    pub(in crate::tridiagonal) fn solve(&self, b: &mut [T]) {
+    pub(crate) fn solve(&self, b: &mut [T]) {
         for (i, (largest, factors)) in self.lower.iter().enumerate() {
             b.swap(i, i + largest);
             let (own, below) = b[i..].split_first_mut().expect("a row");
@@ -105,7 +105,7 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
     }
 
     /// The row with the smallest pivot.
-    pub(in crate::tridiagonal) fn least_pivot(&self) -> usize {
+    pub(crate) fn least_pivot(&self) -> usize {
         let size = |i: &usize| self.upper[*i][0].size();
         (0..self.upper.len()).min_by(|a, b| size(a).total_cmp(&size(b))).unwrap_or(0)
     }
@@ -113,7 +113,7 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
 
 /// Solves in place, several right-hand sides of one matrix as of [`Factors::new`]; the row of a pivot that is zero, if there is
 /// one.
-pub(super) fn solve<const W: usize>(
+pub(crate) fn solve<const W: usize>(
     n: usize,
     row: impl Fn(usize) -> [f64; W],
     b: &mut [Vec<f64>],

@@ -15,7 +15,7 @@ fn minus<const FUSED: bool>(w: f64, p: f64, o: f64) -> f64 {
 }
 
 /// Solves in place, several right-hand sides of one matrix; the row of a pivot that is zero, if there is one.
-pub(super) fn gtsv<const FUSED: bool>(
+pub(crate) fn gtsv<const FUSED: bool>(
     dl: &[f64],
     d: &[f64],
     du: &[f64],
@@ -80,7 +80,7 @@ struct CyclicRow {
 
 /// Solves a cyclic system in place, as [`gtsv`]. The last row and the last column stay until the end, and the pivot is the largest of
 /// three: of the running row, the next one and the last one. Three unknowns remain for a dense elimination.
-pub(super) fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> {
+pub(crate) fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> {
     let n = d.len();
     let (left, right) = (|i: usize| (i + n - 1) % n, |i: usize| (i + 1) % n);
     if n <= 3 {
@@ -171,7 +171,7 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
 
 /// Solves an interface system dl, d, du, b; a pivot that is zero is replaced by the least that its row's size allows, so
 /// that the residual of the whole tells what it was worth. How many were, is the second result.
-pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) {
+pub(crate) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) {
     let mut d = d.clone();
     for replaced in 0..16 {
         let mut x = [b.clone()];

@@ -4,29 +4,29 @@
 
 use std::ops::Range;
 
-use super::condition;
-use super::elimination::{gtsv, gtsv_cyclic};
-use super::range;
-use super::residual::Residual;
-use super::span::Span;
-use super::view::View;
+use super::lu::{gtsv, gtsv_cyclic};
+use super::scaling;
+use super::singularity;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::view::View;
 
 /// The outcome of systems on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Improved {
+pub(crate) struct Improved {
     /// Whether unknowns are others than before.
-    pub(super) changed: bool,
+    pub(crate) changed: bool,
     /// The first system and row at which a pivot is zero.
-    pub(super) singular: Option<(usize, usize)>,
+    pub(crate) singular: Option<(usize, usize)>,
     /// Corrections, the largest number of all changed unknowns.
-    pub(super) corrections: u32,
+    pub(crate) corrections: u32,
 }
 
 /// Systems that the host can eliminate, all of whose rows are here.
-pub(super) trait Eliminate: Sized + Sync {
+pub(crate) trait Eliminate: Sized + Sync {
     /// Rows of a system, and the number of systems.
     fn size(&self) -> (usize, usize);
     /// True if row `i` of a system and those behind it ask nothing of the rows before, nor these of them.
@@ -111,7 +111,7 @@ impl Eliminate for View<'_> {
 }
 
 /// Unknowns of one right-hand side, how well they solve it, and after how many corrections.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     x: Vec<f64>,
     residual: Residual,
     corrections: u32,
@@ -130,7 +130,7 @@ fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
 /// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
 /// what solves it better. These parts, or all of them if there is `doubt`, are examined for being singular; their unknowns become
 /// NaN.
-pub(super) fn improve(
+pub(crate) fn improve(
     view: &impl Eliminate,
     x: &mut [Vec<f64>],
     asked: impl Fn(Residual) -> bool + Sync,
@@ -150,7 +150,7 @@ pub(super) fn improve(
         let asked = residuals.iter().any(|&r| asked(r));
         (asked || doubt).then(|| {
             let found = if asked { best(&system) } else { Ok(Vec::new()) };
-            let answers = found.and_then(|answers| condition::singular(&system).map_or(Ok(answers), Err));
+            let answers = found.and_then(|answers| singularity::singular(&system).map_or(Ok(answers), Err));
             (here.clone(), residuals, answers)
         })
     };
@@ -222,11 +222,11 @@ fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
 }
 
 /// Elimination, and corrections by the residual while they lower it.
-pub(super) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
-    let roomy = range::roomy(Precision::F64);
+pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let roomy = scaling::roomy(Precision::F64);
     // Right-hand sides in a range in which elimination has room, and their unknowns.
     let eliminated = |b: &mut [Vec<f64>]| {
-        let shifts: Vec<i32> = b.iter().map(|b| range::shift(range::largest(b), roomy)).collect();
+        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), roomy)).collect();
         let all = |b: &mut [Vec<f64>], sign: i32| {
             for (b, &k) in b.iter_mut().zip(&shifts).filter(|(_, k)| **k != 0) {
                 b.iter_mut().for_each(|b| *b = times_power_of_two(*b, sign * k));
@@ -278,7 +278,7 @@ pub(super) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
 }
 
 /// Exponents of factors by which first each row has a largest element of 1 … 2, then each column.
-pub(super) fn scales(system: &impl Eliminate) -> (Vec<i32>, Vec<i32>) {
+pub(crate) fn scales(system: &impl Eliminate) -> (Vec<i32>, Vec<i32>) {
     let (n, _) = system.size();
     let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
     let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();

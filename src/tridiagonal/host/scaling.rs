@@ -1,12 +1,12 @@
 //! Right-hand sides in the range of a precision.
 
-use super::arithmetic::Number;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::tridiagonal::kernels::number::Number;
 
 /// The largest |v|, on all threads.
-pub(super) fn largest(v: &[f64]) -> f64 {
+pub(crate) fn largest(v: &[f64]) -> f64 {
     let more = |m: f64, v: f64| if v.abs() > m { v.abs() } else { m };
     let blocks = v.par_chunks(1 << 14).map(|part| part.iter().fold(0.0, |m, &v| more(m, v)));
     blocks.reduce(|| 0.0, more)
@@ -14,7 +14,7 @@ pub(super) fn largest(v: &[f64]) -> f64 {
 
 /// Exponents of right-hand sides that elimination in this precision takes as they are: half of its range is left for
 /// what becomes of them.
-pub(super) fn roomy(precision: Precision) -> i32 {
+pub(crate) fn roomy(precision: Precision) -> i32 {
     match precision {
         Precision::F64 | Precision::Q64 => 500,
         Precision::F32 => 60,
@@ -22,7 +22,7 @@ pub(super) fn roomy(precision: Precision) -> i32 {
 }
 
 /// The k with which 2^k brings numbers of this largest size to size 1, where they are not of a size that is taken as it is.
-pub(super) fn shift(largest: f64, roomy: i32) -> i32 {
+pub(crate) fn shift(largest: f64, roomy: i32) -> i32 {
     match exponent(largest) {
         _ if largest == 0.0 => 0,
         k if k.abs() > roomy => -k,
@@ -38,7 +38,7 @@ pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
 }
 
 /// Copies v·2^k into another precision, on all threads.
-pub(super) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
+pub(crate) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
     if k == 0 {
         return convert(from, to);
     }

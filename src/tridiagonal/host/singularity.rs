@@ -6,8 +6,8 @@
 //! random factors s. Doubles find a singular matrix to be one of ρ ≥ 2⁵³/c, with a c that depends on the rounding errors met; so
 //! whatever is not clearly regular is eliminated in double-word arithmetic, which tells ρ = ∞, there above 2⁹⁰, from 2⁵³.
 
-use super::banded::elimination::{Factors, Scalar};
-use super::pivot::{Eliminate, scales};
+use super::banded_lu::{Factors, Scalar};
+use super::pivoted_lu::{Eliminate, scales};
 use crate::kernel::Precision;
 use crate::number::times_power_of_two;
 use crate::transient::DoubleWord;
@@ -21,7 +21,7 @@ const LEAST: i32 = -400;
 
 /// The growth of a solution for right-hand sides of the size of rows, with random factors, up to which no matrix is singular. A
 /// singular one has that of 1 / (c u), where u is the unit roundoff and c, mostly below 2⁴, depends on the rounding errors and the factors.
-pub(super) fn clear(precision: Precision) -> f64 {
+pub(crate) fn clear(precision: Precision) -> f64 {
     match precision {
         Precision::F64 | Precision::Q64 => (1u64 << 32) as f64,
         Precision::F32 => (1u64 << 12) as f64,
@@ -29,7 +29,7 @@ pub(super) fn clear(precision: Precision) -> f64 {
 }
 
 /// A random number of row `i`, of size ½ … 1. Signs alone may sum to 0, as the rows of a singular matrix do.
-pub(super) fn noise(i: usize, step: u64) -> f64 {
+pub(crate) fn noise(i: usize, step: u64) -> f64 {
     let mut bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (step << 32);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -38,12 +38,12 @@ pub(super) fn noise(i: usize, step: u64) -> f64 {
 }
 
 /// The largest of numbers that are not negative; infinity if one of them is NaN.
-pub(super) fn most(sizes: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn most(sizes: impl Iterator<Item = f64>) -> f64 {
     sizes.fold(0.0, |most, size| if size.is_nan() { f64::INFINITY } else { most.max(size) })
 }
 
 /// The row in which the matrix of one system shows that it is singular to working precision, if it is.
-pub(super) fn singular(system: &impl Eliminate) -> Option<usize> {
+pub(crate) fn singular(system: &impl Eliminate) -> Option<usize> {
     match system.bandwidth() {
         1 => verdict::<3>(system),
         2 => verdict::<5>(system),

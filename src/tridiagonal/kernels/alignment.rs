@@ -7,7 +7,7 @@ pub const TILE: usize = 2048;
 
 /// The place of a chunk in its systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Rows of one system; several lie one behind the other.
     pub n: usize,
     /// Number of the chunk's first row, counted from the beginning of all systems.
@@ -19,7 +19,7 @@ pub(super) struct Place {
 impl Place {
     /// The rows of a system and the chunk's first row in it, as kernels are told: of systems that are too long for their
     /// counters one that has its ends where `rows` rows from there see them.
-    pub(super) fn params(self, rows: usize) -> (u32, u32) {
+    pub(crate) fn params(self, rows: usize) -> (u32, u32) {
         const MOST: usize = (1 << 31) - 1;
         let (n, at) = (self.n, self.first % self.n);
         if n <= MOST {
@@ -32,7 +32,7 @@ impl Place {
 }
 
 /// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
-pub(super) const OF_A_RANK: usize = 32;
+pub(crate) const OF_A_RANK: usize = 32;
 /// Units of a chunk at least, which need not travel as far.
 const OF_A_CHUNK: usize = 256;
 
@@ -40,7 +40,7 @@ const OF_A_CHUNK: usize = 256;
 /// itself. In tiles the levels are those of the merge tree, which depends on the number of all rows alone: a part leaves nodes of it to be
 /// joined with those of others. In blocks they are those of reduced systems beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Alignment {
+pub(crate) struct Alignment {
     /// Rows between two places.
     pub rows: usize,
     /// Levels: in tiles a reduced block is left of 128·2^levels rows.
@@ -51,23 +51,23 @@ pub(super) struct Alignment {
 
 impl Alignment {
     /// Cuts at tiles, and reduced blocks as stage 1 leaves them.
-    pub(super) const TILES: Self = Self::at(TILE);
+    pub(crate) const TILES: Self = Self::at(TILE);
 
     /// Cuts at multiples of `rows`.
-    pub(super) const fn at(rows: usize) -> Self {
+    pub(crate) const fn at(rows: usize) -> Self {
         Self { rows, levels: 0, tail: 1 }
     }
 
     /// The alignment for `rows` rows on so many ranks: the coarsest of which each has 32 units, and 64 at most, which it
-    /// joins further before it sends them, see [`subtrees`](super::subtrees).
-    pub(super) fn of_ranks(rows: usize, ranks: usize) -> Self {
+    /// joins further before it sends them, see [`rank_reduction`](crate::tridiagonal::reduction::rank_reduction).
+    pub(crate) fn of_ranks(rows: usize, ranks: usize) -> Self {
         let Self { levels, .. } = Self::coarsest(rows, OF_A_RANK * ranks);
         let levels = levels.max((TILE / UNIT).ilog2());
         Self { rows: UNIT << levels, levels, tail: 1 }
     }
 
     /// The alignment for `rows` rows in so many chunks: the coarsest of which each has 256 units.
-    pub(super) fn of_chunks(rows: usize, chunks: usize) -> Self {
+    pub(crate) fn of_chunks(rows: usize, chunks: usize) -> Self {
         Self::coarsest(rows, OF_A_CHUNK * chunks)
     }
 
@@ -78,12 +78,12 @@ impl Alignment {
     }
 
     /// The alignment whose places are also tiles apart, or more.
-    pub(super) fn of_tiles_at_least(self) -> Self {
+    pub(crate) fn of_tiles_at_least(self) -> Self {
         Self { rows: self.rows * TILE.div_ceil(self.rows), ..self }
     }
 
     /// Reduced blocks of a run of `rows` rows that begins at a place.
-    pub(super) fn blocks(self, rows: usize) -> usize {
+    pub(crate) fn blocks(self, rows: usize) -> usize {
         rows.div_ceil(UNIT << self.levels)
     }
 }

@@ -1,7 +1,7 @@
 //! The kernels of the partition method with a block a thread, and their CPU twins.
 
-use super::arithmetic::Number;
-use super::kernels::{NOT_DOMINANT, both, small};
+use super::number::Number;
+use super::tiles::{NOT_DOMINANT, both, small};
 use crate::kernel::twin::Call;
 use crate::kernel::{Kernel, kernel};
 use crate::parallel::*;

@@ -35,6 +35,6 @@ impl Number for f64 {
 
 /// a·b + c, rounded once where the level has an instruction for it.
 #[inline(always)]
-pub(super) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
+pub(crate) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
     if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
 }

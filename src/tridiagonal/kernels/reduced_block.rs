@@ -1,29 +1,29 @@
 //! Reduced blocks: runs of rows, seen from outside.
 
-use super::arithmetic::{Number, fma};
+use super::number::{Number, fma};
 
 /// The two interface equations of a run of rows whose interior is eliminated, its Schur complement: with the interface
 /// values x_left and x_right, x_first = u0 − u1·x_left − u2·x_right and x_last = u3 − u4·x_left − u5·x_right.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ReducedBlock<T> {
+pub(crate) struct ReducedBlock<T> {
     /// u0 … u5.
     pub u: [T; 6],
 }
 
 impl<T: Number> ReducedBlock<T> {
     /// No row: what it shows to the left is what lies to its right, and the other way round.
-    pub(super) const EMPTY: Self =
+    pub(crate) const EMPTY: Self =
         Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
 
     /// From six numbers.
-    pub(super) fn of(u: &[T]) -> Self {
+    pub(crate) fn of(u: &[T]) -> Self {
         Self { u: std::array::from_fn(|k| u[k]) }
     }
 
     /// This block and the one to its right as one; what gives the two unknowns between them (y = u0 − u1·x_left −
     /// u2·x_right on the left side, z = u3 − u4·x_left − u5·x_right on the right); the determinant divided by.
     #[inline(always)]
-    pub(super) fn join<const LEVEL: u8>(&self, right: &Self) -> (Self, Self, T) {
+    pub(crate) fn join<const LEVEL: u8>(&self, right: &Self) -> (Self, Self, T) {
         let ([a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]) = (self.u, right.u);
         let det = fma::<T, LEVEL>(-a5, b1, T::of(1.0));
         let g = T::of(1.0) / det;
@@ -42,7 +42,7 @@ impl<T: Number> ReducedBlock<T> {
 
     /// Both unknowns, from the interface values.
     #[inline(always)]
-    pub(super) fn between<const LEVEL: u8>(&self, left: T, right: T) -> (T, T) {
+    pub(crate) fn between<const LEVEL: u8>(&self, left: T, right: T) -> (T, T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
         (
             fma::<T, LEVEL>(-u2, right, fma::<T, LEVEL>(-u1, left, u0)),
@@ -52,7 +52,7 @@ impl<T: Number> ReducedBlock<T> {
 
     /// The interface values (x_last, x_first) of a block that is its own neighbour on both sides, and the determinant
     /// divided by.
-    pub(super) fn closed(&self) -> ([T; 2], T) {
+    pub(crate) fn closed(&self) -> ([T; 2], T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
         let one = T::of(1.0);
         let det = (one + u2) * (one + u4) - u1 * u5;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::arithmetic::Number;
+use super::number::Number;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane};
 
@@ -12,7 +12,7 @@ const NAMES: [&str; 5] =
 
 /// Numbers of an array of `rows` rows: a thread reads and writes all rows that it could have, whether the last of them
 /// exist or not.
-pub(super) fn padded(rows: usize) -> usize {
+pub(crate) fn padded(rows: usize) -> usize {
     rows.next_multiple_of(8) + 8
 }
 
@@ -58,28 +58,28 @@ impl<T: Number> Arrays<T> {
 
 /// The rows that a lane holds at once.
 #[derive(Debug)]
-pub(super) struct RowMemory<T> {
-    pub(super) arrays: Arrays<T>,
+pub(crate) struct RowMemory<T> {
+    pub(crate) arrays: Arrays<T>,
     /// Right-hand sides.
-    pub(super) rhs: usize,
+    pub(crate) rhs: usize,
     /// Numbers that blocks keep for the way back.
-    pub(super) kept: Option<Buffer<T>>,
+    pub(crate) kept: Option<Buffer<T>>,
     /// Whether several runs of rows go through it.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
     /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
-    pub(super) adopted: bool,
+    pub(crate) adopted: bool,
 }
 
 impl<T: Number> RowMemory<T> {
     /// Memory for so many rows and right-hand sides, and for what blocks keep of them.
-    pub(super) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool, shared: bool) -> Result<Self> {
+    pub(crate) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool, shared: bool) -> Result<Self> {
         let arrays = Arrays::new(lane, rows, rhs)?;
         let kept = in_blocks.then(|| lane.alloc("what blocks keep for the way back", 3 * rows));
         Ok(Self { arrays, rhs, kept: kept.transpose()?, shared, adopted: false })
     }
 
     /// The host's arrays themselves, where the lane can work there.
-    pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
+    pub(crate) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
         Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self {
             arrays,
             rhs,
@@ -90,11 +90,11 @@ impl<T: Number> RowMemory<T> {
     }
 
     /// Numbers between two right-hand sides.
-    pub(super) fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.arrays.d.len()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.arrays.bytes() + self.kept.as_ref().map_or(0, Buffer::bytes)
     }
 }

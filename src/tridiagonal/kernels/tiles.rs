@@ -1,8 +1,8 @@
 //! The kernels of the partition method and their CPU twins.
 
-use super::arithmetic::{Number, fma};
-use super::place::Place;
-pub use super::place::{TILE, UNIT};
+use super::alignment::Place;
+pub use super::alignment::{TILE, UNIT};
+use super::number::{Number, fma};
 use super::reduced_block::ReducedBlock;
 use crate::array::array;
 use crate::kernel::twin::Call;
@@ -40,37 +40,37 @@ pub const FAN: usize = 256;
 pub const NOT_DOMINANT: u32 = 1 << 31;
 
 /// Flags of two parts.
-pub(super) fn both(a: u32, b: u32) -> u32 {
+pub(crate) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
 
 /// Flags of all parts.
-pub(super) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
+pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
 
 /// Units that the twins eliminate at the same time, one a vector lane.
-pub(super) const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 /// Rows of so many units: what a thread takes at a time.
 const STRIP: usize = LANES * UNIT;
 /// Strips that a thread takes one behind the other, at least.
 const STRIPS: usize = 16;
 /// Rows of a chunk whose unknowns no cache is expected to hold until somebody asks for them.
-pub(super) const UNCACHED: usize = 1 << 21;
+pub(crate) const UNCACHED: usize = 1 << 21;
 /// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
-pub(super) const TURN: usize = 8;
+pub(crate) const TURN: usize = 8;
 
 /// The diagonals and the right-hand side of a strip or a part of it.
 #[derive(Clone, Copy)]
-pub(super) struct Diagonals<'a, T> {
-    pub(super) dl: &'a [T],
-    pub(super) d: &'a [T],
-    pub(super) du: &'a [T],
-    pub(super) rhs: &'a [T],
+pub(crate) struct Diagonals<'a, T> {
+    pub(crate) dl: &'a [T],
+    pub(crate) d: &'a [T],
+    pub(crate) du: &'a [T],
+    pub(crate) rhs: &'a [T],
 }
 
 impl<'a, T> Diagonals<'a, T> {
-    pub(super) fn part(self, here: std::ops::Range<usize>) -> Self {
+    pub(crate) fn part(self, here: std::ops::Range<usize>) -> Self {
         Self {
             dl: &self.dl[here.clone()],
             d: &self.d[here.clone()],
@@ -82,7 +82,7 @@ impl<'a, T> Diagonals<'a, T> {
 
 /// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
 /// unknown behind them; e, h, e′, h′ of every unit.
-pub(super) type Back<T> = [[T; LANES]; 4];
+pub(crate) type Back<T> = [[T; LANES]; 4];
 
 /// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
 struct Scratch<T> {
@@ -202,11 +202,11 @@ impl<T: Number, const W: usize> Elimination<T, W> {
     }
 }
 
-pub(super) type Turned<T> = [[T; LANES]; TURN];
+pub(crate) type Turned<T> = [[T; LANES]; TURN];
 
 /// Rows `at … at + 7` of runs that begin `stride` rows apart, turned so that one row of all runs is a vector.
 #[inline(always)]
-pub(super) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
+pub(crate) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
     let own = &source[at..][..(LANES - 1) * stride + TURN];
     transpose::<LEVEL, T>(array(|j| own[j * stride..].first_chunk().expect("runs have as many rows")), out);
 }
@@ -278,7 +278,7 @@ fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &
 /// Two rows of every unit, behind a row x = e − h·x′ that then is the second of them, with one division: what they keep for
 /// the way back, and their determinants.
 #[inline(always)]
-pub(super) fn descend<T: Number, const LEVEL: u8>(
+pub(crate) fn descend<T: Number, const LEVEL: u8>(
     [a, b, c, r]: [&[[T; LANES]; 2]; 4],
     e: &mut [T; LANES],
     h: &mut [T; LANES],
@@ -366,7 +366,7 @@ impl<T: Number> Body for Down<'_, T> {
 
 /// The exponent s of the share 4^−s of its row below which a pivot of dominant rows is small. Each row adds a few roundings to
 /// the pivots behind it, so that the last one of a singular matrix of n rows is √n roundings, or in the worst case some n.
-pub(super) fn small_exponent(precision: Precision) -> u32 {
+pub(crate) fn small_exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 18,
         Precision::F32 => 8,
@@ -374,7 +374,7 @@ pub(super) fn small_exponent(precision: Precision) -> u32 {
 }
 
 /// The exponent s of the share 4^−s of its row below which a pivot is replaced: four times the unit roundoff.
-pub(super) fn least_exponent(precision: Precision) -> u32 {
+pub(crate) fn least_exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 25,
         Precision::F32 => 11,
@@ -382,7 +382,7 @@ pub(super) fn least_exponent(precision: Precision) -> u32 {
 }
 
 /// The share of a row below which a pivot is small: 4^−s.
-pub(super) fn small<T: Number>(s: u32) -> T {
+pub(crate) fn small<T: Number>(s: u32) -> T {
     let root = T::of(f64::from(1u32 << s));
     T::of(1.0) / (root * root)
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::arithmetic::{Number, fma};
-use super::kernels::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
+use super::number::{Number, fma};
+use super::tiles::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::array::array;
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
@@ -221,7 +221,7 @@ fn tridiagonal_window<T: Number>(
 }
 
 /// Solves tiles, each from its window alone.
-pub(super) fn solve_tiles<T: Number>(p: tridiagonal_window::Params, b: tridiagonal_window::Bindings<'_, T>) {
+pub(crate) fn solve_tiles<T: Number>(p: tridiagonal_window::Params, b: tridiagonal_window::Bindings<'_, T>) {
     let tiling = Tiling::of(p);
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
     let (here, [rhs, stride]) = (tiling.of_tiles(0..tiling.tiles), [p.rhs, p.stride].map(|n| n as usize));
@@ -255,7 +255,7 @@ fn tridiagonal_seam<T: Number>(
 }
 
 /// Counts the tiles of each group that are not certified.
-pub(super) fn count_uncertified<T: Number>(
+pub(crate) fn count_uncertified<T: Number>(
     p: tridiagonal_window::Params,
     b: tridiagonal_seam::Bindings<'_, T>,
 ) {

@@ -4,15 +4,17 @@
 //! of a border solve such a tile, to the same bits, and each keeps its own rows. So every border between tiles lies in a
 //! chunk that has the unknowns of both, and is certified there.
 
+pub(crate) mod windows;
+
 use std::ops::Range;
 
-use super::arithmetic::Number;
+use self::windows::{Windows, tile};
 use super::chunk::{Chunk, Pace, Upload, places};
-use super::equations::split;
-use super::place::Place;
-use super::span::Span;
-use super::window::{Windows, tile};
-use super::window_kernels::WINDOW_ROWS;
+use super::kernels::alignment::Place;
+use super::kernels::number::Number;
+use super::kernels::windows::WINDOW_ROWS;
+use super::reduction::interface_buffers::split;
+use super::system::row_range::Span;
 use crate::Result;
 use crate::lane::HostArray;
 

@@ -19,7 +19,7 @@
 //!   above which dominant systems are corrected (32 ε in single precision). Nothing is assumed of how fast couplings fall off.
 //! * *Rounding*, in every row: that of an elimination without exchanges, as in two passes. It is small where rows are dominant
 //!   and pivots are not small (Higham 2002, theorem 9.13: |L|·|U| ≤ 3·|A|), which is asked of every row. The residual that
-//!   [`solve`](super::solve) reports is taken from the whole of x̂, by either method.
+//!   [`solve`](crate::tridiagonal::solve) reports is taken from the whole of x̂, by either method.
 //!
 //! What is no number is not certified, nor are rows whose products are so small or large that they may lose digits (beyond
 //! 10^±144, in single precision 10^±14).
@@ -34,17 +34,19 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::arithmetic::Number;
-use super::kernels::small_exponent;
-use super::memory::{Arrays, RowMemory};
-use super::place::Place;
-use super::window_kernels::{SEAM, SEAMS, WINDOW, WINDOW_ROWS, tridiagonal_seam, tridiagonal_window};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
+use crate::tridiagonal::kernels::tiles::small_exponent;
+use crate::tridiagonal::kernels::windows::{
+    SEAM, SEAMS, WINDOW, WINDOW_ROWS, tridiagonal_seam, tridiagonal_window,
+};
 
 /// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
-pub(super) const fn limit(precision: Precision) -> u32 {
+pub(crate) const fn limit(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 23,
         Precision::F32 => 9,
@@ -52,7 +54,7 @@ pub(super) const fn limit(precision: Precision) -> u32 {
 }
 
 /// The exponent s of 4^(8 s), beyond which sums of products of rows are neither so large nor their inverses.
-pub(super) const fn tiny(precision: Precision) -> u32 {
+pub(crate) const fn tiny(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 30,
         Precision::F32 => 3,
@@ -60,13 +62,13 @@ pub(super) const fn tiny(precision: Precision) -> u32 {
 }
 
 /// Rows that a window has on both sides of its tile at most.
-pub(super) const MOST: usize = 512;
+pub(crate) const MOST: usize = 512;
 /// Rows that a window has on both sides of its tile at least.
-pub(super) const LEAST: usize = 64;
+pub(crate) const LEAST: usize = 64;
 /// Stretches of rows that are looked at.
 const STRETCHES: usize = 8;
 /// Rows behind which an elimination has forgotten where it began.
-pub(super) const BEGUN: usize = 64;
+pub(crate) const BEGUN: usize = 64;
 /// Rows of a stretch.
 const STRETCH: usize = BEGUN + MOST;
 
@@ -101,7 +103,7 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
 
 /// Rows that windows need on both sides of their tiles, as far as some stretches of `rows` rows of systems of `n` show; none
 /// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
-pub(super) fn overlap<T: Number>(
+pub(crate) fn overlap<T: Number>(
     n: usize,
     rows: usize,
     mut read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>,
@@ -117,7 +119,7 @@ pub(super) fn overlap<T: Number>(
 }
 
 /// The same where `reach` says of a stretch behind how many rows couplings are lost, until it finds that they are not.
-pub(super) fn overlap_for(
+pub(crate) fn overlap_for(
     rows: usize,
     mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
 ) -> Result<Option<usize>> {
@@ -132,19 +134,19 @@ pub(super) fn overlap_for(
 }
 
 /// Levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
-pub(super) fn levels(overlap: usize, rows: usize) -> u32 {
+pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
     // Couplings of the last level reach half as far again as a window does: there are many more of them.
     (3 * overlap).div_ceil(2 * rows).next_power_of_two().ilog2()
 }
 
 /// Rows of a tile with this overlap.
-pub(super) fn tile(overlap: usize) -> usize {
+pub(crate) fn tile(overlap: usize) -> usize {
     WINDOW_ROWS - 2 * overlap
 }
 
 /// What kernels are told of the tiles of the rows `solved`, the first of which begins a tile, among `rows` rows in memory, and
 /// of so many right-hand sides with this stride.
-pub(super) fn params<T: Number>(
+pub(crate) fn params<T: Number>(
     place: Place,
     rows: usize,
     solved: Range<usize>,
@@ -171,7 +173,7 @@ pub(super) fn params<T: Number>(
 
 /// The one-pass method on rows of a lane.
 #[derive(Debug)]
-pub(super) struct Windows<T> {
+pub(crate) struct Windows<T> {
     window: Launch,
     seam: Launch,
     /// Tiles, those of each right-hand side.
@@ -183,7 +185,7 @@ pub(super) struct Windows<T> {
 impl<T: Number> Windows<T> {
     /// Windows with `overlap` rows on both sides of the tiles of the rows `solved`, the first of which begins a tile, among
     /// `rows` rows in memory.
-    pub(super) fn new(
+    pub(crate) fn new(
         lane: &Lane,
         memory: &RowMemory<T>,
         place: Place,
@@ -205,22 +207,22 @@ impl<T: Number> Windows<T> {
     }
 
     /// Bytes on the device, without the rows.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }
 
     /// From rows to unknowns.
-    pub(super) fn launches(&self) -> Vec<&Launch> {
+    pub(crate) fn launches(&self) -> Vec<&Launch> {
         vec![&self.window, &self.seam]
     }
 
     /// Groups of tiles.
-    pub(super) fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.count.div_ceil(SEAMS)
     }
 
     /// Takes away how many tiles of each group are not certified, after the launches.
-    pub(super) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
+    pub(crate) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
         lane.fetch(&self.flags, self.count, bad)
     }
 }

@@ -4,35 +4,35 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arithmetic::Number;
-use super::chunk::Chunk;
-use super::levels::Shape;
-use super::memory::RowMemory;
-use super::one_pass::BESIDE;
-use super::options::PlanOptions;
-use super::place::{Alignment, Place};
-use super::scheme::{InterfaceSolve, RankReduction, Scheme};
-use super::span::Span;
-use super::subtrees::{self, Run};
 use crate::lane::{HostArray, Lane};
+use crate::tridiagonal::chunk::Chunk;
+use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::RowMemory;
+use crate::tridiagonal::one_pass::BESIDE;
+use crate::tridiagonal::options::PlanOptions;
+use crate::tridiagonal::reduction::levels::Shape;
+use crate::tridiagonal::reduction::rank_reduction::{self, Run};
+use crate::tridiagonal::reduction::{InterfaceSolve, RankReduction, Scheme};
+use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
 
 /// Rows of a chunk at least, where chunks are made smaller until they fit.
 const FEWEST_ROWS: usize = 1 << 12;
 
 /// Chunks, and what puts their equations together.
-pub(super) struct Cutting<'a, T> {
-    pub(super) chunks: Vec<Chunk<'a, T>>,
+pub(crate) struct Cutting<'a, T> {
+    pub(crate) chunks: Vec<Chunk<'a, T>>,
     /// The reduction of the chunks' equations before they leave this rank, where chunks do not do it.
-    pub(super) rank_reduction: Option<Box<dyn RankReduction<T>>>,
-    pub(super) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
     /// Items that leave all ranks, and their shape.
-    pub(super) items: usize,
-    pub(super) shape: Shape,
+    pub(crate) items: usize,
+    pub(crate) shape: Shape,
 }
 
 /// The cut of a plan's rows on its lanes.
-pub(super) struct Cut<'a, 'p, T> {
+pub(crate) struct Cut<'a, 'p, T> {
     lanes: &'a [Lane],
     span: Span,
     options: &'p PlanOptions,
@@ -49,7 +49,7 @@ pub(super) struct Cut<'a, 'p, T> {
 
 impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     /// The cut of these rows. Every rank calls this.
-    pub(super) fn new(
+    pub(crate) fn new(
         lanes: &'a [Lane],
         span: Span,
         options: &'p PlanOptions,
@@ -70,7 +70,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     }
 
     /// Chunks of all rows, in the memory of the host's arrays themselves where a lane can work there.
-    pub(super) fn chunks(&self) -> Result<Cutting<'a, T>> {
+    pub(crate) fn chunks(&self) -> Result<Cutting<'a, T>> {
         let mut parts = self.lanes.len();
         let mut first = None;
         loop {
@@ -192,11 +192,11 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
 /// The subtrees of units that ranks send. Every rank calls this.
 fn of_ranks(span: Span, alignment: Alignment) -> Vec<Run> {
     let all = alignment.blocks(span.all());
-    let levels = subtrees::depth(all);
+    let levels = rank_reduction::depth(all);
     let shares = span.ranks.all_gather(&[span.first as u64, span.rows as u64]);
     let blocks = shares.iter().map(|share| {
         let [first, rows] = [share[0] as usize, share[1] as usize].map(|rows| alignment.blocks(rows));
         first..first + rows
     });
-    blocks.flat_map(|blocks| subtrees::largest(blocks, all, levels)).collect()
+    blocks.flat_map(|blocks| rank_reduction::largest(blocks, all, levels)).collect()
 }

@@ -1,30 +1,32 @@
 //! A plan: one system shape on some lanes, solved as often as wanted.
 //!
 //! The rows are cut into chunks, one a lane, or more where the lanes' memory does not hold them all. Each goes through
-//! stage 1 (up to some [`ReducedBlock`](super::reduced_block::ReducedBlock)s, or to the reduced system of its blocks) and
+//! stage 1 (up to some [`ReducedBlock`](super::kernels::reduced_block::ReducedBlock)s, or to the reduced system of its blocks) and
 //! stage 3 (down from its interface values); in between one lane solves the interface system of all chunks, those of other
 //! ranks included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages,
 //! since every unknown depends on every row. Where couplings fall off fast enough there is no barrier, and one pass over the
 //! rows does it all (`one_pass`). Which reduced blocks are joined with which depends on the number of all rows
 //! alone, so that lanes, chunks and ranks change no bit.
 
+mod chunking;
+
 use std::ops::Range;
 use std::time::Instant;
 
 use serde::Serialize;
 
-use super::arithmetic::Number;
+use self::chunking::{Cut, Cutting};
 use super::chunk::{Chunk, Pace, Upload, places};
-use super::cut::{Cut, Cutting};
-use super::equations::Equations;
-use super::interface::InterfaceSystem;
-use super::kernels::all_flags;
-use super::memory::{Arrays, padded};
+use super::kernels::number::Number;
+use super::kernels::row_memory::{Arrays, padded};
+use super::kernels::tiles::all_flags;
+use super::one_pass::windows;
 use super::one_pass::{BESIDE, OnePass};
 use super::options::PlanOptions;
-use super::scheme::Scheme;
-use super::span::Span;
-use super::window;
+use super::reduction::Scheme;
+use super::reduction::interface_buffers::Equations;
+use super::reduction::interface_system::InterfaceSystem;
+use super::system::row_range::Span;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
 
@@ -272,7 +274,7 @@ impl<'a, T: Number> Plan<'a, T> {
         &self.chunks[0].memory.arrays
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all chunks.
+    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all chunks.
     ///
     /// # Errors
     /// If a device is lost.
@@ -515,7 +517,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let Span { n, cyclic, .. } = self.span;
         // Whole systems have one pass of their own; the ends of a cyclic one are neighbours.
         let in_tiles = !cyclic && self.scheme() == Scheme::Tiles;
-        if in_tiles { window::overlap(n, self.span.all(), read) } else { Ok(None) }
+        if in_tiles { windows::overlap(n, self.span.all(), read) } else { Ok(None) }
     }
 
     /// Chooses one pass over the rows, with windows of this overlap, or two.

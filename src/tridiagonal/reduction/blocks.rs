@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::arithmetic::Number;
-use super::super::equations::Equations;
-use super::super::levels::{Level, Levels, Shape};
-use super::super::memory::RowMemory;
-use super::super::place::Place;
-use super::super::reduced_system::{Blocking, Source, solve_on_host};
+use super::interface_buffers::Equations;
+use super::levels::{Level, Levels, Shape};
+use super::reduced_system::{Blocking, Source, solve_on_host};
 use super::{ChunkSolve, InterfaceSolve, RankReduction, Scheme};
 use crate::Result;
 use crate::lane::Lane;
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::RowMemory;
 
 /// A chunk of `rows` rows, at least 2, in so many blocks.
 pub(super) fn chunk<T: Number>(

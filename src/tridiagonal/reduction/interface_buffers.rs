@@ -2,40 +2,40 @@
 
 use std::ops::Range;
 
-use super::arithmetic::Number;
 use super::levels::Shape;
 use crate::Result;
 use crate::lane::HostArray;
+use crate::tridiagonal::kernels::number::Number;
 
 /// The place on the host that a chunk's equations go to.
-pub(super) struct ChunkEquations<'p, T> {
-    pub(super) columns: Vec<&'p mut [T]>,
-    pub(super) flags: &'p mut [u32],
+pub(crate) struct ChunkEquations<'p, T> {
+    pub(crate) columns: Vec<&'p mut [T]>,
+    pub(crate) flags: &'p mut [u32],
 }
 
 /// The interface equations of the chunks of a rank, on rank 0 of all ranks.
 #[derive(Debug)]
-pub(super) struct Equations<T> {
-    pub(super) shape: Shape,
+pub(crate) struct Equations<T> {
+    pub(crate) shape: Shape,
     /// Items that leave this rank, and those there is room for.
-    pub(super) sent: usize,
+    pub(crate) sent: usize,
     room: usize,
     /// The columns, one behind the other.
-    pub(super) numbers: HostArray<T>,
-    pub(super) flags: HostArray<u32>,
+    pub(crate) numbers: HostArray<T>,
+    pub(crate) flags: HostArray<u32>,
     /// Interface values.
-    pub(super) values: HostArray<T>,
+    pub(crate) values: HostArray<T>,
 }
 
 impl<T: Number> Equations<T> {
     /// No equations.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
         Self { shape: Shape::NOTHING, sent: 0, room: 0, numbers, flags, values }
     }
 
     /// Room for `room` items, `sent` of which leave this rank.
-    pub(super) fn new(
+    pub(crate) fn new(
         shape: Shape,
         [sent, room]: [usize; 2],
         array: impl Fn(usize) -> Result<HostArray<T>>,
@@ -52,22 +52,22 @@ impl<T: Number> Equations<T> {
         (self.shape.width * self.room).max(1)
     }
 
-    pub(super) fn columns(&self) -> impl Iterator<Item = &[T]> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &[T]> {
         self.numbers.chunks(self.column())
     }
 
-    pub(super) fn columns_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
+    pub(crate) fn columns_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
         let column = self.column();
         self.numbers.chunks_mut(column)
     }
 
     /// The interface values of some items, and those behind.
-    pub(super) fn values_of(&self, items: &Range<usize>) -> Range<usize> {
+    pub(crate) fn values_of(&self, items: &Range<usize>) -> Range<usize> {
         self.shape.values * items.start..self.shape.values * items.end + self.shape.behind
     }
 
     /// The places of the equations of chunks with so many items, one chunk's behind the other's.
-    pub(super) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
+    pub(crate) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
         let (Shape { width, flags, .. }, column) = (self.shape, self.column());
         let columns = self.numbers.chunks_mut(column);
         let mut columns: Vec<_> = columns
@@ -82,7 +82,7 @@ impl<T: Number> Equations<T> {
     }
 
     /// The list that leaves this rank: each column's part, then flags.
-    pub(super) fn list(&self) -> Vec<f64> {
+    pub(crate) fn list(&self) -> Vec<f64> {
         let Shape { columns, width, flags, .. } = self.shape;
         let mut list = Vec::with_capacity((columns * width + flags) * self.sent);
         for column in self.columns() {
@@ -93,7 +93,7 @@ impl<T: Number> Equations<T> {
     }
 
     /// Takes the lists of ranks with so many items each, one behind the other.
-    pub(super) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
+    pub(crate) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
         let Shape { width, flags: flagged, .. } = self.shape;
         let mut take = |count: usize| {
             let (part, rest) = lists.split_at(count);
@@ -114,7 +114,7 @@ impl<T: Number> Equations<T> {
 }
 
 /// Consecutive parts of these lengths.
-pub(super) fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
+pub(crate) fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let part = |length| {
         let (part, rest) = std::mem::take(&mut whole).split_at_mut(length);
         whole = rest;

@@ -2,54 +2,54 @@
 
 use std::time::Instant;
 
-use super::arithmetic::Number;
-use super::chunk::Chunk;
-use super::equations::{ChunkEquations, Equations};
-use super::kernels::all_flags;
+use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::Shape;
-use super::scheme::{InterfaceSolve, RankReduction};
+use super::{InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 use crate::ranks::Ranks;
+use crate::tridiagonal::chunk::Chunk;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::all_flags;
 
 /// The interface system of a plan.
 #[derive(Debug)]
-pub(super) struct InterfaceSystem<'a, T> {
-    pub(super) ranks: Ranks,
+pub(crate) struct InterfaceSystem<'a, T> {
+    pub(crate) ranks: Ranks,
     /// The lane that does stage 2, on rank 0, and the rank reduction on each.
-    pub(super) home: &'a Lane,
+    pub(crate) home: &'a Lane,
     /// Whether one chunk is everything: its equations and values stay on its lane.
-    pub(super) alone: bool,
-    pub(super) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    pub(crate) alone: bool,
+    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
     /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
-    pub(super) stage2: Option<Box<dyn InterfaceSolve<T>>>,
-    pub(super) equations: Equations<T>,
+    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(crate) equations: Equations<T>,
     /// Pivots that the host had to replace.
-    pub(super) replaced: u32,
+    pub(crate) replaced: u32,
 }
 
 impl<'a, T: Number> InterfaceSystem<'a, T> {
     /// The system of no chunk.
-    pub(super) fn none(ranks: Ranks, home: &'a Lane) -> Self {
+    pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
         let equations = Equations::none();
         Self { ranks, home, alone: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 
     /// Bytes on the device.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.rank_reduction.as_ref().map_or(0, |reduction| reduction.bytes())
             + self.stage2.as_ref().map_or(0, |stage2| stage2.bytes())
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that chunks do not know of.
-    pub(super) fn flags(&self) -> Result<u32> {
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots that chunks do not know of.
+    pub(crate) fn flags(&self) -> Result<u32> {
         let stage2 = self.stage2.as_ref().map_or(Ok(0), |stage2| stage2.flags(self.home))?;
         let reduction = self.rank_reduction.as_ref().map_or(Ok(0), |reduction| reduction.flags(self.home))?;
         Ok(all_flags([stage2, reduction, self.replaced]))
     }
 
     /// All launches of stage 2, where no chunk needs the host between its stages.
-    pub(super) fn launches(&self) -> Option<Vec<&Launch>> {
+    pub(crate) fn launches(&self) -> Option<Vec<&Launch>> {
         match &self.stage2 {
             Some(stage2) => stage2.launches(),
             None => (self.equations.shape == Shape::NOTHING).then(Vec::new),
@@ -57,7 +57,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     }
 
     /// The places of the equations of each chunk, if they leave its lane.
-    pub(super) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
+    pub(crate) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
         match self.alone {
             true => chunks.iter().map(|_| None).collect(),
             false => {
@@ -68,20 +68,20 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     }
 
     /// Makes the equations of chunks those that leave this rank.
-    pub(super) fn reduce(&mut self) -> Result<()> {
+    pub(crate) fn reduce(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.reduce(home, equations))
     }
 
     /// Makes the values that came back those that the chunks ask for.
-    pub(super) fn expand(&mut self) -> Result<()> {
+    pub(crate) fn expand(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, equations))
     }
 
     /// Solves the equations of all ranks on the first, with or without exchanges, and brings each its values; the seconds
     /// that it took.
-    pub(super) fn solve(&mut self, exchange: bool) -> Result<f64> {
+    pub(crate) fn solve(&mut self, exchange: bool) -> Result<f64> {
         let started = Instant::now();
         self.gather();
         let Self { ranks, home, stage2, equations, .. } = self;

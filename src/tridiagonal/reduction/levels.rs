@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::arithmetic::Number;
-use super::kernels::{NOT_DOMINANT, all_flags};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, all_flags};
 
 /// Numbers of an item: a reduced block in tiles, a row of the reduced system in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Six numbers of each [`ReducedBlock`](super::reduced_block::ReducedBlock), and the two unknowns next to it.
+    /// Six numbers of each [`ReducedBlock`](crate::tridiagonal::kernels::reduced_block::ReducedBlock), and the two unknowns next to it.
     pub const REDUCED_BLOCKS: Self = Self { columns: 1, width: 6, flags: 1, values: 2, behind: 0 };
     /// dl, d, du and b of a reduced system; its unknowns and the one behind. Flags stay on the lane, one of 256 blocks.
     pub const REDUCED_SYSTEM: Self = Self { columns: 4, width: 1, flags: 0, values: 1, behind: 1 };
@@ -58,7 +58,7 @@ impl<T: Number> Level<T> {
     }
 
     /// The same with equations in an array that has room for them.
-    pub(super) fn within(lane: &Lane, shape: Shape, count: usize, equations: Arc<Buffer<T>>) -> Result<Self> {
+    pub(crate) fn within(lane: &Lane, shape: Shape, count: usize, equations: Arc<Buffer<T>>) -> Result<Self> {
         let Shape { columns, width, flags, values, behind } = shape;
         assert!(equations.len() >= columns * width * count, "{count} items in {} numbers", equations.len());
         let flags = if flags > 0 { flags * count } else { (count / 2).div_ceil(Kernel::GROUP as usize) };
@@ -78,14 +78,14 @@ impl<T: Number> Level<T> {
     }
 
     /// Brings the equations, which columns begin with.
-    pub(super) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
+    pub(crate) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();
         columns.try_for_each(|(k, column)| lane.send(&column[..len], &self.equations, k * len))
     }
 
     /// Takes the equations away, to where columns begin.
-    pub(super) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
+    pub(crate) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();
         columns.try_for_each(|(k, column)| lane.fetch(&self.equations, k * len, &mut column[..len]))
@@ -94,58 +94,58 @@ impl<T: Number> Level<T> {
 
 /// Levels of equations, each made of the one below.
 #[derive(Debug)]
-pub(super) struct Levels<T> {
+pub(crate) struct Levels<T> {
     /// The first level and those above it.
-    pub(super) all: Vec<Arc<Level<T>>>,
+    pub(crate) all: Vec<Arc<Level<T>>>,
     /// From each level to the next.
-    pub(super) up: Vec<Launch>,
+    pub(crate) up: Vec<Launch>,
     /// From each level's values to those of the level below, the last level first.
-    pub(super) down: Vec<Launch>,
+    pub(crate) down: Vec<Launch>,
     /// Numbers that blocks keep for the way back.
-    pub(super) kept: Option<Buffer<T>>,
+    pub(crate) kept: Option<Buffer<T>>,
 }
 
 impl<T: Number> Levels<T> {
     /// The first level alone.
-    pub(super) fn new(first: Arc<Level<T>>) -> Self {
+    pub(crate) fn new(first: Arc<Level<T>>) -> Self {
         Self { all: vec![first], up: Vec::new(), down: Vec::new(), kept: None }
     }
 
-    pub(super) fn first(&self) -> &Arc<Level<T>> {
+    pub(crate) fn first(&self) -> &Arc<Level<T>> {
         &self.all[0]
     }
 
-    pub(super) fn last(&self) -> &Arc<Level<T>> {
+    pub(crate) fn last(&self) -> &Arc<Level<T>> {
         &self.all[self.all.len() - 1]
     }
 
     /// Adds a level with the launches that lead to it and back.
-    pub(super) fn push(&mut self, level: Level<T>, [up, down]: [Launch; 2]) {
+    pub(crate) fn push(&mut self, level: Level<T>, [up, down]: [Launch; 2]) {
         self.all.push(Arc::new(level));
         self.up.push(up);
         self.down.insert(0, down);
     }
 
     /// Bytes on the device, without the first level.
-    pub(super) fn bytes_above(&self) -> u64 {
+    pub(crate) fn bytes_above(&self) -> u64 {
         let levels = self.all[1..].iter().map(|level| level.bytes()).sum::<u64>();
         levels + self.kept.as_ref().map_or(0, Buffer::bytes)
     }
 
     /// Bytes on the device.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.first().bytes() + self.bytes_above()
     }
 
     /// The number of small pivots above the first level. Dominance is asked of given rows alone.
-    pub(super) fn flags_above(&self, lane: &Lane) -> Result<u32> {
+    pub(crate) fn flags_above(&self, lane: &Lane) -> Result<u32> {
         let flags = self.all[1..].iter().map(|level| Ok(download_flags(lane, &level.flags)? & !NOT_DOMINANT));
         Ok(all_flags(flags.collect::<Result<Vec<_>>>()?))
     }
 }
 
 /// All flags together.
-pub(super) fn download_flags(lane: &Lane, flags: &Buffer<u32>) -> Result<u32> {
+pub(crate) fn download_flags(lane: &Lane, flags: &Buffer<u32>) -> Result<u32> {
     let mut all = vec![0; flags.len()];
     lane.download(flags, 0, &mut all)?;
     Ok(all_flags(all))

@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use super::arithmetic::Number;
-use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, small_exponent};
-use super::kernels::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
 use super::levels::{Level, Levels, Shape};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::{EXPAND, FAN, INTERFACE, MERGE, small_exponent};
+use crate::tridiagonal::kernels::tiles::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
 
 /// Blocks that one workgroup of the root solve takes at most, a few to a thread.
 const MOST_BLOCKS: usize = 8 * FAN;
 
 impl<T: Number> Levels<T> {
     /// Joins 2^levels reduced blocks to one, 256 of them at most.
-    pub(super) fn merge(&mut self, lane: &Lane, levels: u32) -> Result<()> {
+    pub(crate) fn merge(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
         let below = self.last();
         let above = Level::new(lane, Shape::REDUCED_BLOCKS, below.count.div_ceil(1 << levels))?;
@@ -39,7 +39,7 @@ impl<T: Number> Levels<T> {
     }
 
     /// Joins 2^levels reduced blocks to one, however many.
-    pub(super) fn reduce_levels(&mut self, lane: &Lane, levels: u32) -> Result<()> {
+    pub(crate) fn reduce_levels(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         let most = FAN.ilog2();
         let mut steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
         steps.try_for_each(|levels| self.merge(lane, levels))
@@ -110,7 +110,7 @@ impl<T: Number> RootSolve<T> {
         self.tree.up.iter().chain([&self.interface]).chain(&self.tree.down)
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all rows, after the launches.
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all rows, after the launches.
     ///
     /// # Errors
     /// If the device is lost.

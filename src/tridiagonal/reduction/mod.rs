@@ -1,31 +1,37 @@
 //! The three schemes: how chunks become interface equations, how a rank makes these fewer, and how stage 2 solves them.
 //!
-//! A [`Scheme`] makes the parts of a plan; each part owns its memory and its launches on a lane. Tiles leave reduced blocks,
+//! A `Scheme` makes the parts of a plan; each part owns its memory and its launches on a lane. Tiles leave reduced blocks,
 //! blocks leave rows of a reduced system, and whole systems leave nothing.
 
-pub(super) mod batch;
 mod blocks;
+pub(crate) mod interface_buffers;
+pub(crate) mod interface_system;
+pub mod levels;
+pub mod merge_tree;
+pub mod rank_reduction;
+pub(crate) mod reduced_system;
 mod tiles;
+pub(crate) mod whole_systems;
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use self::blocks::{BlockInterface, BlockRankReduction, HostInterface};
+use self::interface_buffers::{ChunkEquations, Equations};
+use self::levels::{Level, Levels, Shape, download_flags};
+use self::rank_reduction::{Run, Subtrees};
+use self::reduced_system::Blocking;
 use self::tiles::TileInterface;
-use super::arithmetic::Number;
-use super::equations::{ChunkEquations, Equations};
-use super::levels::{Level, Levels, Shape, download_flags};
-use super::memory::RowMemory;
-use super::place::{Alignment, Place};
-use super::reduced_system::Blocking;
-use super::subtrees::{Run, Subtrees};
+use super::kernels::alignment::{Alignment, Place};
+use super::kernels::number::Number;
+use super::kernels::row_memory::RowMemory;
 use crate::Result;
 use crate::lane::{Buffer, Lane, Launch};
 
 /// A chunk's part of the solution, on its lane.
 #[derive(Debug)]
-pub(super) struct ChunkSolve<T> {
+pub(crate) struct ChunkSolve<T> {
     scheme: Scheme,
     /// Stage 1: from rows to the first of the levels of equations, and on.
     up: Option<Launch>,
@@ -43,27 +49,27 @@ impl<T: Number> ChunkSolve<T> {
     }
 
     /// Items that the chunk leaves.
-    pub(super) fn items(&self) -> usize {
+    pub(crate) fn items(&self) -> usize {
         self.last().map_or(0, |last| last.count)
     }
 
     /// Bytes on the device, without the chunk's rows.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.levels.as_ref().map_or(0, Levels::bytes) + self.flags.as_ref().map_or(0, Buffer::bytes)
     }
 
     /// Stage 1: up to the chunk's equations.
-    pub(super) fn up(&self) -> Vec<&Launch> {
+    pub(crate) fn up(&self) -> Vec<&Launch> {
         self.up.iter().chain(self.levels.iter().flat_map(|levels| &levels.up)).collect()
     }
 
     /// Stage 3, once the interface values are there.
-    pub(super) fn down(&self) -> Vec<&Launch> {
+    pub(crate) fn down(&self) -> Vec<&Launch> {
         self.levels.iter().flat_map(|levels| &levels.down).chain([&self.down]).collect()
     }
 
     /// Takes the equations away.
-    pub(super) fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
+    pub(crate) fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
         let Some(last) = self.last() else { return Ok(()) };
         if !to.flags.is_empty() {
             lane.fetch(&last.flags, 0, to.flags)?;
@@ -72,13 +78,13 @@ impl<T: Number> ChunkSolve<T> {
     }
 
     /// Brings the interface values.
-    pub(super) fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
+    pub(crate) fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
         self.last().map_or(Ok(()), |last| lane.send(values, &last.values, 0))
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that stage 2 does not know of: it
+    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots that stage 2 does not know of: it
     /// knows all of reduced blocks.
-    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+    pub(crate) fn flags(&self, lane: &Lane) -> Result<u32> {
         let blocks = self.levels.as_ref().filter(|_| self.scheme != Scheme::Tiles);
         match blocks.map(|levels| &levels.first().flags).or(self.flags.as_ref()) {
             Some(flags) => download_flags(lane, flags),
@@ -87,7 +93,7 @@ impl<T: Number> ChunkSolve<T> {
     }
 
     /// Stage 2, where this chunk is everything: its equations and values stay where they are.
-    pub(super) fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
+    pub(crate) fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
         let Some(last) = self.last().cloned() else { return Ok(None) };
         Ok(match self.scheme {
             Scheme::Tiles => Some(Box::new(TileInterface::of_chunk(lane, last, cyclic)?)),
@@ -98,7 +104,7 @@ impl<T: Number> ChunkSolve<T> {
 }
 
 /// The reduction of a rank's equations, on its first lane, so that what it sends does not grow with its rows.
-pub(super) trait RankReduction<T>: Debug + Send + Sync {
+pub(crate) trait RankReduction<T>: Debug + Send + Sync {
     /// Items that leave.
     fn items(&self) -> usize;
 
@@ -118,7 +124,7 @@ pub(super) trait RankReduction<T>: Debug + Send + Sync {
 }
 
 /// Stage 2, which one lane does for all: from the interface equations of all rows to their values.
-pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
+pub(crate) trait InterfaceSolve<T>: Debug + Send + Sync {
     /// Bytes on the device.
     fn bytes(&self) -> u64 {
         0
@@ -129,7 +135,7 @@ pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
         None
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that it knows of.
+    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots that it knows of.
     fn flags(&self, _lane: &Lane) -> Result<u32> {
         Ok(0)
     }
@@ -140,7 +146,7 @@ pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
 
 /// The way in which rows are worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(crate) enum Scheme {
     /// Tiles, whose reduced blocks are joined in the merge tree.
     Tiles,
     /// Blocks, whose reduced system is solved.
@@ -154,8 +160,8 @@ pub(super) enum Scheme {
 
 impl Scheme {
     /// The scheme for `rows` rows of systems of `n` each, in these blocks if in any.
-    pub(super) fn of(n: usize, rows: usize, cyclic: bool, blocking: Option<Blocking>) -> Self {
-        match (blocking, batch::tile(n, rows / n)) {
+    pub(crate) fn of(n: usize, rows: usize, cyclic: bool, blocking: Option<Blocking>) -> Self {
+        match (blocking, whole_systems::tile(n, rows / n)) {
             // One row is no block: its reduced block says all.
             (Some(blocking), _) if rows > 1 => Self::Blocks(blocking),
             (None, Some(tile)) if !cyclic => Self::Batch { tile },
@@ -164,7 +170,7 @@ impl Scheme {
     }
 
     /// The places at which `rows` rows may be cut for so many ranks.
-    pub(super) fn alignment(self, rows: usize, ranks: usize) -> Alignment {
+    pub(crate) fn alignment(self, rows: usize, ranks: usize) -> Alignment {
         match self {
             Self::Tiles => Alignment::of_ranks(rows, ranks),
             Self::Blocks(blocking) => Blocking::alignment(blocking.block, 0),
@@ -173,7 +179,7 @@ impl Scheme {
     }
 
     /// The shape of interface equations.
-    pub(super) fn shape(self) -> Shape {
+    pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Tiles => Shape::REDUCED_BLOCKS,
             Self::Blocks(_) => Shape::REDUCED_SYSTEM,
@@ -182,7 +188,7 @@ impl Scheme {
     }
 
     /// Items of all rows, where parts leave them at this alignment.
-    pub(super) fn items(self, rows: usize, alignment: Alignment) -> usize {
+    pub(crate) fn items(self, rows: usize, alignment: Alignment) -> usize {
         match self {
             Self::Tiles => alignment.blocks(rows),
             Self::Blocks(blocking) => {
@@ -193,7 +199,7 @@ impl Scheme {
     }
 
     /// A chunk of `rows` of `all` rows; in tiles it joins its reduced blocks by so many levels.
-    pub(super) fn chunk<T: Number>(
+    pub(crate) fn chunk<T: Number>(
         self,
         lane: &Lane,
         memory: &RowMemory<T>,
@@ -206,13 +212,13 @@ impl Scheme {
             Self::Blocks(blocking) => {
                 blocks::chunk(lane, memory, place, rows, blocking.blocks(place.first, rows, all), blocking)
             }
-            Self::Batch { tile } => batch::chunk(lane, memory, place.n, rows, tile),
+            Self::Batch { tile } => whole_systems::chunk(lane, memory, place.n, rows, tile),
         }
     }
 
     /// The reduction of `rows` of `all` rows on a rank whose chunks leave items at the first alignment, and which is to
     /// leave them at the second; none where nothing is left to do.
-    pub(super) fn rank_reduction<T: Number>(
+    pub(crate) fn rank_reduction<T: Number>(
         self,
         lane: &Lane,
         rows: Range<usize>,
@@ -233,7 +239,7 @@ impl Scheme {
     }
 
     /// Stage 2 for `items` items of several chunks, in tiles these subtrees.
-    pub(super) fn interface<T: Number>(
+    pub(crate) fn interface<T: Number>(
         self,
         lane: &Lane,
         items: usize,

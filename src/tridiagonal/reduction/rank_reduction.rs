@@ -8,10 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arithmetic::Number;
 use super::levels::{Level, Levels, Shape};
 use crate::Result;
 use crate::lane::{Lane, Launch};
+use crate::tridiagonal::kernels::number::Number;
 
 /// Levels above the units of a rank at most: of 64 units, which are the most that a rank has, all become one.
 const LEVELS: u32 = 6;

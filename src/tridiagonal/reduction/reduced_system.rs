@@ -7,34 +7,36 @@
 
 use std::sync::Arc;
 
-use super::arithmetic::Number;
-use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
-use super::elimination::solve_replaced;
-use super::kernels::least_exponent;
 use super::levels::{Level, Levels, Shape};
-use super::memory::Arrays;
-use super::place::{Alignment, Place};
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
+use crate::tridiagonal::host::lu::solve_replaced;
+use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::kernels::blocks::{
+    BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
+};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::Arrays;
+use crate::tridiagonal::kernels::tiles::least_exponent;
 
 /// A system of this many rows at most is left to the host, where devices solve reduced systems.
 const LEAF: usize = 4096;
 
 /// The cut of a system into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Blocking {
+pub(crate) struct Blocking {
     /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
-    pub(super) block: usize,
+    pub(crate) block: usize,
     /// Whether the reduced system goes to the host as it is.
-    pub(super) host: bool,
+    pub(crate) host: bool,
     /// Whether rows may be exchanged.
-    pub(super) pivot: bool,
+    pub(crate) pivot: bool,
 }
 
 impl Blocking {
     /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
     /// because blocks may be shorter by a row at the end.
-    pub(super) fn alignment(block: usize, levels: u32) -> Alignment {
+    pub(crate) fn alignment(block: usize, levels: u32) -> Alignment {
         // Two rows of each block are rows of the next system.
         let step = if block.is_multiple_of(2) { block / 2 } else { block };
         let rows = step.saturating_pow(levels).saturating_mul(block);
@@ -42,7 +44,7 @@ impl Blocking {
     }
 
     /// Times that the reduced system of `all` rows becomes a smaller one on devices.
-    pub(super) fn device_levels(self, all: usize) -> u32 {
+    pub(crate) fn device_levels(self, all: usize) -> u32 {
         self.smaller(2 * all.div_ceil(self.block)).len() as u32
     }
 
@@ -57,7 +59,7 @@ impl Blocking {
     }
 
     /// The number of these levels that a part that begins with row `first` of all can do by itself.
-    pub(super) fn levels(self, first: usize, all: usize) -> u32 {
+    pub(crate) fn levels(self, first: usize, all: usize) -> u32 {
         let fits = |&levels: &u32| {
             let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
             first == 0 || (first.is_multiple_of(rows) && all - first >= tail)
@@ -66,7 +68,7 @@ impl Blocking {
     }
 
     /// Blocks of `rows` of `all` rows, `first` being the first of them.
-    pub(super) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
+    pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
         match first + rows == all {
             true => all.div_ceil(self.block) - first / self.block,
             false => rows / self.block,
@@ -75,7 +77,7 @@ impl Blocking {
 }
 
 /// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
-pub(super) struct Source<'a> {
+pub(crate) struct Source<'a> {
     rows: usize,
     place: (u32, u32),
     arrays: [Arg<'a>; 4],
@@ -85,7 +87,7 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// The rows of a chunk.
-    pub(super) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+    pub(crate) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
         let Arrays { dl, d, du, b, x } = arrays;
         let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
         Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
@@ -100,7 +102,7 @@ impl<'a> Source<'a> {
 
     /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
     /// rows.
-    pub(super) fn reduction<T: Number>(
+    pub(crate) fn reduction<T: Number>(
         &self,
         lane: &Lane,
         above: &Level<T>,
@@ -136,7 +138,7 @@ impl<'a> Source<'a> {
 
 impl<T: Number> Levels<T> {
     /// The reduced systems of so many blocks each that `given` becomes one after the other.
-    pub(super) fn of_systems(
+    pub(crate) fn of_systems(
         lane: &Lane,
         given: Arc<Level<T>>,
         blocks: impl IntoIterator<Item = usize>,
@@ -157,7 +159,7 @@ impl<T: Number> Levels<T> {
     }
 
     /// The reduced systems that this one becomes before the host takes over.
-    pub(super) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
+    pub(crate) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
         let blocks = blocking.smaller(given.count);
         Self::of_systems(lane, given, blocks, blocking.pivot)
     }
@@ -165,7 +167,7 @@ impl<T: Number> Levels<T> {
 
 /// Solves a system of dl, d, du and b, one behind the other, with or without exchanges: its unknowns, and the number of
 /// pivots that had to be replaced.
-pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
+pub(crate) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
     let system = [0, 1, 2, 3].map(part);

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::super::arithmetic::Number;
-use super::super::equations::Equations;
-use super::super::kernels::{
-    REDUCE, SOLVE, TILE, UNIT, small_exponent, tridiagonal_reduce, tridiagonal_solve,
-};
-use super::super::levels::{Level, Levels, Shape};
-use super::super::memory::{Arrays, RowMemory};
-use super::super::merge_tree::RootSolve;
-use super::super::place::Place;
-use super::super::subtrees::{Run, Subtrees};
+use super::interface_buffers::Equations;
+use super::levels::{Level, Levels, Shape};
+use super::merge_tree::RootSolve;
+use super::rank_reduction::{Run, Subtrees};
 use super::{ChunkSolve, InterfaceSolve, RankReduction, Scheme};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, Launch};
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
+use crate::tridiagonal::kernels::tiles::{
+    REDUCE, SOLVE, TILE, UNIT, small_exponent, tridiagonal_reduce, tridiagonal_solve,
+};
 
 /// A chunk of `rows` rows, at least 1, in tiles, which joins the reduced blocks of 2^levels units to one.
 pub(super) fn chunk<T: Number>(

@@ -1,8 +1,5 @@
 //! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
-use super::super::arithmetic::{Number, fma};
-use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};
-use super::super::memory::{Arrays, RowMemory};
 use super::{ChunkSolve, Scheme};
 use crate::Result;
 use crate::kernel::twin::Call;
@@ -10,10 +7,13 @@ use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, kernel};
 use crate::lane::Lane;
 use crate::parallel::*;
+use crate::tridiagonal::kernels::number::{Number, fma};
+use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
+use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, TILE, both, small, small_exponent};
 
 kernel! {
     /// The unknowns of the whole systems of a tile.
-    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + rows + units + pivots
+    pub(crate) static BATCH = tridiagonal_batch + pairs + rows + units + pivots
         (rows, n, tile, span, small, rhs, stride)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );

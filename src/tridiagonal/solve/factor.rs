@@ -1,15 +1,15 @@
 //! A matrix that is kept for any number of solutions.
 
-use super::Options;
-use super::solve::{AnySolver, SYSTEMS, Solution, expect_room};
-use super::system::{System, transpose_each};
-use super::view::{View, Watch};
+use super::{AnySolver, SYSTEMS, Solution, expect_room};
+use crate::tridiagonal::Options;
+use crate::tridiagonal::system::view::{View, Watch};
+use crate::tridiagonal::system::{System, transpose_each};
 use crate::{Error, Machine, Result};
 
 /// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.
 ///
 /// A solution brings right-hand sides there and unknowns back, 16 bytes a row in double precision. It has the same
-/// certificate as that of [`solve`](super::solve), for each right-hand side.
+/// certificate as that of [`solve`](crate::tridiagonal::solve()), for each right-hand side.
 ///
 /// Nothing of an elimination is stored: its numbers would be as many as the matrix has. Instead up to 8 right-hand sides of
 /// large systems go through the devices together, more of small ones, with the diagonals read once: 16 + 24 / 8 = 19 bytes a
@@ -85,7 +85,7 @@ impl<'a> Factor<'a> {
         solver.solve(&view)
     }
 
-    /// Solves into the caller's arrays, as [`solve_into`](super::solve_into) does; with the transposed matrix where that is
+    /// Solves into the caller's arrays, as [`solve_into`](crate::tridiagonal::solve_into) does; with the transposed matrix where that is
     /// asked for.
     ///
     /// # Errors

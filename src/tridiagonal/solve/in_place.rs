@@ -1,24 +1,26 @@
-//! One pass over rows that stay where the caller has them, on the host's cores: the windows of `window.rs`, without a plan.
+//! One pass over rows that stay where the caller has them, on the host's cores: the windows of `one_pass/windows.rs`, without a plan.
 
 use std::time::Instant;
 
-use super::kernels::{LANES, UNIT};
-use super::options::{Interface, Options, Pivot, Refine};
-use super::place::Place;
-use super::range;
-use super::residual::{AllNorms, BLOCK, Residual};
-use super::scheme::Scheme;
-use super::solve::{Method, Outcome, Pass, Solution};
-use super::view::{PIECE, View, Watch};
-use super::window;
-use super::window_kernels::{SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window};
+use super::{Method, Outcome, Pass, Solution};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::tiles::{LANES, UNIT};
+use crate::tridiagonal::kernels::windows::{
+    SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window,
+};
+use crate::tridiagonal::one_pass::windows;
+use crate::tridiagonal::options::{Interface, Options, Pivot, Refine};
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
+use crate::tridiagonal::system::view::{PIECE, View, Watch};
 
 /// Solves into `x` where the only lane is the host, one pass over the rows is enough, and no correction has to follow; none
 /// where that is not so, whatever `x` then holds. The bits are those of a plan.
-pub(super) fn solve(
+pub(crate) fn solve(
     lanes: &[Lane],
     view: &View<'_>,
     options: &Options,
@@ -31,7 +33,7 @@ pub(super) fn solve(
         && options.pivot != Pivot::Scaled
         && matches!(options.refine, Refine::Auto | Refine::Steps(0));
     let in_tiles = !span.cyclic && Scheme::of(span.n, span.rows, false, None) == Scheme::Tiles;
-    let counted = span.n < 1 << 31 && u32::try_from(span.rows + window::MOST).is_ok();
+    let counted = span.n < 1 << 31 && u32::try_from(span.rows + windows::MOST).is_ok();
     if !(plain && in_tiles && counted && lane.device().host) || span.ranks.is_distributed() {
         return Ok(None);
     }
@@ -40,7 +42,7 @@ pub(super) fn solve(
         let read = |rows: std::ops::Range<usize>| {
             Ok([view.dl, view.d, view.du].map(|array| array[rows.clone()].to_vec()))
         };
-        let Some(overlap) = window::overlap(span.n, span.rows, read)? else { return Ok(None) };
+        let Some(overlap) = windows::overlap(span.n, span.rows, read)? else { return Ok(None) };
         let mut residuals = Vec::with_capacity(view.b.len());
         let mut largest = [0.0f64; 2];
         for (b, x) in view.b.iter().zip(x.iter_mut()) {
@@ -50,7 +52,7 @@ pub(super) fn solve(
             let enough = options.refine != Refine::Auto || residual.settled(true);
             // What is no number leaves no residual within any tolerance.
             let sound = enough && residual.within(options.tolerance);
-            if !sound || range::shift(b_size, range::roomy(Precision::F64)) != 0 {
+            if !sound || scaling::shift(b_size, scaling::roomy(Precision::F64)) != 0 {
                 return Ok(None);
             }
             residuals.push(residual);
@@ -72,10 +74,10 @@ fn certified(
     overlap: usize,
     watch: &mut Watch<'_>,
 ) -> Result<Option<(Residual, [f64; 2])>> {
-    let (rows, tile) = (view.span.rows, window::tile(overlap));
+    let (rows, tile) = (view.span.rows, windows::tile(overlap));
     let tiles = rows.div_ceil(tile);
     let place = Place { n: view.span.n, first: 0, cyclic: false };
-    let whole = window::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
+    let whole = windows::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
     // A multiple of the tiles that go together.
     let stretch_tiles = STRIPS * LANES * crate::parallel::threads();
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
@@ -107,7 +109,7 @@ fn certified(
     }
     Ok(Some(match alone {
         true => (norms.residual(), norms.sizes()),
-        false => (view.residual_watched(b, x, watch)?, [range::largest(x), range::largest(b)]),
+        false => (view.residual_watched(b, x, watch)?, [scaling::largest(x), scaling::largest(b)]),
     }))
 }
 
@@ -119,9 +121,9 @@ fn solution(
     seconds: f64,
 ) -> Solution {
     let done = Pass { residuals, chunks: 1, ..Pass::new(0, 0) };
-    let host = super::pivot::Improved::default();
+    let host = crate::tridiagonal::host::pivoted_lu::Improved::default();
     let (method, interface) = (Method::OnePass, Interface::Device);
     let outcome = Outcome { done, host, unproved: false, method, block: UNIT, interface, seconds };
     let solution = outcome.solution(&[], view.span.ranks, options.tolerance);
-    Solution { growth: super::solve::growth(x, b), ..solution }
+    Solution { growth: super::growth(x, b), ..solution }
 }

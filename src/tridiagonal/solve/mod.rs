@@ -1,24 +1,30 @@
-//! One call: systems in, unknowns out, with the proof of how well they solve them.
+//! Solution of tridiagonal systems, with residuals that prove its quality.
+//!
+//! The files of this folder hold the refinement of several right-hand sides with one plan, the
+//! solution in place on the host's cores, and factors for repeated solutions.
+
+pub(crate) mod factor;
+mod in_place;
+pub(crate) mod refinement;
 
 use std::time::Instant;
 
 use serde::Serialize;
 
-use super::arithmetic::Number;
-use super::direct;
-use super::group::Group;
-use super::kernels::{NOT_DOMINANT, all_flags};
-use super::matrix::Matrix;
+use self::refinement::Group;
+use super::host::pivoted_lu::{self, Improved};
+use super::host::scaling;
+use super::kernels::number::Number;
+use super::kernels::tiles::{NOT_DOMINANT, all_flags};
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
-use super::pivot::{self, Improved};
 use super::plan::Stages;
-use super::range;
 use super::residual::Residual;
-use super::rings::Rings;
-use super::rows::Rows;
-use super::span::Span;
+use super::sherman_morrison::Rings;
 use super::system::System;
-use super::view::{View, Watch};
+use super::system::borrowed::Matrix;
+use super::system::distributed::Rows;
+use super::system::row_range::Span;
+use super::system::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, zeroed};
@@ -229,7 +235,7 @@ impl<'a> AnySolver<'a> {
         if solver.indirect {
             return Ok(None);
         }
-        let solved = direct::solve(solver.lanes, view, &solver.options, x, watch)?;
+        let solved = in_place::solve(solver.lanes, view, &solver.options, x, watch)?;
         solver.indirect = solved.is_none();
         Ok(solved)
     }
@@ -237,7 +243,7 @@ impl<'a> AnySolver<'a> {
     /// Solves systems whose numbers are finite, and copies unknowns into `x`.
     fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
         let mut solution = self.solve(view)?;
-        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| range::convert(&from, to));
+        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));
         Ok(solution)
     }
 }
@@ -397,7 +403,7 @@ impl<'a, T: Number> Solver<'a, T> {
         let (method, used, mut done) = self.partition(view, &mut seconds)?;
         let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds)?;
         let method = if host.changed { Method::Host } else { method };
-        let block = used.block.unwrap_or(super::kernels::UNIT);
+        let block = used.block.unwrap_or(super::kernels::tiles::UNIT);
         let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
         let outcome = Outcome { done, host, unproved, method, block, interface, seconds };
         Ok(outcome.solution(&view.b, ranks, options.tolerance))
@@ -427,7 +433,7 @@ impl Outcome {
         let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
             self;
         let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
-            ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
+            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
         };
         let xs = largest(&mut done.x.iter().map(|x| &x[..]));
         let bs = largest(&mut b.iter().copied());
@@ -514,7 +520,7 @@ fn last_resort(
     if !ranks.is_distributed() {
         let at_once = n as u64 * batch.min(rayon::current_num_threads()) as u64;
         expect_memory(8 * of_a_row * at_once, || format!("elimination with pivoting of {n} rows"))?;
-        return Ok(Some(lane.host(|| pivot::improve(view, x, asked, doubt))));
+        return Ok(Some(lane.host(|| pivoted_lu::improve(view, x, asked, doubt))));
     }
     let numbers = of_a_row * view.span.all() as u64;
     let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
@@ -527,7 +533,7 @@ fn last_resort(
     let improved = ranks.is_root().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
-        lane.host(|| pivot::improve(&whole, &mut all, asked, doubt))
+        lane.host(|| pivoted_lu::improve(&whole, &mut all, asked, doubt))
     });
     // What the first rank knows.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();

@@ -3,24 +3,24 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::arithmetic::Number;
-use super::chunk::Upload;
-use super::condition::{clear, noise};
-use super::kernels::{NOT_DOMINANT, both};
-use super::options::{Options, PlanOptions, Refine};
-use super::place::TILE;
-use super::plan::Plan;
-use super::range;
-use super::residual::Residual;
-use super::rings::Rings;
-use super::scheme::Scheme;
-use super::solve::Pass;
-use super::span::Span;
-use super::view::View;
-use super::window;
+use super::Pass;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::tridiagonal::chunk::Upload;
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::kernels::alignment::TILE;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
+use crate::tridiagonal::one_pass::windows;
+use crate::tridiagonal::options::{Options, PlanOptions, Refine};
+use crate::tridiagonal::plan::Plan;
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::sherman_morrison::Rings;
+use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::view::View;
 use crate::{Error, Result};
 
 /// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.
@@ -30,7 +30,7 @@ const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems at a time: enough for a device to be busy with.
 const OF_SMALL: usize = 1 << 22;
 /// Corrections at most, where nobody says how many.
-pub(super) const MOST_CORRECTIONS: u32 = 12;
+pub(crate) const MOST_CORRECTIONS: u32 = 12;
 
 /// The right-hand sides that a plan has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Room {
             _ => {
                 let read =
                     |rows: Range<usize>| Ok([view.dl, view.d, view.du].map(|v| v[rows.clone()].to_vec()));
-                match window::overlap(n, rows, read)? {
+                match windows::overlap(n, rows, read)? {
                     Some(_) => (1, OF_LARGE),
                     None => return Ok(Self::ONE),
                 }
@@ -76,7 +76,7 @@ impl Room {
 
 /// A plan with the diagonals of a matrix.
 #[derive(Debug)]
-pub(super) struct Group<'a, T> {
+pub(crate) struct Group<'a, T> {
     plan: Plan<'a, T>,
     how: PlanOptions,
     room: Room,
@@ -90,7 +90,7 @@ pub(super) struct Group<'a, T> {
 
 impl<'a, T: Number> Group<'a, T> {
     /// A plan for the right-hand sides of a view, or for one at a time where there is no memory for more.
-    pub(super) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
+    pub(crate) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let made = |room: Room| {
             let Span { n, batch, .. } = view.span;
             let span = match room.copies {
@@ -111,7 +111,7 @@ impl<'a, T: Number> Group<'a, T> {
     }
 
     /// Makes the plan one for another matrix.
-    pub(super) fn renew(&mut self) {
+    pub(crate) fn renew(&mut self) {
         (self.filled, self.doubt) = (false, None);
     }
 
@@ -136,7 +136,7 @@ impl<'a, T: Number> Group<'a, T> {
     }
 
     /// True if this is a plan for right-hand sides as those of a view, half of which at least it has use for.
-    pub(super) fn fits(&self, view: &View<'_>, how: &PlanOptions) -> bool {
+    pub(crate) fn fits(&self, view: &View<'_>, how: &PlanOptions) -> bool {
         let wanted = Room::of(view, how).map_or(0, Room::all);
         self.how == *how && (wanted..=2 * wanted).contains(&self.room.all())
     }
@@ -159,7 +159,7 @@ impl<'a, T: Number> Group<'a, T> {
     }
 
     /// Solves what the plan has; `upload` says what of it is new.
-    fn solve_plan(&mut self, seconds: &mut f64) -> Result<super::Stages> {
+    fn solve_plan(&mut self, seconds: &mut f64) -> Result<crate::tridiagonal::Stages> {
         let at = Instant::now();
         let stages = self.plan.solve(if self.filled { Upload::RightHandSide } else { Upload::All })?;
         self.filled = true;
@@ -174,7 +174,7 @@ impl<'a, T: Number> Group<'a, T> {
         }
         let inputs = self.plan.inputs();
         for (from, to) in [(view.dl, inputs.dl), (view.d, inputs.d), (view.du, inputs.du)] {
-            to.chunks_mut(from.len().max(1)).for_each(|to| range::convert(from, to));
+            to.chunks_mut(from.len().max(1)).for_each(|to| scaling::convert(from, to));
         }
         if view.span.cyclic && view.span.batch > 1 {
             let d = self.plan.inputs().d;
@@ -184,7 +184,7 @@ impl<'a, T: Number> Group<'a, T> {
     }
 
     /// Makes several cyclic systems open ones; false if that is not good enough. Every rank calls this.
-    pub(super) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
+    pub(crate) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let (ranks, rows) = (view.span.ranks, view.span.rows);
         if self.rings.is_some() {
             return Ok(true);
@@ -198,7 +198,7 @@ impl<'a, T: Number> Group<'a, T> {
         Rings::right_hand_side(view, |at, number| b[at] = T::of(number));
         self.solve_plan(seconds)?;
         let mut z = vec![0.0; rows];
-        range::convert(self.x(0, rows), &mut z);
+        scaling::convert(self.x(0, rows), &mut z);
         let dominant = self.plan.flags()? == 0;
         self.rings = Rings::new(view, z);
         Ok(ranks.all_reduce_min(u64::from(dominant && self.rings.is_some())) == 1)
@@ -208,9 +208,9 @@ impl<'a, T: Number> Group<'a, T> {
     fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
         let x = self.x(number, to.len());
         match &self.rings {
-            None => range::convert_times(x, to, k),
+            None => scaling::convert_times(x, to, k),
             Some(rings) => {
-                range::convert(x, to);
+                scaling::convert(x, to);
                 rings.close(to);
                 if k != 0 {
                     to.iter_mut().for_each(|x| *x = times_power_of_two(*x, k));
@@ -220,7 +220,7 @@ impl<'a, T: Number> Group<'a, T> {
     }
 
     /// Solves for all right-hand sides of a view, with unknowns from row `first` on; whether `stop` stopped it.
-    pub(super) fn solve(
+    pub(crate) fn solve(
         &mut self,
         view: &View<'_>,
         first: usize,
@@ -237,9 +237,9 @@ impl<'a, T: Number> Group<'a, T> {
             let from = group * self.room.all();
             let mut shifts = Vec::with_capacity(bs.len());
             for (k, b) in bs.iter().enumerate() {
-                let largest = ranks.all_reduce_max(range::largest(b));
-                shifts.push(range::shift(largest, range::roomy(T::PRECISION)));
-                range::convert_times(b, self.b(k, rows), shifts[k]);
+                let largest = ranks.all_reduce_max(scaling::largest(b));
+                shifts.push(scaling::shift(largest, scaling::roomy(T::PRECISION)));
+                scaling::convert_times(b, self.b(k, rows), shifts[k]);
             }
             (bs.len()..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
             let stages = self.solve_plan(seconds)?;
@@ -306,14 +306,14 @@ impl<'a, T: Number> Group<'a, T> {
             if steps >= most || done {
                 return None;
             }
-            let largest = view.span.ranks.all_reduce_max(range::largest(r));
+            let largest = view.span.ranks.all_reduce_max(scaling::largest(r));
             (largest > 0.0 && largest.is_finite()).then(|| -exponent(largest))
         };
         for (k, (b, x)) in bs.iter().zip(&*xs).enumerate() {
             let residual = view.residual(b, x, &mut r);
             let scale = scale_of(residual, 0, &r);
             if let Some(scale) = scale {
-                range::convert_times(&r, self.b(k, rows), scale);
+                scaling::convert_times(&r, self.b(k, rows), scale);
             }
             all.push((residual, 0, scale));
         }
@@ -339,7 +339,7 @@ impl<'a, T: Number> Group<'a, T> {
                 }
                 *next = if last { None } else { scale_of(*residual, *steps, &r) };
                 if let Some(scale) = *next {
-                    range::convert_times(&r, self.b(k, rows), scale);
+                    scaling::convert_times(&r, self.b(k, rows), scale);
                 }
             }
         }

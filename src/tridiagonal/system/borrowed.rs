@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use super::span::Span;
-use super::system::transpose_each;
+use super::row_range::Span;
+use super::transpose_each;
 use super::view::View;
 use crate::{Error, Result};
 
-/// Tridiagonal matrices of equal size, one behind the other, with borrowed diagonals: see [`solve_into`](super::solve_into).
+/// Tridiagonal matrices of equal size, one behind the other, with borrowed diagonals: see [`solve_into`](crate::tridiagonal::solve_into).
 ///
-/// The numbers are those of a [`System`](super::System). Off-diagonals of n − 1 elements a system, and those of a transposed
+/// The numbers are those of a [`System`](crate::tridiagonal::System). Off-diagonals of n − 1 elements a system, and those of a transposed
 /// matrix, are copied; nothing else is.
 #[derive(Debug, Clone)]
 pub struct Matrix<'a> {
-    pub(super) n: usize,
-    pub(super) dl: Cow<'a, [f64]>,
-    pub(super) d: &'a [f64],
-    pub(super) du: Cow<'a, [f64]>,
+    pub(crate) n: usize,
+    pub(crate) dl: Cow<'a, [f64]>,
+    pub(crate) d: &'a [f64],
+    pub(crate) du: Cow<'a, [f64]>,
     batch: usize,
     cyclic: bool,
 }
@@ -71,7 +71,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// With these right-hand sides, whose lengths have been checked.
-    pub(super) fn view<'v>(&'v self, b: &[&'v [f64]]) -> View<'v> {
+    pub(crate) fn view<'v>(&'v self, b: &[&'v [f64]]) -> View<'v> {
         let Self { n, dl, d, du, batch, cyclic } = self;
         View { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.to_vec() }
     }

@@ -1,11 +1,11 @@
 //! The rows that a rank has of systems.
 
-use super::span::Span;
-use super::system::transpose_each;
+use super::row_range::Span;
+use super::transpose_each;
 use super::view::View;
 use crate::Result;
 
-/// The rows that a rank has of systems, see [`System`](super::System).
+/// The rows that a rank has of systems, see [`System`](crate::tridiagonal::System).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
     /// Their place in the systems.

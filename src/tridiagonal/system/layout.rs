@@ -1,6 +1,6 @@
 //! Layouts: the order in which many systems lie in arrays.
 
-use super::system::System;
+use super::System;
 use crate::parallel::*;
 use crate::{Error, Result};
 

@@ -1,10 +1,19 @@
 //! Tridiagonal systems on the host.
+//!
+//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, layouts of
+//! a batch, and the rows that one rank has of a distributed system.
+
+pub(crate) mod borrowed;
+pub(crate) mod distributed;
+pub(crate) mod layout;
+pub(crate) mod row_range;
+pub(crate) mod view;
 
 use std::borrow::Cow;
 
-use super::matrix::Matrix;
-use super::span::Span;
-use super::view::View;
+use self::borrowed::Matrix;
+use self::row_range::Span;
+use self::view::View;
 use crate::{Error, Result};
 
 /// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower

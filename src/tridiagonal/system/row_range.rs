@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::arithmetic::Number;
-use super::options::Options;
-use super::place::{Alignment, OF_A_RANK};
-use super::reduced_system::Blocking;
-use super::rings::Rings;
-use super::scheme::Scheme;
 use crate::ranks::Ranks;
+use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::options::Options;
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::reduction::reduced_system::Blocking;
+use crate::tridiagonal::sherman_morrison::Rings;
 
 /// The least common multiple.
 fn lcm(a: usize, b: usize) -> usize {
@@ -141,9 +141,9 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::Interface;
-    use super::super::subtrees;
     use super::*;
+    use crate::tridiagonal::options::Interface;
+    use crate::tridiagonal::reduction::rank_reduction;
 
     fn rank(rank: usize, size: usize) -> Ranks {
         Ranks::simulated(rank, size)
@@ -213,8 +213,8 @@ mod tests {
                     assert_eq!(units.iter().sum::<usize>(), all);
                     let mut at = 0;
                     for units in units {
-                        let runs = subtrees::largest(at..at + units, all, subtrees::depth(all));
-                        for level in 0..=subtrees::depth(all) {
+                        let runs = rank_reduction::largest(at..at + units, all, rank_reduction::depth(all));
+                        for level in 0..=rank_reduction::depth(all) {
                             let on = runs.iter().filter(|run| run.level == level);
                             assert!(
                                 on.map(|run| run.nodes.len()).sum::<usize>() <= 2,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::span::Span;
+use super::row_range::Span;
 use crate::{Error, Result};
 
 /// Rows between two calls of a watch: some milliseconds of work.

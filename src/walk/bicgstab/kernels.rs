@@ -10,24 +10,24 @@ use crate::sparse::slices::{Matrix, Plain};
 
 kernel! {
     /// (I − M) x and its scalar products.
-    pub(super) static BICGSTAB_PRODUCT = bicgstab_product + hyb + slices + tail + float + tree + bicgstab(rows, first_row)(
+    pub(crate) static BICGSTAB_PRODUCT = bicgstab_product + hyb + slices + tail + float + tree + bicgstab(rows, first_row)(
         slices: &[u32], columns: &[u32], values: &[T], scalars: &[T], x: &[T], z: &[T], y: &mut [T],
         sums: &mut [[T; 2]],
     );
     /// The residual behind the first half of an iteration.
-    pub(super) static BICGSTAB_HALF = bicgstab_half + bicgstab(rows)(scalars: &[T], q: &[T], r: &mut [T]);
+    pub(crate) static BICGSTAB_HALF = bicgstab_half + bicgstab(rows)(scalars: &[T], q: &[T], r: &mut [T]);
     /// x and the residual behind an iteration.
-    pub(super) static BICGSTAB_WHOLE = bicgstab_whole + tree + bicgstab(rows, weighted)(
+    pub(crate) static BICGSTAB_WHOLE = bicgstab_whole + tree + bicgstab(rows, weighted)(
         scalars: &[T], d: &[T], t: &[T], shadow: &[T], w: &[T], x: &mut [T], r: &mut [T], sums: &mut [[T; 2]],
     );
     /// The next direction.
-    pub(super) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
+    pub(crate) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
         scalars: &[T], r: &[T], q: &[T], d: &mut [T],
     );
     /// What a Jacobi sweep has found, and what it leaves.
-    pub(super) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
+    pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
     /// The next scalar.
-    pub(super) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
+    pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
 }
@@ -43,15 +43,15 @@ pub(crate) static ALL: [&Kernel; 6] = [
 ];
 
 // Places of scalars, as `shaders/lib/bicgstab.wgsl` has them.
-pub(super) const RHO: usize = 0;
+pub(crate) const RHO: usize = 0;
 const ALPHA: usize = 1;
 const OMEGA: usize = 2;
 const BETA: usize = 3;
-pub(super) const ENOUGH: usize = 4;
-pub(super) const ITERATIONS: usize = 5;
-pub(super) const ACTIVE: usize = 6;
+pub(crate) const ENOUGH: usize = 4;
+pub(crate) const ITERATIONS: usize = 5;
+pub(crate) const ACTIVE: usize = 6;
 /// How many there are.
-pub(super) const SCALARS: usize = 7;
+pub(crate) const SCALARS: usize = 7;
 
 /// Far beyond what any scalar is while iterations gain.
 const LARGEST: f64 = 1e30;

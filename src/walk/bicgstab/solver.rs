@@ -7,16 +7,16 @@
 //!
 //! Sweeps of Jacobi's method run there, too, where so many are asked for that they are worth the way of the matrix.
 
-use super::krylov_kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
-use super::krylov_kernels::{
+use super::kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
+use super::kernels::{
     BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE, JACOBI_UPDATE,
     bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole, jacobi_update,
 };
-use super::splitting::Split;
 use crate::kernel::Precision;
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, WidthRule, cut};
+use crate::walk::splitting::Split;
 use crate::{Error, Result};
 
 /// Rows of one piece of work on the host.
@@ -37,7 +37,7 @@ const CHUNK: u64 = 1 << 24;
 
 /// Gets the number of products so far, now and then. An error, or a `false`, ends the work; with `false` what there is by
 /// then is used.
-pub(super) type GoOn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
+pub(crate) type GoOn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
 
 /// Some rows of the matrix on a lane.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Chunk {
 
 /// A matrix M on a lane, and launches that solve (I − M) x = b.
 #[derive(Debug)]
-pub(super) struct Bicgstab {
+pub(crate) struct Bicgstab {
     lane: Lane,
     n: usize,
     iteration: Vec<Launch>,
@@ -70,7 +70,7 @@ impl Bicgstab {
     ///
     /// # Errors
     /// Those of the lane, and for lack of memory those of the host.
-    pub(super) fn new(
+    pub(crate) fn new(
         lane: &Lane,
         n: usize,
         row: RowSource<'_, f64>,
@@ -201,7 +201,7 @@ impl Bicgstab {
     ///
     /// # Errors
     /// Those of the lane and of `go_on`.
-    pub(super) fn solve(
+    pub(crate) fn solve(
         &self,
         b: &[f64],
         enough: f64,
@@ -232,7 +232,7 @@ impl Bicgstab {
     ///
     /// # Errors
     /// Those of the lane and of `go_on`.
-    pub(super) fn sweeps(&self, b: &[f64], count: usize, go_on: GoOn<'_>) -> Result<(Vec<f64>, usize)> {
+    pub(crate) fn sweeps(&self, b: &[f64], count: usize, go_on: GoOn<'_>) -> Result<(Vec<f64>, usize)> {
         let mut scalars = [0.0; SCALARS];
         scalars[ACTIVE] = 1.0;
         self.begin(b, &scalars)?;
@@ -287,13 +287,13 @@ impl<'a> Krylov<'a> {
     }
 
     /// True if so many sweeps of a matrix of so many entries take longer on the host than on the lane.
-    pub(super) fn gains(&self, sweeps: u32, entries: usize) -> bool {
+    pub(crate) fn gains(&self, sweeps: u32, entries: usize) -> bool {
         let device = self.lane.device();
         !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
     }
 
     /// Makes it, when it is first asked for; norms are those of certificates with this vector.
-    pub(super) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
+    pub(crate) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
         let made = match self.made.take() {
             Some(made) => made,
             None => {
@@ -308,7 +308,7 @@ impl<'a> Krylov<'a> {
 
 /// The CPU's, and a device's if there is one.
 #[cfg(test)]
-pub(super) fn lanes() -> Vec<Lane> {
+pub(crate) fn lanes() -> Vec<Lane> {
     use crate::lane::{DeviceSpec, OpenOptions};
     let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
     let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");

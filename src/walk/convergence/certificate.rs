@@ -4,11 +4,11 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
-use super::krylov::{Bicgstab, GoOn};
-use super::splitting::{Split, Splitting, up};
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::sparse::RowSource;
+use crate::walk::bicgstab::solver::{Bicgstab, GoOn};
+use crate::walk::splitting::{Split, Splitting, up};
 use crate::{Error, Result};
 
 /// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what

@@ -1,13 +1,13 @@
 //! The part of a system that some components depend on.
 
-use super::options::Problem;
-use super::solution::{Quantity, Solution};
 use crate::sparse::CsrMatrix;
+use crate::walk::options::Problem;
+use crate::walk::solution::{Quantity, Solution};
 use crate::{Error, Result};
 
 /// The equations of all unknowns that walks from the components and functionals can reach, with numbers of their own. No
 /// other unknown has a part in them.
-pub(super) struct Reached {
+pub(crate) struct Reached {
     /// The numbers in the whole system, ascending.
     rows: Vec<u32>,
     matrix: CsrMatrix,
@@ -18,7 +18,7 @@ pub(super) struct Reached {
 
 impl Reached {
     /// None where that is the whole system, or nothing of it.
-    pub(super) fn of(problem: &Problem<'_>) -> Option<Self> {
+    pub(crate) fn of(problem: &Problem<'_>) -> Option<Self> {
         let whole = problem.matrix;
         let entries = |i: u32| {
             let (columns, values) = whole.row(i as usize);
@@ -55,13 +55,13 @@ impl Reached {
         Some(Self { rows, matrix, rhs, components, functionals })
     }
 
-    pub(super) fn problem(&self) -> Problem<'_> {
+    pub(crate) fn problem(&self) -> Problem<'_> {
         let Self { matrix, rhs, components, functionals, .. } = self;
         Problem { matrix, rhs, components, functionals }
     }
 
     /// The answer in the numbers of the whole system.
-    pub(super) fn back(&self, problem: &Problem<'_>, answer: Result<Solution>) -> Result<Solution> {
+    pub(crate) fn back(&self, problem: &Problem<'_>, answer: Result<Solution>) -> Result<Solution> {
         let mut solution = answer.map_err(|error| match error {
             Error::Divergent { what, row, sum, matrix, lower, upper, and, remedy } => {
                 let row = self.rows[row] as usize;

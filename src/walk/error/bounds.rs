@@ -1,6 +1,6 @@
 //! Bounds of what walks estimate: Student's interval, truncation and rounding.
 //!
-//! How far apart walks can lie at all says what may be missing in their spread (`interval.rs`). With the certificate's v and w
+//! How far apart walks can lie at all says what may be missing in their spread (`confidence.rs`). With the certificate's v and w
 //! = v − |L| v > 0, the weight of a walk that is scaled by v goes from W_k at row i to W_(k+1) = W_k (1 − w_i / v_i) whatever the
 //! next row is. Along *every* walk Σ_k W_k w_i / v_i = 1 − W_end, so that α w ≤ r ≤ β w keeps what it adds up within v_m α and
 //! v_m β where no entry of L is negative. Behind sweeps, when r is nearly proportional to w, that is a thousandth of 2 v_m ‖r‖ /
@@ -8,40 +8,40 @@
 
 use std::cell::OnceCell;
 
-use super::certificate::Certificate;
-use super::control::Control;
-use super::functional::Targets;
-use super::interval::unseen;
-use super::kernels::BLOCK;
-use super::run::Run;
-use super::sampling::RunningEstimate;
-use super::solution::{Bound, Component};
-use super::splitting::{Split, up};
-use super::table::Table;
 use crate::kernel::Precision;
 use crate::parallel::*;
+use crate::walk::confidence::unseen;
+use crate::walk::context::Run;
+use crate::walk::control_variate::Control;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::sampling::adaptive::RunningEstimate;
+use crate::walk::sampling::kernels::BLOCK;
+use crate::walk::solution::{Bound, Component};
+use crate::walk::splitting::{Split, up};
+use crate::walk::table::Table;
+use crate::walk::table::functional::Targets;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
 
 /// All that the bounds of a batch of right-hand sides depend on.
-pub(super) struct ErrorBounds<'a> {
-    pub(super) run: &'a Run<'a>,
-    pub(super) targets: &'a Targets<'a>,
-    pub(super) split: &'a Split<'a>,
-    pub(super) certificate: &'a Certificate,
-    pub(super) controls: &'a [Control],
-    pub(super) table: &'a Table,
+pub(crate) struct ErrorBounds<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) targets: &'a Targets<'a>,
+    pub(crate) split: &'a Split<'a>,
+    pub(crate) certificate: &'a Certificate,
+    pub(crate) controls: &'a [Control],
+    pub(crate) table: &'a Table,
     /// Steps through the system, at most.
-    pub(super) length: u32,
-    pub(super) cut: f32,
+    pub(crate) length: u32,
+    pub(crate) cut: f32,
     /// α and β of each column, made when they are asked for.
-    pub(super) extremes: OnceCell<Vec<(f64, f64)>>,
+    pub(crate) extremes: OnceCell<Vec<(f64, f64)>>,
 }
 
 impl ErrorBounds<'_> {
     /// A component or functional of the scaled system, in a column.
-    pub(super) fn component(&self, column: usize, estimate: &RunningEstimate) -> Component {
+    pub(crate) fn component(&self, column: usize, estimate: &RunningEstimate) -> Component {
         let (m, control) = (estimate.row, &self.controls[column]);
         let (scale, confidence) = (self.targets.walk_scale(m), self.run.options.confidence);
         let (value, student) = estimate.interval(column, control.h(m), scale, confidence);
@@ -63,7 +63,7 @@ impl ErrorBounds<'_> {
 
     /// Whether more walks are of no use: the half-width is at most ε, or no number of chains makes it so. `epsilon` is that of
     /// components.
-    pub(super) fn settled(&self, column: usize, estimate: &RunningEstimate, epsilon: f64, most: u64) -> bool {
+    pub(crate) fn settled(&self, column: usize, estimate: &RunningEstimate, epsilon: f64, most: u64) -> bool {
         let (row, c) = (estimate.row, self.component(column, estimate));
         let chains = (most * u64::from(self.run.replicates)) as f64;
         c.settled(self.targets.scaled_epsilon(row, epsilon), || self.floor(column, row, c.estimate, chains))
@@ -128,7 +128,7 @@ impl ErrorBounds<'_> {
     ///
     /// Of a functional v_m is Σ |h_i| v_i; products with h are rounded, and the probabilities of the rows that its walks begin
     /// at are off, which moves it by that much of the most that a walk adds up.
-    pub(super) fn certain(&self, row: u32, control: &Control, points: u64, length: u32) -> (f64, f64) {
+    pub(crate) fn certain(&self, row: u32, control: &Control, points: u64, length: u32) -> (f64, f64) {
         let Self { run, split, table, cut, .. } = *self;
         let (rho, v) = (self.certificate.norm, self.targets.scale(row));
         if v == 0.0 {

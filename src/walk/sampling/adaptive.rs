@@ -2,40 +2,40 @@
 
 use std::time::Instant;
 
-use super::interval::student;
 use super::launcher::{Round, Task, Watch};
-use super::run::{BatchResult, Run};
-use super::solution::{Bound, Component, Quantity};
+use crate::walk::confidence::student;
+use crate::walk::context::{BatchResult, Run};
+use crate::walk::solution::{Bound, Component, Quantity};
 use crate::{Error, Result};
 
 /// A component on its way to its interval, or a functional as a row behind the last.
 #[derive(Debug, Clone)]
-pub(super) struct RunningEstimate {
-    pub(super) row: u32,
+pub(crate) struct RunningEstimate {
+    pub(crate) row: u32,
     /// Σ θ of each replicate, column by column.
     sums: Vec<f64>,
     columns: usize,
     /// Points of each replicate.
-    pub(super) points: u64,
+    pub(crate) points: u64,
     /// Steps of its chains, at most.
-    pub(super) length: u32,
+    pub(crate) length: u32,
 }
 
 impl RunningEstimate {
     /// Mean and statistical half-width of offset + scale · θ in a column.
-    pub(super) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
+    pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
         let sums = self.sums.iter().skip(column).step_by(self.columns);
         let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();
         student(&means, confidence)
     }
 
     /// Chains so far, over all replicates.
-    pub(super) fn chains(&self) -> u64 {
+    pub(crate) fn chains(&self) -> u64 {
         self.points * (self.sums.len() / self.columns) as u64
     }
 
     /// The component as it is estimated so far, by chains of at most so many steps. Its ε is for the caller to say.
-    pub(super) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
+    pub(crate) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
         Component {
             quantity: Quantity::Component,
             component: self.row,
@@ -51,24 +51,24 @@ impl RunningEstimate {
 }
 
 /// Rounds of walks from some rows.
-pub(super) struct AdaptiveSampling<'a> {
-    pub(super) run: &'a Run<'a>,
-    pub(super) rows: &'a [u32],
+pub(crate) struct AdaptiveSampling<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) rows: &'a [u32],
     /// Right-hand sides, and columns that are added up.
-    pub(super) rhs: usize,
-    pub(super) columns: usize,
+    pub(crate) rhs: usize,
+    pub(crate) columns: usize,
     /// Points of a replicate: in the first round and at most.
-    pub(super) points: (u64, u64),
+    pub(crate) points: (u64, u64),
     /// Steps of a chain at most, and the weight at which it ends.
-    pub(super) length: u32,
-    pub(super) cut: f32,
+    pub(crate) length: u32,
+    pub(crate) cut: f32,
 }
 
 impl AdaptiveSampling<'_> {
     /// Walks from all rows, and again as much for those that are not `settled`, until the time limit. `sums` walks;
     /// `component` is what is known of one so far, for a right-hand side. `watch` gets the steps done, and those to do if
     /// intervals shrink with the root of the number of chains.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
         settled: impl Fn(usize, &RunningEstimate) -> bool,

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::record_layout::{HEAD, UNIT};
-use super::sequence::{Points, Stream};
 use crate::array::array;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
 use crate::kernel::{Real, kernel};
 use crate::parallel::*;
+use crate::walk::sequence::{Points, Stream};
+use crate::walk::table::record_layout::{HEAD, UNIT};
 
 kernel! {
     /// Sums of walks over blocks.
@@ -29,7 +29,7 @@ kernel! {
 pub(crate) const COLUMNS: usize = 4;
 
 /// The kernels' number for a buffer of points, beside those of the sequences.
-pub(super) const BUFFER: u32 = 4;
+pub(crate) const BUFFER: u32 = 4;
 
 /// Walks of a block.
 pub(crate) const BLOCK: usize = 256;
@@ -39,7 +39,7 @@ const DIMENSIONS: usize = 16;
 
 /// The target of the entry of a row that the fraction u falls on: the twin of `choose`.
 #[inline(always)]
-pub(super) fn choose(record: &[u32], u: u32) -> u32 {
+pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
     let mut at = HEAD;
     if record[at] == 0 {
         let (mut low, mut high) = (0, record[at + 1] as usize - 1);
@@ -61,13 +61,13 @@ pub(super) fn choose(record: &[u32], u: u32) -> u32 {
 
 /// The sum of two f32.
 #[inline(always)]
-pub(super) fn number<T: Real>(high: u32, low: u32) -> T {
+pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
 }
 
 /// Where the coordinates of a block's points come from.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(crate) enum Source<'a> {
     /// By random access.
     Access(&'a Points, Stream),
     /// Rows of that many points, a row a dimension; the block's first point is the first of each.
@@ -76,17 +76,17 @@ pub(super) enum Source<'a> {
 
 /// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
 /// row, which was asked for a step ahead, the others have theirs.
-pub(super) struct Block<'a, T, const C: usize> {
-    pub(super) rows: &'a [u32],
+pub(crate) struct Block<'a, T, const C: usize> {
+    pub(crate) rows: &'a [u32],
     /// g of each row; of one column it is in the records.
-    pub(super) columns: &'a [[T; C]],
-    pub(super) source: Source<'a>,
-    pub(super) row: u32,
-    pub(super) first_point: u32,
-    pub(super) walks: usize,
-    pub(super) length: u32,
-    pub(super) cut: T,
-    pub(super) theta: &'a mut [[T; C]; BLOCK],
+    pub(crate) columns: &'a [[T; C]],
+    pub(crate) source: Source<'a>,
+    pub(crate) row: u32,
+    pub(crate) first_point: u32,
+    pub(crate) walks: usize,
+    pub(crate) length: u32,
+    pub(crate) cut: T,
+    pub(crate) theta: &'a mut [[T; C]; BLOCK],
 }
 
 impl<T: Real, const C: usize> Body for Block<'_, T, C> {
@@ -153,29 +153,29 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
 }
 
 /// The sums of two walks, column by column.
-pub(super) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
+pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c].plus(b[c]))
 }
 
 /// The numbers of a launch's blocks.
-pub(super) fn range(p: &walk::Params) -> Range<usize> {
+pub(crate) fn range(p: &walk::Params) -> Range<usize> {
     let first = (p.first + p.step * p.groups).min(p.end);
     first as usize..(first + p.groups).min(p.end) as usize
 }
 
 /// The weight at which a launch's walks end.
-pub(super) fn cut<T: Real>(p: &walk::Params) -> T {
+pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
     T::of(f64::from(f32::from_bits(p.cut)))
 }
 
 /// The points that a launch's parameters name, given the sequence's table.
-pub(super) fn points(p: &walk::Params, table: &[u32]) -> Points {
+pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
     Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
 }
 
 /// Fills `out` with the blocks of a launch. `block` gets the first row, the stream, the number of the first point and the
 /// number of walks.
-pub(super) fn each_block<V: Send>(
+pub(crate) fn each_block<V: Send>(
     p: &walk::Params,
     tasks: &[[u32; 4]],
     out: &mut [V],

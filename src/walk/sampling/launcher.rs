@@ -7,11 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::kernels::{BLOCK, BUFFER, walk};
-use super::sequence::{PointBuffer, PointSource, Points, on_cpu};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::walk::sequence::{PointBuffer, PointSource, Points, on_cpu};
 use crate::{Machine, Result};
 
 /// The first row of some chains and their stream.
@@ -38,7 +38,7 @@ pub struct Round {
 
 impl Round {
     /// Walks of a task.
-    pub(super) fn walks(&self) -> u32 {
+    pub(crate) fn walks(&self) -> u32 {
         self.points.1 - self.points.0
     }
 
@@ -48,7 +48,7 @@ impl Round {
     }
 
     /// Steps of some tasks, at most.
-    pub(super) fn steps(&self, tasks: usize) -> u64 {
+    pub(crate) fn steps(&self, tasks: usize) -> u64 {
         u64::from(self.walks()) * u64::from(self.length) * tasks as u64
     }
 }
@@ -58,13 +58,13 @@ pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
 /// Real numbers on a lane, in a run's precision.
 #[derive(Debug)]
-pub(super) enum RealBuffer {
+pub(crate) enum RealBuffer {
     Single(Buffer<f32>),
     Double(Buffer<f64>),
 }
 
 impl RealBuffer {
-    pub(super) fn new(lane: &Lane, precision: Precision, what: &str, numbers: &[f64]) -> Result<Self> {
+    pub(crate) fn new(lane: &Lane, precision: Precision, what: &str, numbers: &[f64]) -> Result<Self> {
         Ok(match precision {
             Precision::F64 | Precision::Q64 => Self::Double(lane.alloc_with(what, numbers)?),
             Precision::F32 => {
@@ -74,7 +74,7 @@ impl RealBuffer {
         })
     }
 
-    pub(super) fn arg(&self) -> Arg<'_> {
+    pub(crate) fn arg(&self) -> Arg<'_> {
         match self {
             Self::Single(buffer) => buffer.arg(),
             Self::Double(buffer) => buffer.arg(),
@@ -83,15 +83,15 @@ impl RealBuffer {
 }
 
 /// Some tasks and points of a launch.
-pub(super) struct Part<'a> {
+pub(crate) struct Part<'a> {
     /// First row as the kernel numbers it, key, component and replicate of each task.
-    pub(super) tasks: &'a [[u32; 4]],
-    pub(super) points: (u32, u32),
-    pub(super) buffer: Option<PointBuffer<'a>>,
+    pub(crate) tasks: &'a [[u32; 4]],
+    pub(crate) points: (u32, u32),
+    pub(crate) buffer: Option<PointBuffer<'a>>,
 }
 
 /// A kernel that walks in blocks, with a lane's tables.
-pub(super) trait BlockKernel: Send + Sync {
+pub(crate) trait BlockKernel: Send + Sync {
     /// Numbers that a block leaves.
     fn values(&self) -> usize;
 
@@ -104,7 +104,7 @@ pub(super) trait BlockKernel: Send + Sync {
 type HostWalk<'a, T> = dyn Fn(&walk::Params, &mut [T]) + Sync + 'a;
 
 /// What walks blocks.
-pub(super) enum Work<'a, T> {
+pub(crate) enum Work<'a, T> {
     /// A launch, and the array that blocks leave their numbers in.
     Launch(Launch, Buffer<T>),
     /// A function that walks in the host's memory, without a copy of it on the lane.
@@ -112,7 +112,7 @@ pub(super) enum Work<'a, T> {
 }
 
 /// The arrays of a launch: where walks start, and as many values as they leave.
-pub(super) fn arrays<T: Real>(
+pub(crate) fn arrays<T: Real>(
     lane: &Lane,
     tasks: &[[u32; 4]],
     values: usize,
@@ -122,16 +122,16 @@ pub(super) fn arrays<T: Real>(
 }
 
 /// A kernel bound for some tasks.
-pub(super) struct Bound<'a, T> {
+pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
-    pub(super) params: walk::Params,
+    pub(crate) params: walk::Params,
     values: usize,
     work: Work<'a, T>,
 }
 
 impl<T: Real> Bound<'_, T> {
     /// What some blocks leave; `watch` gets the number of blocks done.
-    pub(super) fn walk(
+    pub(crate) fn walk(
         &mut self,
         blocks: Range<u32>,
         mut watch: impl FnMut(u64) -> Result<()> + Send,
@@ -164,21 +164,21 @@ impl<T: Real> Bound<'_, T> {
 type OnUnits<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
 /// Units of work that lanes take from.
-pub(super) struct Units {
+pub(crate) struct Units {
     next: AtomicU32,
     end: u32,
 }
 
 impl Units {
     /// The next units, `count` of them at most; none where all are taken.
-    pub(super) fn take(&self, count: u32) -> Option<Range<u32>> {
+    pub(crate) fn take(&self, count: u32) -> Option<Range<u32>> {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         (first < self.end).then(|| first..self.end.min(first + count))
     }
 }
 
 /// The steps that all lanes have done.
-pub(super) struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     done: Mutex<(u64, Watch<'a>)>,
     all: u64,
     /// Steps of launches that are not done yet, where these count them.
@@ -186,11 +186,11 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(all: u64, watch: Watch<'a>) -> Self {
+    pub(crate) fn new(all: u64, watch: Watch<'a>) -> Self {
         Self { done: Mutex::new((0, watch)), all, pending: AtomicU64::new(0) }
     }
 
-    pub(super) fn add(&self, steps: u64) -> Result<()> {
+    pub(crate) fn add(&self, steps: u64) -> Result<()> {
         let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
         self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
@@ -205,7 +205,7 @@ impl<'a> Progress<'a> {
 
     /// Does work. If it is `long`, a single launch may take long on the host: a thread beside it calls the watch, and ends the
     /// launches where that returns an error. Their results are lost.
-    pub(super) fn watched<R>(&self, long: bool, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn watched<R>(&self, long: bool, work: impl FnOnce() -> Result<R>) -> Result<R> {
         if !long || cfg!(target_family = "wasm") {
             return work();
         }
@@ -239,16 +239,16 @@ const HOST: (u64, u32) = (1 << 22, 16);
 
 /// Lanes that walk with one kernel.
 #[derive(Debug)]
-pub(super) struct Launcher<'a, K> {
-    pub(super) lanes: Vec<(&'a Lane, K)>,
-    pub(super) precision: Precision,
-    pub(super) points: &'a PointSource,
+pub(crate) struct Launcher<'a, K> {
+    pub(crate) lanes: Vec<(&'a Lane, K)>,
+    pub(crate) precision: Precision,
+    pub(crate) points: &'a PointSource,
     ranks: Ranks,
 }
 
 impl<'a, K: BlockKernel> Launcher<'a, K> {
     /// Gives every lane what `kernel` has for it.
-    pub(super) fn new(
+    pub(crate) fn new(
         machine: &'a Machine,
         points: &'a PointSource,
         kernel: impl Fn(&Lane) -> Result<K> + Sync,
@@ -259,18 +259,18 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     }
 
     /// Numbers that a block leaves.
-    pub(super) fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         self.lanes[0].1.values()
     }
 
     /// A task whose first row has the number `first` in the kernel.
-    pub(super) fn words(&self, task: &Task, first: u32) -> [u32; 4] {
+    pub(crate) fn words(&self, task: &Task, first: u32) -> [u32; 4] {
         let stream = self.points.stream(task.component, task.replicate);
         [first, stream.key, stream.component, stream.replicate]
     }
 
     /// The parameters of walks through a part; blocks and groups are for the caller to set.
-    pub(super) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
+    pub(crate) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {
             (None, Some(points)) => (points.sequence().code(), 0),
@@ -292,7 +292,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     }
 
     /// Binds a lane's kernel to the blocks of a part.
-    pub(super) fn bind<'b, T: Real>(
+    pub(crate) fn bind<'b, T: Real>(
         &self,
         (lane, kernel): &'b (&'a Lane, K),
         part: &Part<'b>,
@@ -311,7 +311,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
 
     /// Walks all points of a round, for one task after the other: `take` gets what the blocks of a task leave. Blocks of
     /// 256 chains are the same whatever lane of whatever rank walks them, and come back in one order.
-    pub(super) fn blocks<T: Real>(
+    pub(crate) fn blocks<T: Real>(
         &self,
         tasks: &[[u32; 4]],
         round: Round,
@@ -333,7 +333,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     }
 
     /// True if the smallest launch of a CPU lane has more steps than launches are to have.
-    pub(super) fn is_long(&self, round: Round) -> bool {
+    pub(crate) fn is_long(&self, round: Round) -> bool {
         let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
         least > HOST.0 && self.lanes.iter().any(|(lane, _)| on_cpu(lane))
     }
@@ -369,7 +369,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
 
     /// Shares units of work out over ranks and lanes. `work` takes some again and again, and returns what they leave with
     /// the number of the first; all of it comes back in the order of the units, on every rank.
-    pub(super) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a, K>) -> Result<Vec<f64>> {
+    pub(crate) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a, K>) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
         let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();

@@ -2,12 +2,12 @@
 //! ISCC 2015: a number of groups of a number of threads, group sums, then a second reduction.
 
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
-use super::sequence::Stream;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
+use crate::walk::sequence::Stream;
 use crate::{Error, Result};
 
 kernel! {

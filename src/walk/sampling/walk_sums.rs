@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::grid::{Grid, walk_grid};
 use super::kernels::{BLOCK, COLUMNS, WALK, WALK_COLUMNS, number, walk, walk_columns};
 use super::launcher::{
     BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
 };
-use super::record_layout::UNIT;
-use super::sequence::{PointSource, Stream};
-use super::table::Table;
+use super::published_grid::{Grid, walk_grid};
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Buffer, Lane, Launch};
+use crate::walk::sequence::{PointSource, Stream};
+use crate::walk::table::Table;
+use crate::walk::table::record_layout::UNIT;
 use crate::{Error, Machine, Result};
 
 /// A lane's copies of the chain table and of the sequence's table.
 #[derive(Debug)]
-pub(super) struct LaneTables {
+pub(crate) struct LaneTables {
     rows: Buffer<u32>,
     sequence: Buffer<u32>,
     columns: Option<RealBuffer>,

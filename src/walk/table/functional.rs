@@ -7,15 +7,15 @@
 //! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1 − ρ): Σ |h_i| v_i is
 //! to a functional what v_m is to a component.
 
-use super::certificate::Certificate;
-use super::kernels::COLUMNS;
-use super::options::{Options, Problem};
+use super::Table;
 use super::record_layout::{HEAD, UNIT};
 use super::records::{Entry, Target, sign, write_shares};
-use super::solution::{Component, Quantity};
-use super::table::Table;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::options::{Options, Problem};
+use crate::walk::sampling::kernels::COLUMNS;
+use crate::walk::solution::{Component, Quantity};
 use crate::{Error, Result};
 
 /// Entries of a group.
@@ -28,20 +28,20 @@ const PIECE: usize = 4096;
 pub struct Functional {
     /// (i, h_i / 2^exponent) of all entries that are not 0; the largest lies between 1 and 2.
     entries: Vec<(u32, f64)>,
-    pub(super) exponent: i32,
+    pub(crate) exponent: i32,
     /// Σ |h_i| / 2^exponent.
-    pub(super) norm: f64,
+    pub(crate) norm: f64,
     /// Σ |h_i| v_i / 2^exponent, rounded up.
-    pub(super) scale: f64,
+    pub(crate) scale: f64,
     /// The same with the scale of walks.
-    pub(super) walk_scale: f64,
+    pub(crate) walk_scale: f64,
     /// Whether it has negative entries, and positive ones.
     signs: (bool, bool),
 }
 
 impl Functional {
     /// Takes h, which is finite.
-    pub(super) fn new(h: &[f64], certificate: &Certificate) -> Result<Self> {
+    pub(crate) fn new(h: &[f64], certificate: &Certificate) -> Result<Self> {
         let largest = h.iter().fold(0.0f64, |most, h| most.max(h.abs()));
         let exponent = if largest > 0.0 { exponent(largest) } else { 0 };
         let scaled = h.iter().map(|&h| times_power_of_two(h, -exponent));
@@ -65,7 +65,7 @@ impl Functional {
     }
 
     /// ⟨h, x⟩ / 2^exponent.
-    pub(super) fn of(&self, x: &[f64]) -> f64 {
+    pub(crate) fn of(&self, x: &[f64]) -> f64 {
         let piece = |piece: &[(u32, f64)]| piece.iter().map(|&(i, h)| h * x[i as usize]).sum::<f64>();
         let pieces: Vec<f64> = self.entries.par_chunks(PIECE).map(piece).collect();
         pieces.iter().sum()
@@ -77,17 +77,17 @@ impl Functional {
     }
 
     /// Roundings of a product in [`of`](Self::of).
-    pub(super) fn terms(&self) -> f64 {
+    pub(crate) fn terms(&self) -> f64 {
         terms(self.entries.len())
     }
 
     /// Steps until a walk of the system begins.
-    pub(super) fn steps(&self) -> u32 {
+    pub(crate) fn steps(&self) -> u32 {
         self.groups().count() as u32
     }
 
     /// Units of its records.
-    pub(super) fn units(&self) -> usize {
+    pub(crate) fn units(&self) -> usize {
         let of = |all: usize| {
             all / GROUP * units(GROUP) + if all.is_multiple_of(GROUP) { 0 } else { units(all % GROUP) }
         };
@@ -105,7 +105,7 @@ impl Functional {
     }
 
     /// Writes the records, the first at the unit `at`. `g` are the table's columns, stored times `unit`.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         certificate: &Certificate,
         targets: &[Target],
@@ -159,11 +159,11 @@ impl Functional {
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
     /// Its unit.
-    pub(super) place: u32,
+    pub(crate) place: u32,
     /// What walks that take no step add up, column by column.
-    pub(super) standing: [f64; COLUMNS],
+    pub(crate) standing: [f64; COLUMNS],
     /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
-    pub(super) error: f64,
+    pub(crate) error: f64,
 }
 
 /// Units of a record of so many entries.
@@ -177,10 +177,10 @@ fn terms(entries: usize) -> f64 {
 }
 
 /// Components and functionals of a run, as rows that walks begin at: functional k is row n + k.
-pub(super) struct Targets<'a> {
+pub(crate) struct Targets<'a> {
     certificate: &'a Certificate,
-    pub(super) components: &'a [u32],
-    pub(super) functionals: Vec<Functional>,
+    pub(crate) components: &'a [u32],
+    pub(crate) functionals: Vec<Functional>,
     first: u32,
     /// ε and δ as given.
     epsilon: Option<f64>,
@@ -188,7 +188,7 @@ pub(super) struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         problem: &Problem<'a>,
         options: &Options,
         certificate: &'a Certificate,
@@ -205,12 +205,12 @@ impl<'a> Targets<'a> {
     }
 
     /// The rows of all functionals.
-    pub(super) fn rows_behind(&self) -> Vec<u32> {
+    pub(crate) fn rows_behind(&self) -> Vec<u32> {
         (self.first..).take(self.functionals.len()).collect()
     }
 
     /// The largest value of a component, and of a functional.
-    pub(super) fn most(
+    pub(crate) fn most(
         &self,
         component: impl Fn(u32) -> f64,
         functional: impl Fn(&Functional) -> f64,
@@ -224,43 +224,43 @@ impl<'a> Targets<'a> {
     }
 
     /// Whether walks of a row begin with negative signs, and with positive ones.
-    pub(super) fn signs(&self, row: u32) -> (bool, bool) {
+    pub(crate) fn signs(&self, row: u32) -> (bool, bool) {
         self.functional(row).map_or((false, true), |h| h.signs)
     }
 
     /// Its error where that of all x_i is v_i.
-    pub(super) fn scale(&self, row: u32) -> f64 {
+    pub(crate) fn scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
     }
 
     /// The same of walks.
-    pub(super) fn walk_scale(&self, row: u32) -> f64 {
+    pub(crate) fn walk_scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }
 
     /// ε of a functional over that of a component, both in the scaling of the system that is walked on.
-    pub(super) fn epsilon_of(&self, h: &Functional) -> f64 {
+    pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
         self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
     }
 
     /// The same of δ.
-    pub(super) fn delta_of(&self, h: &Functional) -> f64 {
+    pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 
     /// ε of a row where that of components is `epsilon`, in the scaling of the system that is walked on.
-    pub(super) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
+    pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
         self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
     }
 
     /// Steps until a walk of the system begins, roundings of a product with h, and the error of probabilities at its start.
-    pub(super) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
+    pub(crate) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
         let h = self.functional(row)?;
         Some((h.steps(), h.terms(), table.starts[(row - self.first) as usize].error))
     }
 
     /// An estimate of the system over 2^exponent, in the units of the caller, whose ε for components is `epsilon`.
-    pub(super) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
+    pub(crate) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
         let Some(h) = self.functional(row) else {
             return Ok(Component { epsilon, ..c.times_power_of_two(exponent)? });
         };

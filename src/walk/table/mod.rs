@@ -14,11 +14,15 @@
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than `LONG` entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
-use super::certificate::Certificate;
-use super::functional::{Functional, Start};
-use super::kernels::COLUMNS;
-use super::record_layout::{HEAD, LONG, UNIT};
-use super::records::{Records, Target, Writing};
+pub(crate) mod functional;
+pub(crate) mod record_layout;
+pub(crate) mod records;
+
+use self::functional::{Functional, Start};
+use self::record_layout::{HEAD, LONG, UNIT};
+use self::records::{Records, Target, Writing};
+use super::convergence::certificate::Certificate;
+use super::sampling::kernels::COLUMNS;
 use super::splitting::Split;
 use crate::kernel::twin::simd::dispatch;
 use crate::lane::HostArray;
@@ -175,7 +179,7 @@ fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record_layout::CERTAIN;
+    use super::record_layout::CERTAIN;
     use super::*;
     use crate::sparse::CsrMatrix;
     use crate::walk::splitting::Splitting;

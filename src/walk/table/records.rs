@@ -1,14 +1,14 @@
-//! How the records of a [`Table`](super::table::Table) are written.
+//! How the records of a [`Table`](super::Table) are written.
 //!
 //! Short rows are ordered sixteen at a time, side by side: a sorting network compares entries of all of them at once, and
 //! so do the sums of their probabilities go on.
 
 use std::ops::Range;
 
-use super::certificate::Certificate;
 use super::record_layout::{CERTAIN, HEAD, LONG, UNIT, pair};
-use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::Body;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::splitting::{AHEAD, Split};
 
 /// Rows that are written at once.
 const ROWS: usize = 16;
@@ -21,18 +21,18 @@ const WHOLE: f64 = 4_503_599_627_370_496.0;
 /// What a record needs to know of a row that it leads to.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// What its entries are ordered by.
-    pub(super) key: f32,
+    pub(crate) key: f32,
     /// The unit of its record.
-    pub(super) place: u32,
+    pub(crate) place: u32,
 }
 
 impl Target {
     /// A number that ascends with the key, or with −key where the entry's [`sign`] is set; its lowest bits are for the
     /// entry's place among others.
     #[inline(always)]
-    pub(super) fn rank(self, sign: u32) -> i32 {
+    pub(crate) fn rank(self, sign: u32) -> i32 {
         let bits = (self.key.to_bits() ^ sign) as i32;
         bits ^ ((bits >> 31) as u32 >> 1) as i32
     }
@@ -40,28 +40,28 @@ impl Target {
 
 /// Bit 31 where an entry is negative.
 #[inline(always)]
-pub(super) fn sign(l: f64) -> u32 {
+pub(crate) fn sign(l: f64) -> u32 {
     (l.to_bits() >> 32) as u32 & 1 << 31
 }
 
 /// The records of some rows.
-pub(super) struct Records<'a> {
-    pub(super) split: &'a Split<'a>,
-    pub(super) certificate: &'a Certificate,
-    pub(super) g: &'a [&'a [f64]],
+pub(crate) struct Records<'a> {
+    pub(crate) split: &'a Split<'a>,
+    pub(crate) certificate: &'a Certificate,
+    pub(crate) g: &'a [&'a [f64]],
     /// What g is stored times.
-    pub(super) unit: f64,
-    pub(super) targets: &'a [Target],
-    pub(super) ordered: bool,
-    pub(super) rows: Range<usize>,
+    pub(crate) unit: f64,
+    pub(crate) targets: &'a [Target],
+    pub(crate) ordered: bool,
+    pub(crate) rows: Range<usize>,
 }
 
 /// [`Records`] on their way into the table.
-pub(super) struct Writing<'a> {
-    pub(super) of: Records<'a>,
-    pub(super) words: &'a mut [u32],
+pub(crate) struct Writing<'a> {
+    pub(crate) of: Records<'a>,
+    pub(crate) words: &'a mut [u32],
     /// The largest Σ_j | |l_ij| − p_ij s |.
-    pub(super) worst: &'a mut f64,
+    pub(crate) worst: &'a mut f64,
 }
 
 impl Body for Writing<'_> {
@@ -131,10 +131,10 @@ impl Records<'_> {
 }
 
 /// An entry of a long row: its rank, its size, and its target with its sign.
-pub(super) type Entry = (i32, f64, u32);
+pub(crate) type Entry = (i32, f64, u32);
 
 /// Writes the record of a long row of that sum behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
-pub(super) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
+pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
     words[2..4].copy_from_slice(&pair(sum));
     let (d, of_sum) = (entries.len() as f64, ONE / sum);
     words[HEAD + 1] = d as u32;
