@@ -21,4 +21,4 @@ pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
 pub use crate::transient::timeline::{Moment, PHASES, Timeline};
 pub use crate::transient::transitions::{add_rates, add_states};
-pub use crate::tridiagonal::range::convert;
+pub use crate::tridiagonal::host::scaling::convert;

@@ -55,6 +55,7 @@
 //! | [`transient`] | chains, Poisson windows and weights, bounds, uniformization |
 //! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
 //! | [`tridiagonal`] | systems, the partition method, plans over lanes, the number of lanes |
+//! | [`pagerank`] | PageRank of graphs, with bounds of each node |
 //! | [`lane`] | devices, each used by a [`Lane`](lane::Lane) |
 //! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats for repeated entries |
 //! | [`kernel`] | kernels: a WGSL source and a CPU implementation each |
@@ -126,6 +127,7 @@ mod machine;
 pub mod models;
 mod number;
 pub mod output;
+pub mod pagerank;
 mod parallel;
 pub mod ranks;
 pub mod registry;

@@ -14,5 +14,8 @@ pub fn all() -> Vec<&'static Kernel> {
 
 /// Returns the kernels that share the source file of another kernel.
 pub fn variants() -> Vec<&'static Kernel> {
-    crate::transient::kernels::VARIANTS.into_iter().chain(crate::walk::grid::sizes()).collect()
+    crate::transient::kernels::VARIANTS
+        .into_iter()
+        .chain(crate::walk::sampling::published_grid::sizes())
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kolmo::walk::graph::{self, Node, Options, Walks, local_page_rank, page_rank};
+use kolmo::pagerank::{self, Node, Options, Walks, local_page_rank, page_rank};
 use kolmo::{Error, Result, Status, io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use crate::watch::{Stop, aside, watched};
 /// A graph that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
-    graph: graph::Graph,
+    graph: pagerank::Graph,
     /// Arguments that make a built-in again.
     built_in: Option<(String, bool, u64)>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn graph_of_links(
     undirected: bool,
 ) -> PyResult<Graph> {
     let (from, to, counts) = (from_.as_slice()?, to.as_slice()?, counts.as_slice()?);
-    let graph = aside(py, || graph::Graph::counted(nodes, from, to, counts, undirected))?;
+    let graph = aside(py, || pagerank::Graph::counted(nodes, from, to, counts, undirected))?;
     Ok(Graph { graph, built_in: None })
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn graph_of_names(
 ) -> PyResult<Graph> {
     let (names, from, to) = (names.as_slice()?, from_.as_slice()?, to.as_slice()?);
     let counts = counts.as_slice()?;
-    let make = || graph::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec());
+    let make = || pagerank::Graph::counted(names.len(), from, to, counts, false)?.named(names.to_vec());
     Ok(Graph { graph: aside(py, make)?, built_in: None })
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64
     let read = || match models::links(spec, seed) {
         Some(made) => {
             let made = made?;
-            let graph = graph::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
+            let graph = pagerank::Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?;
             Ok(Graph { graph, built_in: Some((spec.to_owned(), undirected, seed)) })
         }
         None => Ok(Graph { graph: io::read_graph(Path::new(spec), undirected)?, built_in: None }),

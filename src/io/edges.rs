@@ -9,9 +9,9 @@ use std::path::Path;
 
 use super::text::{self, Scanner, error, quote};
 use super::{mtx, npz, system};
+use crate::pagerank::Graph;
 use crate::parallel::*;
 use crate::sparse::Coo;
-use crate::walk::graph::Graph;
 use crate::{Error, Result};
 
 /// Reads a graph: Matrix Market `.mtx`, SciPy's `.npz`, or else an edge list.

@@ -6,7 +6,7 @@
 //! | [`srew`], [`trew`] | `.srew`, `.trew` | rewards of states, transitions (PRISM, Storm) |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains of Storm and of PRISM, with labels and rewards |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](generator), general matrices |
-//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::walk::graph`] |
+//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::pagerank`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |

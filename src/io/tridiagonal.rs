@@ -14,7 +14,7 @@ pub use super::npz::Array;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
 use super::{mtx, npz, text};
 use crate::output::OutputFile;
-use crate::tridiagonal::layout::transpose;
+use crate::tridiagonal::system::layout::transpose;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
 use crate::{Error, Result, number};
 

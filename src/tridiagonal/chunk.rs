@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::arithmetic::Number;
-use super::equations::{Equations, split};
-use super::memory::RowMemory;
-use super::scheme::ChunkSolve;
+use super::kernels::number::Number;
+use super::kernels::row_memory::RowMemory;
+use super::reduction::ChunkSolve;
+use super::reduction::interface_buffers::{Equations, split};
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
 use crate::parallel::at_once;
@@ -29,23 +29,23 @@ pub enum Upload {
 
 /// A run of rows on a lane.
 #[derive(Debug)]
-pub(super) struct Chunk<'a, T> {
-    pub(super) lane: &'a Lane,
+pub(crate) struct Chunk<'a, T> {
+    pub(crate) lane: &'a Lane,
     /// Number of that lane.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// The first row in the host's arrays.
-    pub(super) first: usize,
-    pub(super) rows: usize,
-    pub(super) memory: Arc<RowMemory<T>>,
-    pub(super) solve: ChunkSolve<T>,
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    pub(crate) memory: Arc<RowMemory<T>>,
+    pub(crate) solve: ChunkSolve<T>,
     /// Items among those of all chunks here.
-    pub(super) items: Range<usize>,
+    pub(crate) items: Range<usize>,
     /// Whether its rows are gone when stage 3 begins.
-    pub(super) evicted: bool,
+    pub(crate) evicted: bool,
     /// Whether others go through the same memory.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
     /// Whether the host's arrays are not page-locked, so that copies go through memory of the lane that is.
-    pub(super) staged: bool,
+    pub(crate) staged: bool,
 }
 
 impl<T: Number> Chunk<'_, T> {
@@ -55,18 +55,18 @@ impl<T: Number> Chunk<'_, T> {
     }
 
     /// Brings what stage 1 needs for so many right-hand sides.
-    pub(super) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
+    pub(crate) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
         self.bring(self.here(), inputs, rhs, upload)
     }
 
     /// Brings what stage 3 needs and stage 1 did not leave.
-    pub(super) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
+    pub(crate) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
         if self.evicted { self.bring(self.here(), inputs, 1, Upload::All) } else { Ok(()) }
     }
 
     /// Brings rows of the host's arrays, and of so many right-hand sides, to the lane's memory; all that they have where others
     /// go through it.
-    pub(super) fn bring(
+    pub(crate) fn bring(
         &self,
         here: Range<usize>,
         [dl, d, du, b]: &[HostArray<T>; 4],
@@ -93,17 +93,17 @@ impl<T: Number> Chunk<'_, T> {
     }
 
     /// Numbers of the host's unknowns that a download writes: none where the lane works in them.
-    pub(super) fn downloaded(&self) -> usize {
+    pub(crate) fn downloaded(&self) -> usize {
         if self.memory.adopted { 0 } else { self.rows }
     }
 
     /// Takes the unknowns of some right-hand sides away.
-    pub(super) fn download(&self, xs: &mut [&mut [T]]) -> Result<()> {
+    pub(crate) fn download(&self, xs: &mut [&mut [T]]) -> Result<()> {
         self.take(0, xs)
     }
 
     /// Takes the unknowns of some right-hand sides from row `at` in memory on away.
-    pub(super) fn take(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
+    pub(crate) fn take(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
         let from = &self.memory.arrays.x;
         xs.iter_mut().enumerate().try_for_each(|(k, x)| match self.staged {
             true => self.lane.download(from, k * self.memory.stride() + at, x),
@@ -112,22 +112,22 @@ impl<T: Number> Chunk<'_, T> {
     }
 
     /// Brings its interface values, out of those of all chunks here.
-    pub(super) fn send_values(&self, equations: &Equations<T>) -> Result<()> {
+    pub(crate) fn send_values(&self, equations: &Equations<T>) -> Result<()> {
         self.solve.send(self.lane, &equations.values[equations.values_of(&self.items)])
     }
 
     /// All launches of a solution that needs no host: up, these of stage 2, and down.
-    pub(super) fn launches<'l>(&'l self, interface: &[&'l Launch]) -> Vec<&'l Launch> {
+    pub(crate) fn launches<'l>(&'l self, interface: &[&'l Launch]) -> Vec<&'l Launch> {
         [&self.solve.up(), interface, &self.solve.down()].concat()
     }
 }
 
 /// A step of a stage: what is done for a chunk and what belongs to it.
-pub(super) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
+pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
 /// The order in which the steps of chunks follow one another.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// Each chunk goes on as soon as it can; with a thread for each lane, or from one.
     Overlapped {
         /// Whether each lane has a thread.
@@ -139,7 +139,7 @@ pub(super) enum Pace {
 
 impl Pace {
     /// Takes steps for chunks and waits for their lanes; the seconds of each step, where steps are measured.
-    pub(super) fn run<'c, 'a: 'c, T: Number, I: Send, const N: usize>(
+    pub(crate) fn run<'c, 'a: 'c, T: Number, I: Send, const N: usize>(
         self,
         mut work: Vec<(&'a Chunk<'a, T>, I)>,
         steps: [Step<'_, T, I>; N],
@@ -185,7 +185,7 @@ fn on_lanes<'a, T: Number, I: Send>(
 
 /// The places of the rows `here` of an array of the host that chunks download, those of each right-hand side, `stride` numbers
 /// apart.
-pub(super) fn places<'x, T: Number>(
+pub(crate) fn places<'x, T: Number>(
     x: &'x mut [T],
     stride: usize,
     here: Range<usize>,

@@ -8,23 +8,23 @@
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
 //! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3). There are four schemes:
 //!
-//! * **Tiles** (`reduced_block.rs`, `merge_tree.rs`): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
+//! * **Tiles** (`kernels/reduced_block.rs`, `reduction/merge_tree.rs`): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
 //!   u2·x_right and x_last = u3 − u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so what 16 threads of
 //!   8 rows leave, and what lanes' chunks and ranks leave, is joined in the same way, in one binary tree over units of 128
 //!   rows. Each row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
-//! * **Windows** (`window.rs`, `one_pass.rs`): where couplings fall off fast enough, a tile is solved together with the rows around
+//! * **Windows** (`one_pass/`): where couplings fall off fast enough, a tile is solved together with the rows around
 //!   it that still matter, and with no others: one pass, 40 bytes a row. A solution counts if the
 //!   rows in which it would show say that nothing else mattered; what is not certified is solved in tiles.
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
-//! * **Blocks** (`block_kernels.rs`): one thread a block, whose two interface equations are rows of a reduced system. With
+//! * **Blocks** (`kernels/blocks.rs`): one thread a block, whose two interface equations are rows of a reduced system. With
 //!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
 //!   first published.
 //! * A cyclic system closes its one reduced block, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last = u3;
-//!   many small ones are opened (`rings.rs`); many systems lie one behind the other, and where one ends a coefficient is zero.
+//!   many small ones are opened (`sherman_morrison.rs`); many systems lie one behind the other, and where one ends a coefficient is zero.
 //!
 //! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
 //! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
-//! eliminates with partial pivoting on the host (`pivot.rs`), which also says what is singular.
+//! eliminates with partial pivoting on the host (`host/pivoted_lu.rs`), which also says what is singular.
 //!
 //! | symbol | identifier | published (Veneva, Imamura 2024) |
 //! |---|---|---|
@@ -77,83 +77,55 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
 //!   partition method", MMCP 2024.
 
-mod arithmetic;
 pub(crate) mod banded;
-pub(crate) mod block_kernels;
 mod chunk;
-mod condition;
-mod cut;
-mod direct;
-mod elimination;
-mod equations;
-mod factor;
-mod group;
-mod interface;
+mod extended_range;
+pub(crate) mod host;
 #[doc(hidden)]
 pub mod kernels;
 #[doc(hidden)]
 pub mod lane_count;
-pub(crate) mod layout;
-#[doc(hidden)]
-pub mod levels;
-mod matrix;
-mod memory;
-#[doc(hidden)]
-pub mod merge_tree;
 mod one_pass;
 mod options;
-mod pivot;
-mod place;
 pub(crate) mod plan;
-pub(crate) mod range;
-mod reduced_block;
-mod reduced_system;
+#[doc(hidden)]
+pub mod reduction;
 mod resident;
 mod residual;
-mod rings;
-mod rows;
-mod scheme;
+mod sherman_morrison;
 mod solve;
-mod span;
-#[doc(hidden)]
-pub mod subtrees;
-mod system;
-mod view;
-mod wide;
-mod window;
-#[doc(hidden)]
-pub mod window_kernels;
+pub(crate) mod system;
 
-pub use arithmetic::Number;
 pub use banded::{BandedPlan, BandedSystem, Form, solve_banded};
 pub use chunk::Upload;
-pub use factor::Factor;
-pub use layout::Layout;
-pub use matrix::Matrix;
-pub use memory::Arrays;
+pub use kernels::number::Number;
+pub use kernels::row_memory::Arrays;
 pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
 pub use plan::{Plan, Stages};
 pub use resident::Resident;
 pub use residual::Residual;
-pub use rows::Rows;
+pub use solve::factor::Factor;
 pub use solve::{Method, Solution, solve, solve_into, solve_rows};
-pub use span::Span;
 pub use system::System;
+pub use system::borrowed::Matrix;
+pub use system::distributed::Rows;
+pub use system::layout::Layout;
+pub use system::row_range::Span;
 
 pub use crate::Status;
 
 /// The kernels of tridiagonal systems.
 pub(crate) static KERNELS: [&crate::kernel::Kernel; 13] = [
-    &kernels::REDUCE,
-    &kernels::MERGE,
-    &kernels::INTERFACE,
-    &kernels::EXPAND,
-    &kernels::SOLVE,
-    &block_kernels::BLOCK_REDUCE,
-    &block_kernels::BLOCK_SOLVE,
-    &scheme::batch::BATCH,
-    &window_kernels::WINDOW,
-    &window_kernels::SEAM,
+    &kernels::tiles::REDUCE,
+    &kernels::tiles::MERGE,
+    &kernels::tiles::INTERFACE,
+    &kernels::tiles::EXPAND,
+    &kernels::tiles::SOLVE,
+    &kernels::blocks::BLOCK_REDUCE,
+    &kernels::blocks::BLOCK_SOLVE,
+    &reduction::whole_systems::BATCH,
+    &kernels::windows::WINDOW,
+    &kernels::windows::SEAM,
     &resident::RESIDUAL,
     &banded::kernels::PENTADIAGONAL_WINDOW,
     &banded::kernels::BLOCK_WINDOW,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reduced_system::Blocking;
+use super::reduction::reduced_system::Blocking;
 use crate::Result;
 use crate::lane::{HostArray, Lane};
 

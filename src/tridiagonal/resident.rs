@@ -4,12 +4,12 @@
 //! comes to the host: 40 bytes a row are read for it, beside the 40 or 72 of the solution. Rows are not exchanged and unknowns not
 //! corrected; where that would be needed, the numbers are for [`solve`](super::solve) on the host.
 
-use super::arithmetic::{Number, fma};
-use super::memory::Arrays;
+use super::kernels::number::{Number, fma};
+use super::kernels::row_memory::Arrays;
+use super::one_pass::windows;
 use super::options::PlanOptions;
 use super::plan::Plan;
 use super::residual::Residual;
-use super::window;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, kernel};
@@ -144,7 +144,7 @@ impl<'a> Resident<'a> {
             rows: rows as u32,
             n: n as u32,
             cyclic: u32::from(cyclic),
-            tiny: window::tiny(Precision::F64),
+            tiny: windows::tiny(Precision::F64),
         };
         let items = groups * Kernel::GROUP as usize;
         let residual = lane.bind(&RESIDUAL, Precision::F64, items, params, args)?;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::span::Span;
+use super::extended_range::Wide;
 use super::system::System;
-use super::view::{PIECE, View, Watch};
-use super::wide::Wide;
+use super::system::row_range::Span;
+use super::system::view::{PIECE, View, Watch};
 use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};

@@ -10,20 +10,20 @@
 //! θ = Σ_k W_k f_{s_k} is x_m. Probabilities are almost optimal, p_ij = |l_ij| / Σ_j |l_ij|, so that |l_ij / p_ij| is the
 //! sum of the row, whatever j.
 //!
-//! Here walks start from points of a low-discrepancy sequence (`sequence.rs`), one coordinate a step, and rows list their
-//! entries in the order of what they lead to (`table.rs`); they tally the residual r of some sweeps in the place of f
-//! (`control.rs`). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
-//! may matter more (`interval.rs`); certain bounds of truncation and rounding are added. Before the first step a
-//! certificate of convergence (`certificate.rs`) proves that walks converge and have a variance, or says why not. Walks of
-//! a functional draw the row that they start at (`functional.rs`).
+//! Here walks start from points of a low-discrepancy sequence (`sequence/`), one coordinate a step, and rows list their
+//! entries in the order of what they lead to (`table/`); they tally the residual r of some sweeps in the place of f
+//! (`control_variate.rs`). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
+//! may matter more (`confidence.rs`); certain bounds of truncation and rounding are added. Before the first step a
+//! certificate of convergence (`convergence/certificate.rs`) proves that walks converge and have a variance, or says why not. Walks of
+//! a functional draw the row that they start at (`table/functional.rs`).
 //!
 //! | paper | here |
 //! |---|---|
 //! | L, f (2.1) | [`Split`](splitting::Split) |
 //! | P, B (2.5), (2.14) | a record of a [`Table`](table::Table): distribution function, signs, row sum |
 //! | θ (2.10) | what a thread of the kernel `walk` adds up |
-//! | T (2.16) | [`published::length`], [`published::length_as_printed`] |
-//! | N (2.20) | [`published::chains`] |
+//! | T (2.16) | [`length`](error::a_priori::length), [`length_as_printed`](error::a_priori::length_as_printed) |
+//! | N (2.20) | [`chains`](error::a_priori::chains) |
 //! | number of blocks and threads (3.3) | [`Grid`] |
 //!
 //! # Example: PageRank of one page
@@ -73,33 +73,20 @@
 //! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015.
 //! * The sequences have theirs: [`sequence`].
 
-mod bounds;
 #[doc(hidden)]
-pub mod certificate;
+pub mod bicgstab;
+pub(crate) mod confidence;
+mod context;
 #[doc(hidden)]
-pub mod chains;
+pub mod control_variate;
 #[doc(hidden)]
-pub mod control;
+pub mod convergence;
 #[doc(hidden)]
-pub mod functional;
-pub mod graph;
-pub(crate) mod grid;
-pub(crate) mod interval;
-pub(crate) mod kernels;
-#[doc(hidden)]
-pub mod krylov;
-mod krylov_kernels;
-#[doc(hidden)]
-pub mod launcher;
+pub mod error;
 pub(crate) mod lazy;
 mod options;
 #[doc(hidden)]
-pub mod published;
-mod reach;
-mod record_layout;
-mod records;
-mod run;
-mod sampling;
+pub mod sampling;
 #[doc(hidden)]
 pub mod sequence;
 mod solution;
@@ -109,14 +96,14 @@ pub mod splitting;
 #[doc(hidden)]
 pub mod table;
 
-pub use control::ControlVariate;
+pub use control_variate::ControlVariate;
 #[doc(hidden)]
-pub use control::takes_longer_than_krylov;
-pub use grid::Grid;
+pub use control_variate::takes_longer_than_krylov;
+pub use error::a_priori::{Count, Length};
 pub use options::{Options, Problem};
 #[doc(hidden)]
 pub use options::{PILOT, default_epsilon};
-pub use published::{Count, Length};
+pub use sampling::published_grid::Grid;
 pub use sequence::{Scramble, Sequence};
 pub use solution::{Bound, Component, Jacobi, Quantity, Seconds, Solution};
 pub use solve::solve;
@@ -127,6 +114,11 @@ pub use crate::Status;
 
 /// The kernels of walks and of what is before them, but for those of sequences.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
-    let walks = [&kernels::WALK, &kernels::WALK_COLUMNS, &grid::WALK_GRID, &lazy::WALK_LAZY];
-    walks.into_iter().chain(krylov_kernels::ALL)
+    let walks = [
+        &sampling::kernels::WALK,
+        &sampling::kernels::WALK_COLUMNS,
+        &sampling::published_grid::WALK_GRID,
+        &lazy::WALK_LAZY,
+    ];
+    walks.into_iter().chain(bicgstab::kernels::ALL)
 }

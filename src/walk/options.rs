@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::certificate::Certificate;
-use super::control::ControlVariate;
-use super::grid::Grid;
-use super::published::{Count, Length};
+use super::control_variate::ControlVariate;
+use super::convergence::certificate::Certificate;
+use super::error::a_priori::{Count, Length};
+use super::sampling::published_grid::Grid;
 use super::sequence::{Scramble, Sequence};
 use super::splitting::Splitting;
 use super::table::RowOrder;

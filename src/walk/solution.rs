@@ -12,7 +12,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bound {
     /// Interval of the probability asked for: Student's of the replicates, or what no chain can have shown where that is
-    /// more (`interval.rs`).
+    /// more (`confidence.rs`).
     pub statistical: f64,
     /// What chains leave out by ending, certain.
     pub truncation: f64,

@@ -3,23 +3,23 @@
 use std::cell::OnceCell;
 use std::time::Instant;
 
-use super::bounds::ErrorBounds;
-use super::certificate::{Certificate, certify};
-use super::chains::Chains;
-use super::control::{Asked, Control, ControlVariate, Goal};
-use super::functional::{Functional, Targets};
-use super::kernels::COLUMNS;
-use super::krylov::Krylov;
-use super::launcher::Watch;
+use super::bicgstab::solver::Krylov;
+use super::context::{BatchResult, Run};
+use super::control_variate::{Asked, Control, ControlVariate, Goal};
+use super::convergence::certificate::{Certificate, certify};
+use super::convergence::reachable::Reached;
+use super::error::a_priori::{self, Length};
+use super::error::bounds::ErrorBounds;
 use super::lazy;
 use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon};
-use super::published::{self, Length};
-use super::reach::Reached;
-use super::run::{BatchResult, Run};
-use super::sampling::AdaptiveSampling;
+use super::sampling::adaptive::AdaptiveSampling;
+use super::sampling::kernels::COLUMNS;
+use super::sampling::launcher::Watch;
+use super::sampling::walk_sums::Chains;
 use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
+use super::table::functional::{Functional, Targets};
 use super::table::{RowOrder, Table};
 use crate::lane::HostArray;
 use crate::number::times_power_of_two;
@@ -109,7 +109,7 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
         let row_norm = || targets.most(|m| split.row_sum(m as usize), |_| certificate.norm);
         let norm = if rows { row_norm() } else { certificate.norm };
         let f = |rhs: &ScaledRhs| certificate.scaled_norm(&rhs.f) * scale;
-        rhs.iter().map(|rhs| published::chains(rhs.epsilon, f(rhs), norm)).fold(0.0, f64::max)
+        rhs.iter().map(|rhs| a_priori::chains(rhs.epsilon, f(rhs), norm)).fold(0.0, f64::max)
     })?;
 
     let mut result = BatchResult::default();
@@ -273,8 +273,8 @@ impl RhsBatch<'_> {
         let scale = most(Certificate::scale, |h| h.scale);
         let printed = self.run.options.length == Length::Printed;
         let length = match printed {
-            true => published::length_as_printed(delta, scale * norm, rho),
-            false => published::length(delta, scale * norm, rho),
+            true => a_priori::length_as_printed(delta, scale * norm, rho),
+            false => a_priori::length(delta, scale * norm, rho),
         };
         if length > f64::from(MOST_LENGTH) {
             return Err(Error::Invalid(format!(

@@ -1,6 +1,6 @@
 //! PageRank of graphs against a dense solution.
 
-use kolmo::walk::graph::{Graph, Node, Options, Solution, Walks, local_page_rank, page_rank};
+use kolmo::pagerank::{Graph, Node, Options, Solution, Walks, local_page_rank, page_rank};
 use kolmo::{Error, Status};
 
 /// A graph's nodes, links, and seeds.

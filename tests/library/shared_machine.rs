@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
+use kolmo::pagerank::{Graph, page_rank};
 use kolmo::transient::{Chain, Options};
-use kolmo::walk::graph::{Graph, page_rank};
 use kolmo::{Machine, tridiagonal, walk};
 use rayon::prelude::*;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::support::machine;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
-use kolmo::tridiagonal::levels::{Level, Shape};
-use kolmo::tridiagonal::merge_tree::RootSolve;
-use kolmo::tridiagonal::subtrees::{Subtrees, depth, largest};
+use kolmo::tridiagonal::reduction::levels::{Level, Shape};
+use kolmo::tridiagonal::reduction::merge_tree::RootSolve;
+use kolmo::tridiagonal::reduction::rank_reduction::{Subtrees, depth, largest};
 
 /// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
 fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::super::arithmetic::{Number, fma};
-use super::super::kernels::{LANES, small};
 use crate::array::{array, each};
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, PORTABLE, dispatch};
 use crate::parallel::*;
+use crate::tridiagonal::kernels::number::{Number, fma};
+use crate::tridiagonal::kernels::tiles::{LANES, small};
 
 kernel! {
     /// The unknowns of tiles of a pentadiagonal matrix, or the rows at their borders.

@@ -1,13 +1,12 @@
 //! Pentadiagonal systems, and block tridiagonal ones with blocks of 2 × 2, through one scheme: two rows of a pentadiagonal
 //! matrix are a block row.
 //!
-//! Windows as of `window.rs`, of block rows: a tile is solved with the rows around it that still matter, or is whole systems, and
+//! Windows as of `one_pass/windows.rs`, of block rows: a tile is solved with the rows around it that still matter, or is whole systems, and
 //! every row's componentwise backward error is taken with the unknowns that were stored, in the same pass. A solution counts if it
 //! is at most 64 ε in each (32 ε in single precision); that proves it, whatever the matrix. Where a first
 //! look, or a second solution with the widest windows, says that couplings reach too far, banded elimination with partial
 //! pivoting on the host follows.
 
-pub(super) mod elimination;
 pub(crate) mod kernels;
 mod plan;
 mod solve;

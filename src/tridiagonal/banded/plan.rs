@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::arithmetic::Number;
-use super::super::range::convert_times;
 use super::windows::{Memory, Width, Windows};
 use super::{BandedSystem, View};
 use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Program};
 use crate::parallel::at_once;
+use crate::tridiagonal::host::scaling::convert_times;
+use crate::tridiagonal::kernels::number::Number;
 use crate::{Error, Result};
 
 /// Systems on lanes, in windows: each solution brings a right-hand side there and unknowns back. Where the lanes hold all rows

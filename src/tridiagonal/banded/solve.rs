@@ -3,22 +3,22 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::super::arithmetic::Number;
-use super::super::condition::{clear, noise};
-use super::super::group::MOST_CORRECTIONS;
-use super::super::kernels::NOT_DOMINANT;
 use super::super::options::{Interface, Options, Pivot, Refine};
-use super::super::pivot::{self, Answer, Eliminate, corrected};
-use super::super::range;
 use super::super::residual::Residual;
 use super::super::solve::{Method, Outcome, Pass, SYSTEMS, Solution};
-use super::elimination;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::tridiagonal::host::banded_lu;
+use crate::tridiagonal::host::pivoted_lu::{self, Answer, Eliminate, corrected};
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
+use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
 use crate::{Error, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are
@@ -71,9 +71,9 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         Refine::Auto => !residual.fine(dominant),
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
-    let mut host = pivot::Improved::default();
+    let mut host = pivoted_lu::Improved::default();
     if !certified || done.doubt || asked(done.residual()) {
-        host = lanes[0].host(|| pivot::improve(view, &mut done.x, asked, done.doubt));
+        host = lanes[0].host(|| pivoted_lu::improve(view, &mut done.x, asked, done.doubt));
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
         done.residuals = residuals.collect();
         done.refinements = if host.changed { host.corrections } else { done.refinements };
@@ -92,10 +92,10 @@ fn solve_all<T: Number>(
     dominant: bool,
     done: &mut Pass,
 ) -> Result<bool> {
-    let roomy = range::roomy(T::PRECISION);
+    let roomy = scaling::roomy(T::PRECISION);
     for (k, b) in view.b.iter().enumerate() {
         let x = &mut done.x[k];
-        let shift = range::shift(range::largest(b), roomy);
+        let shift = scaling::shift(scaling::largest(b), roomy);
         if !plan.run(view, (b, shift), x)? {
             return Ok(false);
         }
@@ -114,7 +114,7 @@ fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Resu
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
     let mut x = vec![0.0; b.len()];
-    Ok(!plan.run(view, (&b, 0), &mut x)? || range::largest(&x) > clear(T::PRECISION))
+    Ok(!plan.run(view, (&b, 0), &mut x)? || scaling::largest(&x) > clear(T::PRECISION))
 }
 
 /// Corrects x by solutions for the residual, which is computed in double precision; what is left of it, after how many
@@ -135,7 +135,7 @@ fn improved<T: Number>(
     let mut better = Vec::new();
     let mut steps = 0;
     while steps < most {
-        let largest = range::largest(&r);
+        let largest = scaling::largest(&r);
         let settled = match refine {
             Refine::Auto => residual.settled(dominant && steps == 0),
             Refine::Steps(_) => residual.componentwise == 0.0,
@@ -205,14 +205,14 @@ impl Eliminate for View<'_> {
 
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
         match self.form {
-            Form::Pentadiagonal => elimination::solve(self.n, |i| self.arrays.map(|array| array[i]), b),
+            Form::Pentadiagonal => banded_lu::solve(self.n, |i| self.arrays.map(|array| array[i]), b),
             // The first row of a block has one element more behind its diagonal's, the second one before.
             Form::Blocks => {
                 let row = |i: usize| {
                     let [a, b, c, d, e, f] = self.row(i);
                     if i.is_multiple_of(2) { [0.0, a, b, c, d, e, f] } else { [a, b, c, d, e, f, 0.0] }
                 };
-                elimination::solve(self.n, row, b)
+                banded_lu::solve(self.n, row, b)
             }
         }
     }

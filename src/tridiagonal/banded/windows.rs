@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use super::super::arithmetic::Number;
-use super::super::window::{BEGUN, levels, limit, overlap_for, tiny};
 use super::kernels::{
     BLOCK_WINDOW, GROUP, OWN, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window,
 };
@@ -11,6 +9,8 @@ use super::{Form, View};
 use crate::Result;
 use crate::array::array;
 use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::one_pass::windows::{BEGUN, levels, limit, overlap_for, tiny};
 
 /// A matrix of 2 × 2, row by row.
 type Block = [f64; 4];

@@ -1,6 +1,6 @@
 //! Walks straight from A in compressed rows: their kernel, and what it walks on.
 
-use super::view::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
+use super::observed::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
 use crate::array::array;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
@@ -8,8 +8,10 @@ use crate::kernel::twin::simd::{Body, dispatch, fused};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
-use crate::walk::kernels::{BLOCK, cut, each_block, points, range, walk};
-use crate::walk::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays};
+use crate::walk::sampling::kernels::{BLOCK, cut, each_block, points, range, walk};
+use crate::walk::sampling::launcher::{
+    BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays,
+};
 use crate::walk::sequence::{Points, Stream};
 use crate::{Error, Result};
 

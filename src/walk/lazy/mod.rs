@@ -4,25 +4,25 @@
 
 mod functional;
 mod kernel;
-mod view;
+mod observed;
 
 use std::cell::Cell;
 use std::time::Instant;
 
+use self::observed::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 use functional::Start;
 pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
-use view::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 
-use super::certificate::Certificate;
-use super::control::ControlVariate;
-use super::interval::unseen;
-use super::kernels::BLOCK;
-use super::launcher::{Launcher, Watch};
+use super::confidence::unseen;
+use super::context::{BatchResult, Run};
+use super::control_variate::ControlVariate;
+use super::convergence::certificate::Certificate;
+use super::error::a_priori::{self, Length};
 use super::options::{MOST_LENGTH, Options, Problem};
-use super::published::{self, Length};
-use super::run::{BatchResult, Run};
-use super::sampling::{AdaptiveSampling, RunningEstimate};
+use super::sampling::adaptive::{AdaptiveSampling, RunningEstimate};
+use super::sampling::kernels::BLOCK;
+use super::sampling::launcher::{Launcher, Watch};
 use super::sequence::{PointSource, Points, Sequence};
 use super::solution::{Bound, Component, Quantity, Solution};
 use super::splitting::{Splitting, powers_of_two};
@@ -53,7 +53,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let known = pilot_norms(&view, &rows, options.seed)?;
     let aims: Vec<Aim> =
         starts.iter().map(|start| Aim::new(options, start, known, exponent)).collect::<Result<_>>()?;
-    let chains = |aim: &Aim| published::chains(aim.epsilon, known.f, known.norm);
+    let chains = |aim: &Aim| a_priori::chains(aim.epsilon, known.f, known.norm);
     let per_replicate = run.points(|_| aims.iter().map(chains).fold(0.0, f64::max))?;
     let dimensions = aims.iter().map(Aim::steps).max().expect("something is asked for");
     let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
@@ -173,8 +173,8 @@ impl Aim {
             Length::Steps(length) => (f64::from(length), 0.0),
             _ if known.f == 0.0 => (0.0, 0.0),
             _ if known.norm == 0.0 => (1.0, 0.0),
-            Length::Bound => (published::length(delta, known.f, known.norm), share),
-            Length::Printed => (published::length_as_printed(delta, known.f, known.norm), share),
+            Length::Bound => (a_priori::length(delta, known.f, known.norm), share),
+            Length::Printed => (a_priori::length_as_printed(delta, known.f, known.norm), share),
         };
         if length > f64::from(MOST_LENGTH - start.levels) {
             return fail(format!(

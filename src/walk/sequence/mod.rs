@@ -38,7 +38,7 @@ use crate::parallel::*;
 use crate::{Error, Result};
 
 pub use source::PointSource;
-pub(in crate::walk) use source::{PointBuffer, on_cpu};
+pub(crate) use source::{PointBuffer, on_cpu};
 
 kernel! {
     /// Points of a sequence.

@@ -129,7 +129,7 @@ impl Generator {
 }
 
 /// An error unless there are parameter sets for so many groups.
-pub(in crate::walk) fn expect_groups(groups: usize) -> Result<()> {
+pub(crate) fn expect_groups(groups: usize) -> Result<()> {
     if groups == 0 || groups > SETS as usize {
         return Err(Error::Invalid(format!(
             "{groups} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups"

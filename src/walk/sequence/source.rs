@@ -7,29 +7,29 @@ use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane};
 
 /// Whether a CPU does the lane's work.
-pub(in crate::walk) fn on_cpu(lane: &Lane) -> bool {
+pub(crate) fn on_cpu(lane: &Lane) -> bool {
     lane.device().on_host_cores()
 }
 
 /// Points of a stream in a buffer: coordinate d of point i of the piece is word d · stride + i.
 #[derive(Clone, Copy)]
-pub(in crate::walk) struct PointBuffer<'a> {
-    pub(in crate::walk) words: &'a Buffer<u32>,
-    pub(in crate::walk) stride: u32,
+pub(crate) struct PointBuffer<'a> {
+    pub(crate) words: &'a Buffer<u32>,
+    pub(crate) stride: u32,
 }
 
 /// The points of all chains.
 #[derive(Debug, Clone)]
 pub struct PointSource {
-    pub(in crate::walk) scramble: Scramble,
-    pub(in crate::walk) seed: u64,
+    pub(crate) scramble: Scramble,
+    pub(crate) seed: u64,
     dimensions: u32,
     /// By random access; none of MTGP32.
-    pub(in crate::walk) points: Option<Points>,
+    pub(crate) points: Option<Points>,
     /// Generators of MTGP32.
     groups: u32,
     /// Whether points are made ahead, into a buffer.
-    pub(in crate::walk) buffered: bool,
+    pub(crate) buffered: bool,
 }
 
 impl PointSource {
@@ -56,7 +56,7 @@ impl PointSource {
     }
 
     /// Points that the kernel computes as it goes.
-    pub(in crate::walk) fn by_access(points: Points) -> Self {
+    pub(crate) fn by_access(points: Points) -> Self {
         let Points { scramble, seed, tabled, .. } = points;
         Self { scramble, seed, dimensions: tabled, points: Some(points), groups: 0, buffered: false }
     }
@@ -70,12 +70,12 @@ impl PointSource {
     }
 
     /// One randomization.
-    pub(in crate::walk) fn stream(&self, component: u32, replicate: u32) -> Stream {
+    pub(crate) fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
     }
 
     /// The table that a kernel computes points from; where it reads them from buffers, memory that it does not look at.
-    pub(in crate::walk) fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
+    pub(crate) fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
         match &self.points {
             Some(points) if !self.buffered => points.upload(lane),
             _ => lane.alloc("no table of a sequence", 4),
@@ -83,7 +83,7 @@ impl PointSource {
     }
 
     /// Hands out the points `points` of a stream in order, as many at a time as a buffer of the lane holds.
-    pub(in crate::walk) fn pieces(
+    pub(crate) fn pieces(
         &self,
         lane: &Lane,
         stream: Stream,

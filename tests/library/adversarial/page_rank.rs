@@ -1,7 +1,7 @@
 //! PageRank against elimination in double-word arithmetic, at damping factors from 0 to nearly 1.
 
 use kolmo::Status;
-use kolmo::walk::graph::{Graph, Options, page_rank};
+use kolmo::pagerank::{Graph, Options, page_rank};
 
 use super::double_word::DoubleWord;
 use super::run_all;

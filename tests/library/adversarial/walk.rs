@@ -556,7 +556,7 @@ fn few_chains_hold_as_often_as_they_say() {
     }
     for (what, (all, held)) in tally {
         let confidence: f64 = what.rsplit(' ').next().and_then(|c| c.parse().ok()).expect("a number");
-        // Values of small probability are missed a third more often than the confidence says: see `walk/interval.rs`.
+        // Values of small probability are missed a third more often than the confidence says: see `walk/confidence.rs`.
         let (all, missed) = (f64::from(all), 4.0 / 3.0 * (1.0 - confidence).min(0.5));
         let least = all * (1.0 - missed) - 3.0 * (all * missed * (1.0 - missed)).sqrt();
         assert!(f64::from(held) >= least, "{what}: {held} of {all} hold, {least:.1} wanted");

@@ -108,8 +108,8 @@ fn what_lies_in_the_library_is_shared() {
 fn numbers_that_host_and_kernel_share_are_equal() {
     use kolmo::internals::SWEEP_ROWS;
     use kolmo::sparse::patterns::MOST_VALUES;
-    use kolmo::tridiagonal::kernels::{TILE, UNIT};
-    use kolmo::tridiagonal::window_kernels::WINDOW_ROWS;
+    use kolmo::tridiagonal::kernels::tiles::{TILE, UNIT};
+    use kolmo::tridiagonal::kernels::windows::WINDOW_ROWS;
 
     let (rows, threads) = (TILE / Kernel::GROUP as usize, UNIT * Kernel::GROUP as usize / TILE);
     assert_eq!(threads * rows, UNIT, "threads of a unit");

@@ -8,11 +8,11 @@ use super::{prepare, record};
 use crate::{Record, Spread};
 use kolmo::models::System;
 use kolmo::walk::ControlVariate;
-use kolmo::walk::chains::Chains;
-use kolmo::walk::control::{Asked, Control, Goal};
-use kolmo::walk::krylov::Krylov;
-use kolmo::walk::launcher::{Round, Task};
-use kolmo::walk::published;
+use kolmo::walk::bicgstab::solver::Krylov;
+use kolmo::walk::control_variate::{Asked, Control, Goal};
+use kolmo::walk::error::a_priori;
+use kolmo::walk::sampling::launcher::{Round, Task};
+use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
@@ -160,7 +160,7 @@ pub fn accuracy(
         let table = Table::build(&split, &certificate, &[&control.r], order.as_deref(), &[])?;
         // The truncation stays far below every error that is measured.
         let length =
-            published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
+            a_priori::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
         let source = PointSource::new(method.sequence, method.scramble, length, 0, 84, false)?;
         let chains = Chains::new(machine, &table, &source)?;
         let tasks: Vec<Task> = components

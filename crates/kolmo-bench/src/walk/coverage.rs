@@ -7,8 +7,8 @@ use serde_json::json;
 use super::record;
 use crate::{Record, Spread};
 use kolmo::models::{System, graph, system};
+use kolmo::pagerank::{self, Walks, local_page_rank, page_rank};
 use kolmo::sparse::CsrMatrix;
-use kolmo::walk::graph::{self, Walks, local_page_rank, page_rank};
 use kolmo::walk::{ControlVariate, Count, Length, Options, Problem, Splitting, solve};
 use kolmo::{Machine, Result};
 
@@ -124,10 +124,10 @@ pub fn coverage(
 pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
     let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
     let all: Vec<u32> = (0..50).collect();
-    let options = graph::Options { relative: 1e-11, ..graph::Options::default() };
+    let options = pagerank::Options { relative: 1e-11, ..pagerank::Options::default() };
     let exact = page_rank(&graph, &all, &options, &mut |_, _| Ok(()))?;
     // So small that walks follow the push, of nodes with many links.
-    let options = graph::Options { relative: 0.0, epsilon: 1e-6, ..options };
+    let options = pagerank::Options { relative: 0.0, epsilon: 1e-6, ..options };
     let (at, mut tally) = (Instant::now(), Tally::default());
     for seed in 0..seeds {
         let target = (seed * 31 % 50) as u32;

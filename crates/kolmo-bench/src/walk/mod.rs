@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{Record, Spread};
 use kolmo::models::System;
-use kolmo::walk::certificate::{Certificate, certify};
+use kolmo::walk::convergence::certificate::{Certificate, certify};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::{Machine, Result};
 

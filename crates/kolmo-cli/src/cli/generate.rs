@@ -14,9 +14,9 @@ use kolmo::io::npy::NpyWriter;
 use kolmo::io::{drn, edges, lab, mtx, npz, srew, sta, umb, write};
 use kolmo::models::{self, System};
 use kolmo::output::OutputFile;
+use kolmo::pagerank::Graph;
 use kolmo::transient::{Chain, Initial};
 use kolmo::tridiagonal::BandedSystem;
-use kolmo::walk::graph::Graph;
 use kolmo::{Error, Result};
 use kolmo_check::language;
 

@@ -19,10 +19,8 @@ use kolmo::io::write::{push_integer, push_number, write_lines};
 use kolmo::lane::{DeviceSpec, available_memory};
 use kolmo::models;
 use kolmo::output::OutputFile;
+use kolmo::pagerank::{Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes};
 use kolmo::ranks::Ranks;
-use kolmo::walk::graph::{
-    Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes,
-};
 use kolmo::{Error, Result};
 
 /// What is asked of a graph.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Summary, grouped, seconds};
 use kolmo::Status;
-use kolmo::walk::graph::{Graph, Node, Options, Solution};
+use kolmo::pagerank::{Graph, Node, Options, Solution};
 
 /// A run and its answer.
 #[derive(Debug)]

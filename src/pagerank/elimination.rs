@@ -1,0 +1,324 @@
+//! PageRank of small graphs by elimination, where products with P hardly gain: a damping factor
+//! near 1 on a graph of a period.
+//!
+//! The rows of I − d P have off-diagonal entries −d P_ij and sum to 1 − d. Elimination that
+//! computes each pivot as the sum of what leaves its row has no subtraction, so that small 1 − d
+//! costs no digits (W. K. Grassmann, M. I. Taksar, D. P. Heyman, "Regenerative analysis and steady
+//! state distributions for Markov chains", Operations Research 33, 1985,
+//! doi:10.1287/opre.33.5.1107). Corrections by residuals in twice the digits follow.
+//!
+//! A residual has both signs, and each sign is solved by itself, so that the difference keeps errors
+//! of ε ‖r‖₁ / (1 − d). Corrections gain nothing once 1 − d is near ε. What f64 leaves too wide is
+//! then eliminated in double-word numbers, whose ε is 2⁻¹⁰⁰.
+//!
+//! Bounds are proved by the last residual r, with its own rounding. As (I − d Pᵀ)⁻¹ has no negative
+//! entry and columns that sum to 1 / (1 − d), the error of a node is at most ‖r‖₁ / (1 − d). Where
+//! all s_i are 1/n, |r| ≤ δ (1 − d) s gives a relative error of at most δ.
+
+use std::ops::{Add, Div, Mul};
+
+use super::Graph;
+use super::enclosure::{Node, Options};
+use crate::Result;
+use crate::parallel::*;
+use crate::transient::poisson::DoubleWord;
+
+/// Nodes of a graph that is eliminated at most: their matrix has 8 MiB, or 16 MiB of double words.
+const MOST_NODES: usize = 1024;
+/// Products before elimination, at least: more than damping factors of every day take.
+const PRODUCTS: u32 = 500;
+/// Corrections at most; one in f64 gains about twelve digits of 1 − d.
+const CORRECTIONS: usize = 6;
+/// Rows from which elimination is shared out over threads.
+const MANY: usize = 256;
+
+/// Elimination of one graph, once.
+pub(super) struct Elimination {
+    /// Products that take as long; none where the graph is too large, or it has been done.
+    after: Option<u32>,
+}
+
+impl Elimination {
+    /// Elimination of the first n nodes.
+    pub(super) fn new(graph: &Graph, n: usize) -> Self {
+        let product = graph.entries() + 8 * n;
+        let after = (n.pow(3) / (4 * product)).max(PRODUCTS as usize) as u32;
+        Self { after: (n <= MOST_NODES).then_some(after) }
+    }
+
+    /// True once so many products have taken as long as elimination.
+    pub(super) fn is_due(&self, products: u32) -> bool {
+        self.after.is_some_and(|after| products >= after)
+    }
+
+    /// PageRank of the first n nodes, which have no links from others.
+    pub(super) fn solve(
+        &mut self,
+        graph: &Graph,
+        n: usize,
+        options: &Options,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Exact>> {
+        self.after = None;
+        let start = Start::new(graph, n, &options.seeds);
+        let met = |exact: &Exact| {
+            (0..n as u32)
+                .map(|place| exact.node(graph, place))
+                .all(|node| node.half_width <= (options.relative * node.estimate).max(options.epsilon))
+        };
+        let exact = start.solve::<f64>(graph, options, watch)?;
+        // Where the residual is hardly more than its rounding, no better answer can be proved.
+        if exact.as_ref().is_some_and(|exact| exact.bound <= 4.0 * exact.rounding || met(exact)) {
+            return Ok(exact);
+        }
+        let closer = start.solve::<DoubleWord>(graph, options, watch)?;
+        Ok([exact, closer].into_iter().flatten().min_by(|a, b| a.bound.total_cmp(&b.bound)))
+    }
+}
+
+/// PageRank with its proved error.
+pub(super) struct Exact {
+    x: Vec<f64>,
+    /// False for nodes that no way leads to, whose PageRank is 0.
+    reached: Vec<bool>,
+    bound: f64,
+    /// Part of the bound that the rounding of the residual has.
+    rounding: f64,
+    /// The bound is that of relative errors.
+    relative: bool,
+}
+
+impl Exact {
+    /// The node at a place.
+    pub(super) fn node(&self, graph: &Graph, place: u32) -> Node {
+        let x = self.x[place as usize];
+        let error = match (self.reached[place as usize], self.relative) {
+            (false, _) => 0.0,
+            // |x̂ − x| ≤ δ x ≤ δ x̂ / (1 − δ).
+            (true, true) => self.bound * x / (1.0 - self.bound).max(f64::MIN_POSITIVE),
+            (true, false) => self.bound,
+        };
+        Node::certain(graph.order[place as usize], x, 0.0, error + 2.0 * f64::EPSILON * x)
+    }
+}
+
+/// s.
+struct Start {
+    /// True for nodes to start at.
+    at: Vec<bool>,
+    /// s_i of each.
+    share: DoubleWord,
+}
+
+impl Start {
+    fn new(graph: &Graph, n: usize, seeds: &[u32]) -> Self {
+        let mut at = vec![seeds.is_empty(); n];
+        for &seed in seeds {
+            if let Some(at) = at.get_mut(graph.places[seed as usize] as usize) {
+                *at = true;
+            }
+        }
+        let count = at.iter().filter(|&&at| at).count();
+        Self { at, share: DoubleWord::from(1.0) / DoubleWord::from(count as u64) }
+    }
+
+    /// True for each node that a way leads to from a start.
+    fn reached(&self, graph: &Graph) -> Vec<bool> {
+        let mut reached = self.at.clone();
+        let mut grows = true;
+        while grows {
+            grows = false;
+            for j in 0..reached.len() {
+                if !reached[j] && graph.links_into(j).iter().any(|&i| reached[i as usize]) {
+                    (reached[j], grows) = (true, true);
+                }
+            }
+        }
+        reached
+    }
+
+    /// PageRank by elimination in numbers of one kind, and corrections.
+    fn solve<T: Number>(
+        &self,
+        graph: &Graph,
+        options: &Options,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<Exact>> {
+        let (damping, relative) = (options.damping, options.seeds.is_empty());
+        let reached = self.reached(graph);
+        let factors = Factors::<T>::new(graph, self, damping, watch)?;
+        let rest = DoubleWord::from(1.0) + DoubleWord::from(-damping);
+        let b: Vec<T> = (0..self.at.len()).map(|i| T::of(rest * self.of(i))).collect();
+        let mut x: Vec<DoubleWord> = factors.solve(b).into_iter().map(T::wide).collect();
+        let mut best: Option<Exact> = None;
+        for _ in 0..=CORRECTIONS {
+            watch()?;
+            let (r, rounding) = self.residual(graph, &x, (damping, rest));
+            let bound = self.bound(r.iter().zip(&rounding).map(|(r, own)| r.hi.abs() + own), rest.hi);
+            if best.as_ref().is_some_and(|best| bound >= 0.5 * best.bound) {
+                break;
+            }
+            let (hi, reached) = (x.iter().map(|x| x.hi).collect(), reached.clone());
+            let rounding = self.bound(rounding.into_iter(), rest.hi);
+            best = Some(Exact { x: hi, reached, bound, rounding, relative });
+            let part = |sign: fn(DoubleWord) -> DoubleWord| {
+                let positive = |&r: &DoubleWord| if sign(r).hi > 0.0 { sign(r) } else { 0.0.into() };
+                factors.solve(r.iter().map(positive).map(T::of).collect())
+            };
+            for ((x, more), less) in x.iter_mut().zip(part(|r| r)).zip(part(|r| -r)) {
+                *x = *x + more.wide() + -less.wide();
+            }
+        }
+        Ok(best.filter(|best| best.bound.is_finite()))
+    }
+
+    fn of(&self, i: usize) -> DoubleWord {
+        if self.at[i] { self.share } else { DoubleWord::from(0.0) }
+    }
+
+    /// (1 − d) s + d Pᵀ x − x, with a bound of the rounding of each entry.
+    fn residual(
+        &self,
+        graph: &Graph,
+        x: &[DoubleWord],
+        (damping, rest): (f64, DoubleWord),
+    ) -> (Vec<DoubleWord>, Vec<f64>) {
+        let n = x.len();
+        let zero = DoubleWord::from(0.0);
+        let degree = |i: usize| graph.degrees[i];
+        let each: Vec<DoubleWord> =
+            (0..n).map(|i| if degree(i) == 0 { zero } else { x[i] / DoubleWord::from(degree(i)) }).collect();
+        let at_ends = (0..n).filter(|&i| degree(i) == 0).fold(zero, |sum, i| sum + x[i]);
+        let row = |i: usize| {
+            let of_link = |(j, count): (u32, u64)| DoubleWord::from(count) * each[j as usize];
+            let links = graph.entries_into(i).map(of_link).fold(zero, |sum, term| sum + term);
+            let gained = rest * self.of(i) + DoubleWord::from(damping) * (links + at_ends * self.of(i));
+            let r = gained + DoubleWord::from(-1.0) * x[i];
+            // An operation rounds by at most 16 u² of its operands, all positive but in the
+            // difference; u = ε / 2.
+            let operations = (graph.links_into(i).len() + n + 16) as f64;
+            let rounding = operations * 4.0 * f64::EPSILON * f64::EPSILON * (gained.hi + x[i].hi.abs());
+            (r, rounding + f64::MIN_POSITIVE)
+        };
+        (0..n).map(row).unzip()
+    }
+
+    /// δ, or ‖r‖₁ / (1 − d) from seeds, for entries of r of these sizes.
+    fn bound(&self, sizes: impl Iterator<Item = f64>, rest: f64) -> f64 {
+        let bound = match self.at.iter().all(|&at| at) {
+            true => sizes.fold(0.0, f64::max) / (rest * self.share.hi),
+            false => sizes.sum::<f64>() / rest,
+        };
+        bound * (1.0 + (self.at.len() + 8) as f64 * f64::EPSILON)
+    }
+}
+
+/// Numbers that elimination computes with.
+trait Number: Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
+    /// The nearest one.
+    fn of(x: DoubleWord) -> Self;
+
+    /// The number itself.
+    fn wide(self) -> DoubleWord;
+}
+
+impl Number for f64 {
+    fn of(x: DoubleWord) -> Self {
+        x.hi
+    }
+
+    fn wide(self) -> DoubleWord {
+        self.into()
+    }
+}
+
+impl Number for DoubleWord {
+    fn of(x: DoubleWord) -> Self {
+        x
+    }
+
+    fn wide(self) -> DoubleWord {
+        self
+    }
+}
+
+/// Rows i of the matrix after the elimination of all later nodes: left of the diagonal its entries
+/// over the pivot of i, right of it those towards later nodes, at the time of their elimination.
+struct Factors<T> {
+    n: usize,
+    entries: Vec<T>,
+    pivots: Vec<T>,
+}
+
+impl<T: Number> Factors<T> {
+    fn new(
+        graph: &Graph,
+        start: &Start,
+        damping: f64,
+        watch: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let n = start.at.len();
+        let (zero, follows) = (T::of(0.0.into()), T::of(damping.into()));
+        let mut entries = vec![zero; n * n];
+        for j in 0..n {
+            for (i, count) in graph.entries_into(j) {
+                let i = i as usize;
+                let (count, degree) = (T::of(count.into()), T::of(graph.degrees[i].into()));
+                entries[i * n + j] = entries[i * n + j] + follows * count / degree;
+            }
+        }
+        for (_, row) in entries.chunks_mut(n).enumerate().filter(|&(i, _)| graph.degrees[i] == 0) {
+            (0..n).for_each(|j| row[j] = follows * T::of(start.of(j)));
+        }
+        // 1 − d is exact in a double word, and in f64 from d = 1/2 on.
+        let mut excess = vec![T::of(DoubleWord::from(1.0) + DoubleWord::from(-damping)); n];
+        let mut pivots = vec![zero; n];
+        for k in (0..n).rev() {
+            if k.is_multiple_of(64) {
+                watch()?;
+            }
+            let (above, row) = entries.split_at_mut(k * n);
+            let row = &mut row[..k];
+            let pivot = excess[k] + row.iter().fold(zero, |sum, &entry| sum + entry);
+            pivots[k] = pivot;
+            row.iter_mut().for_each(|entry| *entry = *entry / pivot);
+            let (row, lost) = (&*row, excess[k] / pivot);
+            let eliminate = |(above, excess): (&mut [T], &mut T)| {
+                let factor = above[k];
+                if factor.wide().hi != 0.0 {
+                    above[..k]
+                        .iter_mut()
+                        .zip(row)
+                        .for_each(|(entry, &share)| *entry = *entry + factor * share);
+                    *excess = *excess + factor * lost;
+                }
+            };
+            match k >= MANY {
+                true => {
+                    above.par_chunks_mut(n).zip(excess[..k].par_chunks_mut(1)).for_each(|(above, excess)| {
+                        eliminate((above, &mut excess[0]));
+                    });
+                }
+                false => above.chunks_mut(n).zip(&mut excess[..k]).for_each(eliminate),
+            }
+        }
+        Ok(Self { n, entries, pivots })
+    }
+
+    /// x of x = d Pᵀ x + b, for b without negative entries.
+    fn solve(&self, b: Vec<T>) -> Vec<T> {
+        let n = self.n;
+        let row = |k: usize| &self.entries[k * n..][..n];
+        let mut x = b;
+        for k in (1..n).rev() {
+            let (below, here) = x.split_at_mut(k);
+            below.iter_mut().zip(row(k)).for_each(|(x, &share)| *x = *x + here[0] * share);
+        }
+        for k in 0..n {
+            x[k] = x[k] / self.pivots[k];
+            let own = x[k];
+            x[k + 1..].iter_mut().zip(&row(k)[k + 1..]).for_each(|(x, &entry)| *x = *x + own * entry);
+        }
+        x
+    }
+}

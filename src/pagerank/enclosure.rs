@@ -1,0 +1,622 @@
+//! PageRank by powers of P, with an enclosure of every node.
+//!
+//! A product reads a number of 32 bits a link, gathers as many iterates, and reads or writes five numbers a node. Where four
+//! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::Graph;
+use super::elimination::Elimination;
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::{Precision, Real};
+use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
+use crate::{Error, Result, Status};
+
+/// Nodes that one thread works on at a time, and links into them but for those of the last one.
+const ROWS: usize = 1024;
+const LINKS: usize = 16 * ROWS;
+
+/// Products after which intervals that cannot become short enough are the answer.
+const LONG: u32 = 1 << 20;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// d: the probability that a reader follows a link, at least 0 and below 1.
+    pub damping: f64,
+    /// Nodes to start anew at, each as probable; none for all nodes.
+    pub seeds: Vec<u32>,
+    /// Half-width that no interval may exceed, over its estimate.
+    pub relative: f64,
+    /// Half-width that is good enough whatever the estimate is.
+    pub epsilon: f64,
+    /// Products with P at most.
+    pub most_products: u32,
+    /// Time after which the bounds reached are the answer.
+    pub time_limit: Option<Duration>,
+}
+
+impl Options {
+    /// True if the time limit of work that started then has passed.
+    pub(super) fn is_late(&self, started: Instant) -> bool {
+        self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            damping: 0.85,
+            seeds: Vec::new(),
+            relative: 1e-6,
+            epsilon: 0.0,
+            most_products: u32::MAX,
+            time_limit: None,
+        }
+    }
+}
+
+/// A node's PageRank, within the half-width of the estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Node {
+    /// Its number.
+    pub node: u32,
+    /// PageRank, near enough.
+    pub estimate: f64,
+    /// Half-width of the interval: the sum of the three that follow.
+    pub half_width: f64,
+    /// Of the probability asked for, where there were walks.
+    pub statistical: f64,
+    /// What the terms that were left out can move the estimate by.
+    pub truncation: f64,
+    /// What rounding can.
+    pub rounding: f64,
+    /// Half-width around the estimate that is certain, whatever walks have found.
+    pub certain: f64,
+}
+
+impl Node {
+    /// A node of which no part is left to chance.
+    pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
+        let half_width = truncation + rounding;
+        Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
+    }
+}
+
+/// Seconds of a run's phases.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Seconds {
+    /// Reading or generating the graph.
+    pub load: f64,
+    /// Products with P.
+    pub solve: f64,
+    /// Everything.
+    pub total: f64,
+}
+
+/// PageRank of the nodes that were asked for.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Solution {
+    /// Whether every half-width is what was asked for.
+    pub status: Status,
+    /// The nodes, in the order they were asked for.
+    pub nodes: Vec<Node>,
+    /// Products with P.
+    pub products: u32,
+    /// Factors between which each sum of two iterates lay of the one before it, in the end.
+    pub quotients: (f64, f64),
+    /// Steps of walks.
+    pub steps: u64,
+    /// True if elimination found the answer, after products that would not have ended.
+    pub direct: bool,
+    /// Times.
+    pub seconds: Seconds,
+}
+
+/// PageRank of `targets`, each to the half-width of `options` or to rounding; `watch` gets the products done, and how many
+/// there will be at most where that is known, else 0.
+///
+/// # Errors
+/// [`Error::Invalid`] for a damping factor, seeds or targets that there are no answers for, [`Error::OutOfMemory`], and what
+/// `watch` returns.
+pub fn page_rank(
+    graph: &Graph,
+    targets: &[u32],
+    options: &Options,
+    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<Solution> {
+    check(graph, targets, options)?;
+    expect_memory(of_iterates(graph, targets.len()), || format!("iterates of {} nodes", graph.nodes()))?;
+    match is_single(graph, options) {
+        true => by_powers::<f32>(graph, targets, options, watch),
+        false => by_powers::<f64>(graph, targets, options, watch),
+    }
+}
+
+/// Whether all that iterates of f32 are rounded by is at most half of what is asked for. From seeds there may be nodes that
+/// are hardly reached, whose numbers f32 has none for.
+fn is_single(graph: &Graph, options: &Options) -> bool {
+    let rounding = |products: u64| products as f64 * of_storage::<f32>();
+    let most = most_products(graph, options).filter(|_| options.seeds.is_empty());
+    most.is_some_and(|most| 2.0 * rounding(most + 4) <= options.relative.max(options.epsilon))
+}
+
+/// Bound of the relative error of an entry of a product by what is stored: an iterate, a degree's inverse and their product.
+fn of_storage<T: Real>() -> f64 {
+    3.0 * T::PRECISION.unit_roundoff()
+}
+
+fn by_powers<T: Real>(
+    graph: &Graph,
+    targets: &[u32],
+    options: &Options,
+    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<Solution> {
+    let started = Instant::now();
+    let core = Core::new(graph, options);
+    let mut powers = Powers::<T>::new(graph, &options.seeds, &core);
+    let places: Vec<u32> = targets.iter().map(|&t| graph.places[t as usize]).collect();
+    let mut sums: Vec<f64> = targets.iter().map(|_| 0.0).collect();
+    let most = most_products(graph, options).unwrap_or(0);
+    let (mut elimination, mut exact) = (Elimination::new(graph, core.nodes), None);
+    loop {
+        // Σ_(j<K) d^j z_j, without the last iterate, from which the enclosure goes on.
+        let factor = options.damping.powi(powers.products as i32);
+        sums.par_iter_mut()
+            .zip(&places)
+            .with_min_len(ROWS)
+            .for_each(|(sum, &t)| *sum += factor * powers.z.get(t as usize).map_or(0.0, |z| z.wide()));
+        powers.step();
+        watch(u64::from(powers.products), most)?;
+        let enclosure = Enclosure::new(&powers, options.damping);
+        let least = options.epsilon.max(enclosure.underflow);
+        let met = |node: &Node| node.half_width <= (options.relative * node.estimate).max(least);
+        let node = |(sum, &t): (&f64, &u32)| match (t as usize) < core.nodes {
+            true => core.in_graph(enclosure.node(&powers, *sum, t)),
+            false => core.alone(graph, options, t),
+        };
+        let all = || sums.par_iter().zip(&places).with_min_len(ROWS);
+        let long = powers.products >= LONG;
+        let is_done = |node: &Node| {
+            // The rounding of all products so far leaves no room for the rest.
+            let (least_x, most_x) = (node.estimate - node.truncation, node.estimate + node.truncation);
+            let hopeless = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
+            met(node) || node.truncation <= node.rounding || hopeless
+        };
+        if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
+            let products = u64::from(powers.products);
+            exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
+        }
+        // A node of the smaller interval.
+        let best = |(sum, t): (&f64, &u32)| {
+            let by_products = node((sum, t));
+            let exact = exact.as_ref().filter(|_| (*t as usize) < core.nodes);
+            let by_elimination = exact.map(|exact| core.in_graph(exact.node(graph, *t)));
+            by_elimination.filter(|node| node.half_width < by_products.half_width).unwrap_or(by_products)
+        };
+        let last = powers.products >= options.most_products || options.is_late(started);
+        let is_done = |target: (&f64, &u32)| is_done(&node(target)) || exact.is_some() && met(&best(target));
+        // Without seeds elimination leaves nothing but the rounding of its answer.
+        let ended = last || exact.is_some() && (long || options.seeds.is_empty()) || all().all(is_done);
+        if ended {
+            let nodes: Vec<Node> = all().map(best).collect();
+            let status = if nodes.iter().all(met) { Status::Met } else { Status::NotMet };
+            let (products, quotients, direct) = (powers.products, powers.quotients, exact.is_some());
+            let solve = started.elapsed().as_secs_f64();
+            let seconds = Seconds { load: 0.0, solve, total: solve };
+            return Ok(Solution { status, nodes, products, quotients, steps: 0, direct, seconds });
+        }
+    }
+}
+
+pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result<()> {
+    let fail = |reason: String| Err(Error::Invalid(reason));
+    let (n, d) = (graph.nodes(), options.damping);
+    if d == 1.0 {
+        return fail(
+            "a damping factor of 1 never starts anew: the walk has the norm 1 and no PageRank; give one below 1, or ask for the \
+             steady state of the chain, `kolmo transient --time inf`"
+                .to_owned(),
+        );
+    }
+    if !(0.0..1.0).contains(&d) {
+        return fail(format!("the damping factor {d} must be at least 0 and below 1, such as 0.85"));
+    }
+    for (what, value) in [("relative", options.relative), ("epsilon", options.epsilon)] {
+        if !(value >= 0.0 && value.is_finite()) {
+            return fail(format!("the half-width --{what} {value} must be a finite number, 0 or more"));
+        }
+    }
+    for (what, nodes) in [("target", targets), ("seed", &options.seeds)] {
+        if let Some(node) = nodes.iter().find(|&&node| node as usize >= n) {
+            return fail(format!("{what} {node} is none of a graph of {n} nodes; they are 0 to {}", n - 1));
+        }
+        let mut sorted = nodes.to_vec();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return fail(format!("{what} {} is named twice; name it once", graph.name(pair[0])));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the iterates, and of what is kept of so many nodes.
+fn of_iterates(graph: &Graph, targets: usize) -> u64 {
+    49 * graph.nodes() as u64 + 84 * targets as u64
+}
+
+/// Bytes that the graph and PageRank of so many nodes take on the host.
+pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
+    4 * (graph.entries() + 2 * graph.counts.len() + 5 * graph.nodes()) as u64 + of_iterates(graph, targets)
+}
+
+/// Products after which what is left out of a node, d^(k+1) in sum, is small enough whatever the graph is, where that is
+/// known: no node's PageRank is below (1 − d) / n, unless there are seeds.
+pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
+    let least = match &options.seeds[..] {
+        [] => (1.0 - options.damping) / graph.nodes() as f64,
+        _ => 0.0,
+    };
+    let error = (options.relative * least).max(options.epsilon);
+    let products = (error.ln() / options.damping.ln()).ceil();
+    products.is_finite().then(|| (products as u64).clamp(1, u64::from(options.most_products)))
+}
+
+/// The part of a graph that PageRank is computed on: without nodes that no link leads to or from, where all others have links.
+///
+/// With P without what nodes without a link lead to, PageRank is proportional to y = s + d Pᵀ y. A node alone has y_i = s_i, and
+/// no part in any other. On the rest no probability is lost, so that Σ y is their share of s over 1 − d.
+struct Core {
+    nodes: usize,
+    /// Σ s of its nodes.
+    share: f64,
+    /// (1 − d) Σ y.
+    all: f64,
+    damping: f64,
+}
+
+impl Core {
+    fn new(graph: &Graph, options: &Options) -> Self {
+        let (n, d, linked) = (graph.nodes(), options.damping, graph.linked());
+        let share = match &options.seeds[..] {
+            [] => linked as f64 / n as f64,
+            seeds => {
+                let is_linked = |&&seed: &&u32| (graph.places[seed as usize] as usize) < linked;
+                seeds.iter().filter(is_linked).count() as f64 / seeds.len() as f64
+            }
+        };
+        let whole = share == 0.0 || graph.degrees[..linked].contains(&0);
+        let (nodes, share) = if whole { (n, 1.0) } else { (linked, share) };
+        Self { nodes, share, all: share + (1.0 - d) * (1.0 - share), damping: d }
+    }
+
+    /// A node of the whole graph whose PageRank in this part is known.
+    fn in_graph(&self, node: Node) -> Node {
+        if self.share == 1.0 {
+            return node;
+        }
+        let part = self.share / self.all;
+        let estimate = part * node.estimate;
+        Node::certain(
+            node.node,
+            estimate,
+            part * node.truncation,
+            part * node.rounding + 8.0 * f64::EPSILON * estimate,
+        )
+    }
+
+    /// A node without links, at a place.
+    fn alone(&self, graph: &Graph, options: &Options, place: u32) -> Node {
+        let node = graph.order[place as usize];
+        let start = match &options.seeds[..] {
+            [] => 1.0 / graph.nodes() as f64,
+            seeds if seeds.contains(&node) => 1.0 / seeds.len() as f64,
+            _ => 0.0,
+        };
+        let estimate = (1.0 - self.damping) * start / self.all;
+        Node::certain(node, estimate, 0.0, 8.0 * f64::EPSILON * estimate)
+    }
+}
+
+/// What a product shows of its rows: quotients of sums of two iterates, the share at nodes without a link, and whether a node
+/// was reached that was not before.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    quotients: (f64, f64),
+    dangling: f64,
+    grows: bool,
+}
+
+impl Seen {
+    fn and(self, other: Self) -> Self {
+        Self {
+            quotients: (self.quotients.0.min(other.quotients.0), self.quotients.1.max(other.quotients.1)),
+            dangling: self.dangling + other.dangling,
+            grows: self.grows || other.grows,
+        }
+    }
+}
+
+/// s.
+enum Start {
+    /// All nodes, each with this.
+    Everywhere(f64),
+    /// Seeds.
+    At(Vec<f64>),
+}
+
+impl Start {
+    #[inline(always)]
+    fn of(&self, i: usize) -> f64 {
+        match self {
+            Self::Everywhere(share) => *share,
+            Self::At(shares) => shares[i],
+        }
+    }
+}
+
+/// z_k = (Pᵀ)^k s, one after the other, stored as T.
+struct Powers<'a, T> {
+    graph: &'a Graph,
+    start: Start,
+    /// Nodes that one thread works on at a time.
+    pieces: Vec<Range<usize>>,
+    /// One over the number of links out of a node; 0 where there is none.
+    inverse: Vec<T>,
+    /// z_k, z_(k−1), and z_k times `inverse`.
+    z: Vec<T>,
+    before: Vec<T>,
+    spread: Vec<T>,
+    next_spread: Vec<T>,
+    /// Nodes that were reached from seeds.
+    reached: Vec<bool>,
+    /// Σ z_k of nodes without a link.
+    dangling: f64,
+    /// Whether the last product reached a node for the first time.
+    grows: bool,
+    /// k.
+    products: u32,
+    /// Factors between which every z_k + z_(k−1) lies, of the sum before it.
+    quotients: (f64, f64),
+    /// Bound of the relative error of an entry of a product.
+    rounding: f64,
+}
+
+impl<'a, T: Real> Powers<'a, T> {
+    fn new(graph: &'a Graph, seeds: &[u32], core: &Core) -> Self {
+        let n = core.nodes;
+        let start = match seeds {
+            [] => Start::Everywhere(1.0 / n as f64),
+            seeds => {
+                let mut start = vec![0.0; n];
+                for &seed in seeds {
+                    if let Some(start) = start.get_mut(graph.places[seed as usize] as usize) {
+                        *start = 1.0 / (seeds.len() as f64 * core.share);
+                    }
+                }
+                Start::At(start)
+            }
+        };
+        let reached = match &start {
+            Start::Everywhere(_) => vec![],
+            Start::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
+        };
+        let inverse = |&degree: &u64| T::of(if degree == 0 { 0.0 } else { 1.0 / degree as f64 });
+        let inverse: Vec<T> = graph.degrees[..n].par_iter().map(inverse).collect();
+        let z: Vec<T> = (0..n).into_par_iter().map(|i| T::of(start.of(i))).collect();
+        let spread: Vec<T> =
+            z.par_iter().zip(&inverse).map(|(z, inverse)| T::of(z.wide() * inverse.wide())).collect();
+        let at_ends = (0..n).filter(|&i| graph.degrees[i] == 0).map(|i| start.of(i));
+        let dangling = at_ends.sum();
+        let longest = (0..n).into_par_iter().map(|i| graph.links_into(i).len()).reduce(|| 0, usize::max);
+        let pieces = pieces(graph, n);
+        // A row's sum, the sum over nodes without a link by pieces, and a few products.
+        let operations = longest + n.min(ROWS) + pieces.len() + 8 + usize::from(!graph.counts.is_empty());
+        let zeros = || vec![T::ZERO; n];
+        Self {
+            graph,
+            start,
+            inverse,
+            before: zeros(),
+            z,
+            spread,
+            next_spread: zeros(),
+            reached,
+            dangling,
+            grows: true,
+            products: 0,
+            quotients: (0.0, f64::INFINITY),
+            rounding: operations as f64 * f64::EPSILON + of_storage::<T>(),
+            pieces,
+        }
+    }
+
+    /// z_(k+1) from z_k.
+    fn step(&mut self) {
+        let (mut before, mut next_spread) = (&mut self.before[..], &mut self.next_spread[..]);
+        let mut reached = &mut self.reached[..];
+        let mut cut = |rows: &Range<usize>| Piece {
+            graph: self.graph,
+            spread: &self.spread,
+            start: &self.start,
+            dangling: self.dangling,
+            first: rows.start,
+            inverse: &self.inverse[rows.clone()],
+            z: &self.z[rows.clone()],
+            before: before.split_off_mut(..rows.len()).expect("pieces are all nodes"),
+            next_spread: next_spread.split_off_mut(..rows.len()).expect("pieces are all nodes"),
+            reached: reached.split_off_mut(..rows.len()).unwrap_or_default(),
+            seen: Seen { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
+        };
+        let mut pieces: Vec<Piece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
+        pieces.par_iter_mut().for_each(|piece| dispatch(Rows(piece)));
+        let seen = pieces.into_iter().map(|piece| piece.seen).reduce(Seen::and).expect("a graph has a node");
+        // z_0 has none before it.
+        self.quotients = if self.products == 0 { (0.0, f64::INFINITY) } else { seen.quotients };
+        (self.dangling, self.grows) = (seen.dangling, seen.grows);
+        std::mem::swap(&mut self.z, &mut self.before);
+        std::mem::swap(&mut self.spread, &mut self.next_spread);
+        self.products += 1;
+    }
+}
+
+/// The first n nodes in pieces of about the same work.
+fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
+    let (mut all, mut first) = (Vec::new(), 0);
+    for end in 1..=n {
+        let links = graph.starts[end] - graph.starts[first];
+        if end - first == ROWS || links as usize >= LINKS || end == n {
+            all.push(first..end);
+            first = end;
+        }
+    }
+    all
+}
+
+/// A product's rows of some nodes, `first` the first of them.
+struct Piece<'a, T> {
+    graph: &'a Graph,
+    spread: &'a [T],
+    start: &'a Start,
+    dangling: f64,
+    first: usize,
+    inverse: &'a [T],
+    z: &'a [T],
+    before: &'a mut [T],
+    next_spread: &'a mut [T],
+    reached: &'a mut [bool],
+    seen: Seen,
+}
+
+struct Rows<'p, 'a, T>(&'p mut Piece<'a, T>);
+
+impl<T: Real> Body for Rows<'_, '_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self.0;
+        let reached = &mut *self.0.reached;
+        let mut seen = self.0.seen;
+        let rows = z.iter().zip(inverse).zip(self.0.before.iter_mut()).zip(self.0.next_spread.iter_mut());
+        for (k, (((own, inverse), before), next)) in rows.enumerate() {
+            let i = first + k;
+            let links = match graph.counts.is_empty() {
+                true => gathered(graph.links_into(i), spread),
+                false => {
+                    graph.entries_into(i).map(|(j, count)| count as f64 * spread[j as usize].wide()).sum()
+                }
+            };
+            let new = links + dangling * start.of(i);
+            let (own, inverse) = (own.wide(), inverse.wide());
+            let (sum, sum_before) = (new + own, own + before.wide());
+            if sum > 0.0 {
+                let quotient = sum / sum_before;
+                seen.quotients = (seen.quotients.0.min(quotient), seen.quotients.1.max(quotient));
+            } else if sum_before > 0.0 {
+                seen.quotients.0 = 0.0;
+            }
+            if let Some(reached) = reached.get_mut(k)
+                && new > 0.0
+                && !*reached
+            {
+                (seen.grows, *reached) = (true, true);
+            }
+            if inverse == 0.0 {
+                seen.dangling += new;
+            }
+            (*before, *next) = (T::of(new), T::of(new * inverse));
+        }
+        self.0.seen = seen;
+    }
+}
+
+/// Σ of some entries, as several sums, since an addition waits for the one before.
+#[inline(always)]
+fn gathered<T: Real>(links: &[u32], spread: &[T]) -> f64 {
+    let (eights, rest) = links.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for eight in eights {
+        sums.iter_mut().zip(eight).for_each(|(sum, &j)| *sum += spread[j as usize].wide());
+    }
+    let of_rest: f64 = rest.iter().map(|&j| spread[j as usize].wide()).sum();
+    let [a, b, c, d, e, f, g, h] = sums;
+    match eights {
+        [] => of_rest,
+        _ => ((a + b) + (c + d)) + ((e + f) + (g + h)) + of_rest,
+    }
+}
+
+/// Bounds of d^(K+1) z_(K+1) + … from z_K and z_(K+1), the last two iterates.
+struct Enclosure {
+    damping: f64,
+    /// d^K.
+    factor: f64,
+    /// Bounds of Σ_j d^j u_(K+j) over u_K = z_K + z_(K+1).
+    series: (f64, f64),
+    /// By how much the lower bounds of all nodes together are too small, and the upper ones too large: all that is left out
+    /// sums to d^(K+1) / (1 − d).
+    excess: (f64, f64),
+    /// Of sums that have been rounded all the way, relative; and of numbers below the normal ones.
+    rounding: f64,
+    underflow: f64,
+}
+
+impl Enclosure {
+    fn new<T: Real>(powers: &Powers<'_, T>, damping: f64) -> Self {
+        let (lo, hi) = powers.quotients;
+        let slack = 4.0 * powers.rounding + 16.0 * f64::EPSILON;
+        let series = |quotient: f64| match 1.0 - damping * quotient {
+            left if left > 0.0 => 1.0 / left,
+            _ => f64::INFINITY,
+        };
+        let rounding = (f64::from(powers.products) + 4.0) * (powers.rounding + 4.0 * f64::EPSILON);
+        let factor = damping.powi(powers.products as i32 - 1);
+        let (low, high) = (series(lo * (1.0 - slack)), series(hi * (1.0 + slack)));
+        // z_K + z_(K+1) sums to 2, and z_K to 1.
+        let together = |series: f64| damping * factor * (2.0 * series - 1.0) / (1.0 + damping);
+        let rest = damping * factor / (1.0 - damping);
+        let excess = |by: f64| by.max(0.0) + 4.0 * rounding * rest;
+        Self {
+            damping,
+            factor,
+            series: (low, high),
+            excess: (excess(rest - together(low)), excess(together(high) - rest)),
+            rounding,
+            underflow: underflow(T::PRECISION) / ((1.0 - damping) * (1.0 - damping)),
+        }
+    }
+
+    /// The node at a place, whose terms to z_K have this sum.
+    fn node<T: Real>(&self, powers: &Powers<'_, T>, sum: f64, place: u32) -> Node {
+        let node = powers.graph.order[place as usize];
+        let (last, next) = (powers.before[place as usize].wide(), powers.z[place as usize].wide());
+        if sum == 0.0 && next == 0.0 && !powers.grows {
+            // No way leads there.
+            return Node::certain(node, 0.0, 0.0, self.underflow);
+        }
+        let (d, factor) = (self.damping, self.factor);
+        // With T = Σ_(j≥K) d^j z_j and S = Σ_(j≥K) d^j u_j it is d S = d T + T − d^K z_K: T − d^K z_K = d (S − d^K z_K) / (1 + d).
+        let rest = |series: f64| d * factor * ((last + next) * series - last) / (1.0 + d);
+        // The next term is known, and all later ones sum to d^(K+2) / (1 − d) over all nodes.
+        let known = d * factor * next;
+        let (least, most) = (rest(self.series.0), rest(self.series.1));
+        let low = known.max(least).max(most - self.excess.1);
+        let high = most.min(known + d * d * factor / (1.0 - d)).min(least + self.excess.0).max(low);
+        let estimate = (1.0 - d) * (sum + 0.5 * (low + high));
+        let truncation = 0.5 * (1.0 - d) * (high - low);
+        let rounding = (estimate + truncation) * self.rounding + self.underflow;
+        Node::certain(node, estimate, truncation, rounding)
+    }
+}
+
+/// What numbers that are too small for all digits are off by, those of a product and all its links together.
+fn underflow(precision: Precision) -> f64 {
+    match precision {
+        Precision::F32 => 2f64.powi(34 - 150),
+        Precision::F64 | Precision::Q64 => f64::MIN_POSITIVE,
+    }
+}

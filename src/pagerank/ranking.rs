@@ -1,0 +1,44 @@
+//! The highest nodes, and which of their places are certain.
+
+use super::enclosure::{Node, Solution};
+
+impl Solution {
+    /// Keeps the `top` highest nodes, the highest first, and tells how many of them, from the first on, lie for certain above
+    /// all that follow.
+    pub fn rank(&mut self, top: usize) -> usize {
+        self.nodes.sort_by(|a, b| b.estimate.total_cmp(&a.estimate).then(a.node.cmp(&b.node)));
+        let certain = certain_places(&self.nodes, top);
+        self.nodes.truncate(top);
+        certain
+    }
+}
+
+/// Of the first `top` nodes, the highest first: how many lie above all that follow, for certain, one after the other.
+fn certain_places(nodes: &[Node], top: usize) -> usize {
+    // The largest upper end of the nodes behind each.
+    let mut above = vec![f64::NEG_INFINITY; nodes.len() + 1];
+    for (k, node) in nodes.iter().enumerate().rev() {
+        above[k] = above[k + 1].max(node.estimate + node.certain);
+    }
+    let places = nodes.iter().take(top).zip(&above[1..]);
+    places.take_while(|(node, above)| node.estimate - node.certain >= **above).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_certain_while_intervals_do_not_meet() {
+        let node = |estimate, half_width| {
+            let (statistical, truncation, rounding, certain) = (0.0, half_width, 0.0, half_width);
+            Node { node: 0, estimate, half_width, statistical, truncation, rounding, certain }
+        };
+        let nodes = [node(9.0, 1.0), node(7.0, 1.0), node(4.0, 0.5), node(3.0, 1.0), node(1.0, 0.1)];
+        assert_eq!([0, 1, 2, 3, 9].map(|top| certain_places(&nodes, top)), [0, 1, 2, 2, 2]);
+        // The last one's interval alone reaches up to the first.
+        let nodes = [node(9.0, 1.0), node(5.0, 0.1), node(4.0, 5.0)];
+        assert_eq!(certain_places(&nodes, 3), 0);
+        assert_eq!(certain_places(&nodes[..2], 2), 2);
+    }
+}

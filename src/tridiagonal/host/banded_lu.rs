@@ -1,0 +1,128 @@
+//! Gaussian elimination with partial pivoting of banded matrices on the host, as LAPACK's `dgbtrf` and `dgbtrs`: a row is
+//! exchanged with the one of those below that has the largest element, which doubles the upper bandwidth.
+
+use std::ops::{Add, Div, Mul};
+
+use crate::transient::DoubleWord;
+
+/// Numbers of an elimination: doubles, or sums of two of them.
+pub(crate) trait Scalar:
+    Copy + From<f64> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    /// self − a·b.
+    fn minus_product(self, a: Self, b: Self) -> Self;
+    /// |self|, rounded.
+    fn size(self) -> f64;
+}
+
+impl Scalar for f64 {
+    fn minus_product(self, a: Self, b: Self) -> Self {
+        self - a * b
+    }
+
+    fn size(self) -> f64 {
+        self.abs()
+    }
+}
+
+impl Scalar for DoubleWord {
+    fn minus_product(self, a: Self, b: Self) -> Self {
+        self + -(a * b)
+    }
+
+    fn size(self) -> f64 {
+        self.hi.abs()
+    }
+}
+
+/// A step of the elimination: the row, counted from the pivot's, that is exchanged with it, and factors of the rows below.
+type Step<T, const W: usize> = (usize, [T; W]);
+
+/// L and U of a matrix with as many diagonals on either side: `W` in all.
+pub(crate) struct Factors<T, const W: usize> {
+    lower: Vec<Step<T, W>>,
+    upper: Vec<[T; W]>,
+}
+
+impl<T: Scalar, const W: usize> Factors<T, W> {
+    const BESIDE: usize = W / 2;
+
+    /// Factors of `n` rows, of which `row` gives the elements, the middle one its diagonal's; or the row of a pivot that is
+    /// zero.
+    pub(crate) fn new(n: usize, row: impl Fn(usize) -> [T; W]) -> Result<Self, usize> {
+        let (zero, beside) = (T::from(0.0), Self::BESIDE);
+        // The first rows from column 0 on.
+        let mut active: Vec<[T; W]> = (0..n.min(beside + 1))
+            .map(|i| {
+                let mut own = row(i);
+                own.rotate_left(beside - i);
+                own[W - (beside - i)..].fill(zero);
+                own
+            })
+            .collect();
+        let (mut lower, mut upper) = (Vec::with_capacity(n), Vec::with_capacity(n));
+        for i in 0..n {
+            let mut largest = 0;
+            for k in 1..active.len() {
+                if active[k][0].size() > active[largest][0].size() {
+                    largest = k;
+                }
+            }
+            if active[largest][0].size() == 0.0 {
+                return Err(i);
+            }
+            active.swap(0, largest);
+            let (pivot, mut factors) = (active[0], [zero; W]);
+            for (own, factor) in active[1..].iter_mut().zip(&mut factors) {
+                *factor = own[0] / pivot[0];
+                for j in 1..W {
+                    own[j - 1] = own[j].minus_product(*factor, pivot[j]);
+                }
+                own[W - 1] = zero;
+            }
+            lower.push((largest, factors));
+            upper.push(pivot);
+            active.remove(0);
+            if i + beside + 1 < n {
+                active.push(row(i + beside + 1));
+            }
+        }
+        Ok(Self { lower, upper })
+    }
+
+    /// Solves in place.
+    pub(crate) fn solve(&self, b: &mut [T]) {
+        for (i, (largest, factors)) in self.lower.iter().enumerate() {
+            b.swap(i, i + largest);
+            let (own, below) = b[i..].split_first_mut().expect("a row");
+            below.iter_mut().zip(&factors[..Self::BESIDE]).for_each(|(b, &f)| *b = b.minus_product(f, *own));
+        }
+        for (i, own) in self.upper.iter().enumerate().rev() {
+            let known = own[1..].iter().zip(&b[i + 1..]);
+            let behind = known.fold(T::from(0.0), |sum, (&u, &x)| sum + u * x);
+            b[i] = b[i].minus_product(T::from(1.0), behind) / own[0];
+        }
+    }
+
+    /// The row with the smallest pivot.
+    pub(crate) fn least_pivot(&self) -> usize {
+        let size = |i: &usize| self.upper[*i][0].size();
+        (0..self.upper.len()).min_by(|a, b| size(a).total_cmp(&size(b))).unwrap_or(0)
+    }
+}
+
+/// Solves in place, several right-hand sides of one matrix as of [`Factors::new`]; the row of a pivot that is zero, if there is
+/// one.
+pub(crate) fn solve<const W: usize>(
+    n: usize,
+    row: impl Fn(usize) -> [f64; W],
+    b: &mut [Vec<f64>],
+) -> Option<usize> {
+    match Factors::new(n, row) {
+        Ok(factors) => {
+            b.iter_mut().for_each(|b| factors.solve(b));
+            None
+        }
+        Err(row) => Some(row),
+    }
+}

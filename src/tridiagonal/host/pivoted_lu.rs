@@ -1,0 +1,314 @@
+//! The last resort: elimination with partial pivoting on the host, for systems that elimination without it cannot solve, and
+//! the answer to whether a matrix is singular.
+//! Corrections by the residual make the componentwise error small (Skeel 1980, doi:10.1090/S0025-5718-1980-0572859-4).
+
+use std::ops::Range;
+
+use super::lu::{gtsv, gtsv_cyclic};
+use super::scaling;
+use super::singularity;
+use crate::kernel::Precision;
+use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
+use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::view::View;
+
+/// The outcome of systems on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Improved {
+    /// Whether unknowns are others than before.
+    pub(crate) changed: bool,
+    /// The first system and row at which a pivot is zero.
+    pub(crate) singular: Option<(usize, usize)>,
+    /// Corrections, the largest number of all changed unknowns.
+    pub(crate) corrections: u32,
+}
+
+/// Systems that the host can eliminate, all of whose rows are here.
+pub(crate) trait Eliminate: Sized + Sync {
+    /// Rows of a system, and the number of systems.
+    fn size(&self) -> (usize, usize);
+    /// True if row `i` of a system and those behind it ask nothing of the rows before, nor these of them.
+    fn is_apart(&self, i: usize) -> bool;
+    /// Rows that ask nothing of others, as a system.
+    fn part(&self, here: Range<usize>) -> Self;
+    /// Right-hand sides.
+    fn b(&self) -> &[&[f64]];
+    /// r = b − A·x, and how small it is.
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;
+    /// Columns and values of the elements of a row of one system.
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)>;
+    /// Diagonals on either side, those of a folded band if the system is cyclic.
+    fn bandwidth(&self) -> usize;
+    /// True if the first and the last unknown are neighbours.
+    fn is_cyclic(&self) -> bool;
+    /// Solves one system in place; the row of a pivot that is zero, if there is one.
+    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
+    /// Answers for the right-hand sides `b` of one system whose rows and columns are multiplied by 2^k.
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize>;
+}
+
+impl Eliminate for View<'_> {
+    fn size(&self) -> (usize, usize) {
+        (self.span.n, self.span.batch)
+    }
+
+    fn is_apart(&self, i: usize) -> bool {
+        self.du[i - 1] == 0.0 && self.dl[i] == 0.0 && !self.span.cyclic
+    }
+
+    fn part(&self, here: Range<usize>) -> Self {
+        View::part(self, here)
+    }
+
+    fn b(&self) -> &[&[f64]] {
+        &self.b
+    }
+
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        View::residual(self, b, x, r)
+    }
+
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let Span { n, cyclic, .. } = self.span;
+        let all = [
+            (i > 0 || cyclic, (i + n - 1) % n, self.dl[i]),
+            (true, i, self.d[i]),
+            (i + 1 < n || cyclic, (i + 1) % n, self.du[i]),
+        ];
+        all.into_iter().filter(|(used, ..)| *used).map(|(_, column, v)| (column, v))
+    }
+
+    fn bandwidth(&self) -> usize {
+        1 + usize::from(self.span.cyclic)
+    }
+
+    fn is_cyclic(&self) -> bool {
+        self.span.cyclic
+    }
+
+    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
+        match self.span.cyclic {
+            // Without fused operations these are the bits of LAPACK's reference implementation: where rounding alone decides,
+            // in matrices as good as singular, no answer is worse than its.
+            false => gtsv::<false>(self.dl, self.d, self.du, b),
+            true => gtsv_cyclic(self.dl, self.d, self.du, b),
+        }
+    }
+
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize> {
+        let Span { n, cyclic, .. } = self.span;
+        let product = |used: bool, v: f64, i: usize, column: usize| match used {
+            true => times_power_of_two(v, rows[i] + columns[column]),
+            false => 0.0,
+        };
+        let dl: Vec<f64> = (0..n).map(|i| product(i > 0 || cyclic, self.dl[i], i, (i + n - 1) % n)).collect();
+        let d: Vec<f64> = (0..n).map(|i| product(true, self.d[i], i, i)).collect();
+        let du: Vec<f64> = (0..n).map(|i| product(i + 1 < n || cyclic, self.du[i], i, (i + 1) % n)).collect();
+        corrected(&View { span: self.span, dl: &dl, d: &d, du: &du, b })
+    }
+}
+
+/// Unknowns of one right-hand side, how well they solve it, and after how many corrections.
+pub(crate) struct Answer {
+    x: Vec<f64>,
+    residual: Residual,
+    corrections: u32,
+}
+
+/// The parts of a system that ask nothing of one another.
+fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
+    let (n, _) = all.size();
+    let (first, end) = (system * n, (system + 1) * n);
+    let apart = |&i: &usize| all.is_apart(i);
+    let mut starts: Vec<usize> = std::iter::once(first).chain((first + 1..end).filter(apart)).collect();
+    starts.push(end);
+    starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
+}
+
+/// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
+/// what solves it better. These parts, or all of them if there is `doubt`, are examined for being singular; their unknowns become
+/// NaN.
+pub(crate) fn improve(
+    view: &impl Eliminate,
+    x: &mut [Vec<f64>],
+    asked: impl Fn(Residual) -> bool + Sync,
+    doubt: bool,
+) -> Improved {
+    let (n, batch) = view.size();
+    let given: &[Vec<f64>] = x;
+    let all: Vec<Range<usize>> = (0..batch).flat_map(|s| parts(view, s)).collect();
+    let one = |here: &Range<usize>| {
+        let system = view.part(here.clone());
+        let residuals: Vec<Residual> = system
+            .b()
+            .iter()
+            .zip(given)
+            .map(|(b, x)| system.residual(b, &x[here.clone()], &mut []))
+            .collect();
+        let asked = residuals.iter().any(|&r| asked(r));
+        (asked || doubt).then(|| {
+            let found = if asked { best(&system) } else { Ok(Vec::new()) };
+            let answers = found.and_then(|answers| singularity::singular(&system).map_or(Ok(answers), Err));
+            (here.clone(), residuals, answers)
+        })
+    };
+    let solved: Vec<_> = all.par_iter().map(one).collect();
+    let mut all = Improved::default();
+    for (here, residuals, answers) in solved.into_iter().flatten() {
+        match answers {
+            Err(row) => {
+                x.iter_mut().for_each(|x| x[here.clone()].fill(f64::NAN));
+                let place = (here.start / n, here.start % n + row);
+                all = Improved { changed: true, singular: all.singular.or(Some(place)), ..all };
+            }
+            Ok(answers) => {
+                for ((x, given), own) in x.iter_mut().zip(residuals).zip(answers) {
+                    if own.residual.excess() < given.excess() || !given.excess().is_finite() {
+                        x[here.clone()].copy_from_slice(&own.x);
+                        all.changed = true;
+                        all.corrections = all.corrections.max(own.corrections);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Elimination of one system as it is; where that is not as good as it can be, also of the system with rows and columns
+/// of size 1, and the better of both. The row of a pivot that is zero in both, if there is one.
+fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let first = corrected(system);
+    if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine(false))) {
+        return first;
+    }
+    let second = balanced(system);
+    match (first, second) {
+        (Ok(first), Ok(second)) => {
+            let better =
+                |(a, b): (Answer, Answer)| if a.residual.excess() < b.residual.excess() { a } else { b };
+            Ok(first.into_iter().zip(second).map(better).collect())
+        }
+        (Err(row), Err(_)) => Err(row),
+        (Ok(answers), Err(_)) | (Err(_), Ok(answers)) => Ok(answers),
+    }
+}
+
+/// Corrections at most: of a system that they can help each leaves less than half of the error.
+const CORRECTIONS: u32 = 12;
+
+/// Unknowns that follow from a row by themselves or from others that do, such as x_i = b_i / d_i, put in their places. Elimination
+/// takes them from other rows where these have larger elements, with the rounding errors of all that is in there.
+fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
+    let n = x.len();
+    let mut known = vec![false; n];
+    let mut rows: Vec<usize> = (0..n).collect();
+    while let Some(i) = rows.pop() {
+        let all = || system.elements(i).filter(|(_, v)| *v != 0.0);
+        let mut open = all().filter(|&(column, _)| !known[column]);
+        let (Some((own, v)), None) = (open.next(), open.next()) else { continue };
+        drop(open);
+        let left = all().filter(|&(column, _)| column != own).fold(b[i], |b, (j, v)| (-v).mul_add(x[j], b));
+        let settled = left / v;
+        if settled.is_finite() {
+            x[own] = settled;
+        }
+        known[own] = true;
+        let reach = system.bandwidth().min(n - 1);
+        rows.extend((0..=2 * reach).map(|k| (own + n + k - reach) % n).filter(|&row| row != i));
+    }
+}
+
+/// Elimination, and corrections by the residual while they lower it.
+pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let roomy = scaling::roomy(Precision::F64);
+    // Right-hand sides in a range in which elimination has room, and their unknowns.
+    let eliminated = |b: &mut [Vec<f64>]| {
+        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), roomy)).collect();
+        let all = |b: &mut [Vec<f64>], sign: i32| {
+            for (b, &k) in b.iter_mut().zip(&shifts).filter(|(_, k)| **k != 0) {
+                b.iter_mut().for_each(|b| *b = times_power_of_two(*b, sign * k));
+            }
+        };
+        all(b, 1);
+        let zero = system.eliminate(b);
+        all(b, -1);
+        zero.map_or(Ok(()), Err)
+    };
+    let mut x: Vec<Vec<f64>> = system.b().iter().map(|b| b.to_vec()).collect();
+    eliminated(&mut x)?;
+    let mut r: Vec<Vec<f64>> = x.iter().map(|x| vec![0.0; x.len()]).collect();
+    let mut answers: Vec<Answer> = Vec::with_capacity(x.len());
+    for ((x, b), r) in x.into_iter().zip(system.b()).zip(&mut r) {
+        let residual = system.residual(b, &x, r);
+        answers.push(Answer { x, residual, corrections: 0 });
+    }
+    for _ in 0..CORRECTIONS {
+        if answers.iter().all(|answer| answer.residual.settled(false)) {
+            break;
+        }
+        eliminated(&mut r)?;
+        let mut falls = false;
+        for ((answer, b), r) in answers.iter_mut().zip(system.b()).zip(&mut r) {
+            let x: Vec<f64> = answer.x.iter().zip(&*r).map(|(x, e)| x + e).collect();
+            let (before, residual) = (answer.residual.excess(), system.residual(b, &x, r));
+            if residual.excess() < before {
+                falls |= residual.excess() < 0.5 * before;
+                *answer = Answer { x, residual, corrections: answer.corrections + 1 };
+            } else {
+                // Nothing more for this one.
+                r.fill(0.0);
+            }
+        }
+        if !falls {
+            break;
+        }
+    }
+    for (answer, b) in answers.iter_mut().zip(system.b()).filter(|(answer, _)| !answer.residual.fine(false)) {
+        let mut x = answer.x.clone();
+        settle(system, &mut x, b);
+        let residual = system.residual(b, &x, &mut []);
+        if residual.excess() < answer.residual.excess() {
+            *answer = Answer { x, residual, ..*answer };
+        }
+    }
+    Ok(answers)
+}
+
+/// Exponents of factors by which first each row has a largest element of 1 … 2, then each column.
+pub(crate) fn scales(system: &impl Eliminate) -> (Vec<i32>, Vec<i32>) {
+    let (n, _) = system.size();
+    let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
+    let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();
+    let mut sizes = vec![None; n];
+    for (i, own) in rows.iter().enumerate() {
+        for (column, size) in sized(i) {
+            sizes[column] = sizes[column].max(Some(size + own));
+        }
+    }
+    (rows, sizes.into_iter().map(|size| -size.unwrap_or(0)).collect())
+}
+
+/// Elimination and corrections as [`corrected`], of rows and columns multiplied by the powers of two of
+/// [`scales`]. The componentwise error does not depend on such factors.
+fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let (rows, columns) = scales(system);
+    let mut shifts = Vec::with_capacity(system.b().len());
+    let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
+    for own in system.b() {
+        // The largest number becomes one that elimination has room for.
+        let sizes = own.iter().zip(&rows).filter(|(b, _)| **b != 0.0).map(|(b, k)| exponent(*b) + k);
+        let shift = -sizes.max().unwrap_or(0);
+        b.push(own.iter().zip(&rows).map(|(b, k)| times_power_of_two(*b, k + shift)).collect());
+        shifts.push(shift);
+    }
+    let answers = system.scaled(&rows, &columns, b.iter().map(|b| &b[..]).collect())?;
+    let given = answers.into_iter().zip(shifts).zip(system.b()).map(|((answer, shift), b)| {
+        let x: Vec<f64> =
+            answer.x.iter().zip(&columns).map(|(x, k)| times_power_of_two(*x, k - shift)).collect();
+        Answer { residual: system.residual(b, &x, &mut []), x, ..answer }
+    });
+    Ok(given.collect())
+}

@@ -1,0 +1,59 @@
+//! Right-hand sides in the range of a precision.
+
+use crate::kernel::Precision;
+use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
+use crate::tridiagonal::kernels::number::Number;
+
+/// The largest |v|, on all threads.
+pub(crate) fn largest(v: &[f64]) -> f64 {
+    let more = |m: f64, v: f64| if v.abs() > m { v.abs() } else { m };
+    let blocks = v.par_chunks(1 << 14).map(|part| part.iter().fold(0.0, |m, &v| more(m, v)));
+    blocks.reduce(|| 0.0, more)
+}
+
+/// Exponents of right-hand sides that elimination in this precision takes as they are: half of its range is left for
+/// what becomes of them.
+pub(crate) fn roomy(precision: Precision) -> i32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 500,
+        Precision::F32 => 60,
+    }
+}
+
+/// The k with which 2^k brings numbers of this largest size to size 1, where they are not of a size that is taken as it is.
+pub(crate) fn shift(largest: f64, roomy: i32) -> i32 {
+    match exponent(largest) {
+        _ if largest == 0.0 => 0,
+        k if k.abs() > roomy => -k,
+        _ => 0,
+    }
+}
+
+/// Copies numbers of another precision, on all threads.
+pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+    const BLOCK: usize = 1 << 14;
+    let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
+    blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));
+}
+
+/// Copies v·2^k into another precision, on all threads.
+pub(crate) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
+    if k == 0 {
+        return convert(from, to);
+    }
+    let blocks = to.par_chunks_mut(1 << 14).zip(from.par_chunks(1 << 14));
+    blocks.for_each(|(to, from)| {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(times_power_of_two(from.wide(), k)));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_are_taken_as_they_are_are_not_shifted() {
+        assert_eq!((shift(0.0, 500), shift(1e-200, 500), shift(1e-200, 60)), (0, -exponent(1e-200), 665));
+    }
+}

@@ -1,0 +1,555 @@
+//! The kernels of the partition method and their CPU twins.
+
+use super::alignment::Place;
+pub use super::alignment::{TILE, UNIT};
+use super::number::{Number, fma};
+use super::reduced_block::ReducedBlock;
+use crate::array::array;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch, stream, streamed, transpose};
+use crate::kernel::{Precision, kernel};
+use crate::parallel::*;
+
+kernel! {
+    /// Rows become reduced blocks, one a unit.
+    pub static REDUCE = tridiagonal_reduce + pairs + rows + units + pivots(rows, n, first, cyclic, small)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
+    );
+    /// Reduced blocks become those of the next level.
+    pub static MERGE = tridiagonal_merge + units + pivots(count, small, levels)(
+        units: &mut [T], flags: &[u32], above: &mut [T], flags_above: &mut [u32],
+    );
+    /// The interface system.
+    pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, cyclic, small)(
+        units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], values: &mut [T], above: &mut [T],
+        flags_above: &mut [u32],
+    );
+    /// From the interface values of the next level to those of this one.
+    pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
+    /// The unknowns of units.
+    pub static SOLVE = tridiagonal_solve + pairs + rows + units + pivots(rows, n, first, cyclic)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], values: &[T], x: &mut [T],
+    );
+}
+
+/// Reduced blocks that one workgroup joins to one.
+pub const FAN: usize = 256;
+
+/// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
+/// nothing against their row.
+pub const NOT_DOMINANT: u32 = 1 << 31;
+
+/// Flags of two parts.
+pub(crate) fn both(a: u32, b: u32) -> u32 {
+    ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
+}
+
+/// Flags of all parts.
+pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
+    flags.into_iter().fold(0, both)
+}
+
+/// Units that the twins eliminate at the same time, one a vector lane.
+pub(crate) const LANES: usize = 8;
+/// Rows of so many units: what a thread takes at a time.
+const STRIP: usize = LANES * UNIT;
+/// Strips that a thread takes one behind the other, at least.
+const STRIPS: usize = 16;
+/// Rows of a chunk whose unknowns no cache is expected to hold until somebody asks for them.
+pub(crate) const UNCACHED: usize = 1 << 21;
+/// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
+pub(crate) const TURN: usize = 8;
+
+/// The diagonals and the right-hand side of a strip or a part of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Diagonals<'a, T> {
+    pub(crate) dl: &'a [T],
+    pub(crate) d: &'a [T],
+    pub(crate) du: &'a [T],
+    pub(crate) rhs: &'a [T],
+}
+
+impl<'a, T> Diagonals<'a, T> {
+    pub(crate) fn part(self, here: std::ops::Range<usize>) -> Self {
+        Self {
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            rhs: &self.rhs[here],
+        }
+    }
+}
+
+/// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
+/// unknown behind them; e, h, e′, h′ of every unit.
+pub(crate) type Back<T> = [[T; LANES]; 4];
+
+/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
+struct Scratch<T> {
+    dl: Box<[T]>,
+    du: Box<[T]>,
+    back: Box<[Back<T>]>,
+}
+
+impl<T: Number> Scratch<T> {
+    fn new() -> Self {
+        let numbers = || vec![T::ZERO; STRIP].into_boxed_slice();
+        Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 4]; UNIT / 2].into_boxed_slice() }
+    }
+
+    /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
+    fn cut(&mut self, rows: Diagonals<'_, T>, row: usize, place: Place) -> bool {
+        let (n, len) = (place.n, rows.d.len());
+        let start = (place.first + row) % n;
+        if place.cyclic || (start != 0 && start + len < n) {
+            return false;
+        }
+        let (dl, du) = (&mut self.dl[..len], &mut self.du[..len]);
+        dl.copy_from_slice(rows.dl);
+        du.copy_from_slice(rows.du);
+        // The first row of a system that lies at or behind the strip's first.
+        let mut at = (n - start) % n;
+        if at > 0 && at <= len {
+            du[at - 1] = T::ZERO;
+        }
+        while at < len {
+            dl[at] = T::ZERO;
+            if at + n <= len {
+                du[at + n - 1] = T::ZERO;
+            }
+            at += n;
+        }
+        true
+    }
+}
+
+/// The elimination of `W` units downwards, side by side.
+struct Elimination<T, const W: usize> {
+    units: [[T; W]; 6],
+    /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
+    dominance: [T; W],
+    pivots: [T; W],
+}
+
+impl<T: Number, const W: usize> Elimination<T, W> {
+    #[inline(always)]
+    fn new() -> Self {
+        let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
+        let units = [zero, zero, minus, zero, minus, zero];
+        Self { units, dominance: [T::of(1.0); W], pivots: zero }
+    }
+
+    /// Two more rows of each unit, with one division.
+    #[inline(always)]
+    fn pair<const LEVEL: u8>(&mut self, [a, b, c, r]: [&[[T; W]; 2]; 4], small: T) {
+        let [u0, u1, u2, u3, u4, u5] = &mut self.units;
+        for j in 0..W {
+            let rest = [a[0][j].size() + c[0][j].size(), a[1][j].size() + c[1][j].size()];
+            let excess = [b[0][j].size() - rest[0], b[1][j].size() - rest[1]];
+            let excess = if excess[0] < excess[1] { excess[0] } else { excess[1] };
+            self.dominance[j] = if excess < self.dominance[j] { excess } else { self.dominance[j] };
+            let weight = (rest[0] + b[0][j].size()) * (rest[1] + b[1][j].size());
+            let ([a0, a1], [b0, b1], [c0, c1]) = ([a[0][j], a[1][j]], [b[0][j], b[1][j]], [c[0][j], c[1][j]]);
+            let pivot = fma::<T, LEVEL>(-a0, u5[j], b0);
+            let sum = fma::<T, LEVEL>(-a0, u3[j], r[0][j]);
+            let left = -a0 * u4[j];
+            let det = fma::<T, LEVEL>(pivot, b1, -a1 * c0);
+            let few = det.size() <= small * weight;
+            self.pivots[j] = self.pivots[j] + if few { T::of(1.0) } else { T::ZERO };
+            let inverse = T::of(1.0) / det;
+            let (above, below) = (b1 * inverse, pivot * inverse);
+            let (c0, a1) = (c0 * inverse, a1 * inverse);
+            let e = fma::<T, LEVEL>(above, sum, -c0 * r[1][j]);
+            u0[j] = fma::<T, LEVEL>(-u2[j], e, u0[j]);
+            u1[j] = fma::<T, LEVEL>(-u2[j], above * left, u1[j]);
+            u2[j] = u2[j] * c0 * c1;
+            u3[j] = fma::<T, LEVEL>(below, r[1][j], -a1 * sum);
+            u4[j] = -a1 * left;
+            u5[j] = below * c1;
+        }
+    }
+
+    /// One more row of each unit.
+    #[inline(always)]
+    fn row<const LEVEL: u8>(&mut self, a: &[T; W], b: &[T; W], c: &[T; W], d: &[T; W], small: T) {
+        let [u0, u1, u2, u3, u4, u5] = &mut self.units;
+        for j in 0..W {
+            let (a, b, c, d) = (a[j], b[j], c[j], d[j]);
+            let rest = a.size() + c.size();
+            let pivot = fma::<T, LEVEL>(-a, u5[j], b);
+            let excess = b.size() - rest;
+            self.dominance[j] = if excess < self.dominance[j] { excess } else { self.dominance[j] };
+            let small = pivot.size() <= small * (rest + b.size());
+            self.pivots[j] = self.pivots[j] + if small { T::of(1.0) } else { T::ZERO };
+            let inverse = T::of(1.0) / pivot;
+            let e = fma::<T, LEVEL>(-a, u3[j], d) * inverse;
+            let g = -a * u4[j] * inverse;
+            let h = c * inverse;
+            u0[j] = fma::<T, LEVEL>(-u2[j], e, u0[j]);
+            u1[j] = fma::<T, LEVEL>(-u2[j], g, u1[j]);
+            u2[j] = -u2[j] * h;
+            u3[j] = e;
+            u4[j] = g;
+            u5[j] = h;
+        }
+    }
+
+    /// A unit's six numbers and its flags.
+    fn unit(&self, j: usize) -> ([T; 6], u32) {
+        let loose = self.dominance[j] < T::ZERO;
+        let count = self.pivots[j].wide() as u32;
+        (array(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
+    }
+}
+
+pub(crate) type Turned<T> = [[T; LANES]; TURN];
+
+/// Rows `at … at + 7` of runs that begin `stride` rows apart, turned so that one row of all runs is a vector.
+#[inline(always)]
+pub(crate) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
+    let own = &source[at..][..(LANES - 1) * stride + TURN];
+    transpose::<LEVEL, T>(array(|j| own[j * stride..].first_chunk().expect("runs have as many rows")), out);
+}
+
+/// A strip up to its units.
+struct Up<'a, T> {
+    rows: Diagonals<'a, T>,
+    small: T,
+    units: &'a mut [T],
+    flags: &'a mut [u32],
+}
+
+impl<T: Number> Body for Up<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Diagonals { dl, d, du, rhs } = self.rows;
+        let out = self.units.chunks_exact_mut(6).zip(self.flags);
+        if d.len() < STRIP {
+            for (k, (unit, flags)) in out.enumerate() {
+                let mut elimination = Elimination::<T, 1>::new();
+                for i in k * UNIT..d.len().min((k + 1) * UNIT) {
+                    elimination.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
+                }
+                let numbers;
+                (numbers, *flags) = elimination.unit(0);
+                unit.copy_from_slice(&numbers);
+            }
+            return;
+        }
+        let mut elimination = Elimination::<T, LANES>::new();
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn::<T, LEVEL>(dl, at, UNIT, &mut a);
+            turn::<T, LEVEL>(d, at, UNIT, &mut b);
+            turn::<T, LEVEL>(du, at, UNIT, &mut c);
+            turn::<T, LEVEL>(rhs, at, UNIT, &mut r);
+            let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
+            for ((a, b), (c, r)) in pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0)) {
+                elimination.pair::<LEVEL>([a, b, c, r], self.small);
+            }
+        }
+        for (j, (unit, flags)) in out.enumerate() {
+            let numbers;
+            (numbers, *flags) = elimination.unit(j);
+            unit.copy_from_slice(&numbers);
+        }
+    }
+}
+
+/// A strip down to its unknowns, from the interface values of its units.
+struct Down<'a, T> {
+    rows: Diagonals<'a, T>,
+    values: &'a [T],
+    back: &'a mut [Back<T>],
+    x: &'a mut [T],
+    /// Whether x goes past the caches, which then need not read what they write.
+    past: bool,
+}
+
+/// With the unknown before it known, a row leaves x_i = e − h·x_{i+1}.
+#[inline(always)]
+fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
+    let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
+    *e = fma::<T, LEVEL>(-a, *e, d) * inverse;
+    *h = c * inverse;
+}
+
+/// Two rows of every unit, behind a row x = e − h·x′ that then is the second of them, with one division: what they keep for
+/// the way back, and their determinants.
+#[inline(always)]
+pub(crate) fn descend<T: Number, const LEVEL: u8>(
+    [a, b, c, r]: [&[[T; LANES]; 2]; 4],
+    e: &mut [T; LANES],
+    h: &mut [T; LANES],
+) -> (Back<T>, [T; LANES]) {
+    let (mut back, mut dets) = ([[T::ZERO; LANES]; 4], [T::ZERO; LANES]);
+    for j in 0..LANES {
+        let pivot = fma::<T, LEVEL>(-a[0][j], h[j], b[0][j]);
+        let sum = fma::<T, LEVEL>(-a[0][j], e[j], r[0][j]);
+        dets[j] = fma::<T, LEVEL>(pivot, b[1][j], -a[1][j] * c[0][j]);
+        let inverse = T::of(1.0) / dets[j];
+        let (upper, lower) = (b[1][j] * inverse, pivot * inverse);
+        let (c0, a1) = (c[0][j] * inverse, a[1][j] * inverse);
+        back[0][j] = fma::<T, LEVEL>(upper, sum, -c0 * r[1][j]);
+        back[1][j] = -c0 * c[1][j];
+        e[j] = fma::<T, LEVEL>(lower, r[1][j], -a1 * sum);
+        h[j] = lower * c[1][j];
+        (back[2][j], back[3][j]) = (e[j], h[j]);
+    }
+    (back, dets)
+}
+
+impl<T: Number> Body for Down<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Diagonals { dl, d, du, rhs } = self.rows;
+        if d.len() < STRIP {
+            let back = self.back.as_flattened_mut().as_flattened_mut();
+            for (k, values) in self.values.chunks_exact(2).enumerate() {
+                let here = k * UNIT..d.len().min((k + 1) * UNIT);
+                let (mut e, mut h) = (values[0], T::ZERO);
+                for (i, back) in here.clone().zip(back.chunks_exact_mut(2)) {
+                    eliminate::<T, LEVEL>(dl[i], d[i], du[i], rhs[i], &mut e, &mut h);
+                    (back[0], back[1]) = (e, h);
+                }
+                let mut next = values[1];
+                for (x, back) in self.x[here].iter_mut().zip(back.chunks_exact(2)).rev() {
+                    next = fma::<T, LEVEL>(-back[1], next, back[0]);
+                    *x = next;
+                }
+            }
+            return;
+        }
+        let (back, x) = (&mut self.back[..UNIT / 2], &mut self.x[..STRIP]);
+        let (mut e, mut h, mut next) = ([T::ZERO; LANES], [T::ZERO; LANES], [T::ZERO; LANES]);
+        for j in 0..LANES {
+            (e[j], next[j]) = (self.values[2 * j], self.values[2 * j + 1]);
+        }
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn::<T, LEVEL>(dl, at, UNIT, &mut a);
+            turn::<T, LEVEL>(d, at, UNIT, &mut b);
+            turn::<T, LEVEL>(du, at, UNIT, &mut c);
+            turn::<T, LEVEL>(rhs, at, UNIT, &mut r);
+            let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
+            let pairs = pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0));
+            for (((a, b), (c, r)), back) in pairs.zip(&mut back[at / 2..][..TURN / 2]) {
+                (*back, _) = descend::<T, LEVEL>([a, b, c, r], &mut e, &mut h);
+            }
+        }
+        let mut turned = zero;
+        for at in (0..UNIT).step_by(TURN).rev() {
+            for (k, back) in back[at / 2..][..TURN / 2].iter().enumerate().rev() {
+                for j in 0..LANES {
+                    turned[2 * k + 1][j] = fma::<T, LEVEL>(-back[3][j], next[j], back[2][j]);
+                    turned[2 * k][j] = fma::<T, LEVEL>(-back[1][j], next[j], back[0][j]);
+                }
+                next = turned[2 * k];
+            }
+            for j in 0..LANES {
+                let run = x[j * UNIT + at..].first_chunk_mut().expect("a strip has all rows of a unit");
+                let own: [T; TURN] = array(|k| turned[k][j]);
+                if self.past {
+                    stream::<LEVEL, T>(run, &own);
+                } else {
+                    *run = own;
+                }
+            }
+        }
+        if self.past {
+            streamed();
+        }
+    }
+}
+
+/// The exponent s of the share 4^−s of its row below which a pivot of dominant rows is small. Each row adds a few roundings to
+/// the pivots behind it, so that the last one of a singular matrix of n rows is √n roundings, or in the worst case some n.
+pub(crate) fn small_exponent(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 18,
+        Precision::F32 => 8,
+    }
+}
+
+/// The exponent s of the share 4^−s of its row below which a pivot is replaced: four times the unit roundoff.
+pub(crate) fn least_exponent(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 25,
+        Precision::F32 => 11,
+    }
+}
+
+/// The share of a row below which a pivot is small: 4^−s.
+pub(crate) fn small<T: Number>(s: u32) -> T {
+    let root = T::of(f64::from(1u32 << s));
+    T::of(1.0) / (root * root)
+}
+
+/// A chunk's diagonals, by strips.
+struct Strips<'a, T> {
+    all: Diagonals<'a, T>,
+    rows: usize,
+    place: Place,
+}
+
+impl<'a, T: Number> Strips<'a, T> {
+    /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
+    fn strip<'s>(
+        &'s self,
+        strip: usize,
+        scratch: &'s mut Scratch<T>,
+    ) -> (Diagonals<'s, T>, &'s mut [Back<T>]) {
+        let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
+        let (first, len) = (here.start, here.len());
+        let rows = self.all.part(here);
+        let cut = scratch.cut(rows, first, self.place);
+        let Scratch { dl, du, back } = scratch;
+        (if cut { Diagonals { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
+    }
+}
+
+fn tridiagonal_reduce<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_reduce::Params,
+    b: tridiagonal_reduce::Bindings<'_, T>,
+) {
+    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
+    let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
+    let strips = Strips { all, rows: p.rows as usize, place };
+    let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
+    let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
+    let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
+    parts.enumerate().with_min_len(STRIPS).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
+        let (rows, _) = strips.strip(strip, scratch);
+        dispatch(Up { rows, small, units, flags });
+    });
+}
+
+fn tridiagonal_solve<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_solve::Params,
+    b: tridiagonal_solve::Bindings<'_, T>,
+) {
+    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
+    let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
+    let strips = Strips { all, rows: p.rows as usize, place };
+    let values = b.values[..2 * strips.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let past = strips.rows >= UNCACHED;
+    let x = b.x[..strips.rows].par_chunks_mut(STRIP);
+    x.zip(values).enumerate().with_min_len(STRIPS).for_each_init(
+        Scratch::new,
+        |scratch, (strip, (x, values))| {
+            let (rows, back) = strips.strip(strip, scratch);
+            dispatch(Down { rows, values, back, x, past });
+        },
+    );
+}
+
+/// Joins 2^k blocks in a binary tree, those behind the last one being none; in the place of a block stays what gives the two
+/// unknowns at its right end, where something lies behind it in the tree.
+fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
+    let count = flags.len();
+    let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();
+    tree.resize(1 << levels, ReducedBlock::EMPTY);
+    let mut bad = all_flags(flags.iter().copied());
+    for half in (0..levels).map(|level| 1usize << level) {
+        for start in (0..count).step_by(2 * half) {
+            let (left, right) = (start + half - 1, start + 2 * half - 1);
+            let (whole, between, det) =
+                tree[left].join::<{ crate::kernel::twin::simd::PORTABLE }>(&tree[right]);
+            bad += u32::from(det.size() <= small);
+            (tree[left], tree[right]) = (between, whole);
+        }
+    }
+    units.chunks_exact_mut(6).zip(&tree).for_each(|(unit, node)| unit.copy_from_slice(&node.u));
+    (tree[tree.len() - 1], bad)
+}
+
+/// The interface values of each of 2^k units, from those of all of them together and what [`join_all`] left.
+fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
+    // Behind the last unit: the first unknown of what follows is x_right of all.
+    const fn behind<T: Number>() -> ReducedBlock<T> {
+        ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
+    }
+    let (count, last) = (values.len() / 2, (1usize << levels) - 1);
+    // On both sides of the right end of each.
+    let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
+    let left_of = |sides: &[(T, T)], unit: usize| if unit > 0 { sides[unit - 1].0 } else { ends[0] };
+    let right_of = |sides: &[(T, T)], unit: usize| if unit < last { sides[unit].1 } else { ends[1] };
+    for half in (0..levels).rev().map(|level| 1usize << level) {
+        for start in (0..count).step_by(2 * half) {
+            let (middle, end) = (start + half - 1, start + 2 * half - 1);
+            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind(), ReducedBlock::of);
+            let (left, right) = (left_of(&sides, start), right_of(&sides, end));
+            sides[middle] = node.between::<{ crate::kernel::twin::simd::PORTABLE }>(left, right);
+        }
+    }
+    for (unit, values) in values.chunks_exact_mut(2).enumerate() {
+        values.copy_from_slice(&[left_of(&sides, unit), right_of(&sides, unit)]);
+    }
+}
+
+fn tridiagonal_merge<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_merge::Params,
+    b: tridiagonal_merge::Bindings<'_, T>,
+) {
+    let (count, small, levels) = (p.count as usize, small(p.small), p.levels);
+    let (units, flags) = (&mut b.units[..6 * count], &b.flags[..count]);
+    let (above, flags_above) = (b.above, b.flags_above);
+    let (fan, wholes) = (1usize << levels, FAN >> levels);
+    let parts = units.par_chunks_mut(6 * FAN).zip(flags.par_chunks(FAN));
+    let parts = parts.zip(above.par_chunks_mut(6 * wholes)).zip(flags_above.par_chunks_mut(wholes));
+    parts.for_each(|(((units, flags), above), bad)| {
+        let groups = units.chunks_mut(6 * fan).zip(flags.chunks(fan));
+        for (((units, flags), above), bad) in groups.zip(above.chunks_exact_mut(6)).zip(bad) {
+            let whole;
+            (whole, *bad) = join_all(units, flags, levels, small);
+            above.copy_from_slice(&whole.u);
+        }
+    });
+}
+
+fn tridiagonal_expand<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_expand::Params,
+    b: tridiagonal_expand::Bindings<'_, T>,
+) {
+    let (count, levels) = (p.count as usize, p.levels);
+    let (units, above) = (&b.units[..6 * count], b.above);
+    let values = b.values[..2 * count].par_chunks_mut(2 * FAN);
+    let (fan, wholes) = (1usize << levels, FAN >> levels);
+    values.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks(2 * wholes)).for_each(
+        |((values, nodes), ends)| {
+            let groups = values.chunks_mut(2 * fan).zip(nodes.chunks(6 * fan)).zip(ends.chunks_exact(2));
+            groups.for_each(|((values, nodes), ends)| {
+                back_substitute(nodes, levels, [ends[0], ends[1]], values);
+            });
+        },
+    );
+}
+
+fn tridiagonal_interface<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_interface::Params,
+    b: tridiagonal_interface::Bindings<'_, T>,
+) {
+    let [count, share, width] = [p.count, p.share, p.width].map(|n| n as usize);
+    let (levels, cyclic, small) = ((share * width).ilog2(), p.cyclic == 1, small(p.small));
+    let (units, flags) = (&b.units[..6 * count], &b.flags[..count]);
+    let (nodes, values) = (&mut b.nodes[..6 * count], &mut b.values[..2 * count]);
+    nodes.copy_from_slice(units);
+    let (whole, mut bad) = join_all(nodes, flags, levels, small);
+    let mut ends = [b.ends[0], b.ends[1]];
+    if cyclic {
+        let (closed, det) = whole.closed();
+        let [_, u1, _, _, _, u5] = whole.u;
+        bad += u32::from(det.size() <= small * (u1.size() + u5.size() + T::of(1.0)));
+        ends = closed;
+    }
+    b.above[..6].copy_from_slice(&whole.u);
+    b.flags_above[0] = bad;
+    back_substitute(nodes, levels, ends, values);
+}

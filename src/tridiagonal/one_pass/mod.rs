@@ -1,0 +1,114 @@
+//! One pass over the rows of a plan: each chunk has its windows, and none waits for another.
+//!
+//! A chunk's memory holds the rows around its own that windows need, and those of the tiles that its borders cut: both sides
+//! of a border solve such a tile, to the same bits, and each keeps its own rows. So every border between tiles lies in a
+//! chunk that has the unknowns of both, and is certified there.
+
+pub(crate) mod windows;
+
+use std::ops::Range;
+
+use self::windows::{Windows, tile};
+use super::chunk::{Chunk, Pace, Upload, places};
+use super::kernels::alignment::Place;
+use super::kernels::number::Number;
+use super::kernels::windows::WINDOW_ROWS;
+use super::reduction::interface_buffers::split;
+use super::system::row_range::Span;
+use crate::Result;
+use crate::lane::HostArray;
+
+/// Rows around a chunk's own that its memory holds at most, on each side.
+pub(super) const BESIDE: usize = WINDOW_ROWS;
+
+/// The one-pass method on the chunks of a plan.
+#[derive(Debug)]
+pub(super) struct OnePass<T> {
+    overlap: usize,
+    parts: Vec<Part<T>>,
+    /// Numbers of tiles that are not certified, of all chunks.
+    bad: HostArray<u32>,
+}
+
+/// The one-pass method on a chunk.
+#[derive(Debug)]
+struct Part<T> {
+    /// The rows of the host's arrays that its memory holds.
+    held: Range<usize>,
+    /// The first of the chunk's own rows in memory.
+    own: usize,
+    windows: Windows<T>,
+}
+
+impl<T: Number> Part<T> {
+    /// The windows of a chunk of `span`, row 0 of the host's arrays being row `origin` of all.
+    fn new(chunk: &Chunk<'_, T>, span: Span, origin: usize, overlap: usize) -> Result<Self> {
+        let (tile, first) = (tile(overlap), origin + chunk.first);
+        // With the tile of the row before, so that the border between tiles that begins here is known.
+        let start = first.saturating_sub(1) / tile * tile;
+        let end = (first + chunk.rows).next_multiple_of(tile);
+        let from = start.saturating_sub(overlap);
+        let to = (end + overlap).min(span.all());
+        let place = Place { n: span.n, first: from, cyclic: span.cyclic };
+        let tiles = start - from..end.min(span.all()) - from;
+        let windows = Windows::new(chunk.lane, &chunk.memory, place, to - from, tiles, overlap)?;
+        Ok(Self { held: from - origin..to - origin, own: first - from, windows })
+    }
+}
+
+impl<T: Number> OnePass<T> {
+    /// Windows with `overlap` rows on both sides of their tiles on chunks of `span`, row 0 of the host's arrays being row
+    /// `origin` of all. `host` makes arrays.
+    pub(super) fn new(
+        chunks: &[Chunk<'_, T>],
+        span: Span,
+        origin: usize,
+        overlap: usize,
+        host: impl Fn(usize) -> Result<HostArray<u32>>,
+    ) -> Result<Self> {
+        let parts = chunks.iter().map(|chunk| Part::new(chunk, span, origin, overlap));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let bad = host(parts.iter().map(|part| part.windows.groups()).sum())?;
+        Ok(Self { overlap, parts, bad })
+    }
+
+    pub(super) fn overlap(&self) -> usize {
+        self.overlap
+    }
+
+    /// Bytes on the devices, without the rows.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.windows.bytes()).sum()
+    }
+
+    /// The windows of the only chunk.
+    pub(super) fn alone(&self) -> &Windows<T> {
+        &self.parts[0].windows
+    }
+
+    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks at `here`.
+    pub(super) fn solve(
+        &mut self,
+        chunks: &[Chunk<'_, T>],
+        pace: Pace,
+        inputs: &[HostArray<T>; 4],
+        (x, here): (&mut HostArray<T>, Range<usize>),
+        upload: Upload,
+    ) -> Result<bool> {
+        let stride = inputs[0].len();
+        let rhs = x.len() / stride;
+        let xs = places(x, stride, here, chunks);
+        let bad = split(&mut self.bad, self.parts.iter().map(|part| part.windows.groups()));
+        let work = chunks.iter().zip(self.parts.iter().zip(xs).zip(bad)).collect();
+        pace.run(
+            work,
+            [&|chunk, ((part, x), bad)| {
+                chunk.bring(part.held.clone(), inputs, rhs, upload)?;
+                chunk.lane.enqueue(&part.windows.launches())?;
+                chunk.take(part.own, x)?;
+                part.windows.fetch(chunk.lane, bad)
+            }],
+        )?;
+        Ok(self.bad.iter().all(|&tiles| tiles == 0))
+    }
+}

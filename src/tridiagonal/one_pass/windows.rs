@@ -1,0 +1,264 @@
+//! One pass over the rows: tiles that are solved from their windows alone, and the certificate that this is enough.
+//!
+//! # Method
+//! Where rows are dominant, the coupling of unknowns falls off with their distance, and beyond some rows nothing of it is
+//! left in floating point. A window is a tile with the rows around it that still matter; it is solved as if nothing lay
+//! around it, and the unknowns of the tile are kept. Each row is read once, 40 bytes in f64, and no tile waits for another.
+//! Tiles begin at multiples of their size, counted over all rows, so that lanes, chunks and ranks change no bit.
+//!
+//! # Certificate
+//! Let x̂ be what tiles left and r = b − A·x̂. If |r_i| ≤ ω·(|A|·|x̂| + |b|)_i for every row i, x̂ solves exactly a system whose
+//! numbers differ from the given ones by no more than the share ω of each (Oettli, Prager 1964). r has two sources.
+//!
+//! * *What windows leave out*: unknowns beyond their ends, and, on devices, those beyond the last level of cyclic reduction. A
+//!   device's thread solves its other rows between its last unknown and that of the thread before, whatever these are; so an
+//!   error of these last unknowns shows in the equations that determine them, the threads' last rows, and in no others. The
+//!   twin leaves nothing out inside of a window. Beyond a window's end the next tile has its own version of the
+//!   unknowns, and the difference shows in the two rows at the border, with x̂ as both tiles stored it. In all
+//!   these rows r is taken, and a solution is certified only if |r_i| ≤ ω·(|A|·|x̂| + |b|)_i in each, ω being 64 ε, the error
+//!   above which dominant systems are corrected (32 ε in single precision). Nothing is assumed of how fast couplings fall off.
+//! * *Rounding*, in every row: that of an elimination without exchanges, as in two passes. It is small where rows are dominant
+//!   and pivots are not small (Higham 2002, theorem 9.13: |L|·|U| ≤ 3·|A|), which is asked of every row. The residual that
+//!   [`solve`](crate::tridiagonal::solve) reports is taken from the whole of x̂, by either method.
+//!
+//! What is no number is not certified, nor are rows whose products are so small or large that they may lose digits (beyond
+//! 10^±144, in single precision 10^±14).
+//!
+//! # Cost
+//! A look at 8 stretches of rows says how far couplings reach before anything is solved ([`overlap`]): some microseconds on
+//! the host. Where it says further than 384 rows, the two-pass method is all there is. Where a solution turns out not to be
+//! certified after all (some rows are weaker than those looked at, or the unknowns of a tile are next to nothing against
+//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes or other
+//! diagonals from the host.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::Result;
+use crate::kernel::{Kernel, Precision};
+use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
+use crate::tridiagonal::kernels::tiles::small_exponent;
+use crate::tridiagonal::kernels::windows::{
+    SEAM, SEAMS, WINDOW, WINDOW_ROWS, tridiagonal_seam, tridiagonal_window,
+};
+
+/// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
+pub(crate) const fn limit(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 23,
+        Precision::F32 => 9,
+    }
+}
+
+/// The exponent s of 4^(8 s), beyond which sums of products of rows are neither so large nor their inverses.
+pub(crate) const fn tiny(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 30,
+        Precision::F32 => 3,
+    }
+}
+
+/// Rows that a window has on both sides of its tile at most.
+pub(crate) const MOST: usize = 512;
+/// Rows that a window has on both sides of its tile at least.
+pub(crate) const LEAST: usize = 64;
+/// Stretches of rows that are looked at.
+const STRETCHES: usize = 8;
+/// Rows behind which an elimination has forgotten where it began.
+pub(crate) const BEGUN: usize = 64;
+/// Rows of a stretch.
+const STRETCH: usize = BEGUN + MOST;
+
+/// The stretches of `rows` rows that are looked at.
+fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let at = move |k: usize| ((2 * k + 1) * (rows / (2 * STRETCHES))).saturating_sub(STRETCH / 2);
+    (0..STRETCHES).map(move |k| at(k)..(at(k) + STRETCH).min(rows))
+}
+
+/// Rows behind which what couples the first to the last of them is lost in rounding, both ways; none where the stretch is
+/// too short for that.
+fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
+    let lost = 0.25 * T::PRECISION.unit_roundoff();
+    let one_way = |rows: &mut dyn Iterator<Item = [f64; 3]>| {
+        let (mut h, mut left, mut count) = (0.0, 1.0, 0);
+        for (k, [before, own, behind]) in rows.enumerate() {
+            h = behind / (own - before * h);
+            if k >= BEGUN {
+                (left, count) = (left * h.abs(), count + 1);
+            }
+            if left <= lost {
+                return Some(count);
+            }
+        }
+        None
+    };
+    let row = |i: usize| [dl[i].wide(), d[i].wide(), du[i].wide()];
+    let down = one_way(&mut (0..d.len()).map(row))?;
+    let up = one_way(&mut (0..d.len()).rev().map(row).map(|[dl, d, du]| [du, d, dl]))?;
+    Some(down.max(up))
+}
+
+/// Rows that windows need on both sides of their tiles, as far as some stretches of `rows` rows of systems of `n` show; none
+/// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
+pub(crate) fn overlap<T: Number>(
+    n: usize,
+    rows: usize,
+    mut read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>,
+) -> Result<Option<usize>> {
+    overlap_for(rows, |here| {
+        let [mut dl, d, mut du] = read(here.clone())?;
+        for (i, row) in here.enumerate() {
+            dl[i] = if row % n == 0 { T::ZERO } else { dl[i] };
+            du[i] = if (row + 1) % n == 0 { T::ZERO } else { du[i] };
+        }
+        Ok(reach([&dl, &d, &du]))
+    })
+}
+
+/// The same where `reach` says of a stretch behind how many rows couplings are lost, until it finds that they are not.
+pub(crate) fn overlap_for(
+    rows: usize,
+    mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
+) -> Result<Option<usize>> {
+    let mut most = 0;
+    for here in stretches(rows) {
+        let Some(rows) = reach(here)? else { return Ok(None) };
+        most = most.max(rows);
+    }
+    // A third more, since other rows may be weaker; whole lines of caches.
+    let wanted = (most + most.div_ceil(3)).next_multiple_of(16).max(LEAST);
+    Ok(Some(wanted).filter(|&rows| rows <= MOST))
+}
+
+/// Levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
+pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
+    // Couplings of the last level reach half as far again as a window does: there are many more of them.
+    (3 * overlap).div_ceil(2 * rows).next_power_of_two().ilog2()
+}
+
+/// Rows of a tile with this overlap.
+pub(crate) fn tile(overlap: usize) -> usize {
+    WINDOW_ROWS - 2 * overlap
+}
+
+/// What kernels are told of the tiles of the rows `solved`, the first of which begins a tile, among `rows` rows in memory, and
+/// of so many right-hand sides with this stride.
+pub(crate) fn params<T: Number>(
+    place: Place,
+    rows: usize,
+    solved: Range<usize>,
+    overlap: usize,
+    (rhs, stride): (usize, usize),
+) -> tridiagonal_window::Params {
+    let (n, first) = place.params(rows);
+    tridiagonal_window::Params {
+        step: 0,
+        rows: rows as u32,
+        n,
+        first,
+        at: solved.start as u32,
+        tiles: solved.len().div_ceil(tile(overlap)) as u32,
+        tile: tile(overlap) as u32,
+        rhs: rhs as u32,
+        stride: stride as u32,
+        levels: levels(overlap, WINDOW_ROWS / Kernel::GROUP as usize),
+        small: small_exponent(T::PRECISION),
+        limit: limit(T::PRECISION),
+        tiny: tiny(T::PRECISION),
+    }
+}
+
+/// The one-pass method on rows of a lane.
+#[derive(Debug)]
+pub(crate) struct Windows<T> {
+    window: Launch,
+    seam: Launch,
+    /// Tiles, those of each right-hand side.
+    count: usize,
+    flags: Buffer<u32>,
+    numbers: PhantomData<T>,
+}
+
+impl<T: Number> Windows<T> {
+    /// Windows with `overlap` rows on both sides of the tiles of the rows `solved`, the first of which begins a tile, among
+    /// `rows` rows in memory.
+    pub(crate) fn new(
+        lane: &Lane,
+        memory: &RowMemory<T>,
+        place: Place,
+        rows: usize,
+        solved: Range<usize>,
+        overlap: usize,
+    ) -> Result<Self> {
+        let params = params::<T>(place, rows, solved, overlap, (memory.rhs, memory.stride()));
+        let count = memory.rhs * params.tiles as usize;
+        let groups = count.div_ceil(SEAMS);
+        let flags = lane.alloc("flags of tiles", count + groups)?;
+        let Arrays { dl, d, du, b, x } = &memory.arrays;
+        let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
+        let args = tridiagonal_window::Args { dl, d, du, rhs, x, flags: flags.arg() };
+        let window = lane.bind(&WINDOW, T::PRECISION, count * Kernel::GROUP as usize, params, args)?;
+        let args = tridiagonal_seam::Args { dl, d, du, rhs, x, flags: flags.arg() };
+        let seam = lane.bind(&SEAM, T::PRECISION, groups * Kernel::GROUP as usize, params, args)?;
+        Ok(Self { window, seam, count, flags, numbers: PhantomData })
+    }
+
+    /// Bytes on the device, without the rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.flags.bytes()
+    }
+
+    /// From rows to unknowns.
+    pub(crate) fn launches(&self) -> Vec<&Launch> {
+        vec![&self.window, &self.seam]
+    }
+
+    /// Groups of tiles.
+    pub(crate) fn groups(&self) -> usize {
+        self.count.div_ceil(SEAMS)
+    }
+
+    /// Takes away how many tiles of each group are not certified, after the launches.
+    pub(crate) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
+        lane.fetch(&self.flags, self.count, bad)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: usize = 10_000;
+
+    /// The overlap where rows are −1, d, −1, with that d in each of 8 parts.
+    fn found(d: impl Fn(usize) -> f64) -> Option<usize> {
+        let beside = |row: usize, unused: usize| if row == unused { f64::NAN } else { -1.0 };
+        let read = |here: Range<usize>| {
+            let dl = here.clone().map(|row| beside(row, 0)).collect();
+            let du = here.clone().map(|row| beside(row, ROWS - 1)).collect();
+            Ok([dl, here.map(|row| d(row * STRETCHES / ROWS)).collect(), du])
+        };
+        overlap::<f64>(ROWS, ROWS, read).expect("no device is asked")
+    }
+
+    /// Couplings of −1, d, −1 are powers of ρ = (d − √(d² − 4)) / 2.
+    #[test]
+    fn windows_are_as_wide_as_couplings_reach() {
+        for (d, wanted) in
+            [(4.0, Some(64)), (2.5, Some(80)), (2.1, Some(176)), (2.02, Some(368)), (2.0, None)]
+        {
+            let rho: f64 = (d - (d * d - 4.0f64).sqrt()) / 2.0;
+            let rows = (0.125 * f64::EPSILON).ln() / rho.ln();
+            if let Some(wanted) = wanted {
+                assert!(4.0 / 3.0 * rows <= wanted as f64, "{d}: {rows} rows");
+            }
+            assert_eq!(found(|_| d), wanted, "{d}: couplings are lost after {rows} rows");
+        }
+        // The weakest stretch counts.
+        assert_eq!(found(|part| if part == 5 { 2.1 } else { 4.0 }), Some(176));
+        assert_eq!(found(|part| if part == 7 { 2.0 } else { 4.0 }), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! The cutting of a plan's rows into chunks: one on each lane while there are rows, or, where these do not fit, as many
+//! more as it takes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::lane::{HostArray, Lane};
+use crate::tridiagonal::chunk::Chunk;
+use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::RowMemory;
+use crate::tridiagonal::one_pass::BESIDE;
+use crate::tridiagonal::options::PlanOptions;
+use crate::tridiagonal::reduction::levels::Shape;
+use crate::tridiagonal::reduction::rank_reduction::{self, Run};
+use crate::tridiagonal::reduction::{InterfaceSolve, RankReduction, Scheme};
+use crate::tridiagonal::system::row_range::Span;
+use crate::{Error, Result};
+
+/// Rows of a chunk at least, where chunks are made smaller until they fit.
+const FEWEST_ROWS: usize = 1 << 12;
+
+/// Chunks, and what puts their equations together.
+pub(crate) struct Cutting<'a, T> {
+    pub(crate) chunks: Vec<Chunk<'a, T>>,
+    /// The reduction of the chunks' equations before they leave this rank, where chunks do not do it.
+    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    /// Items that leave all ranks, and their shape.
+    pub(crate) items: usize,
+    pub(crate) shape: Shape,
+}
+
+/// The cut of a plan's rows on its lanes.
+pub(crate) struct Cut<'a, 'p, T> {
+    lanes: &'a [Lane],
+    span: Span,
+    options: &'p PlanOptions,
+    /// dl, d, du, b and x on the host.
+    arrays: &'p [HostArray<T>; 5],
+    /// Rows before the first here that these arrays have.
+    before: usize,
+    scheme: Scheme,
+    /// The alignment at which ranks are cut, and of what leaves them.
+    of_rank: Alignment,
+    /// The subtrees that ranks send, one rank's behind the other's, if ranks share rows in tiles.
+    subtrees: Option<Vec<Run>>,
+}
+
+impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
+    /// The cut of these rows. Every rank calls this.
+    pub(crate) fn new(
+        lanes: &'a [Lane],
+        span: Span,
+        options: &'p PlanOptions,
+        arrays: &'p [HostArray<T>; 5],
+        before: usize,
+    ) -> Self {
+        let (all, ranks) = (span.all(), span.ranks);
+        let scheme = Scheme::of(span.n, all, span.cyclic, options.blocking());
+        let mut of_rank = scheme.alignment(all, ranks.size());
+        if let Scheme::Blocks(blocking) = scheme {
+            // Reduced systems of one level leave all ranks.
+            let levels = if span.rows == 0 { u32::MAX } else { blocking.levels(span.first, all) };
+            of_rank.levels = ranks.all_reduce_min(u64::from(levels)) as u32;
+        }
+        let in_tiles = ranks.is_distributed() && scheme == Scheme::Tiles;
+        let subtrees = in_tiles.then(|| of_ranks(span, of_rank));
+        Self { lanes, span, options, arrays, before, scheme, of_rank, subtrees }
+    }
+
+    /// Chunks of all rows, in the memory of the host's arrays themselves where a lane can work there.
+    pub(crate) fn chunks(&self) -> Result<Cutting<'a, T>> {
+        let mut parts = self.lanes.len();
+        let mut first = None;
+        loop {
+            let alignment = self.alignment(parts);
+            let size = self.span.rows.div_ceil(parts).next_multiple_of(alignment.rows);
+            match self.chunks_of(size, alignment) {
+                Err(e @ Error::OutOfMemory { .. }) if !self.options.resident => {
+                    let first = first.get_or_insert(e);
+                    if size <= FEWEST_ROWS.max(alignment.rows) {
+                        return Err(std::mem::replace(first, Error::Interrupted));
+                    }
+                    parts *= 2;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The alignment at which so many chunks are cut. A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to
+    /// stage 2.
+    fn alignment(&self, parts: usize) -> Alignment {
+        let (ranks, of_rank) = (self.span.ranks, self.of_rank);
+        let alignment = match (self.scheme, parts) {
+            (Scheme::Tiles, 1) if !ranks.is_distributed() => Alignment::TILES,
+            (Scheme::Tiles, 2..) => Alignment::of_chunks(self.span.all(), parts * ranks.size()),
+            (Scheme::Blocks(_), _) => Alignment { levels: 0, ..of_rank.of_tiles_at_least() },
+            _ => of_rank,
+        };
+        if ranks.is_distributed() && alignment.levels > of_rank.levels { of_rank } else { alignment }
+    }
+
+    /// Chunks of `size` rows.
+    fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Cutting<'a, T>> {
+        let Self { span, scheme, of_rank, .. } = *self;
+        let Span { first, rows, cyclic, ranks, .. } = span;
+        // What ranks hold begins where a unit, a tile or a block does.
+        let begins = if let Scheme::Blocks(blocking) = scheme { blocking.block } else { alignment.rows };
+        assert!(rows == 0 || first.is_multiple_of(begins), "{rows} rows from row {first} on");
+        let ranges = self.ranges(size);
+        let several = ranges.len() > 1 || ranks.is_distributed();
+        let left = if ranks.is_distributed() { of_rank } else { alignment };
+        let items = scheme.items(span.all(), left);
+        // One lane does stage 2 for all.
+        let mut stage2 = match several && ranks.is_root() {
+            true => {
+                let all = || vec![Run { level: 0, nodes: 0..items }];
+                let subtrees = self.subtrees.clone().unwrap_or_else(all);
+                scheme.interface(&self.lanes[0], items, subtrees, cyclic)?
+            }
+            false => None,
+        };
+        let rank_reduction = match rows > 0 && ranks.is_distributed() {
+            true => {
+                let levels = [alignment, of_rank];
+                scheme.rank_reduction(&self.lanes[0], span.range(), span.all(), levels)?
+            }
+            false => None,
+        };
+        let chunks = self.on_lanes(&ranges, alignment)?;
+        if let ([chunk], false) = (&chunks[..], several) {
+            stage2 = chunk.solve.interface(chunk.lane, cyclic)?;
+        }
+        Ok(Cutting { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
+    }
+
+    /// Runs of `size` rows here. Only where all rows end does one take a rest that is too short for one of its own.
+    fn ranges(&self, size: usize) -> Vec<Range<usize>> {
+        let Span { first, rows, .. } = self.span;
+        if rows == 0 {
+            return Vec::new();
+        }
+        let last = (self.span.all() - first).saturating_sub(self.of_rank.tail).min(rows - 1);
+        let starts: Vec<usize> = std::iter::once(0).chain((size..=last).step_by(size)).collect();
+        let ends = starts.iter().skip(1).copied().chain([rows]);
+        starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
+    }
+
+    /// A memory for each lane that has rows, with room for each of these runs.
+    fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
+        let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
+        if let ([lane], [_]) = (self.lanes, ranges)
+            && !in_blocks
+            && !self.span.ranks.is_distributed()
+            && !self.options.resident
+            && let Some(memory) = RowMemory::adopt(lane, self.arrays, self.options.rhs)?
+        {
+            return Ok(vec![Arc::new(memory)]);
+        }
+        // A window reaches beyond its chunk.
+        let several = ranges.len() > 1 || self.span.ranks.is_distributed();
+        let beside = if several && self.scheme == Scheme::Tiles { 2 * BESIDE } else { 0 };
+        let longest = beside + ranges.iter().map(Range::len).max().unwrap_or(0);
+        let shared = ranges.len() > self.lanes.len();
+        let memory = |lane| RowMemory::new(lane, longest, self.options.rhs, in_blocks, shared);
+        self.lanes.iter().take(ranges.len()).map(|lane| memory(lane).map(Arc::new)).collect()
+    }
+
+    /// The chunks of these runs, one lane's after the other's, and again from the first lane on.
+    fn on_lanes(&self, ranges: &[Range<usize>], alignment: Alignment) -> Result<Vec<Chunk<'a, T>>> {
+        let (lanes, count) = (self.lanes, ranges.len());
+        let memories = self.memories(ranges)?;
+        let mut before = 0;
+        let chunk = |(k, range): (usize, &Range<usize>)| {
+            let (at, first, rows) = (k % lanes.len(), self.before + range.start, range.len());
+            let (lane, memory) = (&lanes[at], memories[at].clone());
+            let Span { n, cyclic, .. } = self.span;
+            let place = Place { n, first: self.span.first + range.start, cyclic };
+            let solve = self.scheme.chunk(lane, &memory, place, [rows, self.span.all()], alignment.levels)?;
+            let items = before..before + solve.items();
+            before = items.end;
+            let (evicted, shared) = (k + lanes.len() < count, count > lanes.len());
+            let staged = self.options.pageable;
+            Ok(Chunk { lane, at, first, rows, memory, solve, items, evicted, shared, staged })
+        };
+        ranges.iter().enumerate().map(chunk).collect()
+    }
+}
+
+/// The subtrees of units that ranks send. Every rank calls this.
+fn of_ranks(span: Span, alignment: Alignment) -> Vec<Run> {
+    let all = alignment.blocks(span.all());
+    let levels = rank_reduction::depth(all);
+    let shares = span.ranks.all_gather(&[span.first as u64, span.rows as u64]);
+    let blocks = shares.iter().map(|share| {
+        let [first, rows] = [share[0] as usize, share[1] as usize].map(|rows| alignment.blocks(rows));
+        first..first + rows
+    });
+    blocks.flat_map(|blocks| rank_reduction::largest(blocks, all, levels)).collect()
+}

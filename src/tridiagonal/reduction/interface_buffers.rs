@@ -1,0 +1,124 @@
+//! The interface equations on the host, on their way to stage 2, and the values that come back.
+
+use std::ops::Range;
+
+use super::levels::Shape;
+use crate::Result;
+use crate::lane::HostArray;
+use crate::tridiagonal::kernels::number::Number;
+
+/// The place on the host that a chunk's equations go to.
+pub(crate) struct ChunkEquations<'p, T> {
+    pub(crate) columns: Vec<&'p mut [T]>,
+    pub(crate) flags: &'p mut [u32],
+}
+
+/// The interface equations of the chunks of a rank, on rank 0 of all ranks.
+#[derive(Debug)]
+pub(crate) struct Equations<T> {
+    pub(crate) shape: Shape,
+    /// Items that leave this rank, and those there is room for.
+    pub(crate) sent: usize,
+    room: usize,
+    /// The columns, one behind the other.
+    pub(crate) numbers: HostArray<T>,
+    pub(crate) flags: HostArray<u32>,
+    /// Interface values.
+    pub(crate) values: HostArray<T>,
+}
+
+impl<T: Number> Equations<T> {
+    /// No equations.
+    pub(crate) fn none() -> Self {
+        let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
+        Self { shape: Shape::NOTHING, sent: 0, room: 0, numbers, flags, values }
+    }
+
+    /// Room for `room` items, `sent` of which leave this rank.
+    pub(crate) fn new(
+        shape: Shape,
+        [sent, room]: [usize; 2],
+        array: impl Fn(usize) -> Result<HostArray<T>>,
+        flags: impl Fn(usize) -> Result<HostArray<u32>>,
+    ) -> Result<Self> {
+        let numbers = array(shape.columns * shape.width * room)?;
+        let flags = flags(shape.flags * room)?;
+        let values = array(shape.values * room + shape.behind)?;
+        Ok(Self { shape, sent, room, numbers, flags, values })
+    }
+
+    /// Numbers of a column.
+    fn column(&self) -> usize {
+        (self.shape.width * self.room).max(1)
+    }
+
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &[T]> {
+        self.numbers.chunks(self.column())
+    }
+
+    pub(crate) fn columns_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
+        let column = self.column();
+        self.numbers.chunks_mut(column)
+    }
+
+    /// The interface values of some items, and those behind.
+    pub(crate) fn values_of(&self, items: &Range<usize>) -> Range<usize> {
+        self.shape.values * items.start..self.shape.values * items.end + self.shape.behind
+    }
+
+    /// The places of the equations of chunks with so many items, one chunk's behind the other's.
+    pub(crate) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
+        let (Shape { width, flags, .. }, column) = (self.shape, self.column());
+        let columns = self.numbers.chunks_mut(column);
+        let mut columns: Vec<_> = columns
+            .map(|column| split(column, items.clone().map(|items| width * items)).into_iter())
+            .collect();
+        let flags = split(&mut self.flags, items.map(|items| flags * items));
+        let one = |flags| ChunkEquations {
+            columns: columns.iter_mut().filter_map(Iterator::next).collect(),
+            flags,
+        };
+        flags.into_iter().map(one).collect()
+    }
+
+    /// The list that leaves this rank: each column's part, then flags.
+    pub(crate) fn list(&self) -> Vec<f64> {
+        let Shape { columns, width, flags, .. } = self.shape;
+        let mut list = Vec::with_capacity((columns * width + flags) * self.sent);
+        for column in self.columns() {
+            list.extend(column[..width * self.sent].iter().map(|v| v.wide()));
+        }
+        list.extend(self.flags[..flags * self.sent].iter().map(|&f| f64::from(f)));
+        list
+    }
+
+    /// Takes the lists of ranks with so many items each, one behind the other.
+    pub(crate) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
+        let Shape { width, flags: flagged, .. } = self.shape;
+        let mut take = |count: usize| {
+            let (part, rest) = lists.split_at(count);
+            lists = rest;
+            part
+        };
+        let mut to = 0;
+        for &count in counts {
+            for column in self.columns_mut() {
+                let into = &mut column[width * to..width * (to + count)];
+                into.iter_mut().zip(take(width * count)).for_each(|(to, v)| *to = T::of(*v));
+            }
+            let into = &mut self.flags[flagged * to..flagged * (to + count)];
+            into.iter_mut().zip(take(flagged * count)).for_each(|(to, v)| *to = *v as u32);
+            to += count;
+        }
+    }
+}
+
+/// Consecutive parts of these lengths.
+pub(crate) fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
+    let part = |length| {
+        let (part, rest) = std::mem::take(&mut whole).split_at_mut(length);
+        whole = rest;
+        part
+    };
+    lengths.map(part).collect()
+}

@@ -1,0 +1,131 @@
+//! The interface system: the equations that the chunks of all ranks leave, and stage 2, which solves them.
+
+use std::time::Instant;
+
+use super::interface_buffers::{ChunkEquations, Equations};
+use super::levels::Shape;
+use super::{InterfaceSolve, RankReduction};
+use crate::Result;
+use crate::lane::{Lane, Launch};
+use crate::ranks::Ranks;
+use crate::tridiagonal::chunk::Chunk;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::all_flags;
+
+/// The interface system of a plan.
+#[derive(Debug)]
+pub(crate) struct InterfaceSystem<'a, T> {
+    pub(crate) ranks: Ranks,
+    /// The lane that does stage 2, on rank 0, and the rank reduction on each.
+    pub(crate) home: &'a Lane,
+    /// Whether one chunk is everything: its equations and values stay on its lane.
+    pub(crate) alone: bool,
+    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
+    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(crate) equations: Equations<T>,
+    /// Pivots that the host had to replace.
+    pub(crate) replaced: u32,
+}
+
+impl<'a, T: Number> InterfaceSystem<'a, T> {
+    /// The system of no chunk.
+    pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
+        let equations = Equations::none();
+        Self { ranks, home, alone: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
+    }
+
+    /// Bytes on the device.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rank_reduction.as_ref().map_or(0, |reduction| reduction.bytes())
+            + self.stage2.as_ref().map_or(0, |stage2| stage2.bytes())
+    }
+
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots that chunks do not know of.
+    pub(crate) fn flags(&self) -> Result<u32> {
+        let stage2 = self.stage2.as_ref().map_or(Ok(0), |stage2| stage2.flags(self.home))?;
+        let reduction = self.rank_reduction.as_ref().map_or(Ok(0), |reduction| reduction.flags(self.home))?;
+        Ok(all_flags([stage2, reduction, self.replaced]))
+    }
+
+    /// All launches of stage 2, where no chunk needs the host between its stages.
+    pub(crate) fn launches(&self) -> Option<Vec<&Launch>> {
+        match &self.stage2 {
+            Some(stage2) => stage2.launches(),
+            None => (self.equations.shape == Shape::NOTHING).then(Vec::new),
+        }
+    }
+
+    /// The places of the equations of each chunk, if they leave its lane.
+    pub(crate) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
+        match self.alone {
+            true => chunks.iter().map(|_| None).collect(),
+            false => {
+                let items = chunks.iter().map(|chunk| chunk.items.len());
+                self.equations.split(items).into_iter().map(Some).collect()
+            }
+        }
+    }
+
+    /// Makes the equations of chunks those that leave this rank.
+    pub(crate) fn reduce(&mut self) -> Result<()> {
+        let Self { home, rank_reduction, equations, .. } = self;
+        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.reduce(home, equations))
+    }
+
+    /// Makes the values that came back those that the chunks ask for.
+    pub(crate) fn expand(&mut self) -> Result<()> {
+        let Self { home, rank_reduction, equations, .. } = self;
+        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, equations))
+    }
+
+    /// Solves the equations of all ranks on the first, with or without exchanges, and brings each its values; the seconds
+    /// that it took.
+    pub(crate) fn solve(&mut self, exchange: bool) -> Result<f64> {
+        let started = Instant::now();
+        self.gather();
+        let Self { ranks, home, stage2, equations, .. } = self;
+        let solved = stage2.as_ref().map_or(Ok(0), |stage2| stage2.solve(home, equations, exchange));
+        let finished = solved.and_then(|replaced| home.finish().map(|()| replaced));
+        self.replaced = ranks.all_ok(finished)?;
+        self.scatter();
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Items that each rank sends.
+    fn counts(&self) -> Vec<usize> {
+        let counts = self.ranks.all_gather(&[self.equations.sent as u64]);
+        counts.iter().map(|count| count[0] as usize).collect()
+    }
+
+    /// Brings the equations of all ranks to the first.
+    fn gather(&mut self) {
+        if !self.ranks.is_distributed() {
+            return;
+        }
+        let mine = self.equations.list();
+        let counts = self.counts();
+        let all = self.ranks.gather_to_root(&mine);
+        if self.ranks.is_root() {
+            self.equations.fill(&all, &counts);
+        }
+    }
+
+    /// Brings each rank its values from the first.
+    fn scatter(&mut self) {
+        if !self.ranks.is_distributed() {
+            return;
+        }
+        let (ranks, counts, equations) = (self.ranks, self.counts(), &mut self.equations);
+        let mut at = 0;
+        let mut lists = Vec::new();
+        for count in counts {
+            lists.push(equations.values_of(&(at..at + count)));
+            at += count;
+        }
+        let values = &equations.values;
+        let list = |rank: usize| values[lists[rank].clone()].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+        let mine = ranks.scatter_from_root(lists[ranks.rank()].len(), list);
+        equations.values.iter_mut().zip(mine).for_each(|(to, v)| *to = T::of(v));
+    }
+}

@@ -1,0 +1,229 @@
+//! The subtrees of the merge tree that ranks send: the largest ones whose rows are theirs alone.
+//!
+//! The units at which ranks are cut are the leaves here, as many as `Alignment::of_ranks` says. Of a run of them the largest subtrees are two a level at
+//! most, whatever its ends are: a rank joins its units so far and no further, and rank 0 goes on with those of all, each on
+//! its level. Levels are whole on both sides. What a level has beside the subtrees of a rank, and below those that rank 0
+//! was sent, is computed and never looked at.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::levels::{Level, Levels, Shape};
+use crate::Result;
+use crate::lane::{Lane, Launch};
+use crate::tridiagonal::kernels::number::Number;
+
+/// Levels above the units of a rank at most: of 64 units, which are the most that a rank has, all become one.
+const LEVELS: u32 = 6;
+
+/// Levels above so many units of all ranks, of which subtrees are looked for.
+pub fn depth(all: usize) -> u32 {
+    all.next_power_of_two().ilog2().min(LEVELS)
+}
+
+/// Subtrees side by side on one level, 0 being that of the units at which ranks are cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The level.
+    pub level: u32,
+    /// Their places on it.
+    pub nodes: Range<usize>,
+}
+
+/// The largest subtrees of a run of `all` units, from left to right: two a level at most, but on the last of `levels` above
+/// the units. The last subtree of all need not be full.
+pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = units.start;
+    while at < units.end {
+        let whole = |&level: &u32| at.is_multiple_of(1 << level) && (at + (1 << level)).min(all) <= units.end;
+        let level = (0..=levels).rev().find(whole).unwrap_or(0);
+        let node = at >> level;
+        match runs.last_mut() {
+            Some(run) if run.level == level => run.nodes.end = node + 1,
+            _ => runs.push(Run { level, nodes: node..node + 1 }),
+        }
+        at = (at + (1 << level)).min(all);
+    }
+    runs
+}
+
+/// A tree's levels on a lane, and the subtrees that go from a rank to rank 0.
+#[derive(Debug)]
+pub struct Subtrees<T> {
+    tree: Levels<T>,
+    /// Merges before the level at which ranks are cut, and units of the first level before the first of the rank.
+    before: usize,
+    lead: usize,
+    /// Places among the nodes that are here.
+    runs: Vec<Run>,
+}
+
+impl<T: Number> Subtrees<T> {
+    /// The subtrees of all ranks' runs, in their order, of `all` units: what rank 0 gets.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn of_all(lane: &Lane, all: usize, runs: Vec<Run>) -> Result<Self> {
+        let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, all)?));
+        let levels = runs.iter().map(|run| run.level).max().unwrap_or(0);
+        (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
+        Ok(Self { tree, before: 0, lead: 0, runs })
+    }
+
+    /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut.
+    /// The first here is number `start` of the latter.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn of_rank(lane: &Lane, count: usize, below: u32, start: usize, all: usize) -> Result<Self> {
+        let levels = depth(all);
+        // Subtrees lie as in the tree of all, from the last place on where one of the last level begins.
+        let base = start >> levels << levels;
+        let lead = (start - base) << below;
+        let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, lead + count)?));
+        tree.reduce_levels(lane, below)?;
+        let before = tree.up.len();
+        (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
+        let mut runs = largest(start..start + count.div_ceil(1 << below), all, levels);
+        for Run { level, nodes } in &mut runs {
+            let skipped = base >> *level;
+            *nodes = nodes.start - skipped..nodes.end - skipped;
+        }
+        Ok(Self { tree, before, lead, runs })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.tree.bytes()
+    }
+
+    /// Number of subtrees.
+    pub fn count(&self) -> usize {
+        self.runs.iter().map(|run| run.nodes.len()).sum()
+    }
+
+    /// The level that all of them are joined to.
+    pub fn top(&self) -> &Arc<Level<T>> {
+        self.tree.last()
+    }
+
+    fn level(&self, level: u32) -> &Level<T> {
+        &self.tree.all[self.before + level as usize]
+    }
+
+    /// The way back over a merge.
+    fn down_of(&self, merge: usize) -> &Launch {
+        &self.tree.down[self.tree.down.len() - 1 - merge]
+    }
+
+    /// Levels at which ranks may be cut, from the units' on, and the merge that leads to each from the one below.
+    fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, Option<usize>)> + use<T> {
+        let before = self.before;
+        (0..=(self.tree.up.len() - before) as u32)
+            .map(move |level| (level, (level > 0).then(|| before + level as usize - 1)))
+    }
+
+    /// The runs of a level, and where they begin in a list of all.
+    fn on(&self, level: u32) -> impl Iterator<Item = (&Run, usize)> {
+        let begin = |at: &mut usize, run: &Run| Some(std::mem::replace(at, *at + run.nodes.len()));
+        let begins = self.runs.iter().scan(0, begin);
+        self.runs.iter().zip(begins).filter(move |(run, _)| run.level == level)
+    }
+
+    /// Rank 0: brings the subtrees of all ranks, six numbers and flags of each, and joins them up to [`Subtrees::top`].
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn gather(&self, lane: &Lane, equations: &[T], flags: &[u32]) -> Result<()> {
+        for (level, merge) in self.levels() {
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[&self.tree.up[merge]]))?;
+            let to = self.level(level);
+            for (Run { nodes, .. }, at) in self.on(level) {
+                let here = at..at + nodes.len();
+                lane.send(&equations[6 * here.start..6 * here.end], &to.equations, 6 * nodes.start)?;
+                lane.send(&flags[here], &to.flags, nodes.start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rank 0: from the interface values of each block of [`Subtrees::top`] to those of each subtree.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn scatter(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
+        for (level, merge) in self.levels().rev() {
+            for (Run { nodes, .. }, at) in self.on(level) {
+                let here = &mut values[2 * at..2 * (at + nodes.len())];
+                lane.fetch(&self.level(level).values, 2 * nodes.start, here)?;
+            }
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
+        }
+        Ok(())
+    }
+
+    /// A rank: makes its reduced blocks, of which `equations` and `flags` are full, the subtrees.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn reduce_levels(&self, lane: &Lane, equations: &mut [T], flags: &mut [u32]) -> Result<()> {
+        let (first, lead) = (self.tree.first(), self.lead);
+        let count = first.count - lead;
+        lane.send(&equations[..6 * count], &first.equations, 6 * lead)?;
+        lane.send(&flags[..count], &first.flags, lead)?;
+        let mut merges = &self.tree.up[..];
+        for (level, merge) in self.levels() {
+            // A subtree is taken away before its place is needed for what lies between its halves and those next to it.
+            let (next, rest) = merges.split_at(merge.map_or(self.before, |_| 1));
+            lane.enqueue(&next.iter().collect::<Vec<&Launch>>())?;
+            merges = rest;
+            let from = self.level(level);
+            for (Run { nodes, .. }, at) in self.on(level) {
+                let here = at..at + nodes.len();
+                lane.fetch(&from.equations, 6 * nodes.start, &mut equations[6 * here.start..6 * here.end])?;
+                lane.fetch(&from.flags, nodes.start, &mut flags[here])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank: from the interface values of each subtree, which `values` begins with, to those of its blocks.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn back_substitute(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
+        for (level, merge) in self.levels().rev() {
+            for (Run { nodes, .. }, at) in self.on(level) {
+                let here = &values[2 * at..2 * (at + nodes.len())];
+                lane.send(here, &self.level(level).values, 2 * nodes.start)?;
+            }
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
+        }
+        let down: Vec<&Launch> = (0..self.before).rev().map(|merge| self.down_of(merge)).collect();
+        lane.enqueue(&down)?;
+        let first = self.tree.first();
+        lane.fetch(&first.values, 2 * self.lead, &mut values[..2 * (first.count - self.lead)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(level: u32, nodes: Range<usize>) -> Run {
+        Run { level, nodes }
+    }
+
+    #[test]
+    fn subtrees_are_as_large_as_the_ends_of_a_run_allow() {
+        assert_eq!(largest(0..64, 128, 6), [run(6, 0..1)]);
+        assert_eq!(largest(1..64, 128, 6), [0, 1, 2, 3, 4, 5].map(|level| run(level, 1..2)));
+        assert_eq!(largest(33..35, 128, 6), [run(0, 33..35)]);
+        assert_eq!(largest(24..41, 128, 6), [run(3, 3..5), run(0, 40..41)]);
+        // The last ones of all are full as they are.
+        assert_eq!(largest(64..101, 101, 6), [run(6, 1..2)]);
+        assert_eq!(largest(96..101, 101, 3), [run(3, 12..13)]);
+        assert_eq!(largest(7..7, 101, 3), []);
+    }
+}

@@ -1,0 +1,235 @@
+//! Reduced systems: blocks of rows, one a thread, leave two rows each, which are tridiagonal again.
+//!
+//! This is the method as first published (Austin, Berndt, Moulton 2004), and the one that exchanges rows. A reduced system
+//! becomes a smaller one in the same way, until the host takes over. Scaled partial pivoting inside of a block leaves the two
+//! unknowns at its ends alone, so no row moves from one block to another and the reduced system stays tridiagonal (Klein,
+//! Strzodka 2023, doi:10.1145/3580373).
+
+use std::sync::Arc;
+
+use super::levels::{Level, Levels, Shape};
+use crate::Result;
+use crate::lane::{Arg, Buffer, Lane, Launch};
+use crate::tridiagonal::host::lu::solve_replaced;
+use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::kernels::blocks::{
+    BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
+};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::row_memory::Arrays;
+use crate::tridiagonal::kernels::tiles::least_exponent;
+
+/// A system of this many rows at most is left to the host, where devices solve reduced systems.
+const LEAF: usize = 4096;
+
+/// The cut of a system into blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Blocking {
+    /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
+    pub(crate) block: usize,
+    /// Whether the reduced system goes to the host as it is.
+    pub(crate) host: bool,
+    /// Whether rows may be exchanged.
+    pub(crate) pivot: bool,
+}
+
+impl Blocking {
+    /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
+    /// because blocks may be shorter by a row at the end.
+    pub(crate) fn alignment(block: usize, levels: u32) -> Alignment {
+        // Two rows of each block are rows of the next system.
+        let step = if block.is_multiple_of(2) { block / 2 } else { block };
+        let rows = step.saturating_pow(levels).saturating_mul(block);
+        Alignment { rows, levels, tail: rows.saturating_mul(block) }
+    }
+
+    /// Times that the reduced system of `all` rows becomes a smaller one on devices.
+    pub(crate) fn device_levels(self, all: usize) -> u32 {
+        self.smaller(2 * all.div_ceil(self.block)).len() as u32
+    }
+
+    /// Blocks of a reduced system of so many rows and of those that it becomes on devices.
+    fn smaller(self, mut rows: usize) -> Vec<usize> {
+        let mut blocks = Vec::new();
+        while !self.host && rows > LEAF {
+            blocks.push(rows.div_ceil(self.block));
+            rows = 2 * rows.div_ceil(self.block);
+        }
+        blocks
+    }
+
+    /// The number of these levels that a part that begins with row `first` of all can do by itself.
+    pub(crate) fn levels(self, first: usize, all: usize) -> u32 {
+        let fits = |&levels: &u32| {
+            let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
+            first == 0 || (first.is_multiple_of(rows) && all - first >= tail)
+        };
+        (0..=self.device_levels(all)).rev().find(fits).unwrap_or(0)
+    }
+
+    /// Blocks of `rows` of `all` rows, `first` being the first of them.
+    pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
+        match first + rows == all {
+            true => all.div_ceil(self.block) - first / self.block,
+            false => rows / self.block,
+        }
+    }
+}
+
+/// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
+pub(crate) struct Source<'a> {
+    rows: usize,
+    place: (u32, u32),
+    arrays: [Arg<'a>; 4],
+    at: [usize; 4],
+    x: Arg<'a>,
+}
+
+impl<'a> Source<'a> {
+    /// The rows of a chunk.
+    pub(crate) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+        let Arrays { dl, d, du, b, x } = arrays;
+        let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
+        Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
+    }
+
+    /// A reduced system. It has no end: where a system begins or ends its coefficients are zero.
+    fn reduced<T: Number>(system: &'a Level<T>) -> Self {
+        let (rows, x) = (system.count, system.values.arg());
+        let (arrays, at) = ([system.equations.arg(); 4], [0, 1, 2, 3].map(|k| k * rows));
+        Self { rows, place: ((1 << 31) - 1, 1), arrays, at, x }
+    }
+
+    /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
+    /// rows.
+    pub(crate) fn reduction<T: Number>(
+        &self,
+        lane: &Lane,
+        above: &Level<T>,
+        kept: &Buffer<T>,
+        pivot: bool,
+    ) -> Result<[Launch; 2]> {
+        let blocks = above.count / 2;
+        assert!(kept.len() >= 3 * self.rows, "room for {} of {} numbers", kept.len(), 3 * self.rows);
+        let [at_dl, at_d, at_du, at_rhs] = self.at.map(|at| at as u32);
+        let params = tridiagonal_block_reduce::Params {
+            step: 0,
+            rows: self.rows as u32,
+            n: self.place.0,
+            first: self.place.1,
+            blocks: blocks as u32,
+            pivot: u32::from(pivot),
+            small: least_exponent(T::PRECISION),
+            at_dl,
+            at_d,
+            at_du,
+            at_rhs,
+        };
+        let [dl, d, du, rhs] = self.arrays;
+        let (system, flags) = (above.equations.arg(), above.flags.arg());
+        let args = tridiagonal_block_reduce::Args { dl, d, du, rhs, above: system, flags };
+        let up = lane.bind(&BLOCK_REDUCE, T::PRECISION, blocks, params, args)?;
+        let (above, kept, x) = (above.values.arg(), kept.arg(), self.x);
+        let args = tridiagonal_block_solve::Args { dl, d, du, rhs, above, kept, x };
+        let down = lane.bind(&BLOCK_SOLVE, T::PRECISION, blocks, params, args)?;
+        Ok([up, down])
+    }
+}
+
+impl<T: Number> Levels<T> {
+    /// The reduced systems of so many blocks each that `given` becomes one after the other.
+    pub(crate) fn of_systems(
+        lane: &Lane,
+        given: Arc<Level<T>>,
+        blocks: impl IntoIterator<Item = usize>,
+        pivot: bool,
+    ) -> Result<Self> {
+        let mut levels = Self::new(given);
+        for blocks in blocks {
+            let kept = match levels.kept.take() {
+                Some(kept) => kept,
+                None => lane.alloc("what blocks keep for the way back", 3 * levels.first().count)?,
+            };
+            let above = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
+            let launches = Source::reduced(levels.last()).reduction(lane, &above, &kept, pivot)?;
+            levels.kept = Some(kept);
+            levels.push(above, launches);
+        }
+        Ok(levels)
+    }
+
+    /// The reduced systems that this one becomes before the host takes over.
+    pub(crate) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
+        let blocks = blocking.smaller(given.count);
+        Self::of_systems(lane, given, blocks, blocking.pivot)
+    }
+}
+
+/// Solves a system of dl, d, du and b, one behind the other, with or without exchanges: its unknowns, and the number of
+/// pivots that had to be replaced.
+pub(crate) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
+    let rows = system.len() / 4;
+    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+    let system = [0, 1, 2, 3].map(part);
+    let (x, replaced) = match exchange {
+        true => solve_replaced(&system),
+        false => (thomas(&system), 0),
+    };
+    (x.into_iter().map(T::of).collect(), replaced)
+}
+
+/// One sweep down and one up (Thomas 1949).
+fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
+    let n = d.len();
+    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
+    let (mut before_c, mut before_x) = (0.0, 0.0);
+    for i in 0..n {
+        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
+        before_c = du[i] * inverse;
+        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
+        (c[i], x[i]) = (before_c, before_x);
+    }
+    for i in (0..n.saturating_sub(1)).rev() {
+        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
+    }
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_the_blocks_of_the_whole() {
+        for (all, block) in
+            [(100_000, 32), (1_000_003, 32), (100_003, 10), (2_500_001, 1024), (65_536, 3), (99_991, 7)]
+        {
+            for levels in 0..3 {
+                let Alignment { rows: step, tail, .. } = Blocking::alignment(block, levels);
+                if step + tail > all {
+                    continue;
+                }
+                let blocking = Blocking { block, host: false, pivot: true };
+                // On each level: where blocks of a part begin, and the next level's rows.
+                let next = |(first, rows, all): (usize, usize, usize)| {
+                    let blocks = blocking.blocks(first, rows, all);
+                    let (length, longer) = (rows / blocks, rows % blocks);
+                    let starts = (0..blocks).map(move |k| first + k * length + k.min(longer));
+                    let above = (2 * (first / block), 2 * blocks, 2 * all.div_ceil(block));
+                    (starts.collect::<Vec<_>>(), above)
+                };
+                let most = (all - tail) / step;
+                for at in [1, 2, 3, most / 2, most - 1, most].map(|k| k.clamp(1, most) * step) {
+                    let mut parts = [(0, at, all), (at, all - at, all), (0, all, all)];
+                    for level in 0..=levels {
+                        let [(left, a), (right, b), (whole, c)] = parts.map(next);
+                        let what = format!("{all} rows in blocks of {block}, cut at {at}, level {level}");
+                        assert!([left, right].concat() == whole, "{what}");
+                        assert_eq!((a.1, b.0, b.0 + b.1), (b.0, a.1, c.1), "{what}");
+                        parts = [a, b, c];
+                    }
+                }
+            }
+        }
+    }
+}

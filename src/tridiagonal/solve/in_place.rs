@@ -1,0 +1,129 @@
+//! One pass over rows that stay where the caller has them, on the host's cores: the windows of `one_pass/windows.rs`, without a plan.
+
+use std::time::Instant;
+
+use super::{Method, Outcome, Pass, Solution};
+use crate::Result;
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::kernels::alignment::Place;
+use crate::tridiagonal::kernels::tiles::{LANES, UNIT};
+use crate::tridiagonal::kernels::windows::{
+    SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window,
+};
+use crate::tridiagonal::one_pass::windows;
+use crate::tridiagonal::options::{Interface, Options, Pivot, Refine};
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
+use crate::tridiagonal::system::view::{PIECE, View, Watch};
+
+/// Solves into `x` where the only lane is the host, one pass over the rows is enough, and no correction has to follow; none
+/// where that is not so, whatever `x` then holds. The bits are those of a plan.
+pub(crate) fn solve(
+    lanes: &[Lane],
+    view: &View<'_>,
+    options: &Options,
+    x: &mut [&mut [f64]],
+    watch: &mut Watch<'_>,
+) -> Result<Option<Solution>> {
+    let ([lane], span) = (lanes, view.span) else { return Ok(None) };
+    let plain = options.block.is_none()
+        && options.interface != Interface::Host
+        && options.pivot != Pivot::Scaled
+        && matches!(options.refine, Refine::Auto | Refine::Steps(0));
+    let in_tiles = !span.cyclic && Scheme::of(span.n, span.rows, false, None) == Scheme::Tiles;
+    let counted = span.n < 1 << 31 && u32::try_from(span.rows + windows::MOST).is_ok();
+    if !(plain && in_tiles && counted && lane.device().host) || span.ranks.is_distributed() {
+        return Ok(None);
+    }
+    lane.host(|| {
+        let began = Instant::now();
+        let read = |rows: std::ops::Range<usize>| {
+            Ok([view.dl, view.d, view.du].map(|array| array[rows.clone()].to_vec()))
+        };
+        let Some(overlap) = windows::overlap(span.n, span.rows, read)? else { return Ok(None) };
+        let mut residuals = Vec::with_capacity(view.b.len());
+        let mut largest = [0.0f64; 2];
+        for (b, x) in view.b.iter().zip(x.iter_mut()) {
+            let Some((residual, [x_size, b_size])) = certified(view, b, x, overlap, watch)? else {
+                return Ok(None);
+            };
+            let enough = options.refine != Refine::Auto || residual.settled(true);
+            // What is no number leaves no residual within any tolerance.
+            let sound = enough && residual.within(options.tolerance);
+            if !sound || scaling::shift(b_size, scaling::roomy(Precision::F64)) != 0 {
+                return Ok(None);
+            }
+            residuals.push(residual);
+            largest = [largest[0].max(x_size), largest[1].max(b_size)];
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Some(solution(view, options, residuals, largest, seconds)))
+    })
+}
+
+/// Strips of tiles that a thread takes between two looks at what they leave: their numbers are in its cache then.
+const STRIPS: usize = 4;
+
+/// Solves one right-hand side in windows; the residual, and the largest |x| and |b|, if the unknowns are certified.
+fn certified(
+    view: &View<'_>,
+    b: &[f64],
+    x: &mut [f64],
+    overlap: usize,
+    watch: &mut Watch<'_>,
+) -> Result<Option<(Residual, [f64; 2])>> {
+    let (rows, tile) = (view.span.rows, windows::tile(overlap));
+    let tiles = rows.div_ceil(tile);
+    let place = Place { n: view.span.n, first: 0, cyclic: false };
+    let whole = windows::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
+    // A multiple of the tiles that go together.
+    let stretch_tiles = STRIPS * LANES * crate::parallel::threads();
+    let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
+    let alone = view.span.batch == 1;
+    let (mut norms, mut done, mut watched) = (AllNorms::default(), 0, 0);
+    for (stretch, flags) in flags[..tiles].chunks_mut(stretch_tiles).enumerate() {
+        let at = stretch * stretch_tiles * tile;
+        if at >= watched {
+            watch()?;
+            watched = at + PIECE;
+        }
+        let params = tridiagonal_window::Params { at: at as u32, tiles: flags.len() as u32, ..whole };
+        let bindings = tridiagonal_window::Bindings::over(dl, d, du, b, &mut *x, flags);
+        solve_tiles(params, bindings);
+        if flags.contains(&1) {
+            return Ok(None);
+        }
+        // The residual of rows whose neighbours are there, in whole blocks, so that it is that of one look at all rows.
+        let end = at + flags.len() * tile;
+        let known = if end >= rows { rows } else { (end - 1) / BLOCK * BLOCK };
+        if alone && known > done {
+            norms = norms.with(view.norms_of(b, x, done..known));
+            done = known;
+        }
+    }
+    count_uncertified(whole, tridiagonal_seam::Bindings::over(dl, d, du, b, x, &mut flags));
+    if flags[tiles..].iter().any(|&bad| bad != 0) {
+        return Ok(None);
+    }
+    Ok(Some(match alone {
+        true => (norms.residual(), norms.sizes()),
+        false => (view.residual_watched(b, x, watch)?, [scaling::largest(x), scaling::largest(b)]),
+    }))
+}
+
+fn solution(
+    view: &View<'_>,
+    options: &Options,
+    residuals: Vec<Residual>,
+    [x, b]: [f64; 2],
+    seconds: f64,
+) -> Solution {
+    let done = Pass { residuals, chunks: 1, ..Pass::new(0, 0) };
+    let host = crate::tridiagonal::host::pivoted_lu::Improved::default();
+    let (method, interface) = (Method::OnePass, Interface::Device);
+    let outcome = Outcome { done, host, unproved: false, method, block: UNIT, interface, seconds };
+    let solution = outcome.solution(&[], view.span.ranks, options.tolerance);
+    Solution { growth: super::growth(x, b), ..solution }
+}

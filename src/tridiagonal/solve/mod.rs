@@ -1,0 +1,558 @@
+//! Solution of tridiagonal systems, with residuals that prove its quality.
+//!
+//! The files of this folder hold the refinement of several right-hand sides with one plan, the
+//! solution in place on the host's cores, and factors for repeated solutions.
+
+pub(crate) mod factor;
+mod in_place;
+pub(crate) mod refinement;
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use self::refinement::Group;
+use super::host::pivoted_lu::{self, Improved};
+use super::host::scaling;
+use super::kernels::number::Number;
+use super::kernels::tiles::{NOT_DOMINANT, all_flags};
+use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
+use super::plan::Stages;
+use super::residual::Residual;
+use super::sherman_morrison::Rings;
+use super::system::System;
+use super::system::borrowed::Matrix;
+use super::system::distributed::Rows;
+use super::system::row_range::Span;
+use super::system::view::{View, Watch};
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::lane::cpu::{expect_memory, zeroed};
+use crate::ranks::Ranks;
+use crate::{Error, Machine, Result, Status};
+
+/// The method that solved a system in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Windows around tiles, each solved by itself and certified, in one pass over the rows.
+    OnePass,
+    /// The partition method without pivoting.
+    Partition,
+    /// The partition method with scaled partial pivoting.
+    Pivoted,
+    /// Elimination with partial pivoting on the host.
+    Host,
+}
+
+/// Unknowns, and proof of how well they solve the systems.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Solution {
+    /// Unknowns, for each right-hand side as many as rows; none that went to the caller's own arrays.
+    pub x: Vec<Vec<f64>>,
+    /// Whether the residual is within the tolerance, see [`Residual::within`].
+    pub status: Status,
+    /// The same of each right-hand side.
+    pub statuses: Vec<Status>,
+    /// Residual of x, the largest of all right-hand sides.
+    pub residual: Residual,
+    /// Residual of each right-hand side.
+    pub residuals: Vec<Residual>,
+    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
+    /// where an unknown is beyond that.
+    pub growth: f64,
+    /// Whether every row is dominant.
+    pub dominant: bool,
+    /// Pivots that were next to nothing against their row, in the partition method.
+    pub small_pivots: u32,
+    /// The system and row where the matrix was found singular.
+    pub singular: Option<(usize, usize)>,
+    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and the host of rank 0
+    /// lacks the memory for elimination with pivoting, which would tell whether the matrix is singular.
+    pub unproved: bool,
+    /// Rows of a block or tile.
+    pub block: usize,
+    /// The place where the interface system was solved.
+    pub interface: Interface,
+    /// The method that solved it.
+    pub method: Method,
+    /// Corrections made, the largest number of all right-hand sides.
+    pub refinements: u32,
+    /// Stages of the first solution.
+    pub stages: Stages,
+    /// Bytes on the devices.
+    pub device_bytes: u64,
+    /// Chunks that the rows were cut into.
+    pub chunks: usize,
+    /// Seconds of all solutions, without residuals.
+    pub solve_seconds: f64,
+}
+
+/// Solves systems on lanes of one precision.
+///
+/// # Errors
+/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular, and unknowns
+/// beyond the range of doubles, are outcomes.
+pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<Solution> {
+    let view = View::from(system);
+    view.check()?;
+    machine.expect_floating(SYSTEMS)?;
+    AnySolver::new(machine, options).solve(&view)
+}
+
+/// Solves into the caller's arrays: `x` is to each right-hand side of `b` as long as that is, and whatever it holds is written over.
+///
+/// Where the machine is one CPU lane in double precision and one pass over the rows is enough, as for dominant rows, nothing is
+/// copied, and `watch` is called every some million rows: its error ends the work. Otherwise it is called before the
+/// work begins, which is then that of [`solve`]. The bits are those of [`solve`].
+///
+/// ```
+/// use kolmo::Machine;
+/// use kolmo::tridiagonal::{Matrix, Options, Status, solve_into};
+///
+/// let machine = Machine::best()?;
+/// let n = 10_000;
+/// let (side, d, b) = (vec![-1.0; n], vec![4.0; n], vec![2.0; n]);
+/// let mut x = vec![0.0; n];
+/// let matrix = Matrix::new(1, &side, &d, &side)?;
+/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &Options::default(), &mut || Ok(()))?;
+/// assert_eq!(solution.status, Status::Met);
+/// assert!((x[n / 2] - 1.0).abs() < 1e-14);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`solve`], [`crate::Error::Invalid`] for lengths that do not fit, and those of `watch`.
+pub fn solve_into(
+    machine: &Machine,
+    matrix: &Matrix<'_>,
+    b: &[&[f64]],
+    x: &mut [&mut [f64]],
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<Solution> {
+    expect_room(matrix.rows(), b, x)?;
+    let view = matrix.view(b);
+    machine.expect_floating(SYSTEMS)?;
+    let mut solver = AnySolver::new(machine, options);
+    // What one pass leaves has a residual, so that all of its numbers are finite; others are looked at.
+    if let Some(solution) = solver.solve_directly(&view, x, watch)? {
+        return Ok(solution);
+    }
+    machine.lanes[0].host(|| view.check_watched(watch))?;
+    solver.solve_to(&view, x)
+}
+
+/// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
+pub(super) fn expect_room(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
+    if b.is_empty() {
+        return Err(Error::Invalid("no right-hand side".to_owned()));
+    }
+    if let Some(b) = b.iter().find(|b| b.len() != rows) {
+        return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+    }
+    match x.iter().find(|x| x.len() != rows) {
+        Some(x) => Err(Error::Invalid(format!("x has room for {} numbers, d has {rows}", x.len()))),
+        None if x.len() != b.len() => {
+            Err(Error::Invalid(format!("{} arrays for {} right-hand sides", x.len(), b.len())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
+/// and gets the unknowns of its rows. One process copies no rows where [`solve_into`] copies none. What else a solution says is said of all rows. The bits are those of [`solve`] on
+/// lanes like rank 0's first one.
+///
+/// # Errors
+/// Those of [`solve`], on all ranks if on one.
+pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<Solution> {
+    assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
+    let view = View::from(rows);
+    rows.span.ranks.all_ok(view.check().and_then(|()| machine.expect_floating(SYSTEMS)))?;
+    let mut solver = AnySolver::new(machine, options);
+    // Rows that a lane has no room for go through it in chunks.
+    let held = (8 * view.span.rows * (3 + 2 * view.b.len())) as u64;
+    if machine.lanes[0].free_bytes().is_none_or(|free| held <= free) {
+        let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
+        let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
+        if let Some(solution) = solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
+            return Ok(Solution { x, ..solution });
+        }
+    }
+    solver.solve(&view)
+}
+
+/// What solves in no fixed point.
+pub(super) const SYSTEMS: &str = "tridiagonal systems take";
+
+/// A solver in the precision of a machine.
+#[derive(Debug)]
+pub(super) enum AnySolver<'a> {
+    Single(Solver<'a, f32>),
+    Double(Solver<'a, f64>),
+}
+
+impl<'a> AnySolver<'a> {
+    pub(super) fn new(machine: &'a Machine, options: &Options) -> Self {
+        match machine.precision {
+            Precision::F64 | Precision::Q64 => Self::Double(Solver::new(&machine.lanes, options)),
+            Precision::F32 => Self::Single(Solver::new(&machine.lanes, options)),
+        }
+    }
+
+    /// Solves systems whose numbers are finite, with the same matrix each time.
+    pub(super) fn solve(&mut self, view: &View<'_>) -> Result<Solution> {
+        match self {
+            Self::Single(solver) => solver.run(view),
+            Self::Double(solver) => solver.run(view),
+        }
+    }
+
+    /// The same into `x`, without a copy where that is possible.
+    pub(super) fn solve_into(
+        &mut self,
+        view: &View<'_>,
+        x: &mut [&mut [f64]],
+        watch: &mut Watch<'_>,
+    ) -> Result<Solution> {
+        match self.solve_directly(view, x, watch)? {
+            Some(solution) => Ok(solution),
+            None => self.solve_to(view, x),
+        }
+    }
+
+    /// Solves into `x` where no copy is needed for it, whatever the numbers are; else none, whatever `x` then holds.
+    fn solve_directly(
+        &mut self,
+        view: &View<'_>,
+        x: &mut [&mut [f64]],
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Solution>> {
+        watch()?;
+        let Self::Double(solver) = self else { return Ok(None) };
+        if solver.indirect {
+            return Ok(None);
+        }
+        let solved = in_place::solve(solver.lanes, view, &solver.options, x, watch)?;
+        solver.indirect = solved.is_none();
+        Ok(solved)
+    }
+
+    /// Solves systems whose numbers are finite, and copies unknowns into `x`.
+    fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
+        let mut solution = self.solve(view)?;
+        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));
+        Ok(solution)
+    }
+}
+
+/// One way through the systems: unknowns, the flags of stage 1, and residuals.
+pub(super) struct Pass {
+    pub(super) x: Vec<Vec<f64>>,
+    /// True while one pass over the rows was enough for each solution.
+    pub(super) one_pass: bool,
+    pub(super) flags: u32,
+    /// Of each right-hand side.
+    pub(super) residuals: Vec<Residual>,
+    pub(super) refinements: u32,
+    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
+    pub(super) doubt: bool,
+    pub(super) stages: Stages,
+    pub(super) device_bytes: u64,
+    pub(super) chunks: usize,
+}
+
+impl Pass {
+    /// Nothing yet of so many right-hand sides of `rows` rows.
+    pub(super) fn new(rhs: usize, rows: usize) -> Self {
+        Self {
+            x: vec![vec![0.0; rows]; rhs],
+            one_pass: true,
+            flags: 0,
+            residuals: vec![Residual::default(); rhs],
+            refinements: 0,
+            doubt: false,
+            stages: Stages::default(),
+            device_bytes: 0,
+            chunks: 0,
+        }
+    }
+
+    pub(super) fn residual(&self) -> Residual {
+        self.residuals.iter().copied().fold(Residual::default(), Residual::max)
+    }
+}
+
+/// Solutions with one matrix, and what is kept from one to the next: its plan, with the diagonals on the devices, and the way
+/// that has to be taken.
+#[derive(Debug)]
+pub(super) struct Solver<'a, T> {
+    lanes: &'a [Lane],
+    options: Options,
+    group: Option<Group<'a, T>>,
+    /// Flags of the solution without exchanges, if they ask for exchanges.
+    exchange: Option<u32>,
+    /// Several cyclic systems are not good enough as open ones.
+    closed: bool,
+    /// One pass over the caller's arrays was not enough.
+    indirect: bool,
+}
+
+impl<'a, T: Number> Solver<'a, T> {
+    fn new(lanes: &'a [Lane], options: &Options) -> Self {
+        Self { lanes, options: *options, group: None, exchange: None, closed: false, indirect: false }
+    }
+
+    /// Solves everything in one way; stops after the first solution if `stop` does not like what stage 1 finds.
+    fn pass(
+        &mut self,
+        view: &View<'_>,
+        how: &PlanOptions,
+        seconds: &mut f64,
+        stop: impl Fn(u32) -> bool,
+    ) -> Result<Pass> {
+        let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
+        let mut done = Pass::new(view.b.len(), rows);
+        let given = self.group.take().filter(|group| group.fits(view, how));
+        let rings = cyclic && batch > 1;
+        if !rings || (Rings::fit(n) && !self.closed) {
+            let mut group = match given {
+                Some(group) => group,
+                None => Group::new(self.lanes, view, how)?,
+            };
+            self.closed = rings && !group.open(view, seconds)?;
+            if !self.closed {
+                group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
+                self.group = Some(group);
+                return Ok(done);
+            }
+        }
+        // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
+        let mut each = || {
+            if rows == 0 {
+                return Ok(());
+            }
+            let mut group = Group::<T>::new(self.lanes, &view.system(0), how)?;
+            for number in 0..rows / n {
+                group.renew();
+                let system = view.system(number);
+                if group.solve(&system, number * n, &self.options, &mut done, seconds, &stop)? {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let each = each();
+        ranks.all_ok(each)?;
+        if ranks.is_distributed() {
+            done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
+            done.doubt = ranks.all_reduce_max(f64::from(u8::from(done.doubt))) > 0.0;
+            for own in &mut done.residuals {
+                let all = ranks.all_gather(&[own.normwise, own.componentwise]);
+                let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
+                *own = all.iter().map(residual).fold(Residual::default(), Residual::max);
+            }
+            done.refinements = ranks.all_reduce_max(f64::from(done.refinements)) as u32;
+        }
+        Ok(done)
+    }
+
+    /// The partition method, with exchanges where they are asked for, or where stage 1 finds a reason for them.
+    fn partition(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<(Method, PlanOptions, Pass)> {
+        let options = self.options;
+        let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
+        // Cyclic systems are solved in tiles, in which no rows are exchanged.
+        let exchange = !view.span.cyclic;
+        if options.pivot == Pivot::Scaled && exchange {
+            let done = self.pass(view, &pivoted, seconds, |_| false)?;
+            return Ok((Method::Pivoted, pivoted, done));
+        }
+        let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
+        let first = match self.exchange {
+            Some(flags) => flags,
+            None => {
+                let done = self.pass(view, &plain, seconds, stop)?;
+                if !stop(done.flags) {
+                    let method = if done.one_pass { Method::OnePass } else { Method::Partition };
+                    return Ok((method, plain, done));
+                }
+                *self.exchange.insert(done.flags)
+            }
+        };
+        let again = self.pass(view, &pivoted, seconds, |_| false)?;
+        // What the first way says of the rows holds for the second.
+        let flags = (first & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
+        Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
+    }
+
+    fn run(&mut self, view: &View<'_>) -> Result<Solution> {
+        let mut seconds = 0.0;
+        let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
+        if cyclic && options.plain().block.is_some() {
+            return ranks.all_ok(Err(Error::Invalid(
+                "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
+                    .to_owned(),
+            )));
+        }
+        // The plan's arrays on the host, unknowns, the residual and a correction. No page of them is taken before it is written.
+        let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));
+        let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
+        ranks.all_ok(room)?;
+        let (method, used, mut done) = self.partition(view, &mut seconds)?;
+        let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds)?;
+        let method = if host.changed { Method::Host } else { method };
+        let block = used.block.unwrap_or(super::kernels::tiles::UNIT);
+        let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
+        let outcome = Outcome { done, host, unproved, method, block, interface, seconds };
+        Ok(outcome.solution(&view.b, ranks, options.tolerance))
+    }
+}
+
+/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
+pub(super) fn growth(x: f64, b: f64) -> f64 {
+    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
+    if b > 0.0 { growth } else { 0.0 }
+}
+
+/// All that is known of a solution when it ends.
+pub(super) struct Outcome {
+    pub(super) done: Pass,
+    pub(super) host: Improved,
+    pub(super) unproved: bool,
+    pub(super) method: Method,
+    pub(super) block: usize,
+    pub(super) interface: Interface,
+    pub(super) seconds: f64,
+}
+
+impl Outcome {
+    /// The solution for these right-hand sides.
+    pub(super) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
+        let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
+            self;
+        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
+            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
+        };
+        let xs = largest(&mut done.x.iter().map(|x| &x[..]));
+        let bs = largest(&mut b.iter().copied());
+        let status = |residual: &Residual| {
+            let met = residual.within(tolerance) && singular.is_none() && !unproved;
+            if met { Status::Met } else { Status::NotMet }
+        };
+        let residual = done.residual();
+        Solution {
+            status: status(&residual),
+            statuses: done.residuals.iter().map(status).collect(),
+            residual,
+            residuals: done.residuals,
+            growth: growth(xs, bs),
+            dominant: done.flags & NOT_DOMINANT == 0,
+            small_pivots: done.flags & !NOT_DOMINANT,
+            singular,
+            unproved,
+            block,
+            interface,
+            method,
+            refinements: done.refinements,
+            stages: done.stages,
+            device_bytes: ranks.all_reduce_sum(done.device_bytes),
+            chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
+            solve_seconds: ranks.all_reduce_max(seconds),
+            x: done.x,
+        }
+    }
+}
+
+/// Elimination with pivoting on the host where it is needed; what became of the systems there, and whether it was needed
+/// and the memory for it is not there.
+fn elimination(
+    lane: &Lane,
+    view: &View<'_>,
+    options: &Options,
+    done: &mut Pass,
+    seconds: &mut f64,
+) -> Result<(Improved, bool)> {
+    let proof = done.flags & !NOT_DOMINANT != 0;
+    let needed = proof || done.doubt || !done.residual().within(options.tolerance);
+    let dominant = done.flags & NOT_DOMINANT == 0;
+    // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
+    if !needed && (options.refine != Refine::Auto || done.residual().fine(dominant)) {
+        return Ok((Improved::default(), false));
+    }
+    let asked = |residual: Residual| match options.refine {
+        _ if proof => true,
+        Refine::Auto => !residual.fine(dominant),
+        Refine::Steps(_) => !residual.within(options.tolerance),
+    };
+    let at = Instant::now();
+    let improved = last_resort(lane, view, &mut done.x, asked, proof || done.doubt)?;
+    let host = improved.unwrap_or_default();
+    if host.changed {
+        let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
+        done.residuals = residuals.collect();
+        done.refinements = host.corrections;
+    }
+    *seconds += at.elapsed().as_secs_f64();
+    Ok((host, improved.is_none() && needed))
+}
+
+/// Numbers a row that elimination with pivoting holds beside what it has of each right-hand side: the matrix as given and
+/// with rows and columns of size 1, what becomes of it, the exponents of these factors, and what a verdict on it takes: factors in
+/// double words and a solution.
+const PIVOTING: usize = 3 + 3 + 3 + 1 + 17;
+/// Numbers a row of each right-hand side: b, x as given and as eliminated twice, the residual, and a correction.
+const PIVOTING_EACH: usize = 8;
+
+/// Elimination with pivoting on the host of the systems whose residual is `asked` for, and a verdict on the matrices of these, or
+/// of all systems if there is `doubt`; of ranks on that of rank 0, which is sent all rows. None where that host has no memory for
+/// them.
+fn last_resort(
+    lane: &Lane,
+    view: &View<'_>,
+    x: &mut [Vec<f64>],
+    asked: impl Fn(Residual) -> bool + Sync + Send,
+    doubt: bool,
+) -> Result<Option<Improved>> {
+    let Span { n, batch, cyclic, first, rows, ranks } = view.span;
+    let of_a_row = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64;
+    if !ranks.is_distributed() {
+        let at_once = n as u64 * batch.min(rayon::current_num_threads()) as u64;
+        expect_memory(8 * of_a_row * at_once, || format!("elimination with pivoting of {n} rows"))?;
+        return Ok(Some(lane.host(|| pivoted_lu::improve(view, x, asked, doubt))));
+    }
+    let numbers = of_a_row * view.span.all() as u64;
+    let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
+    if 8 * numbers > room {
+        return Ok(None);
+    }
+    let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.gather_to_root(own));
+    let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.gather_to_root(b)).collect();
+    let mut all: Vec<Vec<f64>> = x.iter().map(|x| ranks.gather_to_root(x)).collect();
+    let improved = ranks.is_root().then(|| {
+        let b = b.iter().map(|b| &b[..]).collect();
+        let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
+        lane.host(|| pivoted_lu::improve(&whole, &mut all, asked, doubt))
+    });
+    // What the first rank knows.
+    let Improved { changed, singular, corrections } = improved.unwrap_or_default();
+    let (system, row) = singular.unwrap_or_default();
+    let told =
+        [u64::from(changed), u64::from(singular.is_some()), system as u64, row as u64, corrections.into()];
+    let told = &ranks.all_gather(&told)[0];
+    let improved = Improved {
+        changed: told[0] == 1,
+        singular: (told[1] == 1).then_some((told[2] as usize, told[3] as usize)),
+        corrections: told[4] as u32,
+    };
+    let shares = ranks.all_gather(&[first as u64, rows as u64]);
+    let of = |x: &[f64], rank: usize| {
+        let [first, rows] = [shares[rank][0], shares[rank][1]].map(|number| number as usize);
+        x[first..first + rows].to_vec()
+    };
+    for (x, all) in x.iter_mut().zip(&all).filter(|_| improved.changed) {
+        *x = ranks.scatter_from_root(rows, |rank| of(all, rank));
+    }
+    Ok(Some(improved))
+}

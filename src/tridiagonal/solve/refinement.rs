@@ -1,0 +1,348 @@
+//! Right-hand sides that a plan takes at a time, and their corrections.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::Pass;
+use crate::lane::Lane;
+use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
+use crate::tridiagonal::chunk::Upload;
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::kernels::alignment::TILE;
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
+use crate::tridiagonal::one_pass::windows;
+use crate::tridiagonal::options::{Options, PlanOptions, Refine};
+use crate::tridiagonal::plan::Plan;
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::sherman_morrison::Rings;
+use crate::tridiagonal::system::row_range::Span;
+use crate::tridiagonal::system::view::View;
+use crate::{Error, Result};
+
+/// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.
+const OF_LARGE: usize = 8;
+/// Small systems at least that are repeated: the twin eliminates as many side by side.
+const TOGETHER: usize = 8;
+/// Rows of all right-hand sides of small systems at a time: enough for a device to be busy with.
+const OF_SMALL: usize = 1 << 22;
+/// Corrections at most, where nobody says how many.
+pub(crate) const MOST_CORRECTIONS: u32 = 12;
+
+/// The right-hand sides that a plan has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Room {
+    /// Those of the plan.
+    rhs: usize,
+    /// Systems for each of them: small ones are repeated, so that a tile is full, and have as many right-hand sides more.
+    copies: usize,
+}
+
+impl Room {
+    const ONE: Self = Self { rhs: 1, copies: 1 };
+
+    /// Room for right-hand sides with these diagonals, for all at once where that is of use and they are not too many.
+    fn of(view: &View<'_>, how: &PlanOptions) -> Result<Self> {
+        let (all, Span { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
+        if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.block.is_some() {
+            return Ok(Self::ONE);
+        }
+        let (copies, most) = match Scheme::of(n, rows, false, None) {
+            Scheme::Batch { .. } => {
+                let copies = (TILE / rows).max(TOGETHER / batch).clamp(1, all);
+                (copies, (OF_SMALL / (copies * rows)).max(OF_LARGE))
+            }
+            _ => {
+                let read =
+                    |rows: Range<usize>| Ok([view.dl, view.d, view.du].map(|v| v[rows.clone()].to_vec()));
+                match windows::overlap(n, rows, read)? {
+                    Some(_) => (1, OF_LARGE),
+                    None => return Ok(Self::ONE),
+                }
+            }
+        };
+        // As many each time.
+        let slots = all.div_ceil(copies);
+        Ok(Self { rhs: slots.div_ceil(slots.div_ceil(most)), copies })
+    }
+
+    fn all(self) -> usize {
+        self.rhs * self.copies
+    }
+}
+
+/// A plan with the diagonals of a matrix.
+#[derive(Debug)]
+pub(crate) struct Group<'a, T> {
+    plan: Plan<'a, T>,
+    how: PlanOptions,
+    room: Room,
+    /// True once the devices have the diagonals.
+    filled: bool,
+    /// True if the matrix may be singular, once that was examined.
+    doubt: Option<bool>,
+    /// Several cyclic systems are solved as open ones.
+    rings: Option<Rings>,
+}
+
+impl<'a, T: Number> Group<'a, T> {
+    /// A plan for the right-hand sides of a view, or for one at a time where there is no memory for more.
+    pub(crate) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
+        let made = |room: Room| {
+            let Span { n, batch, .. } = view.span;
+            let span = match room.copies {
+                // Several cyclic systems are opened.
+                1 => Span { cyclic: view.span.cyclic && batch == 1, ..view.span },
+                copies => Span::whole(n, copies * batch, false),
+            };
+            let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
+            Ok(Self { plan, how: *how, room, filled: false, doubt: None, rings: None })
+        };
+        match Room::of(view, how)? {
+            Room::ONE => made(Room::ONE),
+            room => made(room).or_else(|e| match e {
+                Error::OutOfMemory { .. } => made(Room::ONE),
+                e => Err(e),
+            }),
+        }
+    }
+
+    /// Makes the plan one for another matrix.
+    pub(crate) fn renew(&mut self) {
+        (self.filled, self.doubt) = (false, None);
+    }
+
+    /// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that the matrix is
+    /// singular. Every rank calls this.
+    fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
+        let Span { n, first, rows, cyclic, ranks, .. } = view.span;
+        (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
+        let row = |(i, b): (usize, &mut T)| {
+            let place = (first + i) % n;
+            let left = if place > 0 || cyclic { view.dl[i].abs() } else { 0.0 };
+            let right = if place + 1 < n || cyclic { view.du[i].abs() } else { 0.0 };
+            *b = T::of(noise(first + i, 0) * (left + view.d[i].abs() + right));
+        };
+        self.b(0, rows).par_iter_mut().enumerate().for_each(row);
+        self.solve_plan(seconds)?;
+        let mut x = vec![0.0; rows];
+        self.unknowns(0, &mut x, 0);
+        let growth = x.par_iter().map(|x| if x.is_nan() { f64::INFINITY } else { x.abs() });
+        let growth = growth.reduce(|| 0.0, f64::max);
+        Ok(ranks.all_reduce_max(growth) > clear(T::PRECISION))
+    }
+
+    /// True if this is a plan for right-hand sides as those of a view, half of which at least it has use for.
+    pub(crate) fn fits(&self, view: &View<'_>, how: &PlanOptions) -> bool {
+        let wanted = Room::of(view, how).map_or(0, Room::all);
+        self.how == *how && (wanted..=2 * wanted).contains(&self.room.all())
+    }
+
+    /// The place of a right-hand side in the plan: its number there, and its rows.
+    fn place(&self, number: usize, rows: usize) -> (usize, Range<usize>) {
+        let copy = number % self.room.copies;
+        (number / self.room.copies, copy * rows..(copy + 1) * rows)
+    }
+
+    /// A right-hand side, to be filled.
+    fn b(&mut self, number: usize, rows: usize) -> &mut [T] {
+        let (number, here) = self.place(number, rows);
+        &mut self.plan.b(number)[here]
+    }
+
+    fn x(&self, number: usize, rows: usize) -> &[T] {
+        let (number, here) = self.place(number, rows);
+        &self.plan.x_of(number)[here]
+    }
+
+    /// Solves what the plan has; `upload` says what of it is new.
+    fn solve_plan(&mut self, seconds: &mut f64) -> Result<crate::tridiagonal::Stages> {
+        let at = Instant::now();
+        let stages = self.plan.solve(if self.filled { Upload::RightHandSide } else { Upload::All })?;
+        self.filled = true;
+        *seconds += at.elapsed().as_secs_f64();
+        Ok(stages)
+    }
+
+    /// Brings the diagonals to the plan, unless it has them.
+    fn fill(&mut self, view: &View<'_>) {
+        if self.filled {
+            return;
+        }
+        let inputs = self.plan.inputs();
+        for (from, to) in [(view.dl, inputs.dl), (view.d, inputs.d), (view.du, inputs.du)] {
+            to.chunks_mut(from.len().max(1)).for_each(|to| scaling::convert(from, to));
+        }
+        if view.span.cyclic && view.span.batch > 1 {
+            let d = self.plan.inputs().d;
+            d.chunks_mut(view.d.len().max(1))
+                .for_each(|d| Rings::diagonal(view, |at, end| d[at] = T::of(end)));
+        }
+    }
+
+    /// Makes several cyclic systems open ones; false if that is not good enough. Every rank calls this.
+    pub(crate) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
+        let (ranks, rows) = (view.span.ranks, view.span.rows);
+        if self.rings.is_some() {
+            return Ok(true);
+        }
+        if ranks.all_reduce_min(u64::from(Rings::open(view))) == 0 {
+            return Ok(false);
+        }
+        self.fill(view);
+        (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
+        let b = self.b(0, rows);
+        Rings::right_hand_side(view, |at, number| b[at] = T::of(number));
+        self.solve_plan(seconds)?;
+        let mut z = vec![0.0; rows];
+        scaling::convert(self.x(0, rows), &mut z);
+        let dominant = self.plan.flags()? == 0;
+        self.rings = Rings::new(view, z);
+        Ok(ranks.all_reduce_min(u64::from(dominant && self.rings.is_some())) == 1)
+    }
+
+    /// The unknowns of a right-hand side times 2^k.
+    fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
+        let x = self.x(number, to.len());
+        match &self.rings {
+            None => scaling::convert_times(x, to, k),
+            Some(rings) => {
+                scaling::convert(x, to);
+                rings.close(to);
+                if k != 0 {
+                    to.iter_mut().for_each(|x| *x = times_power_of_two(*x, k));
+                }
+            }
+        }
+    }
+
+    /// Solves for all right-hand sides of a view, with unknowns from row `first` on; whether `stop` stopped it.
+    pub(crate) fn solve(
+        &mut self,
+        view: &View<'_>,
+        first: usize,
+        options: &Options,
+        done: &mut Pass,
+        seconds: &mut f64,
+        stop: &impl Fn(u32) -> bool,
+    ) -> Result<bool> {
+        (done.device_bytes, done.chunks) = (self.plan.device_bytes(), self.plan.chunks());
+        let (ranks, rows) = (view.span.ranks, view.span.rows);
+        let mut dominant = false;
+        self.fill(view);
+        for (group, bs) in view.b.chunks(self.room.all()).enumerate() {
+            let from = group * self.room.all();
+            let mut shifts = Vec::with_capacity(bs.len());
+            for (k, b) in bs.iter().enumerate() {
+                let largest = ranks.all_reduce_max(scaling::largest(b));
+                shifts.push(scaling::shift(largest, scaling::roomy(T::PRECISION)));
+                scaling::convert_times(b, self.b(k, rows), shifts[k]);
+            }
+            (bs.len()..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
+            let stages = self.solve_plan(seconds)?;
+            if group == 0 {
+                let flags = self.plan.flags()?;
+                let pivots = (flags & !NOT_DOMINANT) / self.room.copies as u32;
+                done.flags = both(done.flags, flags & NOT_DOMINANT | pivots);
+                dominant = flags & NOT_DOMINANT == 0;
+                if first == 0 {
+                    done.stages = stages;
+                }
+                if stop(done.flags) {
+                    return Ok(true);
+                }
+            }
+            let mut xs = Vec::with_capacity(bs.len());
+            for (k, x) in done.x[from..].iter_mut().take(bs.len()).enumerate() {
+                let x = &mut x[first..first + rows];
+                self.unknowns(k, x, -shifts[k]);
+                xs.push(x);
+            }
+            let found = self.refine(view, bs, &mut xs, (options.refine, dominant), seconds)?;
+            done.one_pass &= self.plan.is_one_pass();
+            for (residual, (found, steps)) in done.residuals[from..].iter_mut().zip(found) {
+                *residual = residual.max(found);
+                done.refinements = done.refinements.max(steps);
+            }
+        }
+        // Dominant rows without small pivots are those of a regular matrix.
+        let regular = dominant && done.flags == 0 && self.how.block.is_none();
+        let doubt = match self.doubt {
+            Some(doubt) => doubt,
+            None => !regular && self.is_doubtful(view, seconds)?,
+        };
+        self.doubt = Some(doubt);
+        done.doubt |= doubt;
+        Ok(false)
+    }
+
+    /// Corrects x by solutions for the residuals, which are computed in double precision, and gives what is left of them, and
+    /// after how many corrections.
+    fn refine(
+        &mut self,
+        view: &View<'_>,
+        bs: &[&[f64]],
+        xs: &mut [&mut [f64]],
+        (corrections, dominant): (Refine, bool),
+        seconds: &mut f64,
+    ) -> Result<Vec<(Residual, u32)>> {
+        let rows = view.span.rows;
+        let most = match corrections {
+            Refine::Auto => MOST_CORRECTIONS,
+            Refine::Steps(steps) => steps,
+        };
+        let mut r = vec![0.0; rows];
+        // What is left, the corrections so far, and the power of two that brings what is left into the range of single
+        // precision, without rounding, if there is another correction.
+        let mut all: Vec<(Residual, u32, Option<i32>)> = Vec::with_capacity(bs.len());
+        let scale_of = |residual: Residual, steps: u32, r: &[f64]| {
+            let done = match corrections {
+                Refine::Auto => residual.settled(dominant && steps == 0),
+                Refine::Steps(_) => residual.componentwise == 0.0,
+            };
+            if steps >= most || done {
+                return None;
+            }
+            let largest = view.span.ranks.all_reduce_max(scaling::largest(r));
+            (largest > 0.0 && largest.is_finite()).then(|| -exponent(largest))
+        };
+        for (k, (b, x)) in bs.iter().zip(&*xs).enumerate() {
+            let residual = view.residual(b, x, &mut r);
+            let scale = scale_of(residual, 0, &r);
+            if let Some(scale) = scale {
+                scaling::convert_times(&r, self.b(k, rows), scale);
+            }
+            all.push((residual, 0, scale));
+        }
+        let mut better = vec![0.0; rows];
+        while all.iter().any(|(.., scale)| scale.is_some()) {
+            for k in 0..self.room.all() {
+                if all.get(k).is_none_or(|(.., scale)| scale.is_none()) {
+                    self.b(k, rows).fill(T::ZERO);
+                }
+            }
+            self.solve_plan(seconds)?;
+            for (k, (residual, steps, next)) in all.iter_mut().enumerate() {
+                let Some(scale) = next.take() else { continue };
+                let (b, x) = (bs[k], &mut *xs[k]);
+                self.unknowns(k, &mut better, -scale);
+                better.iter_mut().zip(&*x).for_each(|(e, x)| *e += x);
+                let (before, after) = (*residual, view.residual(b, &better, &mut r));
+                // Less than half a step's work is a sign that rounding has the last word.
+                let last = corrections == Refine::Auto && after.excess() >= 0.5 * before.excess();
+                if !last || after.excess() < before.excess() {
+                    x.copy_from_slice(&better);
+                    (*residual, *steps) = (after, *steps + 1);
+                }
+                *next = if last { None } else { scale_of(*residual, *steps, &r) };
+                if let Some(scale) = *next {
+                    scaling::convert_times(&r, self.b(k, rows), scale);
+                }
+            }
+        }
+        Ok(all.into_iter().map(|(residual, steps, _)| (residual, steps)).collect())
+    }
+}

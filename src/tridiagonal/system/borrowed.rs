@@ -1,0 +1,89 @@
+//! Matrices whose diagonals stay where the caller has them.
+
+use std::borrow::Cow;
+
+use super::row_range::Span;
+use super::transpose_each;
+use super::view::View;
+use crate::{Error, Result};
+
+/// Tridiagonal matrices of equal size, one behind the other, with borrowed diagonals: see [`solve_into`](crate::tridiagonal::solve_into).
+///
+/// The numbers are those of a [`System`](crate::tridiagonal::System). Off-diagonals of n − 1 elements a system, and those of a transposed
+/// matrix, are copied; nothing else is.
+#[derive(Debug, Clone)]
+pub struct Matrix<'a> {
+    pub(crate) n: usize,
+    pub(crate) dl: Cow<'a, [f64]>,
+    pub(crate) d: &'a [f64],
+    pub(crate) du: Cow<'a, [f64]>,
+    batch: usize,
+    cyclic: bool,
+}
+
+impl<'a> Matrix<'a> {
+    /// Borrows the diagonals of `batch` matrices.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn new(batch: usize, dl: &'a [f64], d: &'a [f64], du: &'a [f64]) -> Result<Self> {
+        if batch == 0 {
+            return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
+        }
+        let rows = d.len();
+        if rows == 0 {
+            return Err(Error::Invalid("a system of 0 rows; at least 1 is needed".to_owned()));
+        }
+        if !rows.is_multiple_of(batch) {
+            return Err(Error::Invalid(format!("{rows} rows are no {batch} systems of equal size")));
+        }
+        let n = rows / batch;
+        let wide = |name: &str, diagonal: &'a [f64], front: bool| {
+            let given = diagonal.len();
+            match rows.checked_sub(given) {
+                Some(0) => Ok(Cow::Borrowed(diagonal)),
+                Some(missing) if missing == batch => Ok(Cow::Owned(widen(diagonal, n, batch, front))),
+                _ => Err(Error::Invalid(format!(
+                    "{name} has {given} numbers, d has {rows}; {name} needs {n} a system, or {} as in LAPACK",
+                    n - 1
+                ))),
+            }
+        };
+        Ok(Self { n, dl: wide("dl", dl, true)?, d, du: wide("du", du, false)?, batch, cyclic: false })
+    }
+
+    /// Makes the first and the last unknown neighbours.
+    #[must_use]
+    pub fn cyclic(self) -> Self {
+        Self { cyclic: true, ..self }
+    }
+
+    /// The transposed matrix, whose off-diagonals are copies.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        transpose_each(self.n, self.dl.to_mut(), self.du.to_mut());
+        self
+    }
+
+    /// Number of all rows.
+    pub fn rows(&self) -> usize {
+        self.d.len()
+    }
+
+    /// With these right-hand sides, whose lengths have been checked.
+    pub(crate) fn view<'v>(&'v self, b: &[&'v [f64]]) -> View<'v> {
+        let Self { n, dl, d, du, batch, cyclic } = self;
+        View { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.to_vec() }
+    }
+}
+
+/// Off-diagonals of n − 1 elements a system, with NaN for the end that is not used, which a cyclic system refuses.
+fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
+    let mut wide = vec![f64::NAN; batch * n];
+    if n > 1 {
+        for (wide, one) in wide.chunks_exact_mut(n).zip(diagonal.chunks_exact(n - 1)) {
+            wide[usize::from(front)..][..n - 1].copy_from_slice(one);
+        }
+    }
+    wide
+}

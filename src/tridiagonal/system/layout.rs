@@ -1,0 +1,128 @@
+//! Layouts: the order in which many systems lie in arrays.
+
+use super::System;
+use crate::parallel::*;
+use crate::{Error, Result};
+
+/// The order in which systems of equal size lie in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Row i of system s is element s·stride + i, as cuSPARSE's `gtsv2StridedBatch` has it.
+    Strided {
+        /// From one system to the next, n or more.
+        stride: usize,
+    },
+    /// Row i of system s is element i·batch + s, as cuSPARSE's `gtsvInterleavedBatch` has it.
+    Interleaved,
+}
+
+/// Numbers that are moved at a time, so that both sides of a transposition stay in cache.
+const TILE: usize = 32;
+
+impl Layout {
+    /// Elements that `batch` systems of `n` rows take at least.
+    fn len(self, n: usize, batch: usize) -> usize {
+        match self {
+            Self::Strided { stride } => (batch - 1).saturating_mul(stride).saturating_add(n),
+            Self::Interleaved => batch.saturating_mul(n),
+        }
+    }
+
+    /// The systems one behind the other.
+    fn collect(self, n: usize, batch: usize, values: &[f64]) -> Vec<f64> {
+        let mut all = vec![0.0; n * batch];
+        match self {
+            Self::Strided { stride } => all
+                .par_chunks_mut(n)
+                .zip(values.par_chunks(stride))
+                .for_each(|(own, from)| own.copy_from_slice(&from[..n])),
+            Self::Interleaved => transpose(values, batch, &mut all),
+        }
+        all
+    }
+
+    /// Puts unknowns of systems one behind the other into this layout; what lies between strided systems is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if lengths do not fit.
+    pub fn lay_out(self, system: &System, x: &[f64], into: &mut [f64]) -> Result<()> {
+        let (n, batch) = (system.n, system.batch);
+        self.expect(n, batch, "the unknowns", into.len())?;
+        if x.len() != system.rows() {
+            return Err(Error::Invalid(format!("{} unknowns of {} rows", x.len(), system.rows())));
+        }
+        match self {
+            Self::Strided { stride } => into
+                .par_chunks_mut(stride)
+                .zip(x.par_chunks(n))
+                .for_each(|(into, own)| into[..n].copy_from_slice(own)),
+            Self::Interleaved => transpose(x, n, &mut into[..n * batch]),
+        }
+        Ok(())
+    }
+
+    fn expect(self, n: usize, batch: usize, what: &str, len: usize) -> Result<()> {
+        if n == 0 || batch == 0 {
+            return Err(Error::Invalid(format!("{batch} systems of {n} rows; at least 1 of each is needed")));
+        }
+        if let Self::Strided { stride } = self
+            && stride < n
+        {
+            return Err(Error::Invalid(format!(
+                "a stride of {stride} for systems of {n} rows; {n} is the least"
+            )));
+        }
+        match self.len(n, batch) {
+            needed if len < needed => Err(Error::Invalid(format!(
+                "{what} has {len} numbers; {batch} systems of {n} rows take {needed} in this layout"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `from` has rows of `columns` numbers; `to` gets them as columns.
+pub(crate) fn transpose(from: &[f64], columns: usize, to: &mut [f64]) {
+    let rows = to.len() / columns;
+    to.par_chunks_mut(rows * TILE).enumerate().for_each(|(tile, to)| {
+        for first in (0..rows).step_by(TILE) {
+            for (j, to) in to.chunks_mut(rows).enumerate() {
+                let column = tile * TILE + j;
+                for i in first..rows.min(first + TILE) {
+                    to[i] = from[i * columns + column];
+                }
+            }
+        }
+    });
+}
+
+impl System {
+    /// `batch` systems of `n` rows each, out of arrays of this layout; of dl and du the unused ends may be anything.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or an array is too short.
+    ///
+    /// ```
+    /// use kolmo::tridiagonal::{Layout, System};
+    ///
+    /// // Two systems of three rows, row by row.
+    /// let d = [4.0, 5.0, 4.0, 5.0, 4.0, 5.0];
+    /// let ones = [1.0; 6];
+    /// let systems = System::laid_out(Layout::Interleaved, 3, 2, [&ones, &d, &ones], &[&ones])?;
+    /// assert_eq!(systems.d, [4.0, 4.0, 4.0, 5.0, 5.0, 5.0]);
+    /// # Ok::<(), kolmo::Error>(())
+    /// ```
+    pub fn laid_out(
+        layout: Layout,
+        n: usize,
+        batch: usize,
+        [dl, d, du]: [&[f64]; 3],
+        b: &[&[f64]],
+    ) -> Result<Self> {
+        let names = ["dl", "d", "du"].into_iter().zip([dl, d, du]);
+        let all = names.chain(b.iter().map(|&b| ("b", b)));
+        all.into_iter().try_for_each(|(what, values)| layout.expect(n, batch, what, values.len()))?;
+        let collect = |values: &[f64]| layout.collect(n, batch, values);
+        Self::batched(batch, collect(dl), collect(d), collect(du), b.iter().map(|b| collect(b)).collect())
+    }
+}

@@ -1,0 +1,156 @@
+//! Tridiagonal systems on the host.
+//!
+//! A [`System`] owns its arrays; the other files hold borrowed matrices, views of both, layouts of
+//! a batch, and the rows that one rank has of a distributed system.
+
+pub(crate) mod borrowed;
+pub(crate) mod distributed;
+pub(crate) mod layout;
+pub(crate) mod row_range;
+pub(crate) mod view;
+
+use std::borrow::Cow;
+
+use self::borrowed::Matrix;
+use self::row_range::Span;
+use self::view::View;
+use crate::{Error, Result};
+
+/// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower
+/// diagonal a (`dl`), diagonal `d`, upper diagonal c (`du`) and any number of right-hand sides.
+///
+/// All three diagonals have n elements a system. `dl[0]` and `du[n−1]` are not used, whatever they are, unless the
+/// system is cyclic: there `dl[0]` multiplies x_{n−1} and `du[n−1]` multiplies x_0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct System {
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    /// Lower diagonals, `batch · n` numbers.
+    pub dl: Vec<f64>,
+    /// Diagonals.
+    pub d: Vec<f64>,
+    /// Upper diagonals.
+    pub du: Vec<f64>,
+    /// Right-hand sides, each of `batch · n` numbers.
+    pub b: Vec<Vec<f64>>,
+    /// Whether the ends of the diagonals couple the first and the last unknown.
+    pub cyclic: bool,
+}
+
+impl System {
+    /// A system from diagonals of n elements each, whose unused ends may be anything; or, as in LAPACK, off-diagonals
+    /// of n − 1.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row, or lengths do not fit.
+    pub fn new(dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<f64>) -> Result<Self> {
+        Self::batched(1, dl, d, du, vec![b])
+    }
+
+    /// Several systems of equal size, one behind the other, each with the same number of right-hand sides.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn batched(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<Vec<f64>>) -> Result<Self> {
+        let system = Self::matrix(batch, dl, d, du)?;
+        let rows = system.rows();
+        if b.is_empty() {
+            return Err(Error::Invalid("no right-hand side".to_owned()));
+        }
+        for b in &b {
+            if b.len() != rows {
+                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+            }
+        }
+        Ok(Self { b, ..system })
+    }
+
+    /// Several matrices of equal size, one behind the other, without right-hand sides: see [`Factor`](super::Factor).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn matrix(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>) -> Result<Self> {
+        let Matrix { n, dl: wide_dl, du: wide_du, .. } = Matrix::new(batch, &dl, &d, &du)?;
+        let widened = |diagonal| if let Cow::Owned(wide) = diagonal { Some(wide) } else { None };
+        let (wide_dl, wide_du) = (widened(wide_dl), widened(wide_du));
+        let (dl, du) = (wide_dl.unwrap_or(dl), wide_du.unwrap_or(du));
+        Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
+    }
+
+    /// Systems of any sizes as one, in which they lie one behind the other and ask nothing of one another. Where a matrix is
+    /// singular or rows have to be exchanged on the host, each of them decides for itself.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for cyclic systems, and for such with another number of right-hand sides than the first.
+    pub fn joined(systems: &[Self]) -> Result<Self> {
+        let count = systems.first().map_or(0, |system| system.b.len());
+        if systems.iter().any(|system| system.cyclic) {
+            return Err(Error::Invalid("cyclic systems cannot be joined".to_owned()));
+        }
+        if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
+            return Err(Error::Invalid(format!(
+                "{} right-hand sides, and {count} of the first of the systems",
+                other.b.len()
+            )));
+        }
+        let [mut dl, mut d, mut du] = [const { Vec::new() }; 3];
+        for system in systems {
+            let first = dl.len();
+            dl.extend(&system.dl);
+            d.extend(&system.d);
+            du.extend(&system.du);
+            for start in (first..dl.len()).step_by(system.n) {
+                (dl[start], du[start + system.n - 1]) = (0.0, 0.0);
+            }
+        }
+        let of = |k: usize| systems.iter().flat_map(|system| &system.b[k]).copied().collect();
+        let b = (0..count).map(of).collect();
+        Ok(Self { b, ..Self::matrix(1, dl, d, du)? })
+    }
+
+    /// Makes the first and the last unknown neighbours.
+    #[must_use]
+    pub fn cyclic(mut self) -> Self {
+        self.cyclic = true;
+        self
+    }
+
+    /// The system of the transposed matrix.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        transpose_each(self.n, &mut self.dl, &mut self.du);
+        self
+    }
+
+    /// Number of all rows.
+    pub fn rows(&self) -> usize {
+        self.d.len()
+    }
+
+    /// An error that names the first number that is NaN or infinite and is used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check(&self) -> Result<()> {
+        View::from(self).check()
+    }
+}
+
+impl<'a> From<&'a System> for View<'a> {
+    fn from(system: &'a System) -> Self {
+        let System { n, batch, dl, d, du, b, cyclic } = system;
+        Self { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
+    }
+}
+
+/// Transposes whole systems of `n` rows.
+pub(super) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
+    for (dl, du) in dl.chunks_exact_mut(n).zip(du.chunks_exact_mut(n)) {
+        // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
+        dl.rotate_left(1);
+        du.rotate_right(1);
+        dl.swap_with_slice(du);
+    }
+}

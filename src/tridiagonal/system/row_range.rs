@@ -1,0 +1,265 @@
+//! The rows of systems that a process has: all of them, or a rank's.
+
+use std::ops::Range;
+
+use crate::ranks::Ranks;
+use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK};
+use crate::tridiagonal::kernels::number::Number;
+use crate::tridiagonal::options::Options;
+use crate::tridiagonal::reduction::Scheme;
+use crate::tridiagonal::reduction::reduced_system::Blocking;
+use crate::tridiagonal::sherman_morrison::Rings;
+
+/// The least common multiple.
+fn lcm(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
+}
+
+/// Rows of `batch` systems of `n` rows each, one system behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    /// Whether a system's first and last unknown are neighbours.
+    pub cyclic: bool,
+    /// The first row here, counted over all systems.
+    pub first: usize,
+    /// Rows here.
+    pub rows: usize,
+    /// The ranks that have the others.
+    pub ranks: Ranks,
+}
+
+impl Span {
+    /// All rows.
+    pub fn whole(n: usize, batch: usize, cyclic: bool) -> Self {
+        Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
+    }
+
+    /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
+    /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
+    ///
+    /// A rank sends two interface equations, 56 bytes, for each subtree of its units to rank 0: two a level at most, 13 in
+    /// all. In blocks of 32 rows it sends rows of a reduced system, 32 bytes each: 1026 at most, or all ranks together 4096.
+    /// Of several cyclic systems it sends nothing; of those with the interface on the host two rows a block.
+    pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
+        let all = n.saturating_mul(batch);
+        let whole = Self::whole(n, batch, cyclic);
+        if !ranks.is_distributed() || all == 0 {
+            return whole;
+        }
+        let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
+            true if !Rings::fit(n) => Alignment { tail: n, ..Alignment::at(n) },
+            true => Alignment { tail: n, ..Scheme::of(n, all, false, None).alignment(all, ranks.size()) },
+            false => Self::alignment(n, all, cyclic, options, ranks.size()),
+        };
+        let (units, last) = (all.div_ceil(unit), all.saturating_sub(tail) / unit);
+        let Range { start, end } = ranks.share(units as u64);
+        let cut = |number: u64| if number == units as u64 { all } else { last.min(number as usize) * unit };
+        let (first, end) = (cut(start), cut(end));
+        Self { first, rows: end - first, ranks, ..whole }
+    }
+
+    /// The places at which `all` rows can be cut for so many ranks on all ways to a solution.
+    fn alignment(n: usize, all: usize, cyclic: bool, options: &Options, ranks: usize) -> Alignment {
+        let plain = Scheme::of(n, all, cyclic, options.plain().blocking()).alignment(all, ranks);
+        // Should rows have to be exchanged, they lie in blocks of another size, whose reduced systems ranks make smaller as
+        // long as each has many of the last blocks.
+        let pivoted = options.pivoted();
+        let both = |levels| lcm(plain.rows, Blocking::alignment(pivoted.block, levels).rows);
+        let most = plain.rows.max(all / (OF_A_RANK * ranks));
+        let levels = (0..=pivoted.device_levels(all)).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
+        let Alignment { rows, .. } = Alignment::at(both(levels)).of_tiles_at_least();
+        let tail = rows.max(plain.tail).max(Blocking::alignment(pivoted.block, levels).tail);
+        Alignment { rows, levels, tail }
+    }
+
+    /// Rows of all systems, on all ranks.
+    pub fn all(&self) -> usize {
+        self.n.saturating_mul(self.batch)
+    }
+
+    /// The rows here, counted over all systems.
+    pub fn range(&self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
+
+    /// Rows before and behind those here, `most` of each.
+    pub(crate) fn beside(&self, most: usize) -> [usize; 2] {
+        [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
+    }
+
+    /// Numbers of rows of all ranks, those of the rows here being `own`. Every rank calls this.
+    pub(crate) fn of_all<T: Number>(&self, own: &[T], rows: Range<usize>) -> Vec<T> {
+        let at = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()
+    }
+
+    /// Fills the ends of an array, of as many numbers as [`Self::beside`] says, with what the ranks around this one have in
+    /// their rows. Every rank calls this.
+    pub(crate) fn exchange<T: Number>(&self, most: usize, array: &mut [T]) {
+        let [before, _] = self.beside(most);
+        let own = &array[before..][..self.rows];
+        let ends = self.rows.min(most);
+        let lists = self.ranks.all_gather(&[&own[..ends], &own[self.rows - ends..]].concat());
+        let shares = self.ranks.all_gather(&[self.first as u64, self.rows as u64]);
+        let origin = self.first - before;
+        for (rank, (list, share)) in lists.iter().zip(shares).enumerate() {
+            let (head, tail) = list.split_at(list.len() / 2);
+            let (first, end) = (share[0] as usize, (share[0] + share[1]) as usize);
+            for (first, piece) in [(first, head), (end - tail.len(), tail)] {
+                let rows = (first..).zip(piece).filter(|_| rank != self.ranks.rank());
+                rows.for_each(|(row, &number)| {
+                    if let Some(to) = row.checked_sub(origin).and_then(|at| array.get_mut(at)) {
+                        *to = number;
+                    }
+                });
+            }
+        }
+    }
+
+    /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
+    /// before and behind have, those at both ends being neighbours.
+    pub(crate) fn beyond(&self, own: Option<[f64; 2]>) -> [f64; 2] {
+        if !self.ranks.is_distributed() {
+            return own.map_or([0.0; 2], |[first, last]| [last, first]);
+        }
+        let all = self.ranks.all_gather(own.as_ref().map_or(&[][..], |own| own));
+        let (rank, size) = (self.ranks.rank(), self.ranks.size());
+        let at = |rank: usize| all[rank % size].get(..2);
+        let before = (1..=size).find_map(|k| at(rank + size - k)).map_or(0.0, |ends| ends[1]);
+        let behind = (1..=size).find_map(|k| at(rank + k)).map_or(0.0, |ends| ends[0]);
+        [before, behind]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tridiagonal::options::Interface;
+    use crate::tridiagonal::reduction::rank_reduction;
+
+    fn rank(rank: usize, size: usize) -> Ranks {
+        Ranks::simulated(rank, size)
+    }
+
+    #[test]
+    fn shares_cover_all_rows_at_places_where_everything_can_be_cut() {
+        let plain = Options::default();
+        let block = |block| Options { block: Some(block), ..plain };
+        let host = Options { interface: Interface::Host, ..plain };
+        for (n, batch, cyclic, options) in [
+            (1, 1, false, plain),
+            (5000, 1, false, plain),
+            (100_003, 1, false, plain),
+            (100_003, 1, true, plain),
+            (10_000_019, 1, false, plain),
+            (100_003, 1, false, block(10)),
+            (2_500_001, 1, false, block(1000)),
+            (700_001, 1, false, host),
+            (100, 5000, false, plain),
+            (3000, 70, false, plain),
+            (777, 9, true, plain),
+        ] {
+            for size in [2, 3, 5, 8] {
+                let shares: Vec<Span> =
+                    (0..size).map(|r| Span::share(n, batch, cyclic, &options, rank(r, size))).collect();
+                let (mut at, all) = (0, n * batch);
+                for share in &shares {
+                    assert_eq!(share.first, at, "{n} x {batch} on {size}");
+                    at += share.rows;
+                    if at == all || share.rows == 0 {
+                        continue;
+                    }
+                    if cyclic && batch > 1 {
+                        assert_eq!(at % n, 0);
+                        continue;
+                    }
+                    let block = options.pivoted().block;
+                    assert!(at % block == 0 && all - at >= block * block, "{n} x {batch} on {size}");
+                    let scheme = Scheme::of(n, all, cyclic, options.plain().blocking());
+                    let Alignment { rows, tail, .. } = scheme.alignment(all, size);
+                    assert!(at % rows == 0 && all - at >= tail, "{n} x {batch} on {size}");
+                }
+                assert_eq!(at, all);
+                let (most, even) = (shares.iter().map(|share| share.rows).max().unwrap_or(0), all / size);
+                if all > 9_000_000 {
+                    assert!(most as f64 <= 1.1 * even as f64, "{most} of {even}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_rank_sends_does_not_grow_with_the_rows() {
+        let plain = Options::default();
+        let mut most = 0;
+        for n in [1usize, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
+            for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
+                for size in 2..=8 {
+                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let alignment = Scheme::of(n, n * batch, false, None).alignment(n * batch, size);
+                    let units: Vec<usize> = shares.map(|share| alignment.blocks(share.rows)).collect();
+                    most = most.max(units.iter().copied().max().unwrap_or(0));
+                    assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
+                    // No unit lies on two ranks.
+                    let all = alignment.blocks(n * batch);
+                    assert_eq!(units.iter().sum::<usize>(), all);
+                    let mut at = 0;
+                    for units in units {
+                        let runs = rank_reduction::largest(at..at + units, all, rank_reduction::depth(all));
+                        for level in 0..=rank_reduction::depth(all) {
+                            let on = runs.iter().filter(|run| run.level == level);
+                            assert!(
+                                on.map(|run| run.nodes.len()).sum::<usize>() <= 2,
+                                "{n} x {batch}: {runs:?}"
+                            );
+                        }
+                        at += units;
+                    }
+                    // Where rows are exchanged: rows of an interface system, all of one level.
+                    let blocking = plain.pivoted();
+                    let all = n * batch;
+                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let shares: Vec<Span> = shares.filter(|share| share.rows > 0).collect();
+                    let levels =
+                        shares.iter().map(|share| blocking.levels(share.first, all)).min().unwrap_or(0);
+                    for share in &shares {
+                        let mut rows = (share.first, share.rows, all);
+                        for _ in 0..=levels {
+                            let (first, here, all) = rows;
+                            let blocks = blocking.blocks(first, here, all);
+                            rows = (2 * first / blocking.block, 2 * blocks, 2 * all.div_ceil(blocking.block));
+                        }
+                        assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
+                    }
+                }
+            }
+        }
+        assert!(most >= 32, "{most} units at most");
+    }
+
+    #[test]
+    fn ranks_make_interface_systems_smaller_where_devices_would() {
+        let plain = Options::default();
+        let blocking = plain.pivoted();
+        for (n, size, levels) in
+            [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
+        {
+            let shares = (0..size).map(|r| Span::share(n, 1, false, &plain, rank(r, size)));
+            assert_eq!(
+                shares.map(|share| blocking.levels(share.first, n)).min(),
+                Some(levels),
+                "{n} on {size}"
+            );
+        }
+        // What the host is to solve reaches it as it is.
+        assert_eq!(Blocking { host: true, ..blocking }.levels(1 << 20, 1 << 24), 0);
+    }
+}

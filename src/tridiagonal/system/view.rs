@@ -1,0 +1,94 @@
+//! Rows and numbers of systems, wherever they come from.
+
+use std::ops::Range;
+
+use super::row_range::Span;
+use crate::{Error, Result};
+
+/// Rows between two calls of a watch: some milliseconds of work.
+pub(crate) const PIECE: usize = 1 << 22;
+
+/// What is called between pieces of the work; its error ends it.
+pub(crate) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
+
+/// Rows and numbers, all or a rank's.
+#[derive(Debug, Clone)]
+pub(crate) struct View<'a> {
+    pub(crate) span: Span,
+    pub(crate) dl: &'a [f64],
+    pub(crate) d: &'a [f64],
+    pub(crate) du: &'a [f64],
+    pub(crate) b: Vec<&'a [f64]>,
+}
+
+impl<'a> View<'a> {
+    /// One of the whole systems that are here.
+    pub(crate) fn system(&self, number: usize) -> Self {
+        let n = self.span.n;
+        self.part(number * n..(number + 1) * n)
+    }
+
+    /// Rows here that ask nothing of others, as a system.
+    pub(crate) fn part(&self, here: Range<usize>) -> Self {
+        Self {
+            span: Span::whole(here.len(), 1, self.span.cyclic),
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
+    }
+
+    /// An error that names the first number here that is NaN or infinite and is used.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_watched(&mut || Ok(()))
+    }
+
+    /// The same with a call of `watch` between pieces of the work, whose error ends it.
+    pub(crate) fn check_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
+        self.find("dl", self.dl, Some(0), watch)?;
+        self.find("d", self.d, None, watch)?;
+        self.find("du", self.du, Some(self.span.n - 1), watch)?;
+        self.check_right_hand_sides(watch)
+    }
+
+    /// The same of the right-hand sides alone.
+    pub(crate) fn check_right_hand_sides(&self, watch: &mut Watch<'_>) -> Result<()> {
+        match &self.b[..] {
+            [b] => self.find("b", b, None, watch),
+            several => several
+                .iter()
+                .enumerate()
+                .try_for_each(|(k, b)| self.find(&format!("b of right-hand side {k}, that"), b, None, watch)),
+        }
+    }
+
+    /// An error for the first number that is NaN or infinite, unless it is the one of a system that is not used.
+    fn find(&self, name: &str, values: &[f64], unused: Option<usize>, watch: &mut Watch<'_>) -> Result<()> {
+        use crate::parallel::*;
+        let Span { n, batch, cyclic, first, .. } = self.span;
+        let mut bad = None;
+        for (piece, part) in values.chunks(PIECE).enumerate() {
+            watch()?;
+            let at = piece * PIECE;
+            let here = part.par_iter().enumerate().position_first(|(i, v)| {
+                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + at + i) % n != unused))
+            });
+            bad = here.map(|i| at + i);
+            if bad.is_some() {
+                break;
+            }
+        }
+        match bad.map(|i| (first + i, values[i])) {
+            Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
+                "{name} of row {} of system {} is {value}; every number has to be finite",
+                i % n,
+                i / n,
+            ))),
+            Some((i, value)) => {
+                Err(Error::Invalid(format!("{name} of row {i} is {value}; every number has to be finite")))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The kernels of BiCGSTAB and of Jacobi sweeps, and their CPU twins.
+
+use crate::kernel::block_sums::tree;
+use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
+use crate::kernel::twin::{Call, blocks};
+use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
+use crate::sparse::BLOCK;
+use crate::sparse::slices::{Matrix, Plain};
+
+kernel! {
+    /// (I − M) x and its scalar products.
+    pub(crate) static BICGSTAB_PRODUCT = bicgstab_product + hyb + slices + tail + float + tree + bicgstab(rows, first_row)(
+        slices: &[u32], columns: &[u32], values: &[T], scalars: &[T], x: &[T], z: &[T], y: &mut [T],
+        sums: &mut [[T; 2]],
+    );
+    /// The residual behind the first half of an iteration.
+    pub(crate) static BICGSTAB_HALF = bicgstab_half + bicgstab(rows)(scalars: &[T], q: &[T], r: &mut [T]);
+    /// x and the residual behind an iteration.
+    pub(crate) static BICGSTAB_WHOLE = bicgstab_whole + tree + bicgstab(rows, weighted)(
+        scalars: &[T], d: &[T], t: &[T], shadow: &[T], w: &[T], x: &mut [T], r: &mut [T], sums: &mut [[T; 2]],
+    );
+    /// The next direction.
+    pub(crate) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
+        scalars: &[T], r: &[T], q: &[T], d: &mut [T],
+    );
+    /// What a Jacobi sweep has found, and what it leaves.
+    pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
+    /// The next scalar.
+    pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
+        sums: &[[T; 2]], scalars: &mut [T],
+    );
+}
+
+/// All of them.
+pub(crate) static ALL: [&Kernel; 6] = [
+    &BICGSTAB_PRODUCT,
+    &BICGSTAB_HALF,
+    &BICGSTAB_WHOLE,
+    &BICGSTAB_DIRECTION,
+    &BICGSTAB_SCALARS,
+    &JACOBI_UPDATE,
+];
+
+// Places of scalars, as `shaders/lib/bicgstab.wgsl` has them.
+pub(crate) const RHO: usize = 0;
+const ALPHA: usize = 1;
+const OMEGA: usize = 2;
+const BETA: usize = 3;
+pub(crate) const ENOUGH: usize = 4;
+pub(crate) const ITERATIONS: usize = 5;
+pub(crate) const ACTIVE: usize = 6;
+/// How many there are.
+pub(crate) const SCALARS: usize = 7;
+
+/// Far beyond what any scalar is while iterations gain.
+const LARGEST: f64 = 1e30;
+
+/// Rows that a thread takes at a time.
+const ROWS: usize = 1024;
+
+#[inline(always)]
+fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
+    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
+}
+
+fn larger<T: Real>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
+/// The sums of a block, given those of its rows.
+#[inline(always)]
+fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -> [T; 2] {
+    [tree(a, T::plus), tree(b, second)]
+}
+
+/// Some rows of a product, whole blocks but for the last.
+struct Product<'a, T> {
+    matrix: Plain<'a, T>,
+    /// The first row, in the chunk and in all.
+    row: usize,
+    first: usize,
+    x: &'a [T],
+    z: &'a [T],
+    y: &'a mut [T],
+    sums: &'a mut [[T; 2]],
+}
+
+impl<T: Real> Body for Product<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let mut products = [T::NONE; SLICE];
+        let (x, z) = (&self.x[self.first..][..self.y.len()], &self.z[self.first..][..self.y.len()]);
+        for (block, (y, sums)) in self.y.chunks_mut(BLOCK).zip(self.sums).enumerate() {
+            let mut terms = [[T::ZERO; BLOCK]; 2];
+            for (k, y) in y.chunks_mut(SLICE).enumerate() {
+                let at = block * BLOCK + k * SLICE;
+                self.matrix.sums::<LEVEL>((self.row + at) / SLICE, self.x, &mut products);
+                let (x, z) = (&x[at..][..y.len()], &z[at..][..y.len()]);
+                let [a, b] = &mut terms;
+                let (a, b) = (&mut a[k * SLICE..][..y.len()], &mut b[k * SLICE..][..y.len()]);
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = x[i].plus(minus(T::number(products[i])));
+                    (a[i], b[i]) = (y.times(z[i]), y.times(*y));
+                }
+            }
+            *sums = block_of(&mut terms, T::plus);
+        }
+    }
+}
+
+fn bicgstab_product<T: Real>(
+    call: &Call<'_>,
+    p: bicgstab_product::Params,
+    b: bicgstab_product::Bindings<'_, T>,
+) {
+    let bicgstab_product::Bindings { slices, columns, values, scalars, x, z, y, sums, .. } = b;
+    if scalars[ACTIVE] == T::ZERO {
+        return;
+    }
+    let (rows, first) = (p.rows as usize, p.first_row as usize);
+    let (y, sums) = (&mut y[first..][..rows], &mut sums[first / BLOCK..][..rows.div_ceil(BLOCK)]);
+    let matrix = Plain { slices, columns, values };
+    let some = |k: usize, y: &mut [T], sums: &mut [[T; 2]]| {
+        dispatch(Product { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
+    };
+    if call.parallel() {
+        let pieces = y.par_chunks_mut(ROWS).zip(sums.par_chunks_mut(ROWS / BLOCK)).enumerate();
+        pieces.for_each(|(k, (y, sums))| some(k, y, sums));
+    } else {
+        some(0, y, sums);
+    }
+}
+
+/// y += a x, or y = z + a (y + b x).
+struct Update<'a, T> {
+    a: T,
+    x: &'a [T],
+    y: &'a mut [T],
+    of: Option<(T, &'a [T])>,
+}
+
+impl<T: Real> Body for Update<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Self { a, x, y, of } = self;
+        match of {
+            None => y.iter_mut().zip(x).for_each(|(y, &x)| *y = fma::<T, LEVEL>(a, x, *y)),
+            Some((b, z)) => y.iter_mut().zip(x).zip(z).for_each(|((y, &x), &z)| {
+                *y = fma::<T, LEVEL>(a, fma::<T, LEVEL>(b, x, *y), z);
+            }),
+        }
+    }
+}
+
+/// −a.
+fn minus<T: Real>(a: T) -> T {
+    T::of(-1.0).times(a)
+}
+
+fn bicgstab_half<T: Real>(call: &Call<'_>, p: bicgstab_half::Params, b: bicgstab_half::Bindings<'_, T>) {
+    if b.scalars[ACTIVE] == T::ZERO {
+        return;
+    }
+    let a = minus(b.scalars[ALPHA]);
+    blocks(call, &mut b.r[..p.rows as usize], |first, y| {
+        dispatch(Update { a, x: &b.q[first..][..y.len()], y, of: None });
+    });
+}
+
+fn bicgstab_direction<T: Real>(
+    call: &Call<'_>,
+    p: bicgstab_direction::Params,
+    b: bicgstab_direction::Bindings<'_, T>,
+) {
+    if b.scalars[ACTIVE] == T::ZERO {
+        return;
+    }
+    let (a, omega) = (b.scalars[BETA], minus(b.scalars[OMEGA]));
+    blocks(call, &mut b.d[..p.rows as usize], |first, y| {
+        let here = first..first + y.len();
+        dispatch(Update { a, x: &b.q[here.clone()], of: Some((omega, &b.r[here])), y });
+    });
+}
+
+/// Some rows of a whole iteration, whole blocks but for the last.
+struct Whole<'a, T> {
+    scalars: &'a [T],
+    d: &'a [T],
+    t: &'a [T],
+    shadow: &'a [T],
+    /// None where rows are not weighted.
+    w: Option<&'a [T]>,
+    x: &'a mut [T],
+    r: &'a mut [T],
+    sums: &'a mut [[T; 2]],
+}
+
+impl<T: Real> Body for Whole<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let (alpha, omega) = (self.scalars[ALPHA], self.scalars[OMEGA]);
+        let pieces = self.x.chunks_mut(BLOCK).zip(self.r.chunks_mut(BLOCK)).zip(self.sums);
+        for (block, ((x, r), sums)) in pieces.enumerate() {
+            let here = block * BLOCK..block * BLOCK + x.len();
+            let (d, t, shadow) = (&self.d[here.clone()], &self.t[here.clone()], &self.shadow[here.clone()]);
+            let mut terms = [[T::ZERO; BLOCK]; 2];
+            let [a, b] = &mut terms;
+            let (a, b) = (&mut a[..x.len()], &mut b[..x.len()]);
+            let r = &mut r[..x.len()];
+            for i in 0..x.len() {
+                let half = r[i];
+                r[i] = fma::<T, LEVEL>(minus(omega), t[i], half);
+                x[i] = fma::<T, LEVEL>(alpha, d[i], fma::<T, LEVEL>(omega, half, x[i]));
+                (a[i], b[i]) = (shadow[i].times(r[i]), r[i].distance(T::ZERO));
+            }
+            if let Some(w) = self.w {
+                b.iter_mut().zip(&w[here]).for_each(|(b, &w)| *b = b.times(w));
+            }
+            *sums = block_of(&mut terms, larger);
+        }
+    }
+}
+
+fn bicgstab_whole<T: Real>(call: &Call<'_>, p: bicgstab_whole::Params, b: bicgstab_whole::Bindings<'_, T>) {
+    let bicgstab_whole::Bindings { scalars, d, t, shadow, w, x, r, sums, .. } = b;
+    if scalars[ACTIVE] == T::ZERO {
+        return;
+    }
+    let rows = p.rows as usize;
+    let some = |k: usize, x: &mut [T], r: &mut [T], sums: &mut [[T; 2]]| {
+        let here = k * ROWS..k * ROWS + x.len();
+        let (d, t, shadow) = (&d[here.clone()], &t[here.clone()], &shadow[here.clone()]);
+        let w = (p.weighted != 0).then(|| &w[here]);
+        dispatch(Whole { scalars, d, t, shadow, w, x, r, sums });
+    };
+    let (x, r, sums) = (&mut x[..rows], &mut r[..rows], &mut sums[..rows.div_ceil(BLOCK)]);
+    if call.parallel() {
+        let sums = sums.par_chunks_mut(ROWS / BLOCK);
+        let pieces = x.par_chunks_mut(ROWS).zip(r.par_chunks_mut(ROWS)).zip(sums).enumerate();
+        pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
+    } else {
+        some(0, x, r, sums);
+    }
+}
+
+fn jacobi_update<T: Real>(call: &Call<'_>, p: jacobi_update::Params, b: jacobi_update::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let some = |((q, x), r): ((&[T], &mut [T]), &mut [T])| {
+        for ((&q, x), r) in q.iter().zip(x).zip(r) {
+            (*x, *r) = (x.plus(*r), r.plus(minus(q)));
+        }
+    };
+    let (q, x, r) = (&b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
+    if call.parallel() {
+        q.par_chunks(ROWS).zip(x.par_chunks_mut(ROWS)).zip(r.par_chunks_mut(ROWS)).for_each(some);
+    } else {
+        some(((q, x), r));
+    }
+}
+
+fn bicgstab_scalars<T: Real>(
+    _: &Call<'_>,
+    p: bicgstab_scalars::Params,
+    b: bicgstab_scalars::Bindings<'_, T>,
+) {
+    let mut own = [[T::ZERO; BLOCK]; 2];
+    let whole = p.stage == 2;
+    let second = |a, b| if whole { larger(a, b) } else { T::plus(a, b) };
+    for (k, &[a, b]) in b.sums[..p.blocks as usize].iter().enumerate() {
+        let [own_a, own_b] = &mut own;
+        let thread = k % BLOCK;
+        (own_a[thread], own_b[thread]) = (own_a[thread].plus(a), second(own_b[thread], b));
+    }
+    let [a, b_] = block_of(&mut own, second);
+    let scalars = b.scalars;
+    if scalars[ACTIVE] == T::ZERO {
+        return;
+    }
+    let rho = scalars[RHO];
+    let scalar = match p.stage {
+        0 => rho.times(a.inverse()),
+        1 if b_ > T::ZERO => a.times(b_.inverse()),
+        1 => T::ZERO,
+        _ => a.times(rho.inverse()).times(scalars[ALPHA].times(scalars[OMEGA].inverse())),
+    };
+    scalars[[ALPHA, OMEGA, BETA][p.stage as usize]] = scalar;
+    if whole {
+        scalars[RHO] = a;
+        scalars[ITERATIONS] = scalars[ITERATIONS].plus(T::of(1.0));
+    }
+    let finite = scalar.distance(T::ZERO) <= T::of(LARGEST);
+    if !finite || whole && b_ <= scalars[ENOUGH] {
+        scalars[ACTIVE] = T::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_twins_have_the_same_numbers() {
+        let places = [
+            ("RHO", RHO),
+            ("ALPHA", ALPHA),
+            ("OMEGA", OMEGA),
+            ("BETA", BETA),
+            ("ENOUGH", ENOUGH),
+            ("ITERATIONS", ITERATIONS),
+            ("ACTIVE", ACTIVE),
+        ];
+        assert_eq!(places.len(), SCALARS);
+        let text = BICGSTAB_SCALARS.wgsl;
+        for (name, place) in places {
+            assert!(text.contains(&format!("const {name} = {place}u;")), "{name}");
+        }
+        assert!(text.contains(&format!("const LARGEST = {LARGEST:e};")));
+    }
+}

@@ -1,0 +1,413 @@
+//! BiCGSTAB (H. A. van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG for the solution of
+//! nonsymmetric linear systems", SIAM Journal on Scientific and Statistical Computing 13, 1992, doi:10.1137/0913035) on a lane.
+//!
+//! The matrix lies there in HYB, and scalars never leave the lane: an iteration is some launches that nobody waits for, and the host
+//! looks at them every sixteen iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
+//! once. It is none that anybody may trust: who asks for it multiplies by the matrix once more, on the host.
+//!
+//! Sweeps of Jacobi's method run there, too, where so many are asked for that they are worth the way of the matrix.
+
+use super::kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
+use super::kernels::{
+    BICGSTAB_DIRECTION, BICGSTAB_HALF, BICGSTAB_PRODUCT, BICGSTAB_SCALARS, BICGSTAB_WHOLE, JACOBI_UPDATE,
+    bicgstab_direction, bicgstab_half, bicgstab_product, bicgstab_scalars, bicgstab_whole, jacobi_update,
+};
+use crate::kernel::Precision;
+use crate::lane::{Arg, Buffer, Lane, Launch, Program};
+use crate::parallel::*;
+use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, WidthRule, cut};
+use crate::walk::splitting::Split;
+use crate::{Error, Result};
+
+/// Rows of one piece of work on the host.
+const ROWS: usize = 4096;
+
+/// Iterations between two looks at them: what a look takes is little beside them, and so are those behind the last that
+/// mattered, whose launches do nothing.
+const LOOK: usize = 16;
+
+/// Stored entries from which on a device gains more than it takes to prepare its kernels, tens of milliseconds.
+const MANY: u64 = 1 << 17;
+
+/// Sweeps from which a matrix is worth its way to a device: it takes as long as some tens of sweeps on the host.
+const MANY_SWEEPS: u32 = 100;
+
+/// Entries of a chunk, at most: the host has no more of the matrix than that beside the lane.
+const CHUNK: u64 = 1 << 24;
+
+/// Gets the number of products so far, now and then. An error, or a `false`, ends the work; with `false` what there is by
+/// then is used.
+pub(crate) type GoOn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
+
+/// Some rows of the matrix on a lane.
+#[derive(Debug)]
+struct Chunk {
+    first: usize,
+    rows: usize,
+    slices: Buffer<u32>,
+    columns: Buffer<u32>,
+    values: Buffer<f64>,
+}
+
+/// A matrix M on a lane, and launches that solve (I − M) x = b.
+#[derive(Debug)]
+pub(crate) struct Bicgstab {
+    lane: Lane,
+    n: usize,
+    iteration: Vec<Launch>,
+    sweep: Vec<Launch>,
+    x: Buffer<f64>,
+    /// What begins as b: residual, direction, shadow residual.
+    rights: [Buffer<f64>; 3],
+    scalars: Buffer<f64>,
+    #[expect(dead_code, reason = "charged to the lane for as long as launches have it")]
+    others: (Vec<Chunk>, [Buffer<f64>; 3], Buffer<[f64; 2]>),
+}
+
+impl Bicgstab {
+    /// A matrix of n rows, given one by one, columns ascending. Residuals are measured by their largest entry, each times its
+    /// weight if there are some. It lies on `lane`, or, where that lacks f64 or room or would not gain anything, with the host.
+    ///
+    /// # Errors
+    /// Those of the lane, and for lack of memory those of the host.
+    pub(crate) fn new(
+        lane: &Lane,
+        n: usize,
+        row: RowSource<'_, f64>,
+        weights: Option<&[f64]>,
+    ) -> Result<Self> {
+        let mut lengths = vec![0u32; n];
+        lengths.par_chunks_mut(ROWS).enumerate().for_each(|(k, lengths)| {
+            let mut entries = Vec::new();
+            for (i, length) in (k * ROWS..).zip(lengths) {
+                entries.clear();
+                row(i, &mut entries);
+                *length = entries.len() as u32;
+            }
+        });
+        let layout = Layout::new(&lengths, WidthRule::Auto, Precision::F64.bytes());
+        let device = lane.device();
+        // Not in the queue of a CPU lane, whose threads are at hand: one of them that held it could come to wait for it, with what it
+        // does for another solution meanwhile.
+        if !device.host && device.f64 && layout.stored() >= MANY {
+            match Self::on(lane, n, &layout, row, weights, CHUNK) {
+                Err(Error::OutOfMemory { .. }) => {}
+                made => return made,
+            }
+        }
+        Self::on(&Lane::at_hand(), n, &layout, row, weights, CHUNK)
+    }
+
+    fn on(
+        lane: &Lane,
+        n: usize,
+        layout: &Layout,
+        row: RowSource<'_, f64>,
+        weights: Option<&[f64]>,
+        most: u64,
+    ) -> Result<Self> {
+        let vector = || lane.alloc::<f64>("a vector of BiCGSTAB", n);
+        let (x, rights, [q, t]) = (vector()?, [vector()?, vector()?, vector()?], [vector()?, vector()?]);
+        let weights_there = lane.alloc_with("the weights of BiCGSTAB", weights.unwrap_or_default())?;
+        let blocks = n.div_ceil(BLOCK);
+        let sums = lane.alloc::<[f64; 2]>("the sums of BiCGSTAB", blocks)?;
+        let scalars = lane.alloc::<f64>("the scalars of BiCGSTAB", SCALARS)?;
+        let mut chunks = Vec::new();
+        let most = (lane.device().limits.binding / Precision::F64.bytes()).min(most);
+        for slices in cut(layout, 0..layout.widths.len(), most) {
+            let first = slices.start * SLICE;
+            let hyb = Hyb::build(layout, slices, n, row);
+            chunks.push(Chunk {
+                first,
+                rows: hyb.rows,
+                slices: lane.alloc_with("the slices of BiCGSTAB's matrix", &hyb.slices)?,
+                columns: lane.alloc_with("the columns of BiCGSTAB's matrix", &hyb.columns)?,
+                values: lane.alloc_with("the values of BiCGSTAB's matrix", &hyb.values)?,
+            });
+        }
+
+        let (rows, f64) = (n as u32, Precision::F64);
+        let [r, d, shadow] = rights.each_ref().map(Buffer::arg);
+        let (x_arg, q_arg, t_arg, w) = (x.arg(), q.arg(), t.arg(), weights_there.arg());
+        let (all_sums, all_scalars) = (sums.arg(), scalars.arg());
+        let mut iteration = Vec::new();
+        let product = |iteration: &mut Vec<Launch>, x: Arg<'_>, z: Arg<'_>, y: Arg<'_>| -> Result<()> {
+            for Chunk { first, rows, slices, columns, values } in &chunks {
+                let params = bicgstab_product::Params {
+                    rows: *rows as u32,
+                    first_row: *first as u32,
+                    ..Default::default()
+                };
+                let (slices, columns, values) = (slices.arg(), columns.arg(), values.arg());
+                let args = bicgstab_product::Args {
+                    slices,
+                    columns,
+                    values,
+                    scalars: all_scalars,
+                    x,
+                    z,
+                    y,
+                    sums: all_sums,
+                };
+                iteration.push(lane.bind(&BICGSTAB_PRODUCT, f64, *rows, params, args)?);
+            }
+            Ok(())
+        };
+        let scalar = |stage: u32| {
+            let params = bicgstab_scalars::Params { blocks: blocks as u32, stage, ..Default::default() };
+            let args = bicgstab_scalars::Args { sums: all_sums, scalars: all_scalars };
+            lane.bind(&BICGSTAB_SCALARS, f64, BLOCK, params, args)
+        };
+        product(&mut iteration, d, shadow, q_arg)?;
+        iteration.push(scalar(0)?);
+        let params = bicgstab_half::Params { rows, ..Default::default() };
+        let args = bicgstab_half::Args { scalars: all_scalars, q: q_arg, r };
+        iteration.push(lane.bind(&BICGSTAB_HALF, f64, n, params, args)?);
+        product(&mut iteration, r, r, t_arg)?;
+        iteration.push(scalar(1)?);
+        let weighted = u32::from(weights.is_some());
+        let params = bicgstab_whole::Params { rows, weighted, ..Default::default() };
+        let args = bicgstab_whole::Args {
+            scalars: all_scalars,
+            d,
+            t: t_arg,
+            shadow,
+            w,
+            x: x_arg,
+            r,
+            sums: all_sums,
+        };
+        iteration.push(lane.bind(&BICGSTAB_WHOLE, f64, n, params, args)?);
+        iteration.push(scalar(2)?);
+        let params = bicgstab_direction::Params { rows, ..Default::default() };
+        let args = bicgstab_direction::Args { scalars: all_scalars, r, q: q_arg, d };
+        iteration.push(lane.bind(&BICGSTAB_DIRECTION, f64, n, params, args)?);
+        let mut sweep = Vec::new();
+        product(&mut sweep, r, r, q_arg)?;
+        let args = jacobi_update::Args { q: q_arg, x: x_arg, r };
+        sweep.push(lane.bind(
+            &JACOBI_UPDATE,
+            f64,
+            n,
+            jacobi_update::Params { rows, ..Default::default() },
+            args,
+        )?);
+        let others = (chunks, [q, t, weights_there], sums);
+        Ok(Self { lane: lane.clone(), n, iteration, sweep, x, rights, scalars, others })
+    }
+
+    /// x, roughly, and the number of products: until the residual's norm is `enough`, `most` products are done, or `go_on` ends
+    /// it. How good x is is for the caller to find out.
+    ///
+    /// # Errors
+    /// Those of the lane and of `go_on`.
+    pub(crate) fn solve(
+        &self,
+        b: &[f64],
+        enough: f64,
+        most: usize,
+        go_on: GoOn<'_>,
+    ) -> Result<(Vec<f64>, usize)> {
+        let mut scalars = [0.0; SCALARS];
+        // In one order, whatever the number of threads.
+        let squares = b.par_chunks(ROWS).map(|b| b.iter().map(|b| b * b).sum::<f64>());
+        scalars[RHO] = squares.collect::<Vec<f64>>().into_iter().sum();
+        (scalars[ENOUGH], scalars[ACTIVE]) = (enough, 1.0);
+        self.begin(b, &scalars)?;
+        let mut used = 0;
+        while used + 2 <= most && scalars[ACTIVE] != 0.0 && go_on(used)? {
+            let count = LOOK.min((most - used) / 2);
+            let watch = &mut |done| go_on(used + 2 * done);
+            let done = self.repeat(&self.iteration, used / 2, count, watch)?;
+            self.lane.download(&self.scalars, 0, &mut scalars)?;
+            used = 2 * scalars[ITERATIONS] as usize;
+            if done < count {
+                break;
+            }
+        }
+        Ok((self.found()?, used))
+    }
+
+    /// Σ_{k<K} M^k b of K sweeps of Jacobi's method, and K: `count`, or fewer if `go_on`, which gets their number, ends them.
+    ///
+    /// # Errors
+    /// Those of the lane and of `go_on`.
+    pub(crate) fn sweeps(&self, b: &[f64], count: usize, go_on: GoOn<'_>) -> Result<(Vec<f64>, usize)> {
+        let mut scalars = [0.0; SCALARS];
+        scalars[ACTIVE] = 1.0;
+        self.begin(b, &scalars)?;
+        let done = self.repeat(&self.sweep, 0, count, go_on)?;
+        Ok((self.found()?, done))
+    }
+
+    /// Residuals are b, and x is 0.
+    fn begin(&self, b: &[f64], scalars: &[f64; SCALARS]) -> Result<()> {
+        self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
+        self.lane.clear(&self.x)?;
+        self.lane.upload(scalars, &self.scalars, 0)
+    }
+
+    /// Launches, `count` times, or fewer if `go_on`, which gets their number, ends them; about how many were done.
+    fn repeat(&self, launches: &[Launch], first: usize, count: usize, go_on: GoOn<'_>) -> Result<usize> {
+        let program = Program { cycle: vec![launches.iter().collect()] };
+        let mut ended = None;
+        let mut watch = |done: u64| {
+            let done = done as usize;
+            if go_on(done)? {
+                return Ok(());
+            }
+            ended = Some(done);
+            Err(Error::Interrupted)
+        };
+        let ran = self.lane.run(&program, first as u64, count as u64, &mut watch);
+        match ended {
+            Some(done) => Ok(done),
+            None => ran.map(|()| count),
+        }
+    }
+
+    fn found(&self) -> Result<Vec<f64>> {
+        let mut x = vec![0.0; self.n];
+        self.lane.download(&self.x, 0, &mut x)?;
+        Ok(x)
+    }
+}
+
+/// L of a splitting on a lane, once BiCGSTAB is asked for.
+#[derive(Debug)]
+pub struct Krylov<'a> {
+    lane: &'a Lane,
+    made: Option<Bicgstab>,
+}
+
+impl<'a> Krylov<'a> {
+    /// Nothing yet.
+    pub fn new(lane: &'a Lane) -> Self {
+        Self { lane, made: None }
+    }
+
+    /// True if so many sweeps of a matrix of so many entries take longer on the host than on the lane.
+    pub(crate) fn gains(&self, sweeps: u32, entries: usize) -> bool {
+        let device = self.lane.device();
+        !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
+    }
+
+    /// Makes it, when it is first asked for; norms are those of certificates with this vector.
+    pub(crate) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
+        let made = match self.made.take() {
+            Some(made) => made,
+            None => {
+                let weights: Option<Vec<f64>> = vector.map(|v| v.par_iter().map(|v| 1.0 / v).collect());
+                let row = |i: usize, row: &mut Vec<(u32, f64)>| row.extend(split.row(i));
+                Bicgstab::new(self.lane, split.unknowns(), &row, weights.as_deref())?
+            }
+        };
+        Ok(self.made.insert(made))
+    }
+}
+
+/// The CPU's, and a device's if there is one.
+#[cfg(test)]
+pub(crate) fn lanes() -> Vec<Lane> {
+    use crate::lane::{DeviceSpec, OpenOptions};
+    let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
+    let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
+    if cfg!(feature = "wgpu") {
+        match open(DeviceSpec::Wgpu(0)) {
+            Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
+            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
+        }
+    }
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::{DeviceSpec, OpenOptions};
+
+    /// A grid of `edge` columns; every hundredth row has 70 entries more. Rows of |M| sum to 0.94 or less.
+    fn entries(i: usize, n: usize, edge: usize, row: &mut Vec<(u32, f64)>) {
+        let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
+        row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2)));
+        if i % 100 == 7 {
+            row.extend((0..70).map(|k| ((k * n / 70) as u32, if k % 3 == 0 { -0.002 } else { 0.002 })));
+            row.sort_unstable_by_key(|&(j, _)| j);
+            row.dedup_by_key(|&mut (j, _)| j);
+        }
+    }
+
+    /// Of some hundred rows, which one thread computes, and of many; as one chunk and as several.
+    #[test]
+    fn every_lane_finds_the_same_bits() {
+        for (edge, weighted) in [(23, false), (100, true)] {
+            let n = edge * edge + 5;
+            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, edge, row);
+            let lengths: Vec<u32> = (0..n)
+                .map(|i| {
+                    let mut entries = Vec::new();
+                    row(i, &mut entries);
+                    entries.len() as u32
+                })
+                .collect();
+            let layout = Layout::new(&lengths, WidthRule::Auto, 8);
+            assert!(layout.tails.iter().any(|&tail| tail > 0), "long rows have a COO part");
+            let b: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+            let weights: Vec<f64> = (0..n).map(|i| 1.0 + (i % 4) as f64).collect();
+            let weights = weighted.then_some(&weights[..]);
+            let size = |i: usize, r: f64| r.abs() * weights.map_or(1.0, |w| w[i]);
+            let mut all = Vec::new();
+            for lane in lanes() {
+                for most in [u64::MAX, 1000] {
+                    let made = Bicgstab::on(&lane, n, &layout, &row, weights, most).expect("it fits");
+                    // A launch a chunk and product, and six others.
+                    assert_eq!(made.iteration.len() > 8, most == 1000);
+                    let (sums, done) = made.sweeps(&b, 9, &mut |_| Ok(true)).expect("it runs");
+                    assert_eq!(done, 9);
+                    // What is kept serves several right-hand sides.
+                    made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
+                    let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
+                    let residual = (0..n).map(|i| {
+                        let mut entries = Vec::new();
+                        row(i, &mut entries);
+                        let product: f64 = entries.iter().map(|&(j, m)| m * x[j as usize]).sum();
+                        size(i, b[i] - x[i] + product)
+                    });
+                    let norm = residual.fold(0.0, f64::max);
+                    // Each product rounds a row of at most 75 entries, of an x below 50 / (1 − 0.94), with weights to 4.
+                    let rounding = used as f64 * 75.0 * f64::EPSILON * 4.0 * 50.0 / 0.06;
+                    assert!(norm <= 1e-8 + rounding && (4..500).contains(&used), "{norm:e} {used}");
+                    // Adapters in software may round a fused product twice: `tests/command/cli_walk.rs` has their bits.
+                    if lane.device().software {
+                        continue;
+                    }
+                    all.push((used, x.into_iter().chain(sums).map(f64::to_bits).collect::<Vec<u64>>()));
+                }
+            }
+            assert!(
+                all.iter().all(|one| *one == all[0]),
+                "{:?}",
+                all.iter().map(|one| one.0).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_serves_what_a_device_has_no_room_for_or_gains_nothing_with() {
+        let of = |lane: &Lane, n: usize| {
+            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 100, row);
+            let made = Bicgstab::new(lane, n, &row, None).expect("one of both");
+            let (x, _) = made.solve(&vec![0.2; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
+            assert!(x.iter().all(|x| (0.1..0.2 / 0.06).contains(x)), "{x:?}");
+            made.lane.number() == lane.number()
+        };
+        let few = OpenOptions { memory_limit: Some(1 << 20), ..OpenOptions::default() };
+        for lane in lanes() {
+            let large = !lane.device().host;
+            assert_eq!((of(&lane, 50), of(&lane, 40_000)), (false, large));
+            let spec: DeviceSpec = lane.device().spec.parse().expect("its name");
+            let (limited, _) = crate::lane::open(&[spec], &few).expect("it opened before");
+            assert!(!of(&limited[0], 40_000));
+        }
+    }
+}

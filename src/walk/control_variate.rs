@@ -1,0 +1,567 @@
+//! The residual as control variate: x = h + (I − L)⁻¹ r for any h with r = f − (I − L) h. Walks on r in the place of f have a
+//! smaller variance the smaller r is; r is computed for all components at once, and h kept for those that are asked for.
+//!
+//! Sweeps of Jacobi's method make h = Σ_{k<K} L^k f and r = L^K f, one read of the matrix each. Where ρ is near 1 they gain
+//! little: there BiCGSTAB goes on, usually until r is so small that its norm alone bounds what is left, ‖r‖ / (1 − ρ), and no
+//! walk has to be walked.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+use super::bicgstab::solver::{GoOn, Krylov};
+use super::convergence::certificate::Certificate;
+use super::splitting::{AHEAD, Split};
+use super::table::functional::Functional;
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::lane::HostArray;
+use crate::number::count;
+use crate::parallel::*;
+use crate::{Error, Result};
+
+/// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
+/// an entry, and divides the error of walks by three or four.
+pub const MOST_AUTO: u32 = 8;
+/// Sweeps that can be asked for.
+pub const MOST: u32 = 100_000;
+
+/// Rows that one thread works on at a time.
+const ROWS: usize = 1024;
+
+/// Products with L that a Krylov method takes at most, and as many more as four times the edges of a square grid, unless walks
+/// would take much longer than further products.
+const MOST_PRODUCTS: usize = 1000;
+const EDGES: usize = 4;
+/// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
+const WORTH_PRODUCTS: f64 = 200.0;
+
+/// Steps of walks that one entry of a further product may save: a thousandth of their time, at some ten entries a step.
+const STEPS_AN_ENTRY: f64 = 100.0;
+
+/// Whether walks of so many steps take longer than BiCGSTAB on a matrix of so many entries.
+pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
+    steps > WORTH_PRODUCTS * entries as f64
+}
+
+/// The control variate of walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlVariate {
+    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
+    /// length is given.
+    Auto,
+    /// At most [`MOST_AUTO`] sweeps, fewer where they leave little to walk for.
+    Jacobi,
+    /// That many sweeps; 0 walks on f itself.
+    Sweeps(u32),
+    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
+    Krylov,
+}
+
+impl FromStr for ControlVariate {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, count(s)) {
+            ("auto", _) => Ok(Self::Auto),
+            ("none", _) => Ok(Self::Sweeps(0)),
+            ("jacobi", _) => Ok(Self::Jacobi),
+            ("krylov", _) => Ok(Self::Krylov),
+            (_, Some(k @ 0..=MOST)) => Ok(Self::Sweeps(k)),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST}"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for ControlVariate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Jacobi => f.write_str("jacobi"),
+            Self::Sweeps(0) => f.write_str("none"),
+            Self::Sweeps(k) => write!(f, "{k}"),
+            Self::Krylov => f.write_str("krylov"),
+        }
+    }
+}
+
+/// Where [`ControlVariate::Auto`] has nothing left to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Goal {
+    /// The error of a component that is good enough.
+    pub error: f64,
+    /// Chains that are walked for it in any case.
+    pub chains: f64,
+}
+
+impl Goal {
+    /// As many sweeps as may be taken.
+    pub const EXACT: Self = Self { error: 0.0, chains: 1.0 };
+}
+
+/// What is asked of a control variate.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Components whose h is wanted.
+    pub components: &'a [u32],
+    /// Functionals of h that are wanted, as rows behind the last.
+    pub functionals: &'a [Functional],
+    /// Where nothing is left to do.
+    pub goal: Goal,
+}
+
+impl Asked<'_> {
+    /// Entry m of a vector, or its functional m − n.
+    fn of(&self, m: u32, x: &[f64]) -> f64 {
+        x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
+    }
+}
+
+/// h, r and what they took.
+#[derive(Debug)]
+pub struct Control {
+    /// h of each component and functional that was asked for, ascending.
+    h: Vec<(u32, f64)>,
+    /// f − (I − L) h.
+    pub r: HostArray<f64>,
+    /// Sweeps K.
+    pub sweeps: u32,
+    /// Products with L that BiCGSTAB took.
+    pub products: usize,
+    /// Parts that h was added up from.
+    pub parts: u32,
+    /// max_i |r_i| / v_i.
+    pub norm: f64,
+    /// Norms of all that was multiplied by L, and of what that was added to, for rounding: Σ_{k<K} max_i |(L^k f)_i| / v_i after
+    /// sweeps.
+    pub norms: f64,
+    /// Seconds of one sweep; 0 without any.
+    pub sweep_seconds: f64,
+    /// What the last sweep made of the norm: the next ones gain about as much.
+    pub rate: f64,
+}
+
+/// Of some numbers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    /// Largest absolute value.
+    norm: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    #[inline(always)]
+    fn add(&mut self, x: f64) {
+        self.norm = self.norm.max(x.abs());
+        self.sum += x;
+        self.squares += x * x;
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            norm: self.norm.max(other.norm),
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+}
+
+/// One sweep of some rows.
+struct Sweep<'a> {
+    split: &'a Split<'a>,
+    certificate: &'a Certificate,
+    r: &'a [f64],
+    first: usize,
+    next: &'a mut [f64],
+    moments: &'a mut Moments,
+}
+
+impl Body for Sweep<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let end = self.first + self.next.len();
+        for (k, next) in self.next.iter_mut().enumerate() {
+            let i = self.first + k;
+            if i + AHEAD < end {
+                self.split.ask(i + AHEAD, self.r);
+            }
+            *next = self.split.times(i, self.r);
+            let scaled = self.certificate.vector.as_ref().map_or(*next, |v| *next / v[i]);
+            self.moments.add(scaled);
+        }
+    }
+}
+
+impl Control {
+    /// Takes the sweeps, and what follows them. `krylov` is that of the splitting and the certificate.
+    ///
+    /// # Errors
+    /// Those of `go_on`, which gets the products with L so far.
+    pub fn new(
+        split: &Split<'_>,
+        certificate: &Certificate,
+        f: &[f64],
+        asked: &Asked<'_>,
+        wanted: ControlVariate,
+        krylov: &mut Krylov<'_>,
+        go_on: GoOn<'_>,
+    ) -> Result<Self> {
+        let goal = asked.goal;
+        let (most, auto) = match wanted {
+            ControlVariate::Auto | ControlVariate::Jacobi => (MOST_AUTO, true),
+            ControlVariate::Sweeps(k) => (k, false),
+            ControlVariate::Krylov => (0, false),
+        };
+        let functionals = (f.len() as u32..).take(asked.functionals.len());
+        let mut h: Vec<(u32, f64)> =
+            asked.components.iter().copied().chain(functionals).map(|m| (m, 0.0)).collect();
+        h.sort_unstable_by_key(|&(m, _)| m);
+        let mut control = Self {
+            h,
+            r: HostArray::large(0),
+            sweeps: 0,
+            products: 0,
+            parts: 0,
+            norm: certificate.scaled_norm(f),
+            norms: 0.0,
+            sweep_seconds: 0.0,
+            rate: certificate.norm,
+        };
+        let mut next = HostArray::large(0);
+        let from = Instant::now();
+        if !auto && krylov.gains(most, split.matrix().nnz()) {
+            control.sweeps_on_lane((split, certificate, krylov), f, asked, most, go_on)?;
+        }
+        // What walks have to find out is how much r differs from place to place: half the width of an interval, were
+        // all that a walk collects independent, each weight at most the norm's share of the one before.
+        let mut spread = f64::INFINITY;
+        let rho = certificate.norm;
+        while control.sweeps < most {
+            let independent = 2.0 * spread / (goal.chains * (1.0 - rho * rho)).sqrt();
+            let left = (control.norm / (1.0 - rho)).min(independent);
+            let done = control.norm == 0.0 || (auto && left <= goal.error);
+            if done || !go_on(control.sweeps as usize)? {
+                break;
+            }
+            if next.len() < f.len() {
+                next = HostArray::large(f.len());
+            }
+            let r = if control.sweeps > 0 { &control.r[..] } else { f };
+            control.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, r));
+            // One pass: what L makes of r, and the norm.
+            let rows = |(block, next): (usize, &mut [f64])| {
+                let mut here = Moments::default();
+                dispatch(Sweep { split, certificate, r, first: block * ROWS, next, moments: &mut here });
+                here
+            };
+            let blocks = next.par_chunks_mut(ROWS).enumerate();
+            // Blocks in their order: the number of sweeps, and with it every bit, depends on these sums.
+            let moments: Vec<Moments> = blocks.map(rows).collect();
+            let Moments { norm, sum, squares } = moments.into_iter().fold(Moments::default(), Moments::with);
+            std::mem::swap(&mut control.r, &mut next);
+            control.sweeps += 1;
+            control.parts += 1;
+            control.norms += control.norm;
+            let before = std::mem::replace(&mut control.norm, norm);
+            control.rate = control.norm / before;
+            let n = f.len() as f64;
+            spread = (squares / n - (sum / n).powi(2)).max(0.0).sqrt();
+        }
+        match control.sweeps {
+            0 => {
+                control.r = HostArray::large(f.len());
+                control.r.copy_from_slice(f);
+            }
+            sweeps => control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(sweeps),
+        }
+        let steps = || control.h.len() as f64 * control.steps(spread, rho, goal);
+        let entries = split.matrix().nnz();
+        if wanted == ControlVariate::Krylov
+            || wanted == ControlVariate::Auto && rho < 1.0 && takes_longer_than_krylov(steps(), entries)
+        {
+            // A tenth of what is good enough is left: walks of no step.
+            let enough = 0.1 * goal.error * (1.0 - rho);
+            let enough = enough.max(f64::EPSILON * control.norm);
+            let worth = (steps() / (STEPS_AN_ENTRY * entries.max(1) as f64)).min(1e6);
+            let most = (worth as usize).max(MOST_PRODUCTS + EDGES * f.len().isqrt());
+            control.krylov((split, certificate, krylov), asked, (enough, most), go_on)?;
+        }
+        Ok(control)
+    }
+
+    /// Steps of the walks of one component until the goal is met, were all that they collect independent.
+    fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
+        if self.norm <= goal.error * (1.0 - rho) {
+            return 0.0;
+        }
+        let chains = (2.0 * spread / goal.error).powi(2) / (1.0 - rho * rho);
+        chains.max(goal.chains) * (self.norm / (goal.error * (1.0 - rho))).ln() / -rho.ln()
+    }
+
+    /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough` or so many products
+    /// are done.
+    fn krylov(
+        &mut self,
+        (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
+        asked: &Asked<'_>,
+        (enough, most): (f64, usize),
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
+        let mut next = HostArray::large(self.r.len());
+        while self.norm > enough && self.products < most && go_on(self.products)? {
+            let bicgstab = krylov.of(split, certificate.vector.as_deref())?;
+            let before = self.products;
+            let told = &mut |used| go_on(before + used);
+            let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, told)?;
+            self.products += used + 1;
+            if !self.gains_by(&z, 0.5, (split, certificate), asked, &mut next) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds z to h if no more than this share of the norm of r is left, whatever a lane takes it to be. `next` is overwritten.
+    fn gains_by(
+        &mut self,
+        z: &[f64],
+        share: f64,
+        (split, certificate): (&Split<'_>, &Certificate),
+        asked: &Asked<'_>,
+        next: &mut HostArray<f64>,
+    ) -> bool {
+        // r + L z − z.
+        split.sweep(&self.r, z, next);
+        next.par_iter_mut().zip(z).for_each(|(r, z)| *r -= z);
+        let (norm, of_z) = (certificate.scaled_norm(next), certificate.scaled_norm(z));
+        if norm.is_nan() || norm > share * self.norm {
+            return false;
+        }
+        self.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, z));
+        std::mem::swap(&mut self.r, next);
+        self.parts += 1;
+        self.norms += self.norm + of_z;
+        self.norm = norm;
+        true
+    }
+
+    /// As many sweeps, on the lane; none where they make the norm of r no smaller.
+    fn sweeps_on_lane(
+        &mut self,
+        (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
+        f: &[f64],
+        asked: &Asked<'_>,
+        sweeps: u32,
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
+        self.r = HostArray::large(f.len());
+        self.r.copy_from_slice(f);
+        let jacobi = krylov.of(split, certificate.vector.as_deref())?;
+        let (z, done) = jacobi.sweeps(f, sweeps as usize, go_on)?;
+        let before = self.norm;
+        if self.gains_by(&z, 1.0, (split, certificate), asked, &mut HostArray::large(f.len())) {
+            self.sweeps = done as u32;
+            self.rate = (self.norm / before).powf(1.0 / done as f64);
+        }
+        Ok(())
+    }
+
+    /// h_m, or functional m − n of h.
+    ///
+    /// # Panics
+    /// If m is none of those that were asked for.
+    pub fn h(&self, m: u32) -> f64 {
+        let place = self.h.binary_search_by_key(&m, |&(m, _)| m);
+        self.h[place.unwrap_or_else(|_| panic!("component {m} was not asked for"))].1
+    }
+
+    /// About what walks collect from each state on, to order rows by: r + L r. After sweeps r itself, which is as good
+    /// where most of what L is to make of it has been made, within a quarter of the error; another sweep divides it by three
+    /// or four for the same cost.
+    pub fn values(&self, split: &Split<'_>) -> Cow<'_, [f64]> {
+        if self.sweeps > 0 {
+            return Cow::Borrowed(&self.r);
+        }
+        let mut values = vec![0.0; self.r.len()];
+        split.sweep(&self.r, &self.r, &mut values);
+        Cow::Owned(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::convergence::certificate::certify;
+    use super::*;
+    use crate::lane::Lane;
+    use crate::sparse::CsrMatrix;
+    use crate::walk::splitting::Splitting;
+
+    /// A control variate that nobody ends.
+    fn made(
+        (split, certificate): (&Split<'_>, &Certificate),
+        f: &[f64],
+        components: &[u32],
+        wanted: ControlVariate,
+        goal: Goal,
+    ) -> Control {
+        let asked = Asked { components, functionals: &[], goal };
+        let lane = Lane::at_hand();
+        let krylov = &mut Krylov::new(&lane);
+        Control::new(split, certificate, f, &asked, wanted, krylov, &mut |_| Ok(true)).unwrap()
+    }
+
+    #[test]
+    fn h_and_the_walks_on_r_are_x() {
+        // x = L x + f with L = [[0, 0.5], [0.25, 0]], f = (1, 2): x = (16/7, 18/7).
+        let rows: [&[(u32, f64)]; 2] = [&[(1, 0.5)], &[(0, 0.25)]];
+        let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
+        for k in [0, 1, 2, 5] {
+            let control =
+                made((&split, &certificate), &[1.0, 2.0], &[1, 0], ControlVariate::Sweeps(k), Goal::EXACT);
+            assert_eq!(control.sweeps, k);
+            // (I − L)⁻¹ r = [[1, 0.5], [0.25, 1]] r · 8/7.
+            let [r, s] = control.r[..] else { panic!("two rows") };
+            let x = [control.h(0) + (r + 0.5 * s) * 8.0 / 7.0, control.h(1) + (0.25 * r + s) * 8.0 / 7.0];
+            assert!((x[0] - 16.0 / 7.0).abs() < 1e-14 && (x[1] - 18.0 / 7.0).abs() < 1e-14, "{k}: {x:?}");
+        }
+        let control = made(
+            (&split, &certificate),
+            &[1.0, 2.0],
+            &[1, 0],
+            ControlVariate::Jacobi,
+            Goal { error: 10.0, ..Goal::EXACT },
+        );
+        assert_eq!(control.sweeps, 0, "a bound that holds at once needs no sweep");
+        assert_eq!(
+            made(
+                (&split, &certificate),
+                &[1.0, 2.0],
+                &[1, 0],
+                ControlVariate::Jacobi,
+                Goal { error: 1e-9, ..Goal::EXACT }
+            )
+            .sweeps,
+            MOST_AUTO
+        );
+    }
+
+    #[test]
+    fn many_sweeps_are_those_of_a_lane_that_is_no_processor() {
+        // A grid, whose rows sum to 0.99.
+        let (edge, sweeps) = (200, 150);
+        let n = edge * edge;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
+            row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2475)));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
+        let f: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+        let asked = Asked { components: &[0, 7, 12_345], functionals: &[], goal: Goal::EXACT };
+        let of = |lane: &Lane| {
+            let mut krylov = Krylov::new(lane);
+            assert_eq!(krylov.gains(sweeps, matrix.nnz()), !lane.device().host);
+            let wanted = ControlVariate::Sweeps(sweeps);
+            Control::new(&split, &certificate, &f, &asked, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
+        };
+        let mut lanes = super::super::bicgstab::solver::lanes();
+        let host = of(&lanes.remove(0));
+        for lane in lanes {
+            let there = of(&lane);
+            assert_eq!((there.sweeps, there.parts, there.products), (sweeps, 1, 0));
+            assert!((there.rate - certificate.norm).abs() < 0.1, "{}", there.rate);
+            // Sums of at most 5000, of 150 sweeps of five numbers.
+            let rounding = 5000.0 * 150.0 * 5.0 * f64::EPSILON;
+            let apart = there.r.iter().zip(&host.r[..]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(apart < rounding, "{apart:e}");
+            for m in [0, 7, 12_345] {
+                assert!((there.h(m) - host.h(m)).abs() < rounding, "{m}: {} {}", there.h(m), host.h(m));
+            }
+        }
+    }
+
+    #[test]
+    fn a_krylov_method_ends_what_sweeps_hardly_begin() {
+        // ρ = 1 − 1e-5: a path, with signs that sums of |L| do not see.
+        let n = 500;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            row.extend((i > 0).then(|| (i as u32 - 1, 0.5)));
+            row.extend((i + 1 < n).then(|| (i as u32 + 1, if i % 3 == 0 { -0.5 } else { 0.5 })));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
+        assert!(certificate.norm > 0.99);
+        let x: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+        let f: Vec<f64> = (0..n).map(|i| x[i] - split.times(i, &x)).collect();
+        let goal = Goal { error: 1e-6, chains: 16384.0 };
+        let components = [0, 250, 499];
+        for (wanted, krylov) in [
+            (ControlVariate::Auto, true),
+            (ControlVariate::Krylov, true),
+            (ControlVariate::Jacobi, false),
+            (ControlVariate::Sweeps(3), false),
+        ] {
+            let control = made((&split, &certificate), &f, &components, wanted, goal);
+            assert_eq!(control.products > 0, krylov, "{wanted}");
+            if krylov {
+                let left = control.norm / (1.0 - certificate.norm);
+                assert!(left <= 0.1 * goal.error, "{wanted}: {left:e}");
+                for m in components {
+                    let error = (control.h(m) - x[m as usize]).abs();
+                    assert!(error <= left * certificate.scale(m as usize) + 1e-11, "{wanted}: {error:e}");
+                }
+            }
+        }
+        // Where the norm says enough there is nothing to do.
+        let easy = Goal { error: 1e9, chains: 16384.0 };
+        assert_eq!(made((&split, &certificate), &f, &[0], ControlVariate::Auto, easy).products, 0);
+    }
+
+    #[test]
+    fn sweeps_end_where_all_walks_collect_the_same() {
+        // Every row averages all unknowns: after one sweep r is the same everywhere, though not small.
+        let n = 64;
+        let matrix =
+            CsrMatrix::from_rows(n, n, |_, row| row.extend((0..n as u32).map(|j| (j, 0.9 / n as f64))));
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
+        let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
+
+        let control = made(
+            (&split, &certificate),
+            &f,
+            &[],
+            ControlVariate::Jacobi,
+            Goal { error: 1e-3, ..Goal::EXACT },
+        );
+
+        assert_eq!(control.sweeps, 1);
+        assert!(control.norm > 1.0);
+    }
+
+    #[test]
+    fn names_and_numbers_of_sweeps() {
+        for wanted in [
+            ControlVariate::Auto,
+            ControlVariate::Jacobi,
+            ControlVariate::Sweeps(0),
+            ControlVariate::Sweeps(1000),
+            ControlVariate::Krylov,
+        ] {
+            assert_eq!(wanted.to_string().parse::<ControlVariate>().unwrap(), wanted);
+        }
+        assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
+        for wrong in ["", "-1", "many", "1.5", "1e6"] {
+            assert!(wrong.parse::<ControlVariate>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Whether walks on a system have an answer: bounds of spectral radii, each with the vector that proves it.
+//!
+//! For a positive vector v, min_i (Mv)_i/v_i ≤ ρ(M) ≤ max_i (Mv)_i/v_i for a matrix M without negative entries
+//! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
+//! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
+
+use crate::lane::Lane;
+use crate::parallel::*;
+use crate::sparse::RowSource;
+use crate::walk::bicgstab::solver::{Bicgstab, GoOn};
+use crate::walk::splitting::{Split, Splitting, up};
+use crate::{Error, Result};
+
+/// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
+/// is known of the boundary by one point.
+const SOLVE_PRODUCTS: usize = 600;
+const EDGES: usize = 2;
+/// Products of small matrices: as many as a chain of n rows asks for, up to so many entries in all, a second or so.
+const CHAIN: usize = 4;
+const MOST_ENTRIES: usize = 1 << 28;
+/// Solves that sharpen a bound.
+const SOLVES: usize = 3;
+/// Products of the shifted power iteration.
+const POWERS: usize = 64;
+/// Rows of a product that one thread works on at a time.
+const ROWS: usize = 1024;
+
+/// What is known of a system's walks before the first step.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The splitting, with `Auto` decided.
+    pub splitting: Splitting,
+    /// ‖L‖∞ of the splitting itself.
+    pub row_norm: f64,
+    /// The row that has it.
+    pub worst_row: usize,
+    /// v with |L| v ≤ `norm` · v; 1 in every entry where there is none.
+    pub vector: Option<Vec<f64>>,
+    /// Whether walks run on V⁻¹LV.
+    pub scaled: bool,
+    /// max_i (|L|v)_i / v_i, rounded up; 1 or more only where walks were forced.
+    pub norm: f64,
+    /// Products with |L| behind the vector.
+    pub products: usize,
+}
+
+impl Certificate {
+    /// v_i.
+    #[inline]
+    pub fn scale(&self, i: usize) -> f64 {
+        self.vector.as_ref().map_or(1.0, |v| v[i])
+    }
+
+    /// v_i where walks run on the scaled system, else 1.
+    #[inline]
+    pub fn walk_scale(&self, i: usize) -> f64 {
+        if self.scaled { self.scale(i) } else { 1.0 }
+    }
+
+    /// g_i / v_i where walks run on the scaled system, else g_i.
+    #[inline(always)]
+    pub fn on_walks(&self, i: usize, g: f64) -> f64 {
+        if self.scaled { g / self.scale(i) } else { g }
+    }
+
+    /// max_i |g_i| / v_i.
+    pub fn scaled_norm(&self, g: &[f64]) -> f64 {
+        g.par_iter()
+            .enumerate()
+            .with_min_len(ROWS)
+            .map(|(i, g)| g.abs() / self.scale(i))
+            .reduce(|| 0.0, f64::max)
+    }
+}
+
+/// Bounds of a spectral radius.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// The vector of the upper bound, at most 1 in each entry.
+    pub vector: Vec<f64>,
+    /// Lower bound.
+    pub lower: f64,
+    /// Upper bound.
+    pub upper: f64,
+    /// Products that it took.
+    pub products: usize,
+}
+
+/// Decides whether and how walks run. BiCGSTAB is taken on `lane`, and what it finds proved on the host.
+///
+/// # Errors
+/// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`. What
+/// `go_on` returns, which is to be no `false`.
+pub fn certify(
+    split: &Split<'_>,
+    wanted: Splitting,
+    force: bool,
+    lane: &Lane,
+    go_on: GoOn<'_>,
+) -> Result<Certificate> {
+    let n = split.unknowns();
+    let (worst_row, row_norm) = split.worst_row();
+    let auto = wanted == Splitting::Auto;
+    let splitting = match (auto, row_norm < 1.0) {
+        (true, true) => Splitting::Jacobi,
+        (true, false) => Splitting::ScaledJacobi,
+        (false, _) => wanted,
+    };
+    let scaled = splitting == Splitting::ScaledJacobi;
+    let plain =
+        Certificate { splitting, row_norm, worst_row, vector: None, scaled, norm: row_norm, products: 0 };
+    if row_norm < 1.0 && !scaled {
+        return Ok(plain);
+    }
+    let refuse = |what, matrix, bounds: &Bounds, and, remedy: &str| Error::Divergent {
+        what,
+        row: worst_row,
+        sum: row_norm,
+        matrix,
+        lower: bounds.lower,
+        upper: bounds.upper,
+        and,
+        remedy: remedy.to_owned(),
+    };
+    let row = |i: usize, row: &mut Vec<(u32, f64)>| row.extend(split.row(i).map(|(j, l)| (j, l.abs())));
+    let product = |first: usize, v: &[f64], out: &mut [f64]| split.absolute(first, v, out);
+    let bounds = bounds((lane, n, &row), product, |i| split.entries(i) + 3, go_on)?;
+    if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
+        let remedy = match splitting {
+            Splitting::Given => "give a matrix L that is smaller",
+            Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
+            _ if bounds.lower <= 1.0 + NO_LOSS => NOTHING_LOST,
+            _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
+        };
+        return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
+    }
+    if bounds.upper >= 1.0 && !force {
+        let remedy = match bounds.lower >= 1.0 - NO_LOSS {
+            true => NOTHING_LOST,
+            false => {
+                "run them all the same with --force, without a bound of the truncation, or solve the whole system"
+            }
+        };
+        return Err(refuse("whether random walks converge is not proved", "|L|", &bounds, "", remedy));
+    }
+    if bounds.upper >= 1.0 {
+        return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
+    }
+    let mut products = bounds.products;
+    // Second moments have the entries of |L| times a row sum each: their spectral radius is at most the product.
+    let variance = row_norm * bounds.upper * (1.0 + 2.0 * f64::EPSILON);
+    if !scaled && row_norm > 1.0 && variance >= 1.0 {
+        let square = second_moments(split, lane, go_on)?;
+        products += square.products;
+        let remedy = match splitting {
+            Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
+            _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
+        };
+        let refuse = |what| Err(refuse(what, "the second moments", &square, ", and walks converge", remedy));
+        if square.upper >= 1.0 && square.lower >= 1.0 {
+            return refuse("the variance of random walks would be infinite");
+        }
+        if square.upper >= 1.0 && !force {
+            return refuse("whether random walks have a finite variance is not proved");
+        }
+    }
+    Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
+}
+
+/// How far from 1 rounding may take the bounds of a spectral radius of 1: that of a matrix whose rows sum to 1.
+const NO_LOSS: f64 = 1e-9;
+const NOTHING_LOST: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
+                            without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
+                            conjugate gradients where it is symmetric";
+
+/// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
+fn second_moments(split: &Split<'_>, lane: &Lane, go_on: GoOn<'_>) -> Result<Bounds> {
+    let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
+    let row = |i: usize, row: &mut Vec<(u32, f64)>| {
+        let sum = sum(i);
+        row.extend(split.row(i).map(|(j, l)| (j, l.abs() * sum)));
+    };
+    let product = |first: usize, v: &[f64], out: &mut [f64]| {
+        split.absolute(first, v, out);
+        (first..).zip(out).for_each(|(i, y)| *y *= sum(i));
+    };
+    bounds((lane, split.unknowns(), &row), product, |i| split.entries(i) + 5, go_on)
+}
+
+/// Bounds of the spectral radius of a matrix without negative entries, given by its n rows for BiCGSTAB on a lane, and for what is
+/// proved by some rows, from the first of them on, of its product with a vector; `terms` is the number of operations of a
+/// row of the product.
+fn bounds(
+    (lane, n, row): (&Lane, usize, RowSource<'_, f64>),
+    product: impl Fn(usize, &[f64], &mut [f64]) + Sync,
+    terms: impl Fn(usize) -> usize + Sync,
+    go_on: GoOn<'_>,
+) -> Result<Bounds> {
+    let mut best = Bounds { vector: vec![1.0; n], lower: 0.0, upper: f64::INFINITY, products: 0 };
+    let mut products = 0;
+    let mut image = vec![0.0; n];
+    let whole = |v: &[f64], image: &mut [f64]| {
+        image.par_chunks_mut(ROWS).enumerate().for_each(|(k, image)| product(k * ROWS, v, image));
+    };
+    let ratios = |v: &[f64], image: &mut [f64]| {
+        whole(v, image);
+        let ratio = |i: usize| up(image[i] / v[i], terms(i) + 1);
+        (0..n).into_par_iter().map(ratio).reduce(|| 0.0, f64::max)
+    };
+
+    // (I − M) v = right has a positive solution if ρ(M) < 1, and then (Mv)_i / v_i = 1 − right_i / v_i. With
+    // right = 1 first, then the last v, which is inverse iteration.
+    let mut right = vec![1.0; n];
+    let bicgstab = Bicgstab::new(lane, n, row, None)?;
+    let of_chain = (CHAIN * n).min(MOST_ENTRIES / (0..n).map(&terms).sum::<usize>().max(1));
+    let most = of_chain.max(SOLVE_PRODUCTS + EDGES * n.isqrt());
+    for round in 0..SOLVES {
+        // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
+        let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
+        let (v, used) = bicgstab.solve(&right, enough, most, go_on)?;
+        products += used;
+        let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
+        if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
+            break;
+        }
+        let v: Vec<f64> = v.par_iter().map(|v| v / top).collect();
+        let upper = ratios(&v, &mut image);
+        products += 1;
+        let gain = best.upper.ln() / upper.ln();
+        if upper < best.upper {
+            (best.upper, best.vector) = (upper, v.clone());
+        }
+        // A bound that shortens walks by less than a tenth is not worth another solve.
+        if upper >= 1.0 || (round > 0 && gain > 0.9) {
+            break;
+        }
+        right = v;
+    }
+    if best.upper < 1.0 {
+        best.products = products;
+        return Ok(best);
+    }
+    let mut v = vec![1.0; n];
+    for step in 0..POWERS {
+        go_on(products)?;
+        let upper = ratios(&v, &mut image);
+        products += 1;
+        if upper < best.upper {
+            (best.upper, best.vector) = (upper, v.clone());
+        }
+        // ρ(M) is at least that of M on any set of its rows and columns: on those where v is large, too.
+        let last = step + 1 == POWERS;
+        for floor in [0.0, 1e-6, 1e-3, 1e-1] {
+            if floor > 0.0 && !last {
+                break;
+            }
+            let part: Vec<f64> = v.iter().map(|&v| if v >= floor { v } else { 0.0 }).collect();
+            whole(&part, &mut image);
+            products += usize::from(floor > 0.0);
+            let least = (0..n).filter(|&i| part[i] > 0.0).map(|i| down(image[i] / part[i], terms(i) + 1));
+            best.lower = best.lower.max(least.fold(f64::INFINITY, f64::min));
+        }
+        whole(&v, &mut image);
+        // Shifted by the identity, so that bipartite graphs do not oscillate.
+        v.par_iter_mut().zip(&image).for_each(|(v, y)| *v += y);
+        let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
+        v.par_iter_mut().for_each(|v| *v = (*v / top).max(f64::MIN_POSITIVE));
+    }
+    best.products = products;
+    Ok(best)
+}
+
+fn down(value: f64, operations: usize) -> f64 {
+    value * (1.0 - operations as f64 * f64::EPSILON)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sparse::CsrMatrix;
+
+    fn given(rows: &[&[(u32, f64)]]) -> CsrMatrix {
+        CsrMatrix::from_rows(rows.len(), rows.len(), |i, row| row.extend_from_slice(rows[i]))
+    }
+
+    /// The path of n states with the weight `w` to either side: ρ = 2 w cos(π/(n + 1)).
+    fn path(n: usize, w: f64) -> CsrMatrix {
+        CsrMatrix::from_rows(n, n, |i, row| {
+            if i > 0 {
+                row.push((i as u32 - 1, w));
+            }
+            if i + 1 < n {
+                row.push((i as u32 + 1, -w));
+            }
+        })
+    }
+
+    fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
+        certify(&Split::new(matrix, splitting)?, splitting, force, &Lane::at_hand(), &mut |_| Ok(true))
+    }
+
+    #[test]
+    fn a_norm_of_one_is_no_reason_to_refuse() {
+        let n = 60;
+        let matrix = path(n, 0.5);
+        let certificate = ask(&matrix, Splitting::Given, false).unwrap();
+        let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
+        // Not sharper than the truth, and within a fifth of the steps that the truth asks for.
+        assert!(
+            certificate.norm >= rho && certificate.norm.ln() < 0.8 * rho.ln(),
+            "{} {rho}",
+            certificate.norm
+        );
+        let v = certificate.vector.as_ref().expect("a certificate");
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let mut image = vec![0.0; n];
+        split.absolute(0, v, &mut image);
+        assert!(image.iter().zip(v).all(|(y, v)| *y <= certificate.norm * v), "the certificate holds");
+        assert!(!certificate.scaled && certificate.row_norm > 1.0 - 1e-12);
+    }
+
+    #[test]
+    fn long_chains_are_proved_to_lose_something() {
+        for n in [499, 999, 2001] {
+            let certificate = ask(&path(n, 0.5), Splitting::Given, false).unwrap();
+            let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
+            assert!(certificate.norm >= rho && certificate.norm < 1.0, "{n}: {}", certificate.norm);
+        }
+    }
+
+    #[test]
+    fn divergence_is_refused_with_the_row_and_both_bounds() {
+        let error = ask(&path(60, 0.6), Splitting::Given, true).unwrap_err();
+        let Error::Divergent { lower, upper, sum, .. } = error else { panic!("{error}") };
+        let rho = 1.2 * (std::f64::consts::PI / 61.0).cos();
+        assert!((1.0..=rho).contains(&lower) && upper >= rho && (sum - 1.2).abs() < 1e-12, "{lower} {upper}");
+    }
+
+    #[test]
+    fn where_nothing_is_lost_the_refusal_names_the_method() {
+        // The Laplacian of a ring: each row of |L| sums to 1.
+        let row = |i: u32| [0, 1, 2].map(|j| (j, if i == j { 2.0 } else { -1.0 }));
+        let ring = given(&[&row(0), &row(1), &row(2)]);
+        let error = ask(&ring, Splitting::Jacobi, false).unwrap_err().to_string();
+        assert!(error.contains("conjugate gradients") && error.contains("Laplacian"), "{error}");
+    }
+
+    #[test]
+    fn walks_of_infinite_variance_are_refused_and_scaling_is_the_remedy() {
+        // ρ(|L|) = sqrt(4 · 0.2) < 1; the second moments have the entries 16 and 0.04 off the diagonal and
+        // ρ = 0.8, so that they are finite; with a loop in the large row they are not.
+        let matrix = given(&[&[(1, 4.0)], &[(0, 0.2)]]);
+        assert!(ask(&matrix, Splitting::Given, false).is_ok());
+        // |L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939; second moments 4.3·[0.3, 4],
+        // 0.15·[0.15, 0]: ρ ≥ 1.29.
+        let matrix = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
+        let error = ask(&matrix, Splitting::Given, false).unwrap_err().to_string();
+        assert!(error.contains("infinite") && error.contains("row 0"), "{error}");
+        let certificate = ask(&matrix, Splitting::ScaledJacobi, false);
+        // As a system A the diagonal is another; as L the scaling is what helps.
+        assert!(certificate.is_err() || certificate.unwrap().scaled);
+    }
+
+    #[test]
+    fn auto_scales_where_a_row_is_not_dominant() {
+        // Diagonal 2, off-diagonal −1: row sums 1 inside, ρ < 1.
+        let n = 30;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            if i > 0 {
+                row.push((i as u32 - 1, -1.0));
+            }
+            row.push((i as u32, 2.0));
+            if i + 1 < n {
+                row.push((i as u32 + 1, -1.0));
+            }
+        });
+        let certificate = ask(&matrix, Splitting::Auto, false).unwrap();
+        assert!(
+            certificate.scaled && certificate.norm < 1.0 && certificate.splitting == Splitting::ScaledJacobi
+        );
+    }
+}

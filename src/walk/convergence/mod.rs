@@ -1,0 +1,7 @@
+//! Convergence of walks.
+//!
+//! A certificate proves that walks converge and bounds their norm. Where the whole system has none,
+//! the unknowns that walks can reach are certified as a system of their own.
+
+pub mod certificate;
+pub(crate) mod reachable;

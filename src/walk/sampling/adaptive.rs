@@ -1,0 +1,156 @@
+//! Adaptive sampling: more and more chains, until intervals are short enough or a budget ends.
+
+use std::time::Instant;
+
+use super::launcher::{Round, Task, Watch};
+use crate::walk::confidence::student;
+use crate::walk::context::{BatchResult, Run};
+use crate::walk::solution::{Bound, Component, Quantity};
+use crate::{Error, Result};
+
+/// A component on its way to its interval, or a functional as a row behind the last.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningEstimate {
+    pub(crate) row: u32,
+    /// Σ θ of each replicate, column by column.
+    sums: Vec<f64>,
+    columns: usize,
+    /// Points of each replicate.
+    pub(crate) points: u64,
+    /// Steps of its chains, at most.
+    pub(crate) length: u32,
+}
+
+impl RunningEstimate {
+    /// Mean and statistical half-width of offset + scale · θ in a column.
+    pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
+        let sums = self.sums.iter().skip(column).step_by(self.columns);
+        let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();
+        student(&means, confidence)
+    }
+
+    /// Chains so far, over all replicates.
+    pub(crate) fn chains(&self) -> u64 {
+        self.points * (self.sums.len() / self.columns) as u64
+    }
+
+    /// The component as it is estimated so far, by chains of at most so many steps. Its ε is for the caller to say.
+    pub(crate) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
+        Component {
+            quantity: Quantity::Component,
+            component: self.row,
+            rhs: 0,
+            estimate,
+            epsilon: f64::NAN,
+            half_width: bound.total(),
+            bound,
+            chains: self.chains(),
+            length,
+        }
+    }
+}
+
+/// Rounds of walks from some rows.
+pub(crate) struct AdaptiveSampling<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) rows: &'a [u32],
+    /// Right-hand sides, and columns that are added up.
+    pub(crate) rhs: usize,
+    pub(crate) columns: usize,
+    /// Points of a replicate: in the first round and at most.
+    pub(crate) points: (u64, u64),
+    /// Steps of a chain at most, and the weight at which it ends.
+    pub(crate) length: u32,
+    pub(crate) cut: f32,
+}
+
+impl AdaptiveSampling<'_> {
+    /// Walks from all rows, and again as much for those that are not `settled`, until the time limit. `sums` walks;
+    /// `component` is what is known of one so far, for a right-hand side. `watch` gets the steps done, and those to do if
+    /// intervals shrink with the root of the number of chains.
+    pub(crate) fn run(
+        &self,
+        mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
+        settled: impl Fn(usize, &RunningEstimate) -> bool,
+        component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
+        watch: Watch<'_>,
+    ) -> Result<BatchResult> {
+        let at = Instant::now();
+        let mut result = BatchResult::default();
+        let (columns, replicates) = (self.columns, self.run.replicates);
+        let each = replicates as usize * columns;
+        let new = |&row: &u32| RunningEstimate {
+            row,
+            sums: vec![0.0; each],
+            columns,
+            points: 0,
+            length: self.length,
+        };
+        let mut all: Vec<RunningEstimate> = self.rows.iter().map(new).collect();
+        let mut active: Vec<usize> = (0..all.len()).collect();
+        let (mut end, most) = self.points;
+        let tasks = |of: &[usize]| -> Vec<Task> {
+            let task = |&k: &usize| {
+                let row = self.rows[k];
+                let component = if self.run.options.shared { 0 } else { row };
+                (0..replicates).map(move |replicate| Task { row, component, replicate })
+            };
+            of.iter().flat_map(task).collect()
+        };
+        let mut expected = 0;
+        while !active.is_empty() {
+            let tasks = tasks(&active);
+            let points = (all[active[0]].points as u32, end as u32);
+            let round = Round { points, length: self.length, cut: self.cut };
+            let (before, here) = (result.steps, round.steps(tasks.len()));
+            let is_late = || {
+                self.run.is_late() || self.run.options.walk_limit.is_some_and(|limit| at.elapsed() >= limit)
+            };
+            let mut late = is_late();
+            let mut look = |done: u64, _: u64| {
+                watch(before + done, before.saturating_add(here.max(expected)))?;
+                late = is_late();
+                if late { Err(Error::Interrupted) } else { Ok(()) }
+            };
+            let sums = match look(0, here).and_then(|()| sums(&tasks, round, &mut look)) {
+                Err(Error::Interrupted) if late => break,
+                sums => sums?,
+            };
+            result.steps += here;
+            let latest = self.rhs * active.len();
+            for (&k, sums) in active.iter().zip(sums.chunks(each)) {
+                all[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
+                all[k].points = end;
+                for rhs in 0..self.rhs {
+                    result.rounds.push(component(rhs, &all[k])?);
+                }
+            }
+            if end >= most {
+                break;
+            }
+            active.retain(|&k| !(0..self.rhs).all(|rhs| settled(rhs, &all[k])));
+            end = (2 * end).min(most);
+            let latest = &result.rounds[result.rounds.len() - latest..];
+            let more = |c: &Component| c.more_chains((most * u64::from(replicates)) as f64);
+            let chains = latest.iter().map(more).sum::<f64>() / self.rhs as f64;
+            expected = (chains * f64::from(self.length)) as u64;
+        }
+        if all.iter().any(|estimate| estimate.points == 0) {
+            // Time was up before the first round: what is known without a step.
+            let round = Round { points: (0, 1), length: 0, cut: self.cut };
+            let rows: Vec<usize> = (0..all.len()).collect();
+            let sums = sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
+            for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
+                (estimate.points, estimate.length) = (1, 0);
+                estimate.sums.copy_from_slice(sums);
+            }
+        }
+        result.solve = at.elapsed().as_secs_f64();
+        for rhs in 0..self.rhs {
+            for estimate in &all {
+                result.components.push(component(rhs, estimate)?);
+            }
+        }
+        Ok(result)
+    }
+}

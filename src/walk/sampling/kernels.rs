@@ -1,0 +1,220 @@
+//! The kernels of walks and their CPU twins.
+
+use std::ops::Range;
+
+use crate::array::array;
+use crate::kernel::block_sums::tree;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
+use crate::kernel::{Real, kernel};
+use crate::parallel::*;
+use crate::walk::sequence::{Points, Stream};
+use crate::walk::table::record_layout::{HEAD, UNIT};
+
+kernel! {
+    /// Sums of walks over blocks.
+    pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
+        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
+        tabled, seed_low, seed_high, stride, given,
+    )(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
+    );
+    /// The same for [`COLUMNS`] right-hand sides.
+    pub(crate) static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
+    );
+}
+
+/// Right-hand sides of [`WALK_COLUMNS`].
+pub(crate) const COLUMNS: usize = 4;
+
+/// The kernels' number for a buffer of points, beside those of the sequences.
+pub(crate) const BUFFER: u32 = 4;
+
+/// Walks of a block.
+pub(crate) const BLOCK: usize = 256;
+
+/// Dimensions whose coordinates are made at a time: their 16 KiB stay in the first cache.
+const DIMENSIONS: usize = 16;
+
+/// The target of the entry of a row that the fraction u falls on: the twin of `choose`.
+#[inline(always)]
+pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
+    let mut at = HEAD;
+    if record[at] == 0 {
+        let (mut low, mut high) = (0, record[at + 1] as usize - 1);
+        while low < high {
+            let middle = (low + high) / 2;
+            if u < record[HEAD + 2 + 2 * middle] {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        return record[HEAD + 3 + 2 * low];
+    }
+    while u >= record[at] {
+        at += 2;
+    }
+    record[at + 1]
+}
+
+/// The sum of two f32.
+#[inline(always)]
+pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
+    T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
+}
+
+/// Where the coordinates of a block's points come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// By random access.
+    Access(&'a Points, Stream),
+    /// Rows of that many points, a row a dimension; the block's first point is the first of each.
+    Buffer(&'a [u32], usize),
+}
+
+/// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
+/// row, which was asked for a step ahead, the others have theirs.
+pub(crate) struct Block<'a, T, const C: usize> {
+    pub(crate) rows: &'a [u32],
+    /// g of each row; of one column it is in the records.
+    pub(crate) columns: &'a [[T; C]],
+    pub(crate) source: Source<'a>,
+    pub(crate) row: u32,
+    pub(crate) first_point: u32,
+    pub(crate) walks: usize,
+    pub(crate) length: u32,
+    pub(crate) cut: T,
+    pub(crate) theta: &'a mut [[T; C]; BLOCK],
+}
+
+impl<T: Real, const C: usize> Body for Block<'_, T, C> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let fma = match fused(LEVEL) {
+            true => T::fma::<true>,
+            false => T::fma::<false>,
+        };
+        let (columns, at_hand) = (self.columns, AtHand::now());
+        let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
+            if C == 1 {
+                theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
+            } else {
+                for (theta, &g) in theta.iter_mut().zip(&columns[here[0] as usize]) {
+                    *theta = fma(weight, g, *theta);
+                }
+            }
+        };
+        let mut made = [0u32; BLOCK * DIMENSIONS];
+        let mut record = [self.row; BLOCK];
+        let mut weight = [T::of(1.0); BLOCK];
+        let mut live: [u16; BLOCK] = array(|i| i as u16);
+        let mut walking = self.walks;
+        let mut first = 0;
+        while first < self.length && walking > 0 {
+            let dimensions = (self.length - first).min(DIMENSIONS as u32);
+            let (coordinates, stride) = match self.source {
+                Source::Access(points, stream) => {
+                    let made = &mut made[..dimensions as usize * self.walks];
+                    points.fill(stream, self.first_point, first..first + dimensions, made);
+                    (&*made, self.walks)
+                }
+                Source::Buffer(words, stride) => (&words[first as usize * stride..], stride),
+            };
+            let steps = walking as u64 * u64::from(dimensions);
+            for u in coordinates.chunks(stride).take(dimensions as usize) {
+                let mut kept = 0;
+                for k in 0..walking {
+                    let i = live[k] as usize;
+                    let here = &self.rows[record[i] as usize * UNIT..];
+                    tally(&mut self.theta[i], weight[i], here);
+                    let w = weight[i].times(number(here[2], here[3]));
+                    if w.distance(T::ZERO) <= self.cut {
+                        continue;
+                    }
+                    let next = choose(here, u[i].min(u32::MAX - 1));
+                    weight[i] = if next >> 31 == 1 { T::of(-1.0).times(w) } else { w };
+                    record[i] = next & (u32::MAX >> 1);
+                    prefetch(self.rows, record[i] as usize * UNIT);
+                    live[kept] = i as u16;
+                    kept += 1;
+                }
+                walking = kept;
+            }
+            first += dimensions;
+            at_hand.step(steps);
+        }
+        for &i in &live[..walking] {
+            let i = i as usize;
+            tally(&mut self.theta[i], weight[i], &self.rows[record[i] as usize * UNIT..]);
+        }
+    }
+}
+
+/// The sums of two walks, column by column.
+pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
+    array(|c| a[c].plus(b[c]))
+}
+
+/// The numbers of a launch's blocks.
+pub(crate) fn range(p: &walk::Params) -> Range<usize> {
+    let first = (p.first + p.step * p.groups).min(p.end);
+    first as usize..(first + p.groups).min(p.end) as usize
+}
+
+/// The weight at which a launch's walks end.
+pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
+    T::of(f64::from(f32::from_bits(p.cut)))
+}
+
+/// The points that a launch's parameters name, given the sequence's table.
+pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
+    Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
+}
+
+/// Fills `out` with the blocks of a launch. `block` gets the first row, the stream, the number of the first point and the
+/// number of walks.
+pub(crate) fn each_block<V: Send>(
+    p: &walk::Params,
+    tasks: &[[u32; 4]],
+    out: &mut [V],
+    block: impl Fn(u32, Stream, u32, usize) -> V + Sync,
+) {
+    let first = range(p).start as u32;
+    out.par_iter_mut().enumerate().for_each(|(k, out)| {
+        let number = first + k as u32;
+        let [row, key, component, replicate] = tasks[(number / p.per_task) as usize];
+        let first_point = p.first_point + number % p.per_task * BLOCK as u32;
+        let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
+        *out = block(row, Stream { key, component, replicate }, first_point, walks);
+    });
+}
+
+/// The blocks of a launch on these tables: records, tasks, the sequence's.
+fn blocks<T: Real, const C: usize>(
+    p: walk::Params,
+    (rows, tasks, table): (&[u32], &[[u32; 4]], &[u32]),
+    columns: &[[T; C]],
+    out: &mut [[T; C]],
+) {
+    let (length, cut) = (p.length, cut(&p));
+    let access = (p.sequence != BUFFER).then(|| points(&p, table));
+    each_block(&p, tasks, &mut out[range(&p)], |row, stream, first_point, walks| {
+        let source = match &access {
+            Some(points) => Source::Access(points, stream),
+            None => Source::Buffer(&table[(first_point - p.first_point) as usize..], p.stride as usize),
+        };
+        let mut theta = [[T::ZERO; C]; BLOCK];
+        dispatch(Block { rows, columns, source, row, first_point, walks, length, cut, theta: &mut theta });
+        tree(&mut theta, plus)
+    });
+}
+
+fn walk<T: Real>(_: &Call<'_>, p: walk::Params, b: walk::Bindings<'_, T>) {
+    blocks::<T, 1>(p, (b.rows, b.tasks, b.table), &[], bytemuck::cast_slice_mut(b.out));
+}
+
+fn walk_columns<T: Real>(_: &Call<'_>, p: walk::Params, b: walk_columns::Bindings<'_, T>) {
+    blocks(p, (b.rows, b.tasks, b.table), b.columns, b.out);
+}

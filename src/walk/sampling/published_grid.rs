@@ -1,0 +1,130 @@
+//! The grid of S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations",
+//! ISCC 2015: a number of groups of a number of threads, group sums, then a second reduction.
+
+use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
+use crate::kernel::block_sums::tree;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::dispatch;
+use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
+use crate::walk::sequence::Stream;
+use crate::{Error, Result};
+
+kernel! {
+    /// Walks from one row shared out over a grid, or one thread an unknown.
+    pub(crate) static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
+    );
+}
+
+/// The same in groups of other sizes.
+static SIZED: [Kernel; 5] = [
+    WALK_GRID.with(&[("GROUP", 32.0)]),
+    WALK_GRID.with(&[("GROUP", 64.0)]),
+    WALK_GRID.with(&[("GROUP", 128.0)]),
+    WALK_GRID.with(&[("GROUP", 512.0)]),
+    WALK_GRID.with(&[("GROUP", 1024.0)]),
+];
+
+/// The kernel for groups of other sizes.
+pub(crate) fn sizes() -> impl Iterator<Item = &'static Kernel> {
+    SIZED.iter()
+}
+
+/// Groups and threads of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Groups.
+    pub groups: u32,
+    /// Threads of a group: 32, 64, 128, 256, 512 or 1024.
+    pub size: u32,
+}
+
+impl Grid {
+    /// The grid of the figures of 2015.
+    pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
+
+    /// The kernel in groups of this size.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another size, and for no groups or more than 65535.
+    pub fn kernel(self) -> Result<&'static Kernel> {
+        if self.groups == 0 || self.groups > 65_535 {
+            return Err(Error::Invalid(format!("--groups {} must lie between 1 and 65535", self.groups)));
+        }
+        std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == self.size).ok_or_else(|| {
+            Error::Invalid(format!("--group-size {} must be 32, 64, 128, 256, 512 or 1024", self.size))
+        })
+    }
+}
+
+fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'_, T>) {
+    let walk_grid::Bindings { rows, tasks, table, out, .. } = b;
+    let (groups, unknowns, size) = (p.groups, p.end as usize, call.group());
+    let (begin, stop, length, cut) = (p.first_point, p.end_point, p.length, cut::<T>(&p));
+    let access = (p.sequence != BUFFER).then(|| points(&p, table));
+    // θ of up to a block of points from `first_point` on.
+    let walks = |task: [u32; 4], first_point: u32, walks: usize, theta: &mut [[T; 1]; BLOCK]| {
+        let [row, key, component, replicate] = task;
+        let source = match &access {
+            Some(points) => Source::Access(points, Stream { key, component, replicate }),
+            None => Source::Buffer(&table[(first_point - begin) as usize..], p.stride as usize),
+        };
+        *theta = [[T::ZERO; 1]; BLOCK];
+        dispatch(Block { rows, columns: &[], source, row, first_point, walks, length, cut, theta });
+    };
+    if unknowns > 0 {
+        out[..unknowns].par_iter_mut().zip(&tasks[..unknowns]).for_each(|(out, &task)| {
+            let mut theta = [[T::ZERO; 1]; BLOCK];
+            *out = T::ZERO;
+            for first in (begin..stop).step_by(BLOCK) {
+                let count = ((stop - first) as usize).min(BLOCK);
+                walks(task, first, count, &mut theta);
+                theta[..count].iter().for_each(|t| *out = out.plus(t[0]));
+            }
+        });
+        return;
+    }
+    out[..groups as usize].par_iter_mut().enumerate().for_each(|(group, out)| {
+        let mut sums = vec![[T::ZERO; 1]; size as usize];
+        let mut theta = [[T::ZERO; 1]; BLOCK];
+        let mut first = u64::from(begin) + group as u64 * u64::from(size);
+        while first < u64::from(stop) {
+            for (piece, sums) in sums.chunks_mut(BLOCK).enumerate() {
+                let at = first + (piece * BLOCK) as u64;
+                let count = u64::from(stop).saturating_sub(at).min(sums.len() as u64) as usize;
+                if count > 0 {
+                    walks(tasks[0], at as u32, count, &mut theta);
+                    sums[..count].iter_mut().zip(&theta).for_each(|(s, t)| s[0] = s[0].plus(t[0]));
+                }
+            }
+            first += u64::from(groups) * u64::from(size);
+        }
+        *out = tree(&mut sums, plus)[0];
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_sizes_are_refused_by_their_number() {
+        for (groups, size) in [(0, 256), (70_000, 256), (84, 0), (84, 48), (84, 2048)] {
+            let error = Grid { groups, size }.kernel().unwrap_err().to_string();
+            assert!(error.contains(&groups.to_string()) || error.contains(&size.to_string()), "{error}");
+        }
+    }
+
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    #[test]
+    fn every_size_is_a_kernel_of_its_own() {
+        use crate::kernel::{Precision, reflect};
+        for size in [32, 64, 128, 256, 512, 1024] {
+            let kernel = Grid { groups: 1, size }.kernel().unwrap();
+            // Asserts the size of the entry point.
+            assert_eq!(reflect::declared(kernel, Precision::F64), Ok(()));
+            assert_eq!(kernel.group(), size);
+        }
+    }
+}

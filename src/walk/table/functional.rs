@@ -1,0 +1,272 @@
+//! Functionals ⟨h, x⟩: walks begin at row i with a probability proportional to |h_i|, and with the sign of h_i.
+//!
+//! In the chain table a functional is a row of its own, that of an unknown Σ_i h_i x_i without a constant: the first step
+//! draws where a walk of the system begins, from the same points as all others, rows ordered by what they lead to. Where h
+//! has many entries two or three steps do, through groups of them, since probabilities are multiples of 2⁻³².
+//!
+//! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1 − ρ): Σ |h_i| v_i is
+//! to a functional what v_m is to a component.
+
+use super::Table;
+use super::record_layout::{HEAD, UNIT};
+use super::records::{Entry, Target, sign, write_shares};
+use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::options::{Options, Problem};
+use crate::walk::sampling::kernels::COLUMNS;
+use crate::walk::solution::{Component, Quantity};
+use crate::{Error, Result};
+
+/// Entries of a group.
+const GROUP: usize = 4096;
+/// Products added in one piece, so that sums do not depend on the number of threads.
+const PIECE: usize = 4096;
+
+/// A functional as walks take it.
+#[derive(Debug)]
+pub struct Functional {
+    /// (i, h_i / 2^exponent) of all entries that are not 0; the largest lies between 1 and 2.
+    entries: Vec<(u32, f64)>,
+    pub(crate) exponent: i32,
+    /// Σ |h_i| / 2^exponent.
+    pub(crate) norm: f64,
+    /// Σ |h_i| v_i / 2^exponent, rounded up.
+    pub(crate) scale: f64,
+    /// The same with the scale of walks.
+    pub(crate) walk_scale: f64,
+    /// Whether it has negative entries, and positive ones.
+    signs: (bool, bool),
+}
+
+impl Functional {
+    /// Takes h, which is finite.
+    pub(crate) fn new(h: &[f64], certificate: &Certificate) -> Result<Self> {
+        let largest = h.iter().fold(0.0f64, |most, h| most.max(h.abs()));
+        let exponent = if largest > 0.0 { exponent(largest) } else { 0 };
+        let scaled = h.iter().map(|&h| times_power_of_two(h, -exponent));
+        let entries: Vec<(u32, f64)> = (0..).zip(scaled).filter(|&(_, h)| h != 0.0).collect();
+        let sum = |scale: &dyn Fn(usize) -> f64| {
+            let piece =
+                |piece: &[(u32, f64)]| piece.iter().map(|&(i, h)| h.abs() * scale(i as usize)).sum::<f64>();
+            entries.chunks(PIECE).map(piece).sum::<f64>() * (1.0 + terms(entries.len()) * f64::EPSILON)
+        };
+        let norm = sum(&|_| 1.0);
+        let scale = sum(&|i| certificate.scale(i));
+        let walk_scale = if certificate.scaled { scale } else { norm };
+        if !entries.is_empty() && scale < 1e-280 {
+            return Err(Error::Invalid(format!(
+                "a functional lives on unknowns that the others hardly reach: its part of the certificate's vector is \
+                 {scale:e}; ask for the components themselves"
+            )));
+        }
+        let signs = (entries.iter().any(|e| e.1 < 0.0), entries.iter().any(|e| e.1 > 0.0));
+        Ok(Self { entries, exponent, norm, scale, walk_scale, signs })
+    }
+
+    /// ⟨h, x⟩ / 2^exponent.
+    pub(crate) fn of(&self, x: &[f64]) -> f64 {
+        let piece = |piece: &[(u32, f64)]| piece.iter().map(|&(i, h)| h * x[i as usize]).sum::<f64>();
+        let pieces: Vec<f64> = self.entries.par_chunks(PIECE).map(piece).collect();
+        pieces.iter().sum()
+    }
+
+    /// 1 / 2^exponent, as near as a double is.
+    fn unit(&self) -> f64 {
+        times_power_of_two(1.0, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX)
+    }
+
+    /// Roundings of a product in [`of`](Self::of).
+    pub(crate) fn terms(&self) -> f64 {
+        terms(self.entries.len())
+    }
+
+    /// Steps until a walk of the system begins.
+    pub(crate) fn steps(&self) -> u32 {
+        self.groups().count() as u32
+    }
+
+    /// Units of its records.
+    pub(crate) fn units(&self) -> usize {
+        let of = |all: usize| {
+            all / GROUP * units(GROUP) + if all.is_multiple_of(GROUP) { 0 } else { units(all % GROUP) }
+        };
+        self.groups().map(of).sum()
+    }
+
+    /// Entries, groups of them, groups of those: what records of each level have together.
+    fn groups(&self) -> impl Iterator<Item = usize> {
+        let mut next = Some(self.entries.len()).filter(|&all| all > 0);
+        std::iter::from_fn(move || {
+            let all = next?;
+            next = Some(all.div_ceil(GROUP)).filter(|_| all > GROUP);
+            Some(all)
+        })
+    }
+
+    /// Writes the records, the first at the unit `at`. `g` are the table's columns, stored times `unit`.
+    pub(crate) fn write(
+        &self,
+        certificate: &Certificate,
+        targets: &[Target],
+        ordered: bool,
+        (g, unit): (&[&[f64]], f64),
+        (mut at, mut words): (u32, &mut [u32]),
+    ) -> Start {
+        // Nothing is tallied here: a 0, or the numbers of what is no row.
+        let head = if g.len() > 1 { [targets.len() as u32, 0] } else { [0, 0] };
+        let of = |c: usize| match self.entries[..] {
+            [] => 0.0,
+            _ => g.get(c).map_or(0.0, |g| self.of(g) / self.walk_scale * unit),
+        };
+        let standing = std::array::from_fn(of);
+        let entry = |&(i, h): &(u32, f64)| {
+            let (target, sign) = (targets[i as usize], sign(h));
+            let share = h.abs() * certificate.walk_scale(i as usize) / self.walk_scale;
+            (target.rank(sign), share, target.place | sign)
+        };
+        let mut entries: Vec<Entry> = self.entries.iter().map(entry).collect();
+        if ordered {
+            // Stable: entries of one rank stay in the order of their rows.
+            entries.sort_by_key(|&(rank, ..)| rank);
+        }
+        let mut error = 32.0 * f64::EPSILON;
+        while !entries.is_empty() {
+            let mut write = |group: &mut [Entry]| {
+                let sum: f64 = group.iter().map(|e| e.1).sum();
+                // What is smaller than all doubles keeps the smallest share.
+                group.iter_mut().for_each(|e| e.1 /= sum.max(f64::MIN_POSITIVE));
+                let (here, rest) = std::mem::take(&mut words).split_at_mut(units(group.len()) * UNIT);
+                here[..2].copy_from_slice(&head);
+                // Of P_g p_i − A_g a_i: (P_g − A_g) p_i, which the next level counts, and this.
+                error += sum * write_shares(group, 1.0, here);
+                words = rest;
+                let place = at;
+                at += units(group.len()) as u32;
+                (0, sum, place)
+            };
+            let groups: Vec<Entry> = entries.chunks_mut(GROUP).map(&mut write).collect();
+            if let [(_, sum, place)] = groups[..] {
+                return Start { place, standing, error: error + (sum - 1.0).abs() };
+            }
+            entries = groups;
+        }
+        Start { place: 0, standing, error: 0.0 }
+    }
+}
+
+/// The first record of a functional's walks.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    /// Its unit.
+    pub(crate) place: u32,
+    /// What walks that take no step add up, column by column.
+    pub(crate) standing: [f64; COLUMNS],
+    /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
+    pub(crate) error: f64,
+}
+
+/// Units of a record of so many entries.
+fn units(entries: usize) -> usize {
+    (HEAD + 2 + 2 * entries).div_ceil(UNIT)
+}
+
+/// Roundings of a sum of so many products, in pieces.
+fn terms(entries: usize) -> f64 {
+    (entries.min(PIECE) + entries / PIECE + 4) as f64
+}
+
+/// Components and functionals of a run, as rows that walks begin at: functional k is row n + k.
+pub(crate) struct Targets<'a> {
+    certificate: &'a Certificate,
+    pub(crate) components: &'a [u32],
+    pub(crate) functionals: Vec<Functional>,
+    first: u32,
+    /// ε and δ as given.
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+}
+
+impl<'a> Targets<'a> {
+    pub(crate) fn new(
+        problem: &Problem<'a>,
+        options: &Options,
+        certificate: &'a Certificate,
+    ) -> Result<Self> {
+        let functionals = problem.functionals.iter().map(|h| Functional::new(h, certificate));
+        Ok(Self {
+            certificate,
+            components: problem.components,
+            functionals: functionals.collect::<Result<_>>()?,
+            first: problem.matrix.rows() as u32,
+            epsilon: options.epsilon,
+            delta: options.delta,
+        })
+    }
+
+    /// The rows of all functionals.
+    pub(crate) fn rows_behind(&self) -> Vec<u32> {
+        (self.first..).take(self.functionals.len()).collect()
+    }
+
+    /// The largest value of a component, and of a functional.
+    pub(crate) fn most(
+        &self,
+        component: impl Fn(u32) -> f64,
+        functional: impl Fn(&Functional) -> f64,
+    ) -> f64 {
+        let components = self.components.iter().map(|&m| component(m));
+        components.chain(self.functionals.iter().map(functional)).fold(0.0, f64::max)
+    }
+
+    fn functional(&self, row: u32) -> Option<&Functional> {
+        row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
+    }
+
+    /// Whether walks of a row begin with negative signs, and with positive ones.
+    pub(crate) fn signs(&self, row: u32) -> (bool, bool) {
+        self.functional(row).map_or((false, true), |h| h.signs)
+    }
+
+    /// Its error where that of all x_i is v_i.
+    pub(crate) fn scale(&self, row: u32) -> f64 {
+        self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
+    }
+
+    /// The same of walks.
+    pub(crate) fn walk_scale(&self, row: u32) -> f64 {
+        self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
+    }
+
+    /// ε of a functional over that of a component, both in the scaling of the system that is walked on.
+    pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
+        self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
+    }
+
+    /// The same of δ.
+    pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
+        self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
+    }
+
+    /// ε of a row where that of components is `epsilon`, in the scaling of the system that is walked on.
+    pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
+        self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
+    }
+
+    /// Steps until a walk of the system begins, roundings of a product with h, and the error of probabilities at its start.
+    pub(crate) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
+        let h = self.functional(row)?;
+        Some((h.steps(), h.terms(), table.starts[(row - self.first) as usize].error))
+    }
+
+    /// An estimate of the system over 2^exponent, in the units of the caller, whose ε for components is `epsilon`.
+    pub(crate) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
+        let Some(h) = self.functional(row) else {
+            return Ok(Component { epsilon, ..c.times_power_of_two(exponent)? });
+        };
+        let (quantity, component) = (Quantity::Functional, row - self.first);
+        let c = Component { quantity, component, ..c }.times_power_of_two(exponent + h.exponent)?;
+        let default = epsilon * times_power_of_two(h.norm, h.exponent);
+        Ok(Component { epsilon: self.epsilon.unwrap_or(default), ..c })
+    }
+}

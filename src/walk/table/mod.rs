@@ -1,0 +1,276 @@
+//! Chain tables: all that a walk needs of a row in one record, so that a step reads few cache lines.
+//!
+//! A record starts at a multiple of 32 bytes. Its words:
+//!
+//! | words | |
+//! |---|---|
+//! | 0, 1 | g_i as the sum of two f32; with several columns g, i and 0 |
+//! | 2, 3 | the sum of |l_ij| over j, as the sum of two f32; 0 ends a walk |
+//! | 4 + 2k | C_k, the distribution function behind entry k, as a fraction of 2³² |
+//! | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
+//!
+//! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k; the last C is 2³² − 1, above
+//! them all, and stands twice in a row with an odd number of entries. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
+//! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than `LONG` entries has the pair
+//! (0, number of entries) before them, and is searched by halves.
+
+pub(crate) mod functional;
+pub(crate) mod record_layout;
+pub(crate) mod records;
+
+use self::functional::{Functional, Start};
+use self::record_layout::{HEAD, LONG, UNIT};
+use self::records::{Records, Target, Writing};
+use super::convergence::certificate::Certificate;
+use super::sampling::kernels::COLUMNS;
+use super::splitting::Split;
+use crate::kernel::twin::simd::dispatch;
+use crate::lane::HostArray;
+use crate::parallel::*;
+use crate::{Error, Result};
+
+/// Rows written by one thread at a time.
+const ROWS: usize = 1024;
+
+/// Order of the entries in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// By what the entry leads to: sign(l_ij) h_j. The map from fractions to values is then monotone, which is what
+    /// quasi-random points are good at.
+    Value,
+    /// By column.
+    Index,
+}
+
+/// The table of one system and right-hand side.
+#[derive(Debug)]
+pub struct Table {
+    /// Records, whole units.
+    pub words: HostArray<u32>,
+    /// Unit of each row's record.
+    pub place: HostArray<u32>,
+    /// Where walks of functionals start.
+    pub starts: Vec<Start>,
+    /// The columns where there are several: of each row `COLUMNS` numbers, in the same unit as g; behind them those of what
+    /// is no row.
+    pub columns: Vec<f64>,
+    /// g is stored divided by this power of 2.
+    pub factor: f64,
+    /// max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | with the probabilities as stored.
+    pub probability_error: f64,
+    /// Relative error of a stored g or row sum, towards its row or the largest g.
+    pub number_error: f64,
+}
+
+/// The error that a pair of f32 has, relative to the number; the second one's underflow aside.
+const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
+
+impl Table {
+    /// Builds the table of L and up to `COLUMNS` columns g: the collision estimator adds up W_k g at each state.
+    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `certificate` says; g is V⁻¹g then.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and one that the host has no memory for.
+    pub fn build(
+        split: &Split<'_>,
+        certificate: &Certificate,
+        g: &[&[f64]],
+        order_by: Option<&[f64]>,
+        functionals: &[Functional],
+    ) -> Result<Self> {
+        assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
+        let n = split.unknowns();
+        // What is read of a target lies side by side: a row's targets are all over the place.
+        let (mut place, mut targets) = join(|| HostArray::large(n), || HostArray::<Target>::large(n));
+        // Places are counted from the block's first record; and how many units all of it takes.
+        let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
+            let mut before = 0u32;
+            for (k, place) in place.iter_mut().enumerate() {
+                let entries = split.entries(block * ROWS + k);
+                *place = before;
+                before += (HEAD + 2 * entries.max(1) + 2 * usize::from(entries > LONG)).div_ceil(UNIT) as u32;
+            }
+            before
+        });
+        let blocks: Vec<u32> = blocks.collect();
+        let mut units = 0u64;
+        let mut begins = Vec::with_capacity(blocks.len());
+        for &here in &blocks {
+            begins.push(units);
+            units += u64::from(here);
+        }
+        let of_rows = units;
+        units += functionals.iter().map(|h| h.units() as u64).sum::<u64>();
+        let too_large = |limit: String| Error::OutOfMemory {
+            device: "the host".to_owned(),
+            what: format!("the chain table of {n} rows"),
+            asked: 4 * UNIT as u64 * units,
+            limit,
+        };
+        if units >= 1 << 31 {
+            return Err(too_large("records are addressed by 31 bits, which is 64 GiB".to_owned()));
+        }
+        crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
+        let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
+        let factor =
+            if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
+        // A power of 2, as the factor.
+        let unit = 1.0 / factor;
+
+        // A step asks for two units at once, whether the second is there or not.
+        let mut words = HostArray::large((units as usize + 1) * UNIT);
+        targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(
+            |(block, (targets, place))| {
+                for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
+                    let j = block * ROWS + k;
+                    *place += begins[block] as u32;
+                    let key = order_by.map_or(0.0, |h| certificate.on_walks(j, h[j]) * unit);
+                    *target = Target { key: key as f32, place: *place };
+                }
+            },
+        );
+        // Records of blocks of rows, as slices of their own.
+        let mut rest = &mut words[..];
+        let mut slices = Vec::with_capacity(blocks.len());
+        for (block, &units) in blocks.iter().enumerate() {
+            let (here, behind) = rest.split_at_mut(units as usize * UNIT);
+            slices.push((block * ROWS, here));
+            rest = behind;
+        }
+        let (mut at, mut starts) = (of_rows as u32, Vec::with_capacity(functionals.len()));
+        for h in functionals {
+            let (here, behind) = rest.split_at_mut(h.units() * UNIT);
+            starts.push(h.write(certificate, &targets, order_by.is_some(), (g, unit), (at, here)));
+            at += h.units() as u32;
+            rest = behind;
+        }
+        let (targets, ordered) = (&targets[..], order_by.is_some());
+        let probability_error = slices
+            .into_par_iter()
+            .map(|(first, words)| {
+                let mut worst = 0.0f64;
+                let rows = first..n.min(first + ROWS);
+                let of = Records { split, certificate, g, unit, targets, ordered, rows };
+                dispatch(Writing { of, words, worst: &mut worst });
+                worst
+            })
+            .reduce(|| 0.0, f64::max);
+        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * (n + 1) } else { 0 }];
+        let rows = columns.len().min(COLUMNS * n);
+        columns[..rows].par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
+            row.iter_mut().zip(g).for_each(|(x, g)| *x = certificate.on_walks(i, g[i]) * unit);
+        });
+        Ok(Self { words, place, starts, columns, factor, probability_error, number_error: PAIR })
+    }
+}
+
+impl Table {
+    /// The unit of the record of a row, or of functional k as the row n + k.
+    pub(super) fn place(&self, row: u32) -> u32 {
+        let n = self.place.len();
+        self.place.get(row as usize).copied().unwrap_or_else(|| self.starts[row as usize - n].place)
+    }
+}
+
+/// max_i |g_i| / v_i with the scale of walks.
+fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
+    g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::record_layout::CERTAIN;
+    use super::*;
+    use crate::sparse::CsrMatrix;
+    use crate::walk::splitting::Splitting;
+
+    fn plain(norm: f64) -> Certificate {
+        Certificate {
+            splitting: Splitting::Given,
+            row_norm: norm,
+            worst_row: 0,
+            vector: None,
+            scaled: false,
+            norm,
+            products: 0,
+        }
+    }
+
+    /// Shares of a record's entries, their targets and signs.
+    fn read(table: &Table, i: usize) -> Vec<(f64, u32, bool)> {
+        let words = &table.words[table.place[i] as usize * UNIT..];
+        let (first, most) =
+            if words[HEAD] == 0 { (HEAD + 2, words[HEAD + 1] as usize) } else { (HEAD, LONG) };
+        let (mut entries, mut before) = (Vec::new(), 0u64);
+        for pair in words[first..].chunks_exact(2).take(most) {
+            let behind = if pair[0] == CERTAIN { 1 << 32 } else { u64::from(pair[0]) };
+            entries.push((
+                (behind - before) as f64 / 2f64.powi(32),
+                pair[1] & !(1 << 31),
+                pair[1] >> 31 == 1,
+            ));
+            before = behind;
+            if pair[0] == CERTAIN {
+                break;
+            }
+        }
+        entries
+    }
+
+    #[test]
+    fn shares_are_those_of_the_entries() {
+        let rows: [&[(u32, f64)]; 4] = [
+            &[(0, 0.1), (2, -0.3), (3, 0.2)],
+            &[],
+            &[(1, -0.5)],
+            &[(0, 1e-30), (1, 0.25), (2, 1e-30), (3, 0.25)],
+        ];
+        let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let g = [0.75, -0.5, 3.0, 0.1];
+        let table = Table::build(&split, &plain(0.6), &[&g], None, &[]).unwrap();
+        assert_eq!(table.factor, 4.0);
+        for i in 0..4 {
+            let entries = read(&table, i);
+            let words = &table.words[table.place[i] as usize * UNIT..];
+            let real =
+                |k: usize| f64::from(f32::from_bits(words[k])) + f64::from(f32::from_bits(words[k + 1]));
+            let sum: f64 = rows[i].iter().map(|e| e.1.abs()).sum();
+            assert!((real(0) * 4.0 - g[i]).abs() <= PAIR * g[i].abs(), "g of row {i}");
+            assert!((real(2) - sum).abs() <= PAIR * sum, "sum of row {i}");
+            if rows[i].is_empty() {
+                assert_eq!(entries, [(1.0, table.place[i], false)]);
+                continue;
+            }
+            assert_eq!(entries.len(), rows[i].len());
+            let mut off = 0.0;
+            for (entry, &(j, l)) in entries.iter().zip(rows[i]) {
+                assert_eq!((entry.1, entry.2), (table.place[j as usize], l < 0.0));
+                assert!(entry.0 > 0.0 && (entry.0 - l.abs() / sum).abs() < 4.0 / 2f64.powi(32), "{entry:?}");
+                off += (entry.0 * sum - l.abs()).abs();
+            }
+            assert!(off <= table.probability_error * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn long_rows_are_whole_and_values_ascend() {
+        let n = 300;
+        let value = |i: usize, j: usize| if (i + j).is_multiple_of(3) { -0.5 } else { 0.25 } / n as f64;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            let entries = if i == 7 { n } else { 1 + i % 19 };
+            row.extend((0..entries).map(|j| (j as u32, value(i, j))));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let h: Vec<f64> = (0..n).map(|i| ((i * 7919) % 101) as f64 - 50.0).collect();
+        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h), &[]).unwrap();
+        let row_of = |place: u32| table.place.binary_search(&place).expect("a record's start");
+        for i in 0..n {
+            let entries = read(&table, i);
+            assert_eq!(entries.len(), matrix.row(i).0.len(), "row {i}");
+            let keys: Vec<f64> =
+                entries.iter().map(|e| h[row_of(e.1)] * if e.2 { -1.0 } else { 1.0 }).collect();
+            assert!(keys.is_sorted(), "row {i}: {keys:?}");
+        }
+    }
+}

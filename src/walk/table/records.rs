@@ -1,0 +1,308 @@
+//! How the records of a [`Table`](super::Table) are written.
+//!
+//! Short rows are ordered sixteen at a time, side by side: a sorting network compares entries of all of them at once, and
+//! so do the sums of their probabilities go on.
+
+use std::ops::Range;
+
+use super::record_layout::{CERTAIN, HEAD, LONG, UNIT, pair};
+use crate::kernel::twin::simd::Body;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::splitting::{AHEAD, Split};
+
+/// Rows that are written at once.
+const ROWS: usize = 16;
+
+/// 2³², of which distribution functions are fractions.
+const ONE: f64 = 4_294_967_296.0;
+/// 2⁵², whose sum with a whole number has that number in its lowest bits.
+const WHOLE: f64 = 4_503_599_627_370_496.0;
+
+/// What a record needs to know of a row that it leads to.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Target {
+    /// What its entries are ordered by.
+    pub(crate) key: f32,
+    /// The unit of its record.
+    pub(crate) place: u32,
+}
+
+impl Target {
+    /// A number that ascends with the key, or with −key where the entry's [`sign`] is set; its lowest bits are for the
+    /// entry's place among others.
+    #[inline(always)]
+    pub(crate) fn rank(self, sign: u32) -> i32 {
+        let bits = (self.key.to_bits() ^ sign) as i32;
+        bits ^ ((bits >> 31) as u32 >> 1) as i32
+    }
+}
+
+/// Bit 31 where an entry is negative.
+#[inline(always)]
+pub(crate) fn sign(l: f64) -> u32 {
+    (l.to_bits() >> 32) as u32 & 1 << 31
+}
+
+/// The records of some rows.
+pub(crate) struct Records<'a> {
+    pub(crate) split: &'a Split<'a>,
+    pub(crate) certificate: &'a Certificate,
+    pub(crate) g: &'a [&'a [f64]],
+    /// What g is stored times.
+    pub(crate) unit: f64,
+    pub(crate) targets: &'a [Target],
+    pub(crate) ordered: bool,
+    pub(crate) rows: Range<usize>,
+}
+
+/// [`Records`] on their way into the table.
+pub(crate) struct Writing<'a> {
+    pub(crate) of: Records<'a>,
+    pub(crate) words: &'a mut [u32],
+    /// The largest Σ_j | |l_ij| − p_ij s |.
+    pub(crate) worst: &'a mut f64,
+}
+
+impl Body for Writing<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Self { of, words, worst } = self;
+        let base = of.targets[of.rows.start].place as usize;
+        let mut short = Short::new();
+        let mut long = Vec::new();
+        for first in of.rows.clone().step_by(ROWS) {
+            let rows = first..of.rows.end.min(first + ROWS);
+            short.clear();
+            for i in rows.clone() {
+                // Targets lie anywhere: they are asked for some rows ahead.
+                if i + AHEAD < of.rows.end {
+                    of.split.ask(i + AHEAD, of.targets);
+                }
+                if of.split.entries(i) <= LONG {
+                    short.take(&of, i, i - first);
+                }
+            }
+            if of.ordered {
+                short.sort();
+            }
+            short.add_up();
+            for i in rows {
+                let own = of.targets[i].place;
+                let words = &mut words[(own as usize - base) * UNIT..];
+                words[..2].copy_from_slice(&match of.g {
+                    [g] => pair(of.certificate.on_walks(i, g[i]) * of.unit),
+                    _ => [i as u32, 0],
+                });
+                let error = match of.split.entries(i) {
+                    ..=LONG => short.write(i - first, own, words),
+                    _ => of.write_long(i, &mut long, words),
+                };
+                *worst = worst.max(error);
+            }
+        }
+    }
+}
+
+impl Records<'_> {
+    /// An entry l of column j in a row of scale `own`: its value on scaled walks, its target, and its rank.
+    #[inline(always)]
+    fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
+        let target = self.targets[j as usize];
+        let value = if self.certificate.scaled { l * self.certificate.scale(j as usize) / own } else { l };
+        (value, target, target.rank(sign(l)))
+    }
+
+    /// Writes the record of a long row behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+    #[inline(never)]
+    fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
+        let own = self.certificate.walk_scale(i);
+        entries.clear();
+        entries.extend(self.split.row(i).map(|(j, l)| {
+            let (value, target, rank) = self.entry(own, j, l);
+            (rank, value.abs(), target.place | sign(l))
+        }));
+        if self.ordered {
+            // Stable: entries of one rank stay in the order of their columns.
+            entries.sort_by_key(|&(rank, ..)| rank);
+        }
+        write_shares(entries, entries.iter().map(|e| e.1).sum(), words)
+    }
+}
+
+/// An entry of a long row: its rank, its size, and its target with its sign.
+pub(crate) type Entry = (i32, f64, u32);
+
+/// Writes the record of a long row of that sum behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
+    words[2..4].copy_from_slice(&pair(sum));
+    let (d, of_sum) = (entries.len() as f64, ONE / sum);
+    words[HEAD + 1] = d as u32;
+    let (mut before, mut partial, mut error) = (0.0, 0.0, 0.0);
+    for (k, (&(_, l, to), words)) in entries.iter().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate() {
+        partial += l;
+        let behind = behind(partial * of_sum, before, k as f64, d);
+        error += (l - (behind - before) * (sum / ONE)).abs();
+        before = behind;
+        words.copy_from_slice(&[if behind >= ONE { CERTAIN } else { behind as u32 }, to]);
+    }
+    error
+}
+
+/// Where the share of entry k of d ends, of which those before end at `before` and all up to it come to `partial`, in
+/// whole numbers up to 2³². Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one
+/// has two.
+#[inline(always)]
+fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
+    let (rounded, least, most) = ((partial + 0.5).trunc(), before + 1.0, ONE - (d - k));
+    let at_least = if rounded > least { rounded } else { least };
+    let within = if at_least < most { at_least } else { most };
+    if k + 1.0 >= d { ONE } else { within }
+}
+
+/// Short rows side by side: entry k of row r is `[k][r]`.
+struct Short {
+    value: [[f64; ROWS]; LONG],
+    /// The target's record, and the sign.
+    to: [[u32; ROWS]; LONG],
+    /// Ranks, whose lowest bits are the entry's number; in their order after [`Self::sort`].
+    rank: [[i32; ROWS]; LONG],
+    /// Entries of each row.
+    count: [u32; ROWS],
+    /// Where the shares of the ordered entries end.
+    behind: [[u32; ROWS]; LONG],
+    sum: [f64; ROWS],
+    error: [f64; ROWS],
+}
+
+impl Short {
+    fn new() -> Self {
+        Self {
+            value: [[0.0; ROWS]; LONG],
+            to: [[0; ROWS]; LONG],
+            rank: [[i32::MAX; ROWS]; LONG],
+            count: [0; ROWS],
+            behind: [[0; ROWS]; LONG],
+            sum: [0.0; ROWS],
+            error: [0.0; ROWS],
+        }
+    }
+
+    /// Rows without entries.
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.rank = [[i32::MAX; ROWS]; LONG];
+        self.count = [0; ROWS];
+    }
+
+    /// Takes row i of at most [`LONG`] entries as row r, which had none.
+    #[inline(always)]
+    fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
+        let own = of.certificate.walk_scale(i);
+        let mut d = 0;
+        for (j, l) in of.split.each(i) {
+            // One that became 0 is written over by the next, where there is room for one more, or taken back.
+            if d < LONG {
+                let (value, target, rank) = of.entry(own, j, l);
+                self.value[d][r] = value.abs();
+                self.to[d][r] = target.place | sign(l);
+                let rank = if of.ordered { rank & !(LONG as i32 - 1) } else { 0 };
+                self.rank[d][r] = rank | d as i32;
+            }
+            d += usize::from(l != 0.0);
+        }
+        if let Some(rank) = self.rank.get_mut(d) {
+            rank[r] = i32::MAX;
+        }
+        self.count[r] = d as u32;
+    }
+
+    /// Entries of the longest row.
+    #[inline(always)]
+    fn most(&self) -> usize {
+        self.count.iter().copied().max().unwrap_or(0) as usize
+    }
+
+    /// Orders every row by its ranks: the merge exchange of K. E. Batcher, "Sorting networks and their applications",
+    /// AFIPS 1968, doi:10.1145/1468075.1468121, for 16 numbers.
+    #[inline(always)]
+    fn sort(&mut self) {
+        // What lies behind the last entry of every row stays there.
+        let most = self.most();
+        let mut run = 1;
+        while run < LONG {
+            let mut apart = run;
+            while apart > 0 {
+                for first in (apart % run..LONG - apart).step_by(2 * apart) {
+                    for low in first..(first + apart).min(LONG - apart) {
+                        let high = low + apart;
+                        if low / (2 * run) != high / (2 * run) || high >= most {
+                            continue;
+                        }
+                        let (a, b) = (self.rank[low], self.rank[high]);
+                        for r in 0..ROWS {
+                            self.rank[low][r] = a[r].min(b[r]);
+                            self.rank[high][r] = a[r].max(b[r]);
+                        }
+                    }
+                }
+                apart /= 2;
+            }
+            run *= 2;
+        }
+    }
+
+    /// The number of the entry that is the k-th of row r in their order.
+    #[inline(always)]
+    fn nth(&self, k: usize, r: usize) -> usize {
+        self.rank[k][r] as usize % LONG
+    }
+
+    /// The sums of all rows, and where shares end.
+    #[inline(always)]
+    fn add_up(&mut self) {
+        let most = self.most();
+        let (mut value, mut partial) = ([[0.0; ROWS]; LONG], [[0.0; ROWS]; LONG]);
+        self.sum = [0.0; ROWS];
+        for k in 0..most {
+            for r in 0..ROWS {
+                let here = self.value[self.nth(k, r)][r];
+                value[k][r] = if k < self.count[r] as usize { here } else { 0.0 };
+                self.sum[r] += value[k][r];
+                partial[k][r] = self.sum[r];
+            }
+        }
+        // One division a row.
+        let of_sum = self.sum.map(|sum| ONE / sum);
+        let count = self.count.map(f64::from);
+        let mut before = [0.0; ROWS];
+        self.error = [0.0; ROWS];
+        for k in 0..most {
+            for r in 0..ROWS {
+                let behind = behind(partial[k][r] * of_sum[r], before[r], k as f64, count[r]);
+                let error = (value[k][r] - (behind - before[r]) * (self.sum[r] / ONE)).abs();
+                self.error[r] += if (k as f64) < count[r] { error } else { 0.0 };
+                before[r] = behind;
+                self.behind[k][r] = if behind >= ONE { CERTAIN } else { (behind + WHOLE).to_bits() as u32 };
+            }
+        }
+    }
+
+    /// Writes the record of row r behind its first two words, and returns Σ_j | |l_ij| − p_ij s |. `own` is the record's
+    /// own unit.
+    #[inline(always)]
+    fn write(&self, r: usize, own: u32, words: &mut [u32]) -> f64 {
+        words[2..4].copy_from_slice(&pair(self.sum[r]));
+        let d = self.count[r] as usize;
+        if d == 0 {
+            words[HEAD..HEAD + 2].copy_from_slice(&[CERTAIN, own]);
+            return 0.0;
+        }
+        let entries = &mut words[HEAD..].as_chunks_mut::<2>().0[..d + d % 2];
+        for (k, words) in entries.iter_mut().enumerate() {
+            // Entries are read two at a time; nothing gets as far as what makes an odd number even.
+            *words = if k < d { [self.behind[k][r], self.to[self.nth(k, r)][r]] } else { [CERTAIN, own] };
+        }
+        self.error[r]
+    }
+}
