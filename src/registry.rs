@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
-    let mut kernels = crate::transient::kernels::ALL.to_vec();
+    let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels());
@@ -14,5 +14,5 @@ pub fn all() -> Vec<&'static Kernel> {
 
 /// Kernels that share the text of another.
 pub fn variants() -> Vec<&'static Kernel> {
-    crate::transient::kernels::VARIANTS.into_iter().chain(crate::walk::grid::sizes()).collect()
+    crate::transient::step::vector_kernels::VARIANTS.into_iter().chain(crate::walk::grid::sizes()).collect()
 }

@@ -25,9 +25,9 @@ pub use self::write::write;
 use super::generator::MOST_STATES;
 use super::text::Bounded;
 use crate::parallel::*;
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::names::StateNames;
-use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Probabilities of a state that add up to something else than 1 by more than this get a warning.

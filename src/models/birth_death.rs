@@ -1,7 +1,7 @@
 //! Birth–death chain on finitely many states.
 
 use crate::sparse::Repeat;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// States 0 … N−1; births at rate λ in states below N−1, deaths at rate μ in states above 0. With λ, μ > 0 it is
 /// the M/M/1 queue with room for N−1 customers, and its stationary distribution is proportional to (λ/μ)^i.

@@ -1,6 +1,6 @@
 //! A random walk on a ring.
 
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// States 0 … N−1; from state i to (i + o) mod N at rate 1 for each offset o. Every row of the generator has the same
 /// number of entries at the same distances, but for the wrap-around: a matrix of one diagonal an offset, that no format

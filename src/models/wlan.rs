@@ -1,7 +1,7 @@
 //! Two wireless devices that share a channel, with bounded queues and binary exponential back-off.
 
 use crate::sparse::Repeat;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// A source's off → on rate.
 const TURN_ON: f64 = 0.05;

@@ -1,13 +1,13 @@
 //! A chain on its lanes, as every method needs it.
 
-use super::bound::{MatrixStatistics, statistics_of_rows};
 use super::chain::Initial;
-use super::cost::Costs;
-use super::partitioning::{most_elements, rows_of, share};
-use super::parts::Parts;
-use super::poisson::Window;
+use super::chain::statistics::{MatrixStatistics, statistics_of_rows};
+use super::chain::transitions::{Transitions, add_rates};
+use super::cost_model::Costs;
+use super::exchange::parts::Parts;
+use super::numerics::poisson::Window;
+use super::partition::{most_elements, rows_of, share};
 use super::problem::{Options, Problem};
-use super::transitions::{Transitions, add_rates};
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;

@@ -1,8 +1,8 @@
 //! What looks and products of Krylov spaces cost, in products of a sweep. It decides how often they are made, and follows from the sizes of
 //! a chain and the kind of its lanes: the bits of an answer do not depend on a clock.
 
-use super::bound::MatrixStatistics;
-use super::kernels::SWEEP_ROWS;
+use super::chain::statistics::MatrixStatistics;
+use super::step::vector_kernels::SWEEP_ROWS;
 use crate::Machine;
 
 /// Most vectors of a Krylov space.

@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use super::bessel::{RANGE, products};
-use super::bound::{MatrixStatistics, expect_host_room, statistics, statistics_of_rows};
-use super::built::{surveyed, windows};
-use super::exchange_cost::exchange_cost;
-use super::halo_depth::{self, Work};
-use super::matrix::Source;
-pub use super::need::Need;
-use super::partitioning::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
+use super::chain::statistics::{MatrixStatistics, expect_host_room, statistics, statistics_of_rows};
+use super::chain::transitions::Transitions;
+use super::context::{surveyed, windows};
+use super::exchange::cost::exchange_cost;
+use super::numerics::chebyshev_coefficients::{RANGE, products};
+use super::partition::halo_depth::{self, Work};
+use super::partition::subdomain::Region;
+use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
-use super::region::Region;
 use super::solution::ExchangeCost;
+use super::step::matrix::Source;
+pub use super::step::memory_requirement::Need;
 use super::subdivided;
-use super::transitions::Transitions;
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::chain::distributed_rewards;
+use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
-use super::rewards;
-use super::transitions::Transitions;
 use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};
@@ -213,14 +213,14 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
         return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
     }
     for reward in problem.rewards {
-        let home = || rewards::home(n, ranks).len();
+        let home = || distributed_rewards::home(n, ranks).len();
         if reward.values.len() != n && (problem.transitions.is_whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
             // Where only those at home are known, they are counted from there.
-            let first = if reward.values.len() == n { 0 } else { rewards::home(n, ranks).start };
+            let first = if reward.values.len() == n { 0 } else { distributed_rewards::home(n, ranks).start };
             let (name, value) = (&reward.name, reward.values[state]);
             return Err(Error::Invalid(format!(
                 "rewards \"{name}\"[{}] is {value}: expected a finite number",

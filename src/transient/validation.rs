@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::built::total;
-use super::fixed::{exact_mass, missing};
+use super::context::total;
+use super::numerics::fixed_point::{exact_mass, missing};
 use super::problem::Observer;
 use super::solution::TimeResult;
 use crate::parallel::*;

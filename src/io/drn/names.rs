@@ -1,7 +1,7 @@
 //! Values of variables that Storm writes in comments.
 
 use crate::io::text::Lines;
-use crate::transient::names::StateNames;
+use crate::transient::chain::state_names::StateNames;
 
 /// Reads the comments behind the lines `state ...`, such as `//[q=2 & up & !late]`; none unless all states have one, with the
 /// same variables. What is in a comment cannot be wrong.

@@ -7,7 +7,7 @@
 //! least 1 less its own defect d, so that h ≤ max v / (1 − d).
 //!
 //! Where sweeps do not get there, the iterates x_0, x_1, … are summed, V = (1/α) Σ_k ρ·x_k. In the place of x_m P^j stands
-//! μ^j x_m on T, as in a [stop](super::stop), so that
+//! μ^j x_m on T, as in a [stop](crate::transient::iteration::quasi_stationary), so that
 //!
 //! V ≈ (1/α) (Σ_{k<m} ρ·x_k + ρ·x_m / (1 − μ)).
 //!
@@ -18,21 +18,21 @@
 //!
 //! Where it is shorter the states of T are [eliminated](super::envelope), with relative errors however slow the way is.
 
-use super::bound::{LAZY, expect_room, scale_of};
-use super::built::{Built, surveyed};
-use super::chain::{Initial, Reward};
-use super::classes::Classes;
-use super::cost::Costs;
 use super::envelope::Envelope;
-use super::fixed;
-use super::iteration::Iteration;
-use super::meeting::{Stochastic, earned_until};
-use super::parts::Parts;
-use super::problem::{Observer, Options, Problem, check};
-use super::stationary::meeting;
-use super::stop::Stop;
-use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision, Q64};
+use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::statistics::{LAZY, expect_room, scale_of};
+use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::chain::{Initial, Reward};
+use crate::transient::context::{Built, surveyed};
+use crate::transient::cost_model::Costs;
+use crate::transient::exchange::parts::Parts;
+use crate::transient::iteration::Iteration;
+use crate::transient::iteration::quasi_stationary::Stop;
+use crate::transient::numerics::fixed_point;
+use crate::transient::problem::{Observer, Options, Problem, check};
+use crate::transient::steady_state::hitting_time::{Stochastic, earned_until};
+use crate::transient::steady_state::power_iteration::meeting;
 use crate::{Error, Machine, Result, Status};
 
 /// Multiplications before the first look whether the rest has a shape.
@@ -82,7 +82,7 @@ pub struct Absorption {
 /// infinite; what states of `ends` earn does not count.
 ///
 /// # Errors
-/// As [`solve`](super::solve); and if a state of `ends` can be left, or several processes share the work.
+/// As [`solve`](crate::transient::solve); and if a state of `ends` can be left, or several processes share the work.
 pub fn until_absorption(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -116,7 +116,7 @@ pub fn until_absorption(
     }
     let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
     check(machine.ranks, &problem, options)?;
-    fixed::check(machine, &problem, options)?;
+    fixed_point::check(machine, &problem, options)?;
     match machine.precision {
         Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),
         Precision::F64 => absorbed::<f64>(machine, &problem, ends, options, observer),
@@ -332,7 +332,7 @@ fn sums_of<T: Number, const K: usize>(
 }
 
 /// Adds a number to a sum and what it lost.
-pub(super) fn add(sum: &mut [f64; 2], value: f64) {
+pub(crate) fn add(sum: &mut [f64; 2], value: f64) {
     let next = sum[0] + value;
     sum[1] += if sum[0].abs() >= value.abs() { (sum[0] - next) + value } else { (value - next) + sum[0] };
     sum[0] = next;

@@ -15,12 +15,12 @@
 //! most. Stages add up to 12u Σ p_k, rates and ρ of m rows as given, with an error of 2u, to 4u m, and
 //! the way back to 6u m. Doubles that leave their range are replaced by [`Wide`] ones, which cannot.
 
-use super::csr::Csr;
-use super::order::breadth_first;
-use super::transitions::{TransitionList, Transitions, exit_rate};
 use crate::Result;
 use crate::number::{exponent, power, times_power_of_two};
 use crate::parallel::*;
+use crate::transient::chain::csr::Csr;
+use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
+use crate::transient::partition::reordering::breadth_first;
 
 /// Most states, numbers of an envelope, and operations of an elimination.
 const MOST_STATES: usize = 1 << 17;
@@ -166,7 +166,7 @@ impl Shape {
 }
 
 /// States that are left almost surely, in an order in which their elimination is short.
-pub(super) struct Envelope {
+pub(crate) struct Envelope {
     chain: Csr,
     /// Rate out of these states.
     out: Vec<f64>,
@@ -174,16 +174,16 @@ pub(super) struct Envelope {
 }
 
 /// Expectations from each state.
-pub(super) struct Values {
+pub(crate) struct Values {
     /// One column for each reward, one value for each state; infinite where it is no double.
-    pub(super) columns: Vec<Vec<f64>>,
+    pub(crate) columns: Vec<Vec<f64>>,
     /// Bound on the relative error of each value, apart from values that are no normal doubles.
-    pub(super) relative: f64,
+    pub(crate) relative: f64,
 }
 
 impl Values {
     /// Bound on the error of a value.
-    pub(super) fn bound(&self, value: f64) -> f64 {
+    pub(crate) fn bound(&self, value: f64) -> f64 {
         if value.is_infinite() { f64::INFINITY } else { value * self.relative + f64::MIN_POSITIVE }
     }
 }
@@ -191,7 +191,7 @@ impl Values {
 impl Envelope {
     /// The states `passing`, which other states must not lead back to; none where elimination would
     /// take too much time or memory.
-    pub(super) fn new(transitions: &dyn Transitions, passing: &[u32]) -> Result<Option<Self>> {
+    pub(crate) fn new(transitions: &dyn Transitions, passing: &[u32]) -> Result<Option<Self>> {
         let m = passing.len();
         if m == 0 || m > MOST_STATES {
             return Ok(None);
@@ -227,14 +227,14 @@ impl Envelope {
     }
 
     /// Matrix–vector products by `nnz` entries that take as long as the elimination.
-    pub(super) fn worth(&self, nnz: u64) -> u64 {
+    pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.shape.work / nnz.max(1)
     }
 
     /// Expectations of rewards, which are 0 or more: a column for each, a rate for each state that was
     /// given, in that order. `check` is called now and then and may end the work. None where a state
     /// is never left.
-    pub(super) fn values(
+    pub(crate) fn values(
         &self,
         earned: &[Vec<f64>],
         check: &mut (dyn FnMut() -> Result<()> + Send),

@@ -11,14 +11,14 @@
 //!
 //! On the host, in double precision.
 
-use super::classes::Classes;
 use super::envelope::Envelope;
-use super::meeting::Stochastic;
-use super::poisson::{Weights, Window, expected_excess};
-use super::problem::Observer;
-use super::transitions::Transitions;
 use crate::lane::expect_memory;
 use crate::parallel::*;
+use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
+use crate::transient::problem::Observer;
+use crate::transient::steady_state::hitting_time::Stochastic;
 use crate::{Error, Result};
 
 /// States that a thread works on at once.
@@ -425,8 +425,8 @@ impl Backward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::csr::Csr;
-    use crate::transient::transitions::TransitionList;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
 
     struct Quiet;
 

@@ -23,7 +23,7 @@ pub struct Leavable {
 
 impl Leavable {
     /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
-    pub(super) fn new<T: Number>(
+    pub(crate) fn new<T: Number>(
         transitions: &dyn Transitions,
         rows: Range<usize>,
         exit: &[T],
@@ -48,7 +48,7 @@ impl Leavable {
     }
 
     /// Number of this rank's states that can be left.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count as u64
     }
 
@@ -64,7 +64,7 @@ impl Leavable {
     }
 
     /// The words of whole blocks of rows.
-    pub(super) fn words(&self, rows: &Range<usize>) -> &[u32] {
+    pub(crate) fn words(&self, rows: &Range<usize>) -> &[u32] {
         &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
     }
 }

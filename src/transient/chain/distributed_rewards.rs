@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::chain::Reward;
+use super::Reward;
 use super::transitions::Transitions;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;

@@ -1,12 +1,26 @@
-//! Chains: a source of rows of the transposed rate matrix, and the labels and rewards beside it.
+//! Chains: transitions of states, with labels, rewards and initial distributions.
+//!
+//! [`transitions`] is the interface of every source of rows; [`csr`] stores them, [`distributed`] stores them
+//! over several ranks, with their rewards in [`distributed_rewards`]. [`prescan`] and [`statistics`] pass over
+//! all rows before a run. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
+
+pub mod absorbing_states;
+pub(crate) mod csr;
+pub(crate) mod distributed;
+pub(crate) mod distributed_rewards;
+pub(super) mod prescan;
+pub(super) mod recurrent_classes;
+pub(crate) mod state_names;
+pub(crate) mod statistics;
+pub(crate) mod transitions;
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use super::csr::Csr;
-use super::names::StateNames;
-use super::survey::Surveyed;
-use super::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
+use self::csr::Csr;
+use self::prescan::Surveyed;
+use self::state_names::StateNames;
+use self::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-use super::bound::{MatrixStatistics, append_entries, expect_host_memory, statistics};
+use super::statistics::{MatrixStatistics, append_entries, expect_host_memory, statistics};
 use super::transitions::{Distributed, Transitions};
 use crate::Result;
 use crate::kernel::{Number, Precision};
@@ -52,13 +52,13 @@ fn lock<V>(pending: &Mutex<Pending<V>>) -> MutexGuard<'_, Pending<V>> {
 
 impl Survey {
     /// The result of `look` at the statistics, if they are there.
-    pub(super) fn look<R>(&self, look: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
         lock(&self.statistics).get().as_deref().map(look)
     }
 
     /// The statistics, if they are there and of this precision; of another they are of no use, and let go. Unless it is wanted,
     /// what repeats in all rows is looked for no longer.
-    pub(super) fn take<T: Number>(&self, repeats: bool) -> Option<MatrixStatistics<T>> {
+    pub(crate) fn take<T: Number>(&self, repeats: bool) -> Option<MatrixStatistics<T>> {
         if !repeats || T::PRECISION != Precision::F64 {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -69,7 +69,7 @@ impl Survey {
     }
 
     /// What repeats in all rows, if it was found in this layout and is of this precision.
-    pub(super) fn take_repetition<T: Number>(&self, layout: &Layout) -> Option<Repetition<T>> {
+    pub(crate) fn take_repetition<T: Number>(&self, layout: &Layout) -> Option<Repetition<T>> {
         let mut found = lock(&self.repetition).get().take().filter(|(found, _)| found == layout);
         let mut found = found.take().map(|(_, repetition)| repetition);
         (&mut found as &mut dyn Any).downcast_mut::<Option<Repetition<T>>>()?.take()
@@ -83,7 +83,7 @@ pub(super) struct Surveyed {
 }
 
 impl Surveyed {
-    pub(super) fn begin(inner: Arc<dyn Transitions>) -> Self {
+    pub(crate) fn begin(inner: Arc<dyn Transitions>) -> Self {
         let ((found, finding), (repeating, searching)) = (channel(), channel());
         let (chain, stop) = (inner.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();

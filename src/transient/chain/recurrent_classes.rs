@@ -9,31 +9,31 @@ use super::transitions::Transitions;
 use crate::ranks::Ranks;
 
 /// A chain of which each rank knows some states.
-pub(super) struct Known<'a> {
-    pub(super) transitions: &'a dyn Transitions,
-    pub(super) ranks: Ranks,
+pub(crate) struct Known<'a> {
+    pub(crate) transitions: &'a dyn Transitions,
+    pub(crate) ranks: Ranks,
     /// This rank's states, and everybody's.
-    pub(super) rows: Range<usize>,
+    pub(crate) rows: Range<usize>,
     all_gather_regions: Vec<Range<usize>>,
 }
 
 /// The closed classes that are reached, one state of each; and which of this rank's states are reached.
-pub(super) struct Classes {
+pub(crate) struct Classes {
     /// The most probable state of each class, the first of several.
-    pub(super) representatives: Vec<usize>,
-    pub(super) reached: Vec<bool>,
+    pub(crate) representatives: Vec<usize>,
+    pub(crate) reached: Vec<bool>,
 }
 
 impl Classes {
     /// Those of a chain whose transitions are all known here.
-    pub(super) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
+    pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         let reached = reachable(transitions, initial);
         let representatives = tarjan(transitions, &reached, probable);
         Self { representatives, reached }
     }
 
     /// The class of each state that lies in one, by its place among the representatives.
-    pub(super) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
+    pub(crate) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
         let mut class = vec![None; transitions.states()];
         let mut row = Vec::new();
         for (place, &representative) in self.representatives.iter().enumerate() {
@@ -81,7 +81,7 @@ impl Transitions for Without<'_> {
 
 /// The class of each state that lies in one of those that are left, if they are, for absorbing states alone, and the number of these classes:
 /// all states are known here.
-pub(super) fn last_classes(
+pub(crate) fn last_classes(
     transitions: &dyn Transitions,
     initial: &[f64],
     absorbing: &(dyn Fn(usize) -> bool + Sync),
@@ -105,20 +105,20 @@ fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
+    pub(crate) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
         let bounds = ranks.all_gather(&[rows.start as u64, rows.end as u64]);
         let all_gather_regions = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
         Self { transitions, ranks, rows, all_gather_regions }
     }
 
     /// The rank that knows a state.
-    pub(super) fn owner(&self, state: usize) -> usize {
+    pub(crate) fn owner(&self, state: usize) -> usize {
         self.all_gather_regions.partition_point(|rows| rows.end <= state)
     }
 
     /// The closed classes that are reached from the initial probabilities of this rank's states. `probable` decides
     /// which state stands for a class.
-    pub(super) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
+    pub(crate) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
         if !self.ranks.is_distributed() {
             return Classes::new(self.transitions, initial, probable);
         }
@@ -319,8 +319,8 @@ fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::csr::Csr;
-    use crate::transient::transitions::TransitionList;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
 
     fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
         let list = TransitionList {

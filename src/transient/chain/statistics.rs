@@ -22,13 +22,13 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::leavable::Leavable;
-use super::poisson::{Weights, Window};
+use super::absorbing_states::Leavable;
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision, quotient};
 use crate::lane::cpu::{expect_memory, zeroed};
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::transient::numerics::poisson::{Weights, Window};
 use crate::{Error, Machine, Result};
 
 /// Facts of all transitions that the solver needs before it can build the matrix, from one pass over them.
@@ -91,7 +91,7 @@ impl<T: Number> MatrixStatistics<T> {
     }
 
     /// Weights of a window at a time: in fixed point at most the exact ones.
-    pub(super) fn weights(&self, window: &Window, t: f64) -> Weights {
+    pub(crate) fn weights(&self, window: &Window, t: f64) -> Weights {
         match T::PRECISION {
             Precision::Q64 => {
                 let lambda = window.lambda;
@@ -102,13 +102,13 @@ impl<T: Number> MatrixStatistics<T> {
     }
 
     /// The rounding of these weights.
-    pub(super) fn weights_rounding(&self, window: &Window) -> f64 {
+    pub(crate) fn weights_rounding(&self, window: &Window) -> f64 {
         if T::PRECISION == Precision::Q64 { window.rounding_below() } else { window.rounding() }
     }
 
     /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
     /// the last iterate is the one after `steps` steps.
-    pub(super) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
+    pub(crate) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
         // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
         // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
         // And λ is at least the smallest normal number.
@@ -125,7 +125,7 @@ impl<T: Number> MatrixStatistics<T> {
 }
 
 /// Appends a row of the stored matrix to `entries`, each column as `place` has it.
-pub(super) fn append_entries<T: Number>(
+pub(crate) fn append_entries<T: Number>(
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
     row: usize,
@@ -161,7 +161,7 @@ pub fn expect_room(machine: &Machine, transitions: &dyn Transitions) -> Result<(
 }
 
 /// The part of [`expect_room`] that is about the host, of which lanes take so many bytes.
-pub(super) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions, lanes: u64) -> Result<()> {
+pub(crate) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions, lanes: u64) -> Result<()> {
     expect_host_memory(transitions.states() / machine.ranks.size(), machine.precision.bytes(), lanes)
 }
 
@@ -177,7 +177,7 @@ const MOST_ALPHA_T: f64 = 1e13;
 const ROWS: usize = 4096;
 
 /// Entries of some rows of Rᵀ.
-pub(super) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
+pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
     let mut lengths: Vec<u32> = zeroed(rows.len());
     let repeats = transitions.repeats_among(&rows);
     repeats.places(&mut lengths, ROWS).into_par_iter().for_each_init(Vec::new, |row, (first, lengths)| {
@@ -211,7 +211,7 @@ fn leave_of(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
 }
 
 /// α/0.9 in the place of α leaves every state a probability of staying.
-pub(super) const LAZY: f64 = 0.9;
+pub(crate) const LAZY: f64 = 0.9;
 
 /// The statistics in fixed point from those in double precision; `lazy` for an α of which every exit rate is at most nine
 /// tenths.
@@ -281,7 +281,7 @@ fn leaves<T: Number>(
 
 impl<T: Number> MatrixStatistics<T> {
     /// Gets to know all rows of `hull`, which includes those that are known.
-    pub(super) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
+    pub(crate) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
         let (scale, divisor) = (self.scale, self.divisor);
         let exits = |rows: Range<usize>| -> Vec<T> {
             let one = |row: &mut Vec<(u32, f64)>, state: usize| {
@@ -364,7 +364,7 @@ pub fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
 }
 
 /// The power of two that brings a number above 0 into [1, 2); 2¹⁰²² for what is smaller than 2⁻¹⁰²², 1 for 0.
-pub(super) fn scale_of(alpha: f64) -> f64 {
+pub(crate) fn scale_of(alpha: f64) -> f64 {
     // Exponents of doubles are biased by 1023; that of a power of two's inverse lies as far on the other side.
     let exponent = (alpha.to_bits() >> 52).max(1);
     match alpha > 0.0 {
@@ -385,7 +385,7 @@ pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStat
 
 /// The same where every rank looks at its own rows alone; `lazy` where every state is to stay with some probability, and the
 /// matrix says so.
-pub(super) fn statistics_of_rows<T: Number>(
+pub(crate) fn statistics_of_rows<T: Number>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
     lazy: bool,

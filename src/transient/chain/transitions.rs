@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::survey::Survey;
+use super::prescan::Survey;
 use crate::parallel::*;
 use crate::sparse::{Repeat, Repeats, returned};
 
@@ -174,7 +174,7 @@ impl dyn Transitions + '_ {
     }
 
     /// Some rows, counted from the first, those apart that are like others and whose columns are among the same rows.
-    pub(super) fn repeats_among(&self, rows: &Range<usize>) -> Repeats {
+    pub(crate) fn repeats_among(&self, rows: &Range<usize>) -> Repeats {
         let whole = *rows == (0..self.states());
         let among = |repeat: Repeat| {
             let beyond = if whole { 0 } else { repeat.reach };
@@ -185,19 +185,19 @@ impl dyn Transitions + '_ {
         Repeats::new(rows.len(), self.repeats().into_iter().filter_map(among))
     }
 
-    pub(super) fn acquire_rows(&self, states: &Range<usize>) {
+    pub(crate) fn acquire_rows(&self, states: &Range<usize>) {
         if let Some(distributed) = self.distributed() {
             distributed.acquire_rows(states);
         }
     }
 
-    pub(super) fn release_outgoing(&self) {
+    pub(crate) fn release_outgoing(&self) {
         if let Some(distributed) = self.distributed() {
             distributed.release_outgoing();
         }
     }
 
-    pub(super) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+    pub(crate) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         if let Some(distributed) = self.distributed() {
             return distributed.each_outgoing(states, take);
         }

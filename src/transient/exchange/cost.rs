@@ -3,13 +3,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::solution::ExchangeCost;
+use super::host_exchange::{Worker, on_lanes, workers};
 use super::transport::Transport;
-use super::worker::{Worker, on_lanes, workers};
 use crate::kernel::Precision;
 use crate::lane::bandwidth::{bind_copy, median};
 use crate::lane::{Batch, Buffer, Lane, Launch};
 use crate::ranks::{Envelope, Ranks};
+use crate::transient::solution::ExchangeCost;
 use crate::{Machine, Result};
 
 impl ExchangeCost {
@@ -21,7 +21,7 @@ impl ExchangeCost {
     /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
     /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
     /// steps pass, all rows of the last one do.
-    pub(super) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
+    pub(crate) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
         let hidden = if halo_depth == 1 { interior * compute } else { compute };
         self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
     }
@@ -48,7 +48,7 @@ const WORTH_MEASURING: f64 = 2.0;
 /// It is measured once, for later solves on the same lanes as well. A short run on graphics cards takes a typical
 /// cost instead. Ranks measure each time, since all have to do the same, and with no more values than the `states` of
 /// a chain, which a small one would wait for longer than for its solution.
-pub(super) fn exchange_cost(machine: &Machine, states: usize, seconds: f64) -> Result<ExchangeCost> {
+pub(crate) fn exchange_cost(machine: &Machine, states: usize, seconds: f64) -> Result<ExchangeCost> {
     static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
     if machine.ranks.is_distributed() {
         return measure(machine, (states as u64).clamp(1 << 12, MOST));

@@ -2,30 +2,30 @@
 
 use std::path::Path;
 
-use super::chunk::Part;
-use super::kernels::{GATHER, gather};
-use super::partitioning::{LaneExchange, Partition};
 use super::transport::{SharedWindow, Transport};
 use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, Launch, Window};
 use crate::ranks::{Envelope, Ranks};
+use crate::transient::partition::{LaneExchange, Partition};
+use crate::transient::step::chunk::Part;
+use crate::transient::step::vector_kernels::{GATHER, gather};
 use crate::{Error, Result};
 
 /// The transfer of rows of one part to another that reads them.
 #[derive(Debug)]
 pub struct HaloTransfer<T> {
     /// The rows, where a part of this rank owns them.
-    pub(super) source: Option<HaloSource<T>>,
+    pub(crate) source: Option<HaloSource<T>>,
     pub(super) transport: Transport,
 }
 
 /// Rows of a part that another reads.
 #[derive(Debug)]
-pub(super) struct HaloSource<T> {
+pub(crate) struct HaloSource<T> {
     /// The part that owns them.
-    pub(super) part: usize,
+    pub(crate) part: usize,
     /// Number of the region that reads them.
-    pub(super) reader: usize,
+    pub(crate) reader: usize,
     /// Their places in the owner's vector.
     places: Buffer<u32>,
     /// Where a kernel of the owner's lane gathers their values, side by side.
@@ -43,7 +43,7 @@ pub(super) enum Gathered<T> {
 
 impl<T: Number> HaloSource<T> {
     /// The launch that gathers the values of iterate `which`.
-    pub(super) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
+    pub(crate) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
         let (y, first) = match &self.gathered {
             Gathered::Halo { part, first } => (&parts[*part].x[which], *first),
@@ -56,7 +56,7 @@ impl<T: Number> HaloSource<T> {
 }
 
 /// A transfer from or to a part of this rank that has no buffers yet.
-pub(super) struct PlannedTransfer {
+pub(crate) struct PlannedTransfer {
     /// Numbers of the owner and the reader among all regions.
     owner: usize,
     reader: usize,
@@ -68,7 +68,7 @@ pub(super) struct PlannedTransfer {
 
 /// The transfers from and to parts of this rank, those within it first. Both ends number the messages between the same
 /// two ranks alike: by reader, then by owner.
-pub(super) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTransfer>> {
+pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTransfer>> {
     let mut transfers = Vec::new();
     let (mut sent, mut received) = (vec![0; ranks.size()], vec![0; ranks.size()]);
     let regions = || partition.regions.iter().enumerate();
@@ -170,7 +170,7 @@ pub(super) fn window_ends<T: Number>(
 }
 
 /// The transfers with their buffers on this rank's lanes.
-pub(super) fn build<T: Number>(
+pub(crate) fn build<T: Number>(
     lanes: &[Lane],
     parts: &[Part<T>],
     partition: &Partition,

@@ -163,8 +163,8 @@ fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
 
 /// A lane's thread: the lane, and its ends of the transfers through the host.
 pub(super) struct Worker<'a, T> {
-    pub(super) lane: &'a Lane,
-    pub(super) number: usize,
+    pub(crate) lane: &'a Lane,
+    pub(crate) number: usize,
     ranks: Ranks,
     /// Set when one of the threads has failed.
     stop: Arc<AtomicBool>,
@@ -322,7 +322,7 @@ impl<'a, T: Number> Worker<'a, T> {
     /// One exchange of the halos of iterate `which`. Gives the lane the batch `first`, which fills the send buffers, and
     /// behind it the batch `second`, each with the number of its first step; the receive buffers are then full, for the
     /// next batch.
-    pub(super) fn exchange(
+    pub(crate) fn exchange(
         &mut self,
         which: usize,
         (first, step): (&Batch<'_>, u64),

@@ -1,16 +1,29 @@
 //! Steps on the lanes that share a chain, and the exchange of halos between them.
+//!
+//! [`parts`] holds the chain on its lanes; [`halo`] plans which rows are sent, and [`transport`] how they travel.
+//! [`host_exchange`] runs a thread for each lane, and `peer_exchange` CUDA kernels that write remote halos.
+//! [`timeline`] records the phases of a step.
+
+pub(super) mod cost;
+pub(crate) mod halo;
+mod host_exchange;
+pub(crate) mod parts;
+#[cfg(feature = "cuda")]
+mod peer_exchange;
+pub(crate) mod timeline;
+mod transport;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::lane_step::{LaneStep, Launches, Stage};
-use super::partitioning::LaneExchange;
-use super::parts::Parts;
-use super::timeline::Timeline;
-use super::worker::{Worker, on_lanes, workers};
+use self::host_exchange::{Worker, on_lanes, workers};
+use self::parts::Parts;
+use self::timeline::Timeline;
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, Launch, Program};
+use crate::transient::partition::LaneExchange;
+use crate::transient::step::stages::{LaneStep, Launches, Stage};
 
 impl<T: Number> Parts<T> {
     /// A lane's step from x[source].
@@ -49,7 +62,7 @@ impl<T: Number> Parts<T> {
         let work = (0..lanes.len()).map(both).collect::<Result<Vec<_>>>()?;
         #[cfg(feature = "cuda")]
         if self.matrix.exchange == LaneExchange::Peer {
-            return super::peer::run(self, lanes, &work, steps, now, watch);
+            return peer_exchange::run(self, lanes, &work, steps, now, watch);
         }
         if let ([lane], [work]) = (lanes, &work[..])
             && self.closed()

@@ -9,15 +9,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::bound::MatrixStatistics;
-use super::chunk::Part;
-use super::clock::Clock;
 use super::halo::{self, Gathered, HaloTransfer};
-use super::kernels::SWEEP_ROWS;
-use super::matrix::{MatrixInfo, Source};
-use super::partitioning::{self, Partition, Partitioning, RunFacts};
 use super::timeline::Timeline;
-use super::transitions::Transitions;
 use super::transport::Transport;
 use crate::kernel::Number;
 use crate::kernel::twin::PARALLEL_ITEMS;
@@ -25,6 +18,13 @@ use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::alone;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
+use crate::transient::chain::statistics::MatrixStatistics;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::partition::{self, Partition, Partitioning, RunFacts};
+use crate::transient::profile::Clock;
+use crate::transient::step::chunk::Part;
+use crate::transient::step::matrix::{MatrixInfo, Source};
+use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
 /// A chain on its lanes.
@@ -66,7 +66,7 @@ impl<T: Number> Parts<T> {
     }
 
     /// As [`Self::build`], for one run.
-    pub(super) fn build_for(
+    pub(crate) fn build_for(
         machine: &Machine,
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
@@ -77,12 +77,12 @@ impl<T: Number> Parts<T> {
         assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
         let (lanes, ranks, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
         let shares = match &statistics.shares[..] {
-            [] => &partitioning::share(machine, transitions, Some(&statistics.lengths))?,
+            [] => &partition::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
         let partition = match run.known.take() {
             Some(known) => known,
-            None => partitioning::split(machine, transitions, shares, &run)?,
+            None => partition::split(machine, transitions, shares, &run)?,
         };
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
@@ -117,17 +117,17 @@ impl<T: Number> Parts<T> {
     }
 
     /// Places of a part's rows among those of this rank.
-    pub(super) fn own(&self, part: &Part<T>) -> Range<usize> {
+    pub(crate) fn own(&self, part: &Part<T>) -> Range<usize> {
         part.rows.start - self.rows.start..part.rows.end - self.rows.start
     }
 
     /// True if no other lane, of this rank or of another, reads anything of these.
-    pub(super) fn closed(&self) -> bool {
+    pub(crate) fn closed(&self) -> bool {
         self.between_lanes.is_empty()
     }
 
     /// Does work of launches over parts, in this thread where none of them has rows for others: they would take longer to wake.
-    pub(super) fn launching<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn launching<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.parts.iter().all(|part| part.computed.len() < PARALLEL_ITEMS) {
             true => alone(work),
             false => work(),
@@ -140,7 +140,7 @@ impl<T: Number> Parts<T> {
     }
 
     /// The array from which values of a part leave for a region, if it is there.
-    pub(super) fn packed(&self, part: usize, reader: usize) -> Option<&Buffer<T>> {
+    pub(crate) fn packed(&self, part: usize, reader: usize) -> Option<&Buffer<T>> {
         let sources = self.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref());
         let mut wanted = sources.filter(|source| (source.part, source.reader) == (part, reader));
         match &wanted.next()?.gathered {
@@ -150,7 +150,7 @@ impl<T: Number> Parts<T> {
     }
 
     /// Launches that bring up to date what parts of one lane read of each other in iterate `which`.
-    pub(super) fn gathers(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
+    pub(crate) fn gathers(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
         self.gather_launches(lanes, &self.within_lanes, which, |part| part.lane == lane)
     }
 

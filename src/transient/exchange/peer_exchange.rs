@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use super::halo::Gathered;
-use super::lane_step::LaneStep;
 use super::parts::Parts;
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{CudaLane, Event, Lane, Side, pieces};
+use crate::transient::step::stages::LaneStep;
 
 /// The streams of the lanes, if all have one.
 fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
@@ -40,7 +40,7 @@ fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
 /// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
 /// stored what they made in it; values are stored when the neighbour, too, has done its step k − 1, which read what they
 /// replace.
-pub(super) fn run<T: Number>(
+pub(crate) fn run<T: Number>(
     parts: &Parts<T>,
     lanes: &[Lane],
     work: &[[LaneStep; 2]],

@@ -75,7 +75,7 @@ impl Timeline {
 }
 
 /// One lane's hand on the timeline, if there is one.
-pub(super) struct Clock<'a> {
+pub(crate) struct Clock<'a> {
     timeline: Option<&'a Timeline>,
     lane: usize,
     last: f64,
@@ -83,7 +83,7 @@ pub(super) struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    pub(super) fn new(timeline: Option<&'a Timeline>, lane: usize) -> Self {
+    pub(crate) fn new(timeline: Option<&'a Timeline>, lane: usize) -> Self {
         let mut clock = Self { timeline, lane, last: 0.0, moments: Vec::new() };
         clock.last = clock.now();
         clock
@@ -94,7 +94,7 @@ impl<'a> Clock<'a> {
     }
 
     /// A phase has ended.
-    pub(super) fn ended(&mut self, step: u64, phase: Phase) {
+    pub(crate) fn ended(&mut self, step: u64, phase: Phase) {
         if self.timeline.is_some() {
             let (from, to) = (self.last, self.now());
             self.moments.push(Moment { lane: self.lane, step, phase, from, to });

@@ -32,13 +32,13 @@ pub(super) enum Transport {
 /// A window between two processes of a host, and the number of the next exchange through it.
 #[derive(Debug)]
 pub(super) struct SharedWindow {
-    pub(super) window: Arc<Window>,
+    pub(crate) window: Arc<Window>,
     exchanges: AtomicU64,
 }
 
 impl SharedWindow {
     /// The number of this exchange.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.exchanges.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -1,19 +1,19 @@
-//! The curve that a [stop](super::stop) puts in the place of all later iterates, on the host.
+//! The curve that a [stop](super::quasi_stationary) puts in the place of all later iterates, on the host.
 //!
 //! What can be left may consist of several parts, none of which leads to another: the curve is then the sum of theirs, and
 //! so are its bounds. Where the rounding of a step would cost too much, the curve is made from a vector q of twice the digits, whose residual
 //! qP − μq is computed in them: nothing is added for a step, and q is corrected until the residual is small. With e = Σ_{i<N} r P^i, r the
 //! residual, that of q + e is r P^N, but for (1 − μ) e. Where P is periodic (I + P)/2 takes its place, and half the sum. `docs/certificate.md` has the proof.
 
-use super::built::{Built, total};
-use super::classes::last_classes;
-use super::exact::Exact;
-use super::iteration::{Iteration, Which};
-use super::problem::Observer;
-use super::stop::{Shares, Stop};
+use super::quasi_stationary::{Shares, Stop};
+use super::{Iteration, Which};
 use crate::kernel::{Number, Precision};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::transient::chain::recurrent_classes::last_classes;
+use crate::transient::context::{Built, total};
+use crate::transient::numerics::double_double::Exact;
+use crate::transient::problem::Observer;
 use crate::{Error, Result};
 
 /// Rows that a thread looks at in one go.
@@ -31,14 +31,14 @@ const MOST_NUMBERS: usize = 1 << 27;
 const NO_PART: u8 = u8::MAX;
 
 /// A reward on a curve: in what absorbing states hold at first, and of each part in its vector and in what is absorbed of it in a step.
-pub(super) struct OnCurve {
+pub(crate) struct OnCurve {
     absorbing: f64,
     parts: Vec<[f64; 2]>,
 }
 
 impl OnCurve {
     /// With the shares of each part.
-    pub(super) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
+    pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let parts = self.parts.iter().zip(shares);
         parts.fold(rest, |sum, ([own, flow], [_, shrunk, grown])| sum + shrunk * own + grown * flow)
@@ -46,7 +46,7 @@ impl OnCurve {
 }
 
 /// What a curve is made of.
-pub(super) struct Curve<'a, T> {
+pub(crate) struct Curve<'a, T> {
     built: &'a Built<'a, T>,
     /// The vectors of all parts, and what absorbing states hold at first.
     x: Vec<f64>,
@@ -54,20 +54,20 @@ pub(super) struct Curve<'a, T> {
     part: Vec<u8>,
     /// Of each part the flow into absorbing states in a step, if there are any.
     flow: Vec<Vec<f64>>,
-    pub(super) rewards: Vec<OnCurve>,
+    pub(crate) rewards: Vec<OnCurve>,
 }
 
 /// What a curve errs by beside the defects of its stops, and multiplications that it took to find it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Refinement {
+pub(crate) struct Refinement {
     /// The distance of its vector to the last iterate but one.
-    pub(super) shift: f64,
-    pub(super) steps: u64,
+    pub(crate) shift: f64,
+    pub(crate) steps: u64,
 }
 
 impl<'a, T: Number> Curve<'a, T> {
     /// Of one part, from the last two iterates.
-    pub(super) fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>) -> Result<Self> {
+    pub(crate) fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>) -> Result<Self> {
         let x = iteration.iterate(Which::Before)?;
         let mut flow = Vec::new();
         if !built.statistics.leavable.all() {
@@ -79,7 +79,7 @@ impl<'a, T: Number> Curve<'a, T> {
     }
 
     /// Of several parts, from the last iterate but one. The flow is not known.
-    pub(super) fn of_parts(
+    pub(crate) fn of_parts(
         built: &'a Built<'a, T>,
         iteration: &Iteration<'_, T>,
         part: Vec<u8>,
@@ -105,7 +105,7 @@ impl<'a, T: Number> Curve<'a, T> {
     }
 
     /// Sums rewards over its vectors.
-    pub(super) fn collect_rewards(&mut self, rewards: &[(&'a [f64], f64)], parts: usize) {
+    pub(crate) fn collect_rewards(&mut self, rewards: &[(&'a [f64], f64)], parts: usize) {
         let ranks = self.built.parts.ranks;
         let sum = |values: &[f64], (reward, scale): &(&[f64], f64), among: &dyn Fn(usize) -> bool| {
             let earned = |(i, (p, r)): (usize, (&f64, &f64))| if among(i) { r * scale * p } else { 0.0 };
@@ -125,19 +125,19 @@ impl<'a, T: Number> Curve<'a, T> {
     }
 
     /// Divides its vectors by a mass.
-    pub(super) fn divide(&mut self, mass: f64) {
+    pub(crate) fn divide(&mut self, mass: f64) {
         for values in std::iter::once(&mut self.x).chain(&mut self.flow) {
             values.par_iter_mut().for_each(|p| *p /= mass);
         }
     }
 
     /// Number of states.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.x.len()
     }
 
     /// Adds its shares of each part to a result.
-    pub(super) fn add_to(&self, result: &mut [f64], shares: &[Shares]) {
+    pub(crate) fn add_to(&self, result: &mut [f64], shares: &[Shares]) {
         let add = |(i, p): (usize, &mut f64)| match self.part_of(i) {
             Some(part) => *p += shares[part].at[1] * self.x[i],
             None if self.absorbing(i) => {
@@ -150,9 +150,9 @@ impl<'a, T: Number> Curve<'a, T> {
     }
 }
 
-/// The part of each state, and how many there are, where what can be left ends in several [classes](super::classes) that lead to absorbing
+/// The part of each state, and how many there are, where what can be left ends in several [classes](crate::transient::chain::recurrent_classes) that lead to absorbing
 /// states alone: what is not in one of them is left for good.
-pub(super) fn parts<T: Number>(built: &Built<'_, T>) -> Option<(Vec<u8>, usize)> {
+pub(crate) fn parts<T: Number>(built: &Built<'_, T>) -> Option<(Vec<u8>, usize)> {
     let (leavable, n) = (&built.statistics.leavable, built.initial.len());
     if leavable.all() {
         return None;
@@ -179,7 +179,7 @@ struct Measured {
 
 impl<T: Number> Curve<'_, T> {
     /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision, and takes memory.
-    pub(super) fn refines(built: &Built<'_, T>) -> bool {
+    pub(crate) fn refines(built: &Built<'_, T>) -> bool {
         let room =
             || expect_memory(80 * built.initial.len() as u64, || "a shape of twice the digits".to_owned());
         T::PRECISION == Precision::F64
@@ -190,7 +190,7 @@ impl<T: Number> Curve<'_, T> {
 
     /// Replaces its vector by one of twice the digits that `enough` holds for, given what it errs by, or by the best that a few corrections come to.
     /// The stops, one a part, get the numbers of the new vector, which was that of `steps` steps. Iterates are left elsewhere.
-    pub(super) fn refine(
+    pub(crate) fn refine(
         &mut self,
         steps: u64,
         before: u64,

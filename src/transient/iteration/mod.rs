@@ -1,21 +1,32 @@
-//! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and what is read off its iterates on the way.
+//! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and proofs that end it early.
+//!
+//! [`Iteration`] advances the iterates, adds their weighted sums and reads norms from them.
+//! [`quasi_stationary`] bounds the error of replacing all later iterates by an [`extrapolation`] of the current
+//! one.
+
+pub(super) mod extrapolation;
+pub(super) mod quasi_stationary;
 
 use std::ops::Range;
 
-use super::Observer;
-use super::built::total;
-use super::chunk::{Part, Sum};
-use super::fixed::beginning;
-use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS};
-use super::kernels::{accumulate, block_defect, block_dot, block_norm, block_sum, sweep};
-use super::lane_step::Stage;
-use super::parts::Parts;
 use crate::kernel::block_sums::defects;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
 use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::{at_once, *};
 use crate::sparse::BLOCK;
+use crate::transient::Observer;
+use crate::transient::context::total;
+use crate::transient::exchange::parts::Parts;
+use crate::transient::numerics::fixed_point::beginning;
+use crate::transient::step::chunk::{Part, Sum};
+use crate::transient::step::stages::Stage;
+use crate::transient::step::vector_kernels::{
+    ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS,
+};
+use crate::transient::step::vector_kernels::{
+    accumulate, block_defect, block_dot, block_norm, block_sum, sweep,
+};
 use crate::{Error, Result};
 
 /// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].

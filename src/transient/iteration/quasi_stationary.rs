@@ -9,41 +9,41 @@
 //! time t a number N of steps has been taken that is Poisson with mean αt, so the error is at most d E S_J, J = (N − m)⁺,
 //! and that at most d S_{E J}, since S is concave. What is computed is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step;
 //! both d and the flow xP − x are taken from it, which makes g S_{E J} more, and no more however long the time is. μ = 1 is
-//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](super::meeting) bounds ‖x P^j − x‖, too.
+//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](crate::transient::steady_state::hitting_time) bounds ‖x P^j − x‖, too.
 //! `docs/certificate.md` has the proofs.
 
-use super::poisson::expected_excess;
-use super::sweep::Planned;
 use crate::kernel::{Number, Precision};
+use crate::transient::numerics::poisson::expected_excess;
+use crate::transient::uniformization::run::Planned;
 
 /// A curve in the place of the iterates behind x_m.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     /// m.
-    pub(super) step: u64,
+    pub(crate) step: u64,
     /// 1 − μ, exactly.
-    pub(super) leak: f64,
+    pub(crate) leak: f64,
     /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
-    pub(super) defect: f64,
+    pub(crate) defect: f64,
     /// Bound of what rounding adds to that.
-    pub(super) rounding: f64,
+    pub(crate) rounding: f64,
     /// Bound of S_j for every j, from elsewhere.
-    pub(super) most: f64,
+    pub(crate) most: f64,
 }
 
 /// Expectations over the steps N at a time, where these are more than m: J = N − m, or 0 outside.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     /// P(N > m), E μ^J, E S_J.
-    pub(super) at: [f64; 3],
+    pub(crate) at: [f64; 3],
     /// Sums over the steps m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
-    pub(super) until: [f64; 3],
+    pub(crate) until: [f64; 3],
     /// Bound of what it costs that steps beyond the last weight count as the next.
-    pub(super) beyond: f64,
+    pub(crate) beyond: f64,
 }
 
 /// What curves, each with its stop, err by at a time together, and what rounding adds to that.
-pub(super) fn price(stops: &[Stop], lambda: f64) -> [f64; 2] {
+pub(crate) fn price(stops: &[Stop], lambda: f64) -> [f64; 2] {
     stops.iter().fold([0.0; 2], |[error, rounding], stop| {
         let amplification = stop.amplification(lambda);
         [error + stop.defect * amplification, rounding + stop.rounding * amplification]
@@ -52,7 +52,7 @@ pub(super) fn price(stops: &[Stop], lambda: f64) -> [f64; 2] {
 
 impl Stop {
     /// The stop behind x_m, from the probability in T of x_m and of ŷ, or where T is everything, and a measurement of ‖ŷ − μ x_m‖.
-    pub(super) fn new<T: Number, E>(
+    pub(crate) fn new<T: Number, E>(
         step: u64,
         masses: Option<[f64; 2]>,
         rounding: f64,
@@ -79,7 +79,7 @@ impl Stop {
     }
 
     /// S_j, also between whole numbers.
-    pub(super) fn growth(&self, j: f64) -> f64 {
+    pub(crate) fn growth(&self, j: f64) -> f64 {
         match self.leak {
             0.0 => j,
             leak => -(j * (-leak).ln_1p()).exp_m1() / leak,
@@ -93,7 +93,7 @@ impl Stop {
 
     /// True if stopping here leaves a time within ε, or as near to it as rounding lets it come. `step` bounds the
     /// rounding of a step.
-    pub(super) fn serves(&self, time: &Planned, step: f64) -> bool {
+    pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
         let amplification = self.amplification(time.lambda);
         let error = self.defect * amplification;
         let rounding = step * time.lambda.min(self.step as f64) + self.rounding * amplification;
@@ -103,7 +103,7 @@ impl Stop {
     }
 
     /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next.
-    pub(super) fn shares(&self, time: &Planned) -> Shares {
+    pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged) else {
             return self.mean_shares(time.lambda);
         };

@@ -1,13 +1,13 @@
 //! Vectors that are kept on the lanes beside an iteration, and the recurrence by which they follow from one another.
 
-use super::bound::scale_of;
-use super::chunk::Part;
-use super::iteration::{Accumulators, Iteration, Observed, Which};
-use super::kernels::{ADD, COMBINE, SCALE, add, combine, scale};
-use super::problem::Observer;
 use crate::kernel::Number;
 use crate::lane::{Buffer, Launch};
 use crate::sparse::BLOCK;
+use crate::transient::chain::statistics::scale_of;
+use crate::transient::iteration::{Accumulators, Iteration, Observed, Which};
+use crate::transient::problem::Observer;
+use crate::transient::step::chunk::Part;
+use crate::transient::step::vector_kernels::{ADD, COMBINE, SCALE, add, combine, scale};
 use crate::{Error, Result};
 
 /// Vectors that one launch combines, and how often each rounds there.
@@ -21,20 +21,20 @@ const AGAIN: f64 = 0.3;
 #[derive(Debug, Default)]
 pub(super) struct Recurrence {
     /// Of H, down to the element below the diagonal.
-    pub(super) columns: Vec<Vec<f64>>,
+    pub(crate) columns: Vec<Vec<f64>>,
     /// Upper bounds of the vectors' l1 norms.
-    pub(super) norms: Vec<f64>,
+    pub(crate) norms: Vec<f64>,
     /// The same of the columns of F: what is rounded.
-    pub(super) rounding: Vec<f64>,
+    pub(crate) rounding: Vec<f64>,
     /// The same of w.
-    pub(super) residual: f64,
+    pub(crate) residual: f64,
     /// Of each vector its rewards.
-    pub(super) rewards: Vec<Vec<f64>>,
+    pub(crate) rewards: Vec<Vec<f64>>,
 }
 
 /// An iteration and vectors beside it.
 pub(super) struct Basis<'a, T> {
-    pub(super) iteration: Iteration<'a, T>,
+    pub(crate) iteration: Iteration<'a, T>,
     /// Of each vector one array a part.
     vectors: Vec<Vec<Buffer<T>>>,
     /// On each lane the factors of a combination.
@@ -56,7 +56,7 @@ fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
 
 impl<'a, T: Number> Basis<'a, T> {
     /// Room for `most` vectors, or for as many as the lanes have memory for. `step` bounds what a product rounds by.
-    pub(super) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
+    pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
         let partials = |part: &Part<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
             iteration.lanes[part.lane].alloc("sums by blocks", (blocks * (most + 1)).max(1))
@@ -78,7 +78,7 @@ impl<'a, T: Number> Basis<'a, T> {
     }
 
     /// Number of vectors.
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.vectors.len()
     }
 
@@ -239,7 +239,7 @@ impl<'a, T: Number> Basis<'a, T> {
     }
 
     /// A combination of the first vectors, on the host.
-    pub(super) fn sum<'b>(
+    pub(crate) fn sum<'b>(
         &self,
         multiples: &[(usize, f64)],
         acc: &'b Accumulators<T>,

@@ -6,20 +6,20 @@
 //! ∫ ‖V (û' − H û)‖ + ‖w‖ |û_m| + Σ_j ‖F_j‖ |û_j| ds
 //!
 //! in l1, with the constant 1 for every chain: `docs/certificate.md` has the proof. Nothing is asked of the vectors, neither that they are orthogonal
-//! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected) from
-//! polynomials. The vectors of the first product also tell whether a [stop](super::stop) serves all that is ahead.
+//! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected_ode) from
+//! polynomials. The vectors of the first product also tell whether a [stop](crate::transient::iteration::quasi_stationary) serves all that is ahead.
 
-use super::basis::{Basis, Recurrence};
-use super::built::Built;
-use super::cost::{Costs, MOST_VECTORS};
-use super::curve::Curve;
-use super::iteration::{Accumulators, Iteration, Which};
-use super::problem::Observer;
-use super::projected::Projected;
-use super::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
-use super::stop::{Shares, Stop};
-use super::sweeps::{room, scaled, unscaled};
+use super::arnoldi::{Basis, Recurrence};
+use super::projected_ode::Projected;
 use crate::kernel::Number;
+use crate::transient::context::Built;
+use crate::transient::cost_model::{Costs, MOST_VECTORS};
+use crate::transient::iteration::extrapolation::Curve;
+use crate::transient::iteration::quasi_stationary::{Shares, Stop};
+use crate::transient::iteration::{Accumulators, Iteration, Which};
+use crate::transient::problem::Observer;
+use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
+use crate::transient::uniformization::batches::{room, scaled, unscaled};
 use crate::{Error, Result};
 
 /// Fewest vectors of a space that it is tried with, but for chains of fewer states.
@@ -88,7 +88,7 @@ impl Clock {
 
 /// What may be spent, in products.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     /// This much in any case.
     products: f64,
     /// More than that as long as all together are predicted to be fewer than these, rounding permitting,
@@ -98,7 +98,7 @@ pub(super) struct Budget {
 }
 
 /// Products that a sweep tries it with first, those of four spaces; after that with four times as many, or with half of that at least.
-pub(super) fn first_try(costs: &Costs) -> u64 {
+pub(crate) fn first_try(costs: &Costs) -> u64 {
     4 * costs.vectors() as u64
 }
 
@@ -108,14 +108,14 @@ const TRY_SHARE: f64 = 64.0;
 const LITTLE_SHARE: f64 = 20.0;
 
 /// True if a sweep of αt steps is long enough to try it.
-pub(super) fn is_worth(costs: &Costs, lambda: f64) -> bool {
+pub(crate) fn is_worth(costs: &Costs, lambda: f64) -> bool {
     0.5 * first_try(costs) as f64 * costs.krylov() * TRY_SHARE <= lambda
 }
 
 impl Budget {
     /// Of a try with some products, or half as many at least, by a sweep that has done some steps and is to do others; none where those
     /// do not allow for it.
-    pub(super) fn of(costs: &Costs, products: u64, done: u64, ahead: f64) -> Option<Self> {
+    pub(crate) fn of(costs: &Costs, products: u64, done: u64, ahead: f64) -> Option<Self> {
         let (cost, products) = (costs.krylov(), products as f64);
         let allowed = products.min(ahead / TRY_SHARE / cost);
         let tried = 2.0 * allowed >= products && allowed * cost <= done as f64;
@@ -131,8 +131,8 @@ impl Budget {
 /// result.
 ///
 /// # Errors
-/// As [`solve`](super::solve()); and with `strict` for a time that is given up.
-pub(super) fn run<T: Number>(
+/// As [`solve`](crate::transient::solve()); and with `strict` for a time that is given up.
+pub(crate) fn run<T: Number>(
     built: &Built<'_, T>,
     strict: bool,
     budget: Option<Budget>,

@@ -1,6 +1,6 @@
 //! The small equation u' = H u, u(0) = e₁, that a Krylov space leaves of a chain: a curve of polynomials, and what it errs by.
 //!
-//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::krylov). Any curve û will do: y = V û has the defect
+//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). Any curve û will do: y = V û has the defect
 //!
 //! y' − y (P − I) = V (û' − H û) − û_m w − F û,
 //!
@@ -9,8 +9,8 @@
 
 use std::sync::LazyLock;
 
-use super::basis::Recurrence;
-use super::exact::{Exact, UNIT};
+use super::arnoldi::Recurrence;
+use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Degree of the polynomials.
 const DEGREE: usize = 16;
@@ -70,41 +70,41 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
 
 /// A polynomial over an interval.
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Its interval.
-    pub(super) from: f64,
-    pub(super) length: f64,
+    pub(crate) from: f64,
+    pub(crate) length: f64,
     /// Of each Chebyshev polynomial its factors, one a component.
     terms: Vec<Vec<f64>>,
     /// Of each component its value at the end, and the sum of the magnitudes there.
     end: Vec<f64>,
     /// What the curve errs by up to the end of this piece.
-    pub(super) error: Error,
+    pub(crate) error: Error,
 }
 
 /// What a curve errs by.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Error {
+pub(crate) struct Error {
     /// Of what the space lacks.
-    pub(super) truncation: f64,
+    pub(crate) truncation: f64,
     /// Of products and sums of vectors as they were rounded, and of the curve in the space.
-    pub(super) rounding: f64,
+    pub(crate) rounding: f64,
 }
 
 impl Error {
-    pub(super) fn total(self) -> f64 {
+    pub(crate) fn total(self) -> f64 {
         self.truncation + self.rounding
     }
 }
 
 /// The values of a curve at a time.
-pub(super) struct Values {
+pub(crate) struct Values {
     /// û.
-    pub(super) at: Vec<f64>,
+    pub(crate) at: Vec<f64>,
     /// ∫ û up to there.
-    pub(super) until: Vec<f64>,
+    pub(crate) until: Vec<f64>,
     /// What V û errs by there as these numbers are rounded.
-    pub(super) rounding: f64,
+    pub(crate) rounding: f64,
 }
 
 /// A curve in the making.
@@ -117,11 +117,11 @@ pub(super) struct Projected<'a> {
     first: f64,
     /// e^{hH} − I for h = first/GRID and its doubles, column by column.
     steps: Vec<Vec<f64>>,
-    pub(super) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 impl<'a> Projected<'a> {
-    pub(super) fn new(recurrence: &'a Recurrence) -> Self {
+    pub(crate) fn new(recurrence: &'a Recurrence) -> Self {
         let m = recurrence.columns.len();
         let mut matrix = vec![0.0; m * m];
         for (j, column) in recurrence.columns.iter().enumerate() {
@@ -160,17 +160,17 @@ impl<'a> Projected<'a> {
     }
 
     /// Where the curve ends.
-    pub(super) fn end(&self) -> f64 {
+    pub(crate) fn end(&self) -> f64 {
         self.pieces.last().map_or(0.0, |piece| piece.from + piece.length)
     }
 
-    pub(super) fn error(&self) -> Error {
+    pub(crate) fn error(&self) -> Error {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
     /// Goes on for as long as what it errs by up to some time from its beginning is `allowed` then, and not further than is needed to reach
     /// `wanted`.
-    pub(super) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
+    pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
             let piece = self.piece(level);
@@ -276,7 +276,7 @@ impl<'a> Projected<'a> {
     }
 
     /// The curve at a time within it, which is known to `doubt`.
-    pub(super) fn values(&self, time: f64, doubt: f64) -> Values {
+    pub(crate) fn values(&self, time: f64, doubt: f64) -> Values {
         let place = self.pieces.partition_point(|piece| piece.from + piece.length < time);
         let piece = &self.pieces[place.min(self.pieces.len() - 1)];
         let (mut at, mut until) = (vec![0.0; self.m], vec![0.0; self.m]);

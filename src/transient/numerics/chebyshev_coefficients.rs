@@ -25,17 +25,17 @@ const MARGIN: f64 = 1.0 + 1e-9;
 
 /// The coefficients at one a.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(crate) struct Series {
     /// w_0, 2 w_1, 2 w_2, … up to M.
-    pub(super) coefficients: Vec<f64>,
+    pub(crate) coefficients: Vec<f64>,
     /// Upper bounds of E (|S| − k)⁺ for k = 0 … M + 1, by at most a relative 10⁻⁹ and 10⁻¹⁵ above them.
-    pub(super) excess: Vec<f64>,
+    pub(crate) excess: Vec<f64>,
     /// Bound of the sum of all coefficients' errors, their relative rounding to doubles aside.
-    pub(super) doubt: f64,
+    pub(crate) doubt: f64,
 }
 
 /// The range of a that there are coefficients for.
-pub(super) const RANGE: std::ops::RangeInclusive<f64> = 1e-3..=1e10;
+pub(crate) const RANGE: std::ops::RangeInclusive<f64> = 1e-3..=1e10;
 
 /// f(k): an upper bound of ln P(S ≥ k).
 fn ln_tail(a: f64, k: f64) -> f64 {
@@ -57,18 +57,18 @@ fn first_below(a: f64, ln: f64) -> u64 {
 }
 
 /// About as many products as the expansion takes for an error of `epsilon` where no norm grows.
-pub(super) fn products(a: f64, epsilon: f64) -> u64 {
+pub(crate) fn products(a: f64, epsilon: f64) -> u64 {
     first_below(a, epsilon.ln() - 0.5 * a.max(1.0).ln()) + 2
 }
 
 impl Series {
     /// ∫ c_k over all s up to a, within a relative 10⁻⁹.
-    pub(super) fn integral(&self, k: usize) -> f64 {
+    pub(crate) fn integral(&self, k: usize) -> f64 {
         self.excess[k] / MARGIN * if k == 0 { 1.0 } else { 2.0 }
     }
 
     /// The coefficients at `a` within [`RANGE`].
-    pub(super) fn new(a: f64) -> Self {
+    pub(crate) fn new(a: f64) -> Self {
         assert!(RANGE.contains(&a), "a = {a:e} has no coefficients here");
         let most = first_below(a, -100.0 * std::f64::consts::LN_2);
         let zero = DoubleWord::from(0.0);

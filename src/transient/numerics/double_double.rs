@@ -1,36 +1,36 @@
 //! Sums with twice the digits of a double.
 
 /// u: half the distance of 1 to the next double.
-pub(super) const UNIT: f64 = 0.5 * f64::EPSILON;
+pub(crate) const UNIT: f64 = 0.5 * f64::EPSILON;
 
 /// A sum as it is rounded at every step, and what was lost: as exact as one of twice the digits.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Exact {
-    pub(super) sum: f64,
-    pub(super) lost: f64,
+pub(crate) struct Exact {
+    pub(crate) sum: f64,
+    pub(crate) lost: f64,
 }
 
 impl Exact {
-    pub(super) fn add(&mut self, term: f64) {
+    pub(crate) fn add(&mut self, term: f64) {
         let sum = self.sum + term;
         let virtual_term = sum - self.sum;
         self.lost += (self.sum - (sum - virtual_term)) + (term - virtual_term);
         self.sum = sum;
     }
 
-    pub(super) fn add_product(&mut self, a: f64, b: f64) {
+    pub(crate) fn add_product(&mut self, a: f64, b: f64) {
         let product = a * b;
         self.add(product);
         self.lost += a.mul_add(b, -product);
     }
 
     /// The double next to it.
-    pub(super) fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         self.sum + self.lost
     }
 
     /// A bound of the exact sum's magnitude, of at most `terms` numbers or products whose magnitudes sum to `all`.
-    pub(super) fn magnitude(self, terms: usize, all: f64) -> f64 {
+    pub(crate) fn magnitude(self, terms: usize, all: f64) -> f64 {
         self.value().abs() * (1.0 + 4.0 * UNIT) + (2.0 * terms as f64 * UNIT).powi(2) * all
     }
 }

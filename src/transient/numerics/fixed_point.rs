@@ -8,13 +8,13 @@ use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result};
 
-use super::problem::{Method, Options, Problem};
+use crate::transient::problem::{Method, Options, Problem};
 
 /// What fractions of 2¹⁰⁰ are made of: those of 2⁶⁴ and all probabilities above 2⁻⁴⁷ are some.
 const PARTS: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
 /// The sum of numbers of all ranks, exact but for what lies below 2⁻¹⁰⁰, which is rounded up: its 2¹⁰⁰-fold.
-pub(super) fn exact_mass(values: &[f64], ranks: Ranks) -> u128 {
+pub(crate) fn exact_mass(values: &[f64], ranks: Ranks) -> u128 {
     let blocks = values.par_chunks(1 << 14);
     let block = |block: &[f64]| block.iter().map(|p| (p * PARTS).ceil() as u128).sum::<u128>();
     sum_of(blocks.map(block).reduce(|| 0, |a, b| a + b), ranks)
@@ -27,13 +27,13 @@ fn sum_of(own: u128, ranks: Ranks) -> u128 {
 }
 
 /// What is missing of a mass, at least.
-pub(super) fn missing(given: u128, found: u128) -> f64 {
+pub(crate) fn missing(given: u128, found: u128) -> f64 {
     let missing = given.saturating_sub(found) as f64 * (1.0 + f64::EPSILON);
     missing / PARTS
 }
 
 /// The numbers that a vector begins with, as doubles with their bits: rounded down, and in all less than 1.
-pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
+pub(crate) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
     const MOST: u128 = u64::MAX as u128;
     let mut bits: Vec<u64> = initial.par_iter().map(|&p| Q64::of(p).bits()).collect();
     let sum = sum_of(bits.par_iter().map(|&p| u128::from(p)).reduce(|| 0, |a, b| a + b), ranks);
@@ -46,7 +46,7 @@ pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
 }
 
 /// An error where a problem is none for the machine's precision.
-pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
+pub(crate) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
         return Err(Error::Invalid(format!(
             "the Krylov method computes in double precision, and this is {}; use --precision f64 or --method auto",
@@ -56,7 +56,7 @@ pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options)
     if machine.precision != Precision::Q64 {
         return Ok(());
     }
-    let negative = |r: &&super::chain::Reward| r.values.iter().any(|&v| v < 0.0);
+    let negative = |r: &&crate::transient::chain::Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {
         return Err(Error::Invalid(format!(
             "reward '{}' has values below 0, and q64 knows no sign; use --precision f64 or f32",

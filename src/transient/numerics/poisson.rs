@@ -140,7 +140,7 @@ impl Window {
     }
 
     /// The rounding of its [weights](Self::weights), before they are computed.
-    pub(super) fn rounding(&self) -> f64 {
+    pub(crate) fn rounding(&self) -> f64 {
         if self.lambda == 0.0 {
             0.0
         } else {
@@ -149,7 +149,7 @@ impl Window {
     }
 
     /// The rounding of its [weights from below](Self::weights_below).
-    pub(super) fn rounding_below(&self) -> f64 {
+    pub(crate) fn rounding_below(&self) -> f64 {
         self.rounding() + (4.0 * U + self.terms() as f64 * (-64f64).exp2())
     }
 
@@ -389,7 +389,7 @@ fn ln_probability(lambda: f64, k: u64) -> f64 {
 }
 
 /// D(k, λ) = k ln(k/λ) + λ − k, k > 0.
-pub(super) fn deviance(lambda: f64, k: u64) -> f64 {
+pub(crate) fn deviance(lambda: f64, k: u64) -> f64 {
     let (x, d) = (k as f64, excess(k, lambda));
     if d.abs() >= (x + lambda) / 3.0 {
         return x * (x / lambda).ln() - d;

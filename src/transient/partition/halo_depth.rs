@@ -1,8 +1,8 @@
 //! The halo depth: how many steps lanes take between two exchanges. An exchange through the host has a latency that a
 //! step of a small chain does not hide, and rows that neighbours compute as well make it rarer.
 
-use super::region::{Kind, Region};
-use super::solution::ExchangeCost;
+use super::subdomain::{Kind, Region};
+use crate::transient::solution::ExchangeCost;
 
 /// Most steps between two exchanges.
 pub const MAX_HALO_DEPTH: usize = 64;
@@ -10,22 +10,22 @@ pub const MAX_HALO_DEPTH: usize = 64;
 /// The seconds and bytes of a lane's step.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// Seconds of its own rows.
-    pub(super) compute: f64,
+    pub(crate) compute: f64,
     /// Seconds of rows that it computes for one more step without an exchange, in each step but the last.
-    pub(super) ghosts: f64,
+    pub(crate) ghosts: f64,
     /// Share of its rows that no other lane waits for.
-    pub(super) interior: f64,
+    pub(crate) interior: f64,
     /// Bytes of its halo of one step.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
     /// Bytes of its halo beside them for one more step without an exchange: all rows as far as it reads.
-    pub(super) deeper: f64,
+    pub(crate) deeper: f64,
 }
 
 impl Work {
     /// That of a region whose own rows take `compute` seconds.
-    pub(super) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
+    pub(crate) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
         let hull = region.halo_width();
         let rows = region.rows.len().max(1) as f64;
         let pieces = region.pieces(regions, 1);
@@ -40,7 +40,7 @@ impl Work {
     }
 
     /// Seconds of a step with an exchange every `halo_depth` steps, and of them those that the exchange takes.
-    pub(super) fn step(self, halo_depth: usize, cost: ExchangeCost) -> (f64, f64) {
+    pub(crate) fn step(self, halo_depth: usize, cost: ExchangeCost) -> (f64, f64) {
         let k = halo_depth as f64;
         // Every step computes k − 1 layers of halo, and the last its boundary twice.
         let ghosts = k * (k - 1.0) * self.ghosts;
@@ -53,7 +53,7 @@ impl Work {
 
 /// The number of steps between two exchanges with the shortest predicted step; a larger one only where its step is a
 /// tenth less, or a seventieth where it is known what an exchange keeps a lane from. The bits are the same for any.
-pub(super) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
+pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, cost).0).fold(0.0, f64::max);
     let enough = if cost.busy > 0.0 { 0.985 } else { 0.9 };
     let (mut best, mut chosen) = (slowest(1), 1);

@@ -1,23 +1,31 @@
-//! The partitioning of rows: shares of lanes, parts of a lane, halos, and what a step is expected to cost.
+//! The partition of the rows of a chain over lanes, and the cost that is expected of it.
+//!
+//! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads. [`halo_depth`]
+//! chooses the number of steps between two exchanges of halos. [`reordering`] renumbers states so that halos
+//! become small.
+
+pub(super) mod halo_depth;
+pub(super) mod reordering;
+pub(super) mod subdomain;
 
 use std::ops::Range;
 
-use super::bound::lengths;
-use super::exchange_cost::exchange_cost;
-use super::halo_depth::{self, Work};
-pub(crate) use super::problem::{Exchange, Partitioning};
-use super::region::Region;
-pub(crate) use super::solution::{ExchangeCost, LaneExchange, LanePlan};
-use super::transitions::Transitions;
+use self::halo_depth::Work;
+use self::subdomain::Region;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, MatrixFormat};
+use crate::transient::chain::statistics::lengths;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::exchange::cost::exchange_cost;
+pub(crate) use crate::transient::problem::{Exchange, Partitioning};
+pub(crate) use crate::transient::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::{Error, Machine, Result};
 
 /// Facts of a run that decide how its rows are split.
 #[derive(Debug)]
-pub(super) struct RunFacts {
+pub(crate) struct RunFacts {
     /// The requested choices.
     pub(super) choices: Partitioning,
     /// The requested format of the matrix.
@@ -37,7 +45,7 @@ impl RunFacts {
 
 /// The parts of all lanes of all ranks.
 #[derive(Debug)]
-pub(super) struct Partition {
+pub(crate) struct Partition {
     /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it reads of regions of
     /// this one.
     pub(super) regions: Vec<Region>,

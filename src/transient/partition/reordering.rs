@@ -4,29 +4,29 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::chain::Reward;
-use super::partitioning::{Partition, RunFacts, share, split};
-pub(crate) use super::problem::Order;
-use super::problem::{Observer, Problem};
-use super::solution::LanePlan;
-use super::transitions::Transitions;
+use super::{Partition, RunFacts, share, split};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::transient::chain::Reward;
+use crate::transient::chain::transitions::Transitions;
+pub(crate) use crate::transient::problem::Order;
+use crate::transient::problem::{Observer, Problem};
+use crate::transient::solution::LanePlan;
 use crate::{Error, Machine, Result};
 
 /// Share of a step in the exchange below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;
 
 /// A chain whose states have other numbers.
-pub(super) struct Reordered<'a> {
+pub(crate) struct Reordered<'a> {
     inner: &'a dyn Transitions,
     /// The model's number of each state of this order, and the other way round.
     old: Vec<u32>,
     new: Vec<u32>,
     ranks: Ranks,
     /// Where the chain begins, one probability of each state in the model's order.
-    pub(super) initial: Cow<'a, [f64]>,
+    pub(crate) initial: Cow<'a, [f64]>,
 }
 
 impl<'a> Reordered<'a> {
@@ -39,17 +39,17 @@ impl<'a> Reordered<'a> {
     }
 
     /// A vector in this order.
-    pub(super) fn permute(&self, values: &[f64]) -> Vec<f64> {
+    pub(crate) fn permute(&self, values: &[f64]) -> Vec<f64> {
         self.old.iter().map(|&state| values[state as usize]).collect()
     }
 
     /// Rewards in this order.
-    pub(super) fn rewards(&self, rewards: &[Reward]) -> Vec<Reward> {
+    pub(crate) fn rewards(&self, rewards: &[Reward]) -> Vec<Reward> {
         rewards.iter().map(|r| Reward { name: r.name.clone(), values: self.permute(&r.values) }).collect()
     }
 
     /// An observer of this order that tells `inner` results in the model's own.
-    pub(super) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
+    pub(crate) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
         Restore { inner, order: self, rows: std::iter::once(0..self.new.len()).collect() }
     }
 
@@ -155,7 +155,7 @@ fn lookup_seconds(transitions: &dyn Transitions) -> f64 {
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that; those of a lane that is
 /// measured.
-pub(super) fn reorder<'a>(
+pub(crate) fn reorder<'a>(
     machine: &Machine,
     problem: &Problem<'a>,
     initial: &'a [f64],
@@ -229,7 +229,7 @@ pub(super) fn reorder<'a>(
 
 /// States in the order in which a breadth-first search meets them: from the initial states, or (`narrow`) from the end
 /// of a longest path of levels with neighbours in ascending order of their degree, reversed.
-pub(super) fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
+pub(crate) fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
     let n = transitions.states();
     let mut search = Search { transitions, seen: vec![false; n], order: Vec::with_capacity(n), narrow };
     if narrow {
@@ -305,8 +305,8 @@ mod tests {
     use super::*;
     use crate::lane::DeviceSpec;
     use crate::sparse::MatrixFormat;
-    use crate::transient::csr::Csr;
-    use crate::transient::transitions::TransitionList;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
 
     /// A ring whose states are numbered in a way that scatters neighbours.
     fn scattered(n: u32) -> Csr {

@@ -3,27 +3,27 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::transitions::Transitions;
 use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::sparse::BLOCK;
+use crate::transient::chain::transitions::Transitions;
 
 /// Rows of a part and what they read.
 #[derive(Debug, Clone)]
-pub(super) struct Region {
-    pub(super) lane: usize,
+pub(crate) struct Region {
+    pub(crate) lane: usize,
     /// The own rows.
-    pub(super) rows: Range<usize>,
+    pub(crate) rows: Range<usize>,
     /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
     /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
-    pub(super) computed: Range<usize>,
+    pub(crate) computed: Range<usize>,
     /// The halo: rows of others that the computed rows read, global, ascending.
-    pub(super) halo: Vec<u32>,
+    pub(crate) halo: Vec<u32>,
     /// The number of halo rows before the computed rows.
-    pub(super) left: usize,
+    pub(crate) left: usize,
     /// Entries of its own rows, and those whose columns are not its own.
-    pub(super) entries: u64,
-    pub(super) remote: u64,
+    pub(crate) entries: u64,
+    pub(crate) remote: u64,
 }
 
 /// Who needs some rows of a region.
@@ -37,17 +37,17 @@ pub enum Kind {
 
 /// Rows of a region that are stored, and computed in a step, together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Global rows; some may lie in two pieces.
-    pub(super) rows: Range<usize>,
-    pub(super) kind: Kind,
+    pub(crate) rows: Range<usize>,
+    pub(crate) kind: Kind,
     /// Number of the one region that reads them, where the piece is stored for it alone.
-    pub(super) reader: Option<usize>,
+    pub(crate) reader: Option<usize>,
 }
 
 impl Region {
     /// Some rows, with the halo of a single step.
-    pub(super) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
+    pub(crate) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
         let (halo, entries, remote) = reads(transitions, &rows, &rows);
         let left = halo.partition_point(|&h| (h as usize) < rows.start);
         Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
@@ -76,7 +76,7 @@ impl Region {
     }
 
     /// The number of rows before and behind its own up to the farthest that it reads.
-    pub(super) fn halo_width(&self) -> usize {
+    pub(crate) fn halo_width(&self) -> usize {
         match (self.halo.first(), self.halo.last()) {
             (Some(&first), Some(&last)) => {
                 self.rows.start.saturating_sub(first as usize)
@@ -123,17 +123,17 @@ impl Region {
     }
 
     /// Elements of its vectors.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.computed.len() + self.halo.len()
     }
 
     /// Place of its first own row in its vectors.
-    pub(super) fn own(&self) -> usize {
+    pub(crate) fn own(&self) -> usize {
         self.left + self.rows.start - self.computed.start
     }
 
     /// Place of a global column in its vectors.
-    pub(super) fn local(&self, column: u32) -> u32 {
+    pub(crate) fn local(&self, column: u32) -> u32 {
         let c = column as usize;
         (if self.computed.contains(&c) {
             c - self.computed.start + self.left
@@ -144,7 +144,7 @@ impl Region {
     }
 
     /// The rows that it reads or computes and another region owns: global, ascending, side by side in its vectors.
-    pub(super) fn halo_from(&self, owner: &Self) -> Vec<u32> {
+    pub(crate) fn halo_from(&self, owner: &Self) -> Vec<u32> {
         let (left, right) = self.halo.split_at(self.left);
         let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
         let mut rows = among(left, &owner.rows).to_vec();
@@ -155,7 +155,7 @@ impl Region {
 
     /// Those of some own rows that another region reads, counted from the first of them, and the place of the first in all
     /// that it reads of this one; the others follow.
-    pub(super) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
+    pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
         let read = reader.halo_from(self);
         let place = read.partition_point(|&row| (row as usize) < rows.start);
         (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
@@ -168,7 +168,7 @@ impl Region {
     /// at once, which are therefore one piece. The boundary is stored beside it once more: the last step computes it
     /// first, and again with all others. As that is all the boundary is for, its rows can be computed straight to where
     /// they leave from, if one region alone reads each piece.
-    pub(super) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
+    pub(crate) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
         let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
         let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
         let (own, interior) = (&self.rows, self.interior(&read));
@@ -252,8 +252,8 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::csr::Csr;
-    use crate::transient::transitions::TransitionList;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
 
     /// A line of states with steps of one up and of `reach` down.
     fn line(n: u32, reach: u32) -> Csr {

@@ -18,18 +18,18 @@
 //! computed along. Nothing is known so of rates that leave the range of normal numbers.
 //!
 //! Where that is more than ε, or not known, the limit of a class is bounded as that of an iteration: by its residual in twice the digits, and the expected steps to z,
-//! which the same rates give, and an inequality [proves](super::meeting).
+//! which the same rates give, and an inequality [proves](super::hitting_time).
 
-use super::classes::Classes;
-use super::exact::{Exact, UNIT};
-use super::meeting::Stochastic;
-use super::transitions::{Transitions, exit_rate};
+use super::hitting_time::Stochastic;
 use crate::lane::cpu::expect_memory;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Most states that are eliminated whatever leads where: their rates take 128 MiB.
-pub(super) const MOST_STATES: usize = 4096;
+pub(crate) const MOST_STATES: usize = 4096;
 
 /// Most states of a band, its numbers, and the operations that it takes.
 pub(super) const MOST_BANDED: usize = 1 << 20;
@@ -318,7 +318,7 @@ impl Eliminated {
 }
 
 /// An order of all states that a chain can be in, for its limit.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     passing: Order,
     /// Of each class the states but for one.
     classes: Vec<(usize, Order)>,
@@ -326,7 +326,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// An order in which there are time and memory for elimination, if there is one.
-    pub(super) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
+    pub(crate) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
         let n = transitions.states();
         // The search for an order of each class looks at all states.
         if n > MOST_BANDED || (n > MOST_STATES && classes.representatives.len() > MOST_CLASSES) {
@@ -350,13 +350,13 @@ impl Plan {
     }
 
     /// Multiplications by a matrix of `nnz` entries that cost what it does.
-    pub(super) fn worth(&self, nnz: u64) -> u64 {
+    pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }
 
     /// The limit from some initial probabilities and a bound of its l1 error, `enough` where that is in reach; none where rates span
     /// too many orders. `check` is asked now and then whether to go on.
-    pub(super) fn limit(
+    pub(crate) fn limit(
         &self,
         transitions: &dyn Transitions,
         scale: f64,

@@ -12,30 +12,30 @@
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each sweep, the values that these rows read. Blocks lie alike whatever the number of ranks: the bits are those of one process.
 
-use super::classes::Known;
-use super::problem::Observer;
-use super::transitions::Transitions;
 use crate::Result;
 use crate::array::array;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
+use crate::transient::chain::recurrent_classes::Known;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::problem::Observer;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
 /// times over.
-pub(super) struct Stochastic {
-    pub(super) starts: Vec<usize>,
+pub(crate) struct Stochastic {
+    pub(crate) starts: Vec<usize>,
     /// Places of targets: the rank's own states, and behind them those of others that it reads.
-    pub(super) to: Vec<u32>,
+    pub(crate) to: Vec<u32>,
     probability: Vec<f64>,
     /// The probability of staying.
-    pub(super) stay: Vec<f64>,
+    pub(crate) stay: Vec<f64>,
 }
 
 const ROWS: usize = 4096;
 
 impl Stochastic {
-    pub(super) fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+    pub(crate) fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
         let (first, end) = (states.start, states.end);
         let blocks = (0..states.len().div_ceil(ROWS)).into_par_iter();
         let blocks = blocks
@@ -67,13 +67,13 @@ impl Stochastic {
     }
 
     /// The probabilities of going elsewhere.
-    pub(super) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
+    pub(crate) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
         let row = self.starts[state]..self.starts[state + 1];
         self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
     }
 
     /// (P a)(state).
-    pub(super) fn apply(&self, state: usize, a: &[f64]) -> f64 {
+    pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let row = self.starts[state]..self.starts[state + 1];
         let moved =
             self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
@@ -217,7 +217,7 @@ const LOOK: u64 = 16;
 ///
 /// # Errors
 /// What the observer of any rank says.
-pub(super) fn expected_steps(
+pub(crate) fn expected_steps(
     known: &Known<'_>,
     alpha: f64,
     targets: &[usize],
@@ -285,14 +285,14 @@ pub(super) fn expected_steps(
 }
 
 /// What is earned from every state until some are met, at `K` rates.
-pub(super) struct Earned<const K: usize> {
+pub(crate) struct Earned<const K: usize> {
     /// From each state; 0 from those that are met.
-    pub(super) values: Vec<[f64; K]>,
+    pub(crate) values: Vec<[f64; K]>,
     /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
-    pub(super) defects: [f64; K],
+    pub(crate) defects: [f64; K],
     /// True if each is small enough, or all rounding.
-    pub(super) met: bool,
-    pub(super) sweeps: u64,
+    pub(crate) met: bool,
+    pub(crate) sweeps: u64,
 }
 
 /// Looks in a row that foresee no end within the sweeps that there may be, before these are given up; and the share of the sweeps that is
@@ -309,7 +309,7 @@ const ROUNDINGS: f64 = 8.0;
 ///
 /// # Errors
 /// What the observer says.
-pub(super) fn earned_until<const K: usize>(
+pub(crate) fn earned_until<const K: usize>(
     chain: &Stochastic,
     met: &[bool],
     earned: &[[f64; K]],
@@ -401,8 +401,8 @@ fn number_or_infinity(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::csr::Csr;
-    use crate::transient::transitions::TransitionList;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
 
     struct Silent;
     impl Observer for Silent {

@@ -5,7 +5,7 @@
 //! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
 //! ending there is harmonic, and what happens before lasts H steps at most in expectation.
 //!
-//! H is bounded by a second iteration, [backwards](super::meeting), which ends with a vector that falls by a known number at least in
+//! H is bounded by a second iteration, [backwards](super::hitting_time), which ends with a vector that falls by a known number at least in
 //! every step in expectation. No guess is made from two iterates that happen to be close, which a chain of slow and fast parts
 //! would fool.
 //!
@@ -14,33 +14,33 @@
 //!
 //! Where finite times were served before, it begins with the last of their iterates: the limit of x_k is that of x_0.
 //!
-//! Where states are absorbing, the curve of a [stop](super::stop) may end the first sweep: it shows where all that can still be
+//! Where states are absorbing, the curve of a [stop](crate::transient::iteration::quasi_stationary) may end the first sweep: it shows where all that can still be
 //! left ends up, however slowly.
 //!
-//! A small chain is not iterated for long: its states are [eliminated](super::elimination) before more multiplications are
+//! A small chain is not iterated for long: its states are [eliminated](super::gth) before more multiplications are
 //! done than that costs, at once where these are fewer than the first sweep takes.
 //!
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
-use super::absorption::until_absorption;
-use super::bound::LAZY;
-use super::built::{Built, total};
-use super::chain::{Absorbing, Reward};
-use super::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
-use super::classes::{Classes, Known};
-use super::elimination::{self, Plan};
-use super::iteration::{Iteration, Which};
-use super::meeting::expected_steps;
-use super::problem::Observer;
-use super::solution::{Bound, RewardValue, TimeResult};
-use super::stop::Stop;
-use super::sweep::LastIterate;
+use super::gth::{self, Plan};
+use super::hitting_time::expected_steps;
 use crate::kernel::{Number, Precision};
+use crate::transient::backward::absorption::until_absorption;
+use crate::transient::chain::recurrent_classes::{Classes, Known};
+use crate::transient::chain::statistics::LAZY;
+use crate::transient::chain::{Absorbing, Reward};
+use crate::transient::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
+use crate::transient::context::{Built, total};
+use crate::transient::iteration::quasi_stationary::Stop;
+use crate::transient::iteration::{Iteration, Which};
+use crate::transient::problem::Observer;
+use crate::transient::solution::{Bound, RewardValue, TimeResult};
+use crate::transient::uniformization::run::LastIterate;
 use crate::{Error, Result, Status};
 
 /// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
 const FIRST_STEPS: u64 = 1 << 14;
-pub(super) const FIRST_DISTANCE: f64 = 1e-6;
+pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
 /// Transitions followed backwards before the certificate is given up: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
 /// Multiplications after which the sweep is given up.
@@ -81,16 +81,16 @@ impl StationaryState {
 const NEAR_STEPS: u64 = 16;
 
 /// What the infinite times took.
-pub(super) struct Served {
-    pub(super) terms: u64,
+pub(crate) struct Served {
+    pub(crate) terms: u64,
     /// States that were eliminated.
-    pub(super) eliminated: usize,
+    pub(crate) eliminated: usize,
     /// True if all accumulated rewards are as good as ε asks.
-    pub(super) met: bool,
+    pub(crate) met: bool,
 }
 
 /// Serves the infinite times, from the `last` iterate of finite ones if there is one.
-pub(super) fn run<T: Number>(
+pub(crate) fn run<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
     last: Option<LastIterate>,
@@ -229,7 +229,7 @@ fn totals_of<T: Number>(
 /// An order in which there is room for elimination; every rank looks at all states and finds the same one.
 fn plan<T: Number>(built: &Built<'_, T>) -> Option<Plan> {
     let (transitions, rows) = (built.problem.transitions, &built.parts.rows);
-    if transitions.states() > elimination::MOST_BANDED {
+    if transitions.states() > gth::MOST_BANDED {
         return None;
     }
     transitions.acquire_rows(&(0..transitions.states()));
@@ -266,13 +266,13 @@ fn eliminate<T: Number>(
 }
 
 /// Sweeps backwards after which the certificate is given up.
-pub(super) fn most_sweeps<T: Number>(built: &Built<'_, T>) -> u64 {
+pub(crate) fn most_sweeps<T: Number>(built: &Built<'_, T>) -> u64 {
     (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16)
 }
 
 /// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
 /// classes; no bound where `most` sweeps do not show one.
-pub(super) fn meeting<T: Number>(
+pub(crate) fn meeting<T: Number>(
     built: &Built<'_, T>,
     alpha: f64,
     probable: &[f64],

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::lane_step::Stage;
-use super::region::Kind;
-use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
+use super::kernels::{self, step as step_hyb, step_packed, step_pair, step_pattern};
+use super::stages::Stage;
 use crate::Result;
 use crate::kernel::Number;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::sparse::BLOCK;
+use crate::transient::partition::subdomain::Kind;
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
@@ -43,13 +43,13 @@ impl<T: Number> Part<T> {
     }
 
     /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
-    pub(super) fn packed_in_place(&self) -> bool {
+    pub(crate) fn packed_in_place(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
 
     /// The launches of its rows in a stage of the step from x[source]. `packed` is the array from which values leave for
     /// a region, if there is one.
-    pub(super) fn launches<'a>(
+    pub(crate) fn launches<'a>(
         &self,
         lane: &Lane,
         stage: Stage,
@@ -87,17 +87,17 @@ pub struct Chunk<T> {
     /// Number of rows.
     pub rows: usize,
     /// The rows to send, where the chunk is stored for that alone.
-    pub(super) sends: Option<SendRows>,
-    pub(super) stored: Stored<T>,
+    pub(crate) sends: Option<SendRows>,
+    pub(crate) stored: Stored<T>,
 }
 
 /// Rows of a chunk that another region reads.
 #[derive(Debug)]
-pub(super) struct SendRows {
+pub(crate) struct SendRows {
     /// Number of that region.
-    pub(super) reader: usize,
+    pub(crate) reader: usize,
     /// Their places among all that it reads of the part.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// Where the chunk's words list them.
     pub(super) index_offset: u32,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Sum<'a> {
 
 /// A chunk's arrays.
 #[derive(Debug)]
-pub(super) enum Stored<T> {
+pub(crate) enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
     Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
@@ -123,7 +123,7 @@ pub(super) enum Stored<T> {
 }
 
 impl<T: Number> Stored<T> {
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
             Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
@@ -188,11 +188,11 @@ impl<T: Number> Chunk<T> {
                     acc: sum.acc,
                 };
                 let kernel = match (all, sum.recurrence) {
-                    (true, false) => &step::$whole,
-                    (false, false) => &step::$some,
+                    (true, false) => &kernels::$whole,
+                    (false, false) => &kernels::$some,
                     (all, true) => {
                         assert!(all, "the recurrence has the vector before of all rows");
-                        &step::$recurrence
+                        &kernels::$recurrence
                     }
                 };
                 lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)

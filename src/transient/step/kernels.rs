@@ -11,7 +11,7 @@
 //! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
 //! wait for each of them.
 
-use super::pattern::step_pattern;
+use super::pattern_kernel::step_pattern;
 use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{At, Body, SLICE, dispatch, fused};
@@ -36,7 +36,7 @@ macro_rules! steps {
 
         $(impl<'a, T> $name::Bindings<'a, T> {
             /// The arrays of a step besides its matrix.
-            pub(super) fn shared(self, p: &$name::Params) -> Shared<'a, T> {
+            pub(crate) fn shared(self, p: &$name::Params) -> Shared<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
                 let $name::Params { first_row, own, begin, listed, .. } = *p;
                 Shared {
@@ -69,11 +69,11 @@ steps! {
 }
 
 /// Arguments that steps of every format are given besides a matrix.
-pub(super) struct Shared<'a, T> {
-    pub(super) p: step::Params,
+pub(crate) struct Shared<'a, T> {
+    pub(crate) p: step::Params,
     exit: &'a [T],
     scalars: &'a [T],
-    pub(super) x: &'a [T],
+    pub(crate) x: &'a [T],
     y: &'a mut [T],
     acc: &'a mut [T],
 }
@@ -160,22 +160,22 @@ impl<T: Number> Matrix<T> for Pair<'_, T> {
 }
 
 /// Some rows of a step's vectors.
-pub(super) struct Rows<'a, T> {
+pub(crate) struct Rows<'a, T> {
     /// E, x of these rows themselves, y, and the accumulator with the weights of x and, where they are added
     /// together, of y.
-    pub(super) exit: &'a [T],
-    pub(super) own: &'a [T],
-    pub(super) y: &'a mut [T],
-    pub(super) acc: Option<(&'a mut [T], T, Option<T>)>,
-    pub(super) inverse_alpha: T,
+    pub(crate) exit: &'a [T],
+    pub(crate) own: &'a [T],
+    pub(crate) y: &'a mut [T],
+    pub(crate) acc: Option<(&'a mut [T], T, Option<T>)>,
+    pub(crate) inverse_alpha: T,
     /// y becomes 2 x P − y.
-    pub(super) recurrence: bool,
+    pub(crate) recurrence: bool,
 }
 
 impl<T: Number> Rows<'_, T> {
     /// The part of a step behind the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
     #[inline(always)]
-    pub(super) fn finish<const LEVEL: u8>(
+    pub(crate) fn finish<const LEVEL: u8>(
         &mut self,
         here: std::ops::Range<usize>,
         sums: &[T::Sum],
@@ -229,10 +229,10 @@ fn first<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
 
 /// The rows from `first` on, a multiple of a slice, of a chunk in slices.
 pub(super) struct Sliced<'a, T, M> {
-    pub(super) matrix: M,
-    pub(super) first: usize,
-    pub(super) x: &'a [T],
-    pub(super) rows: Rows<'a, T>,
+    pub(crate) matrix: M,
+    pub(crate) first: usize,
+    pub(crate) x: &'a [T],
+    pub(crate) rows: Rows<'a, T>,
 }
 
 impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
@@ -253,7 +253,7 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
 }
 
 #[inline(always)]
-pub(super) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
+pub(crate) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
     if fused(LEVEL) { T::weighted::<true>(w, a, sum) } else { T::weighted::<false>(w, a, sum) }
 }
 
@@ -285,7 +285,7 @@ const BLOCK: usize = 1024;
 
 /// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. Rows are listed
 /// among `words`.
-pub(super) fn each<T: Number>(
+pub(crate) fn each<T: Number>(
     call: &Call<'_>,
     size: usize,
     words: &[u32],
@@ -343,21 +343,21 @@ pub(super) fn each<T: Number>(
 }
 
 /// The terms that a step adds to its sum: its own, and with it the next where an accumulator can take both at once.
-pub(super) struct Terms {
+pub(crate) struct Terms {
     weight: usize,
     both: bool,
 }
 
 impl Terms {
     /// The weights, from those behind 1/α.
-    pub(super) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
+    pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
     }
 }
 
 /// The terms of step `k` in a window whose first weight is that of step `weights`: even steps take the next one's too, odd ones their own only where the step before
 /// did not.
-pub(super) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
+pub(crate) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
     let even = k.is_multiple_of(2);
     let open = window.contains(&k) && (even || k == window.start);
     open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })

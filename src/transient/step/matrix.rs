@@ -2,14 +2,9 @@
 
 use std::ops::Range;
 
-use super::bound::{MatrixStatistics, append_entries};
 use super::chunk::{Chunk, SendRows, Stored};
-use super::need::Need;
-use super::partitioning::Partition;
-use super::region::{Piece, Region};
-pub(crate) use super::solution::MatrixInfo;
-use super::step::step_pattern;
-use super::transitions::Transitions;
+use super::kernels::step_pattern;
+use super::memory_requirement::Need;
 use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
@@ -21,6 +16,11 @@ use crate::sparse::tiles;
 use crate::sparse::{
     BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
 };
+use crate::transient::chain::statistics::{MatrixStatistics, append_entries};
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::partition::Partition;
+use crate::transient::partition::subdomain::{Piece, Region};
+pub(crate) use crate::transient::solution::MatrixInfo;
 use crate::{Error, Result};
 
 /// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
@@ -34,7 +34,7 @@ const MOST_MISSED: f64 = 1.0 / 256.0;
 
 impl MatrixInfo {
     /// The facts of a partition.
-    pub(super) fn new(layout: &Layout, partition: &Partition) -> Self {
+    pub(crate) fn new(layout: &Layout, partition: &Partition) -> Self {
         Self {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: partition.own_regions().iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
@@ -48,7 +48,7 @@ impl MatrixInfo {
 
     /// Counts the entries of all ranks' rows by where they are stored. `rows` are this rank's among those of the layout,
     /// which begin at `first`: rows of others that are computed here, too, do not count.
-    pub(super) fn count_entries(
+    pub(crate) fn count_entries(
         &mut self,
         layout: &Layout,
         first: usize,
@@ -66,7 +66,7 @@ impl MatrixInfo {
     }
 
     /// Sums up what parts said, those of other ranks included.
-    pub(super) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
+    pub(crate) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
         self.halo = ranks.all_reduce_max(self.halo as f64) as u64;
         self.ell_width = ranks.all_reduce_max(f64::from(self.ell_width)) as u32;
@@ -85,17 +85,17 @@ impl MatrixInfo {
 }
 
 /// A part's matrix, built.
-pub(super) struct Matrix<T> {
-    pub(super) chunks: Vec<Chunk<T>>,
+pub(crate) struct Matrix<T> {
+    pub(crate) chunks: Vec<Chunk<T>>,
     /// Exit rates of the rows, or one number in their place where patterns hold them.
-    pub(super) exit: Buffer<T>,
-    pub(super) format: MatrixFormat,
-    pub(super) passed_over: Vec<String>,
-    pub(super) bytes: u64,
+    pub(crate) exit: Buffer<T>,
+    pub(crate) format: MatrixFormat,
+    pub(crate) passed_over: Vec<String>,
+    pub(crate) bytes: u64,
 }
 
 /// The rows of a part, and how its vectors are laid out.
-pub(super) struct Source<'a, T> {
+pub(crate) struct Source<'a, T> {
     lane: &'a Lane,
     transitions: &'a dyn Transitions,
     statistics: &'a MatrixStatistics<T>,
@@ -131,7 +131,7 @@ impl<T> Choice<T> {
 
 impl<'a, T: Number> Source<'a, T> {
     /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
-    pub(super) fn new(
+    pub(crate) fn new(
         lane: &'a Lane,
         transitions: &'a dyn Transitions,
         statistics: &'a MatrixStatistics<T>,
@@ -160,7 +160,7 @@ impl<'a, T: Number> Source<'a, T> {
     ///
     /// # Errors
     /// A format that the matrix does not fit, asked for by name.
-    pub(super) fn plan(&self, format: MatrixFormat) -> Result<Need> {
+    pub(crate) fn plan(&self, format: MatrixFormat) -> Result<Need> {
         let (choice, _) = self.choose(format)?;
         Ok(self.need(choice.format(), self.bytes(&choice)))
     }
@@ -203,7 +203,7 @@ impl<'a, T: Number> Source<'a, T> {
     ///
     /// # Errors
     /// A format that the matrix does not fit, asked for by name; lack of memory.
-    pub(super) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
+    pub(crate) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
         let (choice, passed_over) = self.choose(format)?;
         // What is missing is said before minutes of building, not after.
         self.need(choice.format(), self.bytes(&choice)).expect()?;

@@ -35,7 +35,7 @@ impl Need {
         self.free.is_none_or(|free| self.total() <= free)
     }
 
-    pub(super) fn add(&mut self, more: Self) {
+    pub(crate) fn add(&mut self, more: Self) {
         self.rows += more.rows;
         self.entries += more.entries;
         self.matrix += more.matrix;

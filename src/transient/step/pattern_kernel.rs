@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::step::{Rows, each, step_pattern};
+use super::kernels::{Rows, each, step_pattern};
 use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{At, Body, dispatch};

@@ -1,12 +1,12 @@
 //! The stages of a step, and their launches on a lane.
 
-use super::region::Kind;
 use crate::Result;
 use crate::lane::Launch;
+use crate::transient::partition::subdomain::Kind;
 
 /// A part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Rows that others wait for.
     Boundary,
     /// The same where several steps pass between two exchanges: for the others alone, as all own rows are computed
@@ -22,7 +22,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The rows that are computed in it.
-    pub(super) fn kind(self) -> Option<Kind> {
+    pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Boundary | Self::SendRows => Some(Kind::Boundary),
             Self::Interior | Self::Own => Some(Kind::Interior),
@@ -32,17 +32,17 @@ impl Stage {
 }
 
 /// The launches of a stage of a lane's step from x[source] to the other iterate, but for halos.
-pub(super) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
+pub(crate) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
 
 /// A lane's step from x[source].
 #[derive(Debug)]
-pub(super) struct LaneStep {
-    pub(super) boundary: Vec<Launch>,
+pub(crate) struct LaneStep {
+    pub(crate) boundary: Vec<Launch>,
     /// The boundary's values, side by side or to where they are read.
-    pub(super) sends: Vec<Launch>,
-    pub(super) interior: Vec<Launch>,
+    pub(crate) sends: Vec<Launch>,
+    pub(crate) interior: Vec<Launch>,
     /// The interior of the last of several steps before an exchange.
-    pub(super) own: Option<Vec<Launch>>,
+    pub(crate) own: Option<Vec<Launch>>,
     /// Launches that need all rows, and halos between parts of the lane.
-    pub(super) rest: Vec<Launch>,
+    pub(crate) rest: Vec<Launch>,
 }

@@ -1,26 +1,26 @@
 //! The sweep for all finite times, or as many as memory for the accumulators asks for.
 
-use super::bound::scale_of;
-use super::built::{Built, windows};
-use super::chain::Reward;
-use super::checkpoint::Checkpointer;
-use super::clock::Activity;
-use super::iteration::Iteration;
-use super::problem::Observer;
-use super::solution::{Bound, Expansion, RewardValue, TimeResult};
-use super::sweep::{LastIterate, Planned, Room, Sweep, Swept};
+use super::run::{LastIterate, Planned, Room, Sweep, Swept};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
+use crate::transient::chain::Reward;
+use crate::transient::chain::statistics::scale_of;
+use crate::transient::checkpoint::Checkpointer;
+use crate::transient::context::{Built, windows};
+use crate::transient::iteration::Iteration;
+use crate::transient::problem::Observer;
+use crate::transient::profile::Activity;
+use crate::transient::solution::{Bound, Expansion, RewardValue, TimeResult};
 
 /// What the sweeps of all finite times came to.
 pub struct AllSwept {
     /// Their multiplications.
     pub terms: u64,
     /// What Chebyshev's expansion did, if it took over.
-    pub(super) expansion: Option<Expansion>,
+    pub(crate) expansion: Option<Expansion>,
     /// Where the last has ended, if the steady state goes on from there.
-    pub(super) last: Option<LastIterate>,
+    pub(crate) last: Option<LastIterate>,
 }
 
 /// The one sweep, or as many as memory for the accumulators asks for.
@@ -118,7 +118,7 @@ pub fn sweep<T: Number>(
 }
 
 /// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
-pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
+pub(crate) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
     let scale = |r: &'a Reward| {
         let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
         let scale = scale_of(built.parts.ranks.all_reduce_max(most));
@@ -129,11 +129,11 @@ pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64
 }
 
 /// Accumulators that a lane is taken to have room for which does not say.
-pub(super) const UNKNOWN: u64 = 16;
+pub(crate) const UNKNOWN: u64 = 16;
 
 /// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
 /// and the driver.
-pub(super) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
+pub(crate) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
     let room = |(l, lane): (usize, &Lane)| {
         let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
         let vector = rows as u64 * T::PRECISION.bytes();
@@ -144,7 +144,7 @@ pub(super) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
 }
 
 /// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
-pub(super) fn unscaled<T: Number>(
+pub(crate) fn unscaled<T: Number>(
     built: &Built<'_, T>,
     sums: &[(f64, f64)],
     rewards: &[(&[f64], f64)],

@@ -3,21 +3,24 @@
 use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
 
-use super::bessel::products;
-use super::built::Built;
-use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
-use super::clock::Activity;
-use super::curve::Curve;
-use super::iteration::{Accumulators, Iteration, Target, Which, touched};
-use super::krylov::Budget;
-use super::poisson::{Weights, Window, deviance};
-use super::problem::Method;
-use super::solution::{Expansion, Stopped, TimeResult};
-use super::stationary::{self, FIRST_DISTANCE, meeting};
-use super::stop::{Shares, Stop, price};
-use super::{Observer, chebyshev, curve, krylov};
 use crate::Result;
 use crate::kernel::{Number, Precision};
+use crate::transient::chebyshev;
+use crate::transient::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
+use crate::transient::context::Built;
+use crate::transient::iteration::extrapolation;
+use crate::transient::iteration::extrapolation::Curve;
+use crate::transient::iteration::quasi_stationary::{Shares, Stop, price};
+use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
+use crate::transient::krylov::exponential;
+use crate::transient::krylov::exponential::Budget;
+use crate::transient::numerics::chebyshev_coefficients::products;
+use crate::transient::numerics::poisson::{Weights, Window, deviance};
+use crate::transient::problem::Method;
+use crate::transient::problem::Observer;
+use crate::transient::profile::Activity;
+use crate::transient::solution::{Expansion, Stopped, TimeResult};
+use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE, meeting};
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
@@ -33,47 +36,47 @@ const MOST_WORK: u64 = 1 << 32;
 
 /// A time point with its weights.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(crate) struct Planned {
     /// The place among the times asked for.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// ε.
-    pub(super) epsilon: f64,
+    pub(crate) epsilon: f64,
     /// αt.
-    pub(super) lambda: f64,
+    pub(crate) lambda: f64,
     /// The terms of the sum.
-    pub(super) window: Window,
+    pub(crate) window: Window,
     /// Poisson weights, once they are asked for.
-    pub(super) weights: Option<Weights>,
+    pub(crate) weights: Option<Weights>,
     /// P(N > k) from one step before the window on; empty where no reward asks for it.
-    pub(super) tails: Vec<f64>,
+    pub(crate) tails: Vec<f64>,
     /// The price that a stop may have here whatever rounding has.
-    pub(super) steady_allowance: f64,
+    pub(crate) steady_allowance: f64,
     /// What is left of ε where the weights are summed, and where the mean of a curve stands in their place.
-    pub(super) summed: Room,
+    pub(crate) summed: Room,
     pub(super) averaged: Room,
     /// Bound of the stop, if one happened, and of what rounding adds to it.
-    pub(super) steady_state: f64,
+    pub(crate) steady_state: f64,
     pub(super) stop_rounding: f64,
     /// Where it stopped, and true if no weights were needed behind it.
-    pub(super) stopped: Option<Stopped>,
-    pub(super) is_averaged: bool,
+    pub(crate) stopped: Option<Stopped>,
+    pub(crate) is_averaged: bool,
     /// Steps that its iterates took, at most.
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
     /// Bound of the mass that is left out.
-    pub(super) truncation: f64,
+    pub(crate) truncation: f64,
     /// Σ w_k |m_k − 1| of the masses that weights were divided by.
-    pub(super) normalisation: f64,
+    pub(crate) normalisation: f64,
     /// (instantaneous, cumulative·α) of each reward.
-    pub(super) rewards: Vec<(f64, f64)>,
+    pub(crate) rewards: Vec<(f64, f64)>,
 }
 
 /// What is left of ε at a time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// ε less everything but the price of a stop and the rounding of steps.
-    pub(super) left: f64,
+    pub(crate) left: f64,
     /// The rounding that is there whatever a stop costs, that of steps aside.
-    pub(super) rounded: f64,
+    pub(crate) rounded: f64,
 }
 
 /// The share of what rounds anyway that a stop may cost where ε is out of reach.
@@ -86,7 +89,7 @@ const FELT: f64 = 1.0 / 16.0;
 const IMPOSSIBLE: f64 = 800.0;
 
 impl Planned {
-    pub(super) fn right(&self) -> u64 {
+    pub(crate) fn right(&self) -> u64 {
         self.window.right
     }
 
@@ -110,7 +113,7 @@ impl Planned {
     }
 
     /// What is left of ε behind a stop.
-    pub(super) fn room(&self, stop: &Stop) -> Room {
+    pub(crate) fn room(&self, stop: &Stop) -> Room {
         if self.averages(stop) { self.averaged } else { self.summed }
     }
 }
@@ -127,7 +130,7 @@ struct Open<T> {
 
 impl SweepState {
     /// True if it is one of these times.
-    pub(super) fn fits(
+    pub(crate) fn fits(
         &self,
         planned: &[Planned],
         vectors: &[Vec<f64>],
@@ -154,7 +157,7 @@ impl SweepState {
 }
 
 /// One pass over the iterates, and the time points that it serves.
-pub(super) struct Sweep<'a, 'p, T> {
+pub(crate) struct Sweep<'a, 'p, T> {
     built: &'a Built<'a, T>,
     iteration: Iteration<'a, T>,
     /// Ascending in the first step of their windows.
@@ -180,9 +183,9 @@ pub(super) struct Sweep<'a, 'p, T> {
     /// Places that found no accumulator.
     left_over: Vec<usize>,
     /// True if Chebyshev's expansion may take over: it has not been tried.
-    pub(super) expands: bool,
+    pub(crate) expands: bool,
     /// The products that Krylov's method is tried with next, if it may be.
-    pub(super) krylov: Option<u64>,
+    pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
     /// H of the steady state, where the sweep goes on to it.
@@ -194,10 +197,10 @@ pub(super) struct Sweep<'a, 'p, T> {
 }
 
 /// Where a sweep has ended: k, and x_k as it is kept; and H of its steps, if that is known.
-pub(super) struct LastIterate {
-    pub(super) steps: u64,
-    pub(super) kept: Vec<f64>,
-    pub(super) certificate: Option<Certificate>,
+pub(crate) struct LastIterate {
+    pub(crate) steps: u64,
+    pub(crate) kept: Vec<f64>,
+    pub(crate) certificate: Option<Certificate>,
 }
 
 /// What stands in the place of all later iterates.
@@ -210,23 +213,23 @@ struct Ending<'a, T> {
 }
 
 /// What a sweep came to.
-pub(super) struct Swept {
+pub(crate) struct Swept {
     /// Its multiplications.
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
     /// Places that found no accumulator.
-    pub(super) left_over: Vec<usize>,
+    pub(crate) left_over: Vec<usize>,
     /// What Chebyshev's expansion did, if it took over.
-    pub(super) expansion: Option<Expansion>,
+    pub(crate) expansion: Option<Expansion>,
     /// The results of times that it served, at their places among the times asked for.
     pub(super) expanded: Vec<Option<TimeResult>>,
     /// Where it has ended, if the steady state goes on from there.
-    pub(super) last: Option<LastIterate>,
+    pub(crate) last: Option<LastIterate>,
 }
 
 impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
     /// open at once; a time that finds none free is left for another sweep.
-    pub(super) fn new(
+    pub(crate) fn new(
         built: &'a Built<'a, T>,
         iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
@@ -259,7 +262,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             left_over,
             expands: built.expands,
             krylov: (built.expands && T::PRECISION == Precision::F64)
-                .then_some(krylov::first_try(&built.costs)),
+                .then_some(exponential::first_try(&built.costs)),
             expansion: None,
             expanded: vec![None; built.problem.times.len()],
             certificate: None,
@@ -269,7 +272,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 
     /// A sweep that goes on from a state that [fits](SweepState::fits).
-    pub(super) fn resume(
+    pub(crate) fn resume(
         built: &'a Built<'a, T>,
         mut iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
@@ -334,7 +337,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
     /// Serves the planned times, or as many as there are accumulators for.
-    pub(super) fn run(
+    pub(crate) fn run(
         mut self,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
@@ -581,7 +584,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         let all_leavable = masses.is_none();
         let mut stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
         if goes_on && all_leavable && self.certificate.is_none() && stop.defect <= FIRST_DISTANCE {
-            let most = stationary::most_sweeps(self.built);
+            let most = power_iteration::most_sweeps(self.built);
             self.certificate = Some(self.certificate(most, observer)?);
         }
         if let Some(steps) = self.certificate.and_then(|certificate| certificate.meeting) {
@@ -610,7 +613,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             self.expands = false;
             chebyshev::run(built, false, &which, &mut self.expanded, observer)?
         } else {
-            let expansion = krylov::run(built, false, budget, &which, &mut self.expanded, observer)?;
+            let expansion = exponential::run(built, false, budget, &which, &mut self.expanded, observer)?;
             // One that had no memory would have none again.
             self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
             expansion
@@ -662,7 +665,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
     fn stop_parts(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
-        let parts = self.parts.get_or_insert_with(|| curve::parts(self.built));
+        let parts = self.parts.get_or_insert_with(|| extrapolation::parts(self.built));
         let Some((part, count)) = parts.clone() else { return Ok(None) };
         let mut curve = Curve::of_parts(self.built, &self.iteration, part)?;
         let step = self.iteration.steps() - 1;

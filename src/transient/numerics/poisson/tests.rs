@@ -1,7 +1,7 @@
 //! Poisson windows and weights against closed forms and values of high precision.
 
 use super::*;
-use crate::transient::transitions::exit_rate;
+use crate::transient::chain::transitions::exit_rate;
 use proptest::prelude::*;
 
 /// Sum with compensation.

@@ -1,0 +1,10 @@
+//! Expectations until absorption, and values of every initial state.
+//!
+//! [`values`] computes E_i f(X_t) for all states i, [`reachability`] the probabilities of ever reaching a set, and
+//! [`absorption`] rewards until absorption from one distribution. [`envelope`] eliminates the transient states
+//! where that is shorter than iterating.
+
+pub(super) mod absorption;
+mod envelope;
+pub(super) mod reachability;
+pub(super) mod values;
