@@ -11,12 +11,11 @@
 //! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
 
 use super::chain::statistics::MatrixStatistics;
-use super::context::Built;
+use super::context::{Built, UNKNOWN, room, scaled, unscaled};
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
 use super::problem::Observer;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
-use super::uniformization::batches::{UNKNOWN, room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
 

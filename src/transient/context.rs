@@ -1,14 +1,17 @@
 //! A chain on its lanes, as every method needs it.
 
-use super::chain::Initial;
-use super::chain::statistics::{MatrixStatistics, statistics_of_rows};
+use super::chain::scan::statistics_of_rows;
+use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::chain::transitions::{Transitions, add_rates};
+use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
 use super::numerics::poisson::Window;
 use super::partition::{most_elements, rows_of, share};
 use super::problem::{Options, Problem};
-use crate::kernel::Number;
+use super::solution::RewardValue;
+use crate::kernel::{Number, Precision};
+use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, MatrixFormat};
@@ -109,4 +112,46 @@ pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
         sum.copy_from_slice(&state);
     });
     sum[0] + sum[1]
+}
+
+/// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
+pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
+    let scale = |r: &'a Reward| {
+        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
+        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
+        // A fraction is below 1.
+        (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
+    };
+    built.problem.rewards.iter().map(scale).collect()
+}
+
+/// Accumulators that a lane is taken to have room for which does not say.
+pub(super) const UNKNOWN: u64 = 16;
+
+/// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
+/// and the driver.
+pub(super) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
+    let room = |(l, lane): (usize, &Lane)| {
+        let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+        let vector = rows as u64 * T::PRECISION.bytes();
+        lane.free_bytes().map_or(unknown, |free| free / 10 * 9 / vector.max(1))
+    };
+    let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
+    built.parts.ranks.all_reduce_min(room) as usize
+}
+
+/// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
+pub(super) fn unscaled<T: Number>(
+    built: &Built<'_, T>,
+    sums: &[(f64, f64)],
+    rewards: &[(&[f64], f64)],
+) -> Vec<RewardValue> {
+    let holding = built.statistics.mean_holding();
+    let all = built.problem.rewards.iter().zip(sums).zip(rewards);
+    all.map(|((reward, sum), (_, scale))| RewardValue {
+        name: reward.name.clone(),
+        instantaneous: sum.0 / scale,
+        cumulative: sum.1 * holding / scale,
+    })
+    .collect()
 }

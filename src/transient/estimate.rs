@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use super::chain::statistics::{MatrixStatistics, expect_host_room, statistics, statistics_of_rows};
+use super::chain::scan::{statistics, statistics_of_rows};
+use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
 use super::context::{surveyed, windows};
 use super::exchange::cost::exchange_cost;
+use super::memory::expect_host_room;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
 use super::partition::halo_depth::{self, Work};
 use super::partition::subdomain::Region;
@@ -282,9 +284,9 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_host_room(machine, transitions, 0)?;
+    expect_host_room(machine, transitions.states(), 0)?;
     let mut statistics = surveyed::<T>(machine, transitions, options.format, problem.is_endless())?;
-    let run = RunFacts::endless(choices, options.format);
+    let run = RunFacts::endless(choices, options.format, exchange_cost);
     let partition = split(machine, transitions, &statistics.shares, &run)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);

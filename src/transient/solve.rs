@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant};
 
 use super::chain::distributed_rewards;
-use super::chain::statistics::{MatrixStatistics, expect_room};
+use super::chain::statistics::MatrixStatistics;
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Built, surveyed, total};
 use super::cost_model::Costs;
+use super::exchange::cost::exchange_cost;
 use super::exchange::parts::Parts;
 use super::krylov::exponential;
-use super::numerics::fixed_point;
+use super::memory::expect_room;
 use super::numerics::fixed_point::exact_mass;
 use super::partition::RunFacts;
 use super::partition::reordering::{Order, reorder};
-use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
+use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::steady_state::power_iteration;
 use super::step::matrix::MatrixInfo;
@@ -39,7 +40,7 @@ pub fn solve(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(machine.ranks, problem, options))?;
-    machine.ranks.all_ok(fixed_point::check(machine, problem, options))?;
+    machine.ranks.all_ok(check_precision(machine, problem, options))?;
     solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
@@ -85,7 +86,7 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
-    ranks.all_ok(fixed_point::check(machine, problem, options))?;
+    ranks.all_ok(check_precision(machine, problem, options))?;
     let name = match options.method {
         Method::Chebyshev { .. } => Some("Chebyshev"),
         Method::Krylov { .. } => Some("Krylov"),
@@ -128,7 +129,7 @@ fn solve_in<T: Number>(
 ) -> Result<Solution> {
     let started = Instant::now();
     let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
-    ranks.all_ok(expect_room(machine, problem.transitions))?;
+    ranks.all_ok(expect_room(machine, n))?;
     let statistics = surveyed::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
@@ -146,7 +147,7 @@ fn solve_in<T: Number>(
         false => options.partitioning(),
     };
     let steps = expected_steps(&statistics, problem);
-    let mut run = RunFacts { choices, format: options.format, steps, known: None };
+    let mut run = RunFacts { choices, format: options.format, steps, exchange_cost, known: None };
     let (reordered, order) =
         reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
     checkpointer.set_order(order);

@@ -19,9 +19,11 @@
 //! Where it is shorter the states of T are [eliminated](super::envelope), with relative errors however slow the way is.
 
 use super::envelope::Envelope;
+use super::hitting_time::meeting;
+use super::hitting_time::{Stochastic, earned_until};
 use crate::kernel::{Number, Precision, Q64};
 use crate::transient::chain::recurrent_classes::Classes;
-use crate::transient::chain::statistics::{LAZY, expect_room, scale_of};
+use crate::transient::chain::statistics::{LAZY, scale_of};
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::context::{Built, surveyed};
@@ -29,10 +31,8 @@ use crate::transient::cost_model::Costs;
 use crate::transient::exchange::parts::Parts;
 use crate::transient::iteration::Iteration;
 use crate::transient::iteration::quasi_stationary::Stop;
-use crate::transient::numerics::fixed_point;
-use crate::transient::problem::{Observer, Options, Problem, check};
-use crate::transient::steady_state::hitting_time::{Stochastic, earned_until};
-use crate::transient::steady_state::power_iteration::meeting;
+use crate::transient::memory::expect_room;
+use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 
 /// Multiplications before the first look whether the rest has a shape.
@@ -116,7 +116,7 @@ pub fn until_absorption(
     }
     let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
     check(machine.ranks, &problem, options)?;
-    fixed_point::check(machine, &problem, options)?;
+    check_precision(machine, &problem, options)?;
     match machine.precision {
         Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),
         Precision::F64 => absorbed::<f64>(machine, &problem, ends, options, observer),
@@ -146,7 +146,7 @@ fn absorbed<T: Number>(
     observer: &mut dyn Observer,
 ) -> Result<Absorption> {
     let (transitions, n) = (problem.transitions, problem.transitions.states());
-    expect_room(machine, transitions)?;
+    expect_room(machine, transitions.states())?;
     let initial = problem.initial.probabilities_of(0..n, n)?;
     let classes = machine.lanes[0].host(|| Classes::new(transitions, &initial, &initial));
     let mut ending = vec![false; n];

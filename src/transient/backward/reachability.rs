@@ -2,18 +2,18 @@
 //!
 //! Let T be the states of no closed class, b_i = Σ_{j ∈ A} p_ij for a set A of states that are never left, and h the largest expected
 //! number of steps from any reached state until T is left. The probability of coming to A solves v = b + Pv on T: it is a reward
-//! until absorption, so that some v errs by at most h max |b − (v − Pv)|. [Sweeps](crate::transient::steady_state::hitting_time) within blocks make h and v. Their
+//! until absorption, so that some v errs by at most h max |b − (v − Pv)|. [Sweeps](super::hitting_time) within blocks make h and v. Their
 //! number, and what they round by, do not grow with αt: chains of fast and slow parts take as many as others.
 //!
 //! Where it is shorter, or where sweeps do not get there, T is [eliminated](super::envelope).
 
 use super::absorption::{Total, add};
 use super::envelope::{Envelope, Values};
+use super::hitting_time::{Stochastic, earned_until};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::problem::Observer;
-use crate::transient::steady_state::hitting_time::{Stochastic, earned_until};
 use crate::{Machine, Result};
 
 /// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are

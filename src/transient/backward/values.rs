@@ -12,13 +12,13 @@
 //! On the host, in double precision.
 
 use super::envelope::Envelope;
+use super::hitting_time::Stochastic;
 use crate::lane::expect_memory;
 use crate::parallel::*;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::transient::problem::Observer;
-use crate::transient::steady_state::hitting_time::Stochastic;
 use crate::{Error, Result};
 
 /// States that a thread works on at once.

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::transitions::Transitions;
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -24,9 +23,9 @@ pub struct Leavable {
 impl Leavable {
     /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
     pub(crate) fn new<T: Number>(
-        transitions: &dyn Transitions,
         rows: Range<usize>,
         exit: &[T],
+        outgoing: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync,
         ranks: Ranks,
     ) -> Self {
         let first = rows.start;
@@ -34,7 +33,7 @@ impl Leavable {
             let bit = |(i, rate): (usize, &T)| {
                 row.clear();
                 if *rate == T::ZERO {
-                    transitions.outgoing(first + w * BITS + i, row);
+                    outgoing(first + w * BITS + i, row);
                 }
                 u32::from(*rate != T::ZERO || !row.is_empty()) << i
             };

@@ -1,15 +1,17 @@
 //! Chains: transitions of states, with labels, rewards and initial distributions.
 //!
 //! [`transitions`] is the interface of every source of rows; [`csr`] stores them, [`distributed`] stores them
-//! over several ranks, with their rewards in [`distributed_rewards`]. [`prescan`] and [`statistics`] pass over
-//! all rows before a run. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
+//! over several ranks, with their rewards in [`distributed_rewards`]. [`scan`] passes over all rows before a run
+//! and finds their [`statistics`]; a [`prescan`] does so while devices open. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
 
 pub mod absorbing_states;
 pub(crate) mod csr;
 pub(crate) mod distributed;
 pub(crate) mod distributed_rewards;
 pub(super) mod prescan;
+mod prescanned;
 pub(super) mod recurrent_classes;
+pub(crate) mod scan;
 pub(crate) mod state_names;
 pub(crate) mod statistics;
 pub(crate) mod transitions;
@@ -18,7 +20,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use self::csr::Csr;
-use self::prescan::Surveyed;
+use self::prescanned::Surveyed;
 use self::state_names::StateNames;
 use self::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::file::Kept;
 use super::identity::Identity;
 use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
-use super::{Busy, Checkpoint, Held};
+use super::store::{Busy, Checkpoint, Held};
 use crate::ranks::Ranks;
 use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};

@@ -12,21 +12,6 @@ use crate::ranks::{Envelope, Ranks};
 use crate::transient::solution::ExchangeCost;
 use crate::{Machine, Result};
 
-impl ExchangeCost {
-    /// Seconds of an exchange of so many bytes.
-    fn seconds(self, bytes: f64) -> f64 {
-        self.latency + bytes / self.rate
-    }
-
-    /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
-    /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
-    /// steps pass, all rows of the last one do.
-    pub(crate) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
-        let hidden = if halo_depth == 1 { interior * compute } else { compute };
-        self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
-    }
-}
-
 /// Rounds of a measurement of exchanges alone.
 const ROUNDS: usize = 12;
 

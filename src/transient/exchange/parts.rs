@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::cost::exchange_cost;
 use super::halo::{self, Gathered, HaloTransfer};
 use super::timeline::Timeline;
 use super::transport::Transport;
@@ -62,7 +63,13 @@ impl<T: Number> Parts<T> {
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
-        Self::build_for(machine, transitions, statistics, rule, RunFacts::endless(options, format))
+        Self::build_for(
+            machine,
+            transitions,
+            statistics,
+            rule,
+            RunFacts::endless(options, format, exchange_cost),
+        )
     }
 
     /// As [`Self::build`], for one run.

@@ -2,10 +2,11 @@
 //!
 //! [`Iteration`] advances the iterates, adds their weighted sums and reads norms from them.
 //! [`quasi_stationary`] bounds the error of replacing all later iterates by an [`extrapolation`] of the current
-//! one.
+//! one. [`schedule`] has the times and weights that iterates are summed for.
 
 pub(super) mod extrapolation;
 pub(super) mod quasi_stationary;
+pub(super) mod schedule;
 
 use std::ops::Range;
 

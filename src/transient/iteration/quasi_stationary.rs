@@ -9,12 +9,19 @@
 //! time t a number N of steps has been taken that is Poisson with mean αt, so the error is at most d E S_J, J = (N − m)⁺,
 //! and that at most d S_{E J}, since S is concave. What is computed is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step;
 //! both d and the flow xP − x are taken from it, which makes g S_{E J} more, and no more however long the time is. μ = 1 is
-//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](crate::transient::steady_state::hitting_time) bounds ‖x P^j − x‖, too.
+//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](crate::transient::backward::hitting_time) bounds ‖x P^j − x‖, too.
 //! `docs/certificate.md` has the proofs.
 
+use super::schedule::{Planned, Room};
 use crate::kernel::{Number, Precision};
-use crate::transient::numerics::poisson::expected_excess;
-use crate::transient::uniformization::run::Planned;
+use crate::transient::numerics::poisson::{deviance, expected_excess};
+
+/// The αt from which on no weights are held where a stop does without: they would be some 10⁵ or more.
+const LONG: f64 = (1u64 << 30) as f64;
+/// The share of ε above which the rounding of weights counts.
+const FELT: f64 = 1.0 / 16.0;
+/// −ln of a probability that vanishes beside what doubles round by, also with a factor of 2⁶⁴.
+const IMPOSSIBLE: f64 = 800.0;
 
 /// A curve in the place of the iterates behind x_m.
 #[derive(Debug, Clone, Copy)]
@@ -146,5 +153,22 @@ impl Stop {
         let doubled = if leak == 0.0 { 0.5 * (ahead * ahead + m) } else { (ahead - grown) / leak };
         let until = [ahead - 1.0, grown - 1.0, doubled];
         Shares { at: [1.0, (-exponent).exp(), grown], until, beyond: 0.0 }
+    }
+}
+
+impl Planned {
+    /// True if a curve behind a stop is averaged over all steps without weights: these would be many, or round by much, and
+    /// fewer steps than those before the stop are as good as impossible, also where the curve is followed backwards.
+    pub(crate) fn averages(&self, stop: &Stop) -> bool {
+        let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
+        let backwards = -(stop.step as f64) * (-stop.leak).ln_1p();
+        (felt || self.lambda >= LONG)
+            && (stop.step as f64) < self.lambda
+            && deviance(self.lambda, stop.step.max(1)) - backwards >= IMPOSSIBLE
+    }
+
+    /// What is left of ε behind a stop.
+    pub(crate) fn room(&self, stop: &Stop) -> Room {
+        if self.averages(stop) { self.averaged } else { self.summed }
     }
 }

@@ -12,14 +12,13 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
-use crate::transient::context::Built;
+use crate::transient::context::{Built, room, scaled, unscaled};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
 use crate::transient::iteration::extrapolation::Curve;
 use crate::transient::iteration::quasi_stationary::{Shares, Stop};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
 use crate::transient::problem::Observer;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
-use crate::transient::uniformization::batches::{room, scaled, unscaled};
 use crate::{Error, Result};
 
 /// Fewest vectors of a space that it is tried with, but for chains of fewer states.

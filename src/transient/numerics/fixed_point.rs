@@ -3,12 +3,9 @@
 //! Every number that is computed is at most the exact one, so the l1 error of an answer is what its probabilities lack of
 //! those of the beginning: a difference of two integers. `docs/certificate.md` has the proof.
 
-use crate::kernel::{Number, Precision, Q64};
+use crate::kernel::{Number, Q64};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::{Error, Machine, Result};
-
-use crate::transient::problem::{Method, Options, Problem};
 
 /// What fractions of 2¹⁰⁰ are made of: those of 2⁶⁴ and all probabilities above 2⁻⁴⁷ are some.
 const PARTS: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
@@ -43,40 +40,6 @@ pub(crate) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
         bits.par_iter_mut().for_each(|p| *p = ((u128::from(*p) * part) >> 63) as u64);
     }
     bytemuck::cast_vec(bits)
-}
-
-/// An error where a problem is none for the machine's precision.
-pub(crate) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
-    if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
-        return Err(Error::Invalid(format!(
-            "the Krylov method computes in double precision, and this is {}; use --precision f64 or --method auto",
-            machine.precision
-        )));
-    }
-    if machine.precision != Precision::Q64 {
-        return Ok(());
-    }
-    let negative = |r: &&crate::transient::chain::Reward| r.values.iter().any(|&v| v < 0.0);
-    if let Some(reward) = problem.rewards.iter().find(negative) {
-        return Err(Error::Invalid(format!(
-            "reward '{}' has values below 0, and q64 knows no sign; use --precision f64 or f32",
-            reward.name
-        )));
-    }
-    if let Method::Chebyshev { .. } = options.method {
-        return Err(Error::Invalid(
-            "Chebyshev polynomials of a chain have negative elements, and q64 knows no sign; use --precision f64 or \
-             --method auto"
-                .to_owned(),
-        ));
-    }
-    if let Method::Subdivided { .. } = options.method {
-        return Err(Error::Invalid(
-            "the subdivided method scales by numbers above 1, which q64 does not hold; use --method auto"
-                .to_owned(),
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -66,6 +66,21 @@ pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     chosen
 }
 
+impl ExchangeCost {
+    /// Seconds of an exchange of so many bytes.
+    fn seconds(self, bytes: f64) -> f64 {
+        self.latency + bytes / self.rate
+    }
+
+    /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
+    /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
+    /// steps pass, all rows of the last one do.
+    pub(super) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
+        let hidden = if halo_depth == 1 { interior * compute } else { compute };
+        self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

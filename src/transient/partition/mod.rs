@@ -16,12 +16,15 @@ use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, MatrixFormat};
-use crate::transient::chain::statistics::lengths;
+use crate::transient::chain::scan::lengths;
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::exchange::cost::exchange_cost;
 pub(crate) use crate::transient::problem::{Exchange, Partitioning};
 pub(crate) use crate::transient::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::{Error, Machine, Result};
+
+/// Returns the cost of an exchange between the lanes of a machine, from the number of states and the seconds that
+/// the run's products take.
+pub(super) type MeasureExchange = fn(&Machine, usize, f64) -> Result<ExchangeCost>;
 
 /// Facts of a run that decide how its rows are split.
 #[derive(Debug)]
@@ -32,14 +35,20 @@ pub(crate) struct RunFacts {
     pub(super) format: MatrixFormat,
     /// Expected number of matrix–vector products: measurements and searches must not take longer than these.
     pub(super) steps: f64,
+    /// Measures an exchange between the lanes, for a number of states and of seconds.
+    pub(super) exchange_cost: MeasureExchange,
     /// The partition, where it is known already.
     pub(super) known: Option<Partition>,
 }
 
 impl RunFacts {
     /// Facts of a run of any length.
-    pub(super) fn endless(choices: Partitioning, format: MatrixFormat) -> Self {
-        Self { choices, format, steps: f64::INFINITY, known: None }
+    pub(super) fn endless(
+        choices: Partitioning,
+        format: MatrixFormat,
+        exchange_cost: MeasureExchange,
+    ) -> Self {
+        Self { choices, format, steps: f64::INFINITY, exchange_cost, known: None }
     }
 }
 
@@ -146,7 +155,7 @@ pub(super) fn split(
     let patterns = run.format != MatrixFormat::Hyb && is_periodic(transitions);
     let compute = compute_seconds(&regions, &bandwidths, real, patterns);
     let seconds = run.steps * compute.iter().copied().fold(0.0, f64::max);
-    let exchange = lane_exchange(machine, transitions.states(), seconds)?;
+    let exchange = lane_exchange(machine, transitions.states(), seconds, run.exchange_cost)?;
     let mut partition = Partition { regions, own, exchange, ..alone };
     deepen(&mut partition, machine, transitions, &compute, options);
     partition.plan = plan(machine, &partition, &compute, options);
@@ -160,7 +169,12 @@ pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
 }
 
 /// The way in which these lanes exchange halos in a run whose products take `seconds`.
-fn lane_exchange(machine: &Machine, states: usize, seconds: f64) -> Result<LaneExchange> {
+fn lane_exchange(
+    machine: &Machine,
+    states: usize,
+    seconds: f64,
+    exchange_cost: MeasureExchange,
+) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
     if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);

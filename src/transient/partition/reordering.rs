@@ -307,6 +307,7 @@ mod tests {
     use crate::sparse::MatrixFormat;
     use crate::transient::chain::csr::Csr;
     use crate::transient::chain::transitions::TransitionList;
+    use crate::transient::exchange::cost::exchange_cost;
 
     /// A ring whose states are numbered in a way that scatters neighbours.
     fn scattered(n: u32) -> Csr {
@@ -354,7 +355,10 @@ mod tests {
         let ask = |steps: f64| {
             ring.1.store(0, std::sync::atomic::Ordering::Relaxed);
             let lengths = vec![2; n as usize];
-            let mut run = RunFacts { steps, ..RunFacts::endless(Default::default(), MatrixFormat::Auto) };
+            let mut run = RunFacts {
+                steps,
+                ..RunFacts::endless(Default::default(), MatrixFormat::Auto, exchange_cost)
+            };
             let (_, order) = reorder(&machine, &problem, &initial, &lengths, &mut run, Order::Auto).unwrap();
             assert_eq!(run.known.is_some(), order == Order::Natural);
             (order, ring.1.load(std::sync::atomic::Ordering::Relaxed))

@@ -18,12 +18,12 @@
 //! computed along. Nothing is known so of rates that leave the range of normal numbers.
 //!
 //! Where that is more than ε, or not known, the limit of a class is bounded as that of an iteration: by its residual in twice the digits, and the expected steps to z,
-//! which the same rates give, and an inequality [proves](super::hitting_time).
+//! which the same rates give, and an inequality [proves](crate::transient::backward::hitting_time).
 
-use super::hitting_time::Stochastic;
 use crate::lane::cpu::expect_memory;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::transient::backward::hitting_time::Stochastic;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::numerics::double_double::{Exact, UNIT};

@@ -5,7 +5,7 @@
 //! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
 //! ending there is harmonic, and what happens before lasts H steps at most in expectation.
 //!
-//! H is bounded by a second iteration, [backwards](super::hitting_time), which ends with a vector that falls by a known number at least in
+//! H is bounded by a second iteration, [backwards](crate::transient::backward::hitting_time), which ends with a vector that falls by a known number at least in
 //! every step in expectation. No guess is made from two iterates that happen to be close, which a chain of slow and fast parts
 //! would fool.
 //!
@@ -23,19 +23,19 @@
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
 use super::gth::{self, Plan};
-use super::hitting_time::expected_steps;
 use crate::kernel::{Number, Precision};
 use crate::transient::backward::absorption::until_absorption;
-use crate::transient::chain::recurrent_classes::{Classes, Known};
+use crate::transient::backward::hitting_time::meeting;
+use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::LAZY;
 use crate::transient::chain::{Absorbing, Reward};
 use crate::transient::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
 use crate::transient::context::{Built, total};
 use crate::transient::iteration::quasi_stationary::Stop;
+use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
 use crate::transient::problem::Observer;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
-use crate::transient::uniformization::run::LastIterate;
 use crate::{Error, Result, Status};
 
 /// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
@@ -268,24 +268,6 @@ fn eliminate<T: Number>(
 /// Sweeps backwards after which the certificate is given up.
 pub(crate) fn most_sweeps<T: Number>(built: &Built<'_, T>) -> u64 {
     (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16)
-}
-
-/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
-/// classes; no bound where `most` sweeps do not show one.
-pub(crate) fn meeting<T: Number>(
-    built: &Built<'_, T>,
-    alpha: f64,
-    probable: &[f64],
-    most: u64,
-    observer: &mut dyn Observer,
-) -> Result<(Option<f64>, usize)> {
-    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
-    let known = Known::new(transitions, ranks, built.parts.rows.clone());
-    let Classes { representatives, reached } = known.closed_classes(&built.initial, probable);
-    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
-    // Sums over ranks are made by the thread that asked, not in a lane's.
-    let found = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
-    Ok((found?, representatives.len()))
 }
 
 /// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met.

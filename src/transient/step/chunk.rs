@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::kernels::{self, step as step_hyb, step_packed, step_pair, step_pattern};
+use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR};
+use super::kernels::{STEP_PAIR_RECURRENCE, STEP_PAIR_SOME, STEP_RECURRENCE, STEP_SOME};
+use super::kernels::{step as step_hyb, step_packed, step_pair};
+use super::pattern_kernel::{STEP_PATTERN, STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME, step_pattern};
 use super::stages::Stage;
 use crate::Result;
 use crate::kernel::Number;
@@ -188,11 +191,11 @@ impl<T: Number> Chunk<T> {
                     acc: sum.acc,
                 };
                 let kernel = match (all, sum.recurrence) {
-                    (true, false) => &kernels::$whole,
-                    (false, false) => &kernels::$some,
+                    (true, false) => &$whole,
+                    (false, false) => &$some,
                     (all, true) => {
                         assert!(all, "the recurrence has the vector before of all rows");
-                        &kernels::$recurrence
+                        &$recurrence
                     }
                 };
                 lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::chunk::{Chunk, SendRows, Stored};
-use super::kernels::step_pattern;
 use super::memory_requirement::Need;
+use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
@@ -16,7 +16,8 @@ use crate::sparse::tiles;
 use crate::sparse::{
     BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
 };
-use crate::transient::chain::statistics::{MatrixStatistics, append_entries};
+use crate::transient::chain::scan::append_entries;
+use crate::transient::chain::statistics::MatrixStatistics;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::partition::Partition;
 use crate::transient::partition::subdomain::{Piece, Region};

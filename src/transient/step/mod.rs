@@ -9,5 +9,6 @@ pub(super) mod kernels;
 pub(super) mod matrix;
 pub(super) mod memory_requirement;
 mod pattern_kernel;
+mod rows;
 pub(super) mod stages;
 pub(crate) mod vector_kernels;

@@ -9,14 +9,26 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::kernels::{Rows, each, step_pattern};
+use super::rows::{RECURRENCE, Rows, SOME, each, steps};
 use crate::array::array;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{At, Body, dispatch};
-use crate::kernel::{Number, Precision};
+use crate::kernel::{Kernel, Number, Precision, kernel};
 use crate::sparse::patterns::Tables;
 use crate::sparse::slices::{plus_product, tail};
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
+
+steps! {
+    /// One step with a matrix of row patterns.
+    static STEP_PATTERN = step_pattern(
+        ids_log, pointers, groups, value_bits, least, dictionary, exit_apart
+    )(ids: &[u8], patterns: &[u32], values: &[T]).with_cuda_groups(6);
+}
+
+/// [`STEP_PATTERN`] for some rows of a chunk.
+pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
+/// [`STEP_PATTERN`] of the recurrence.
+pub(super) static STEP_PATTERN_RECURRENCE: Kernel = STEP_PATTERN.with(RECURRENCE);
 
 /// Most offsets of a tile; one with more is computed row by row.
 const MOST_OFFSETS: usize = 48;
@@ -229,11 +241,7 @@ impl<T: Number> Patterned<'_, T> {
     }
 }
 
-pub(super) fn step_pattern<T: Number>(
-    call: &Call<'_>,
-    p: step_pattern::Params,
-    b: step_pattern::Bindings<'_, T>,
-) {
+fn step_pattern<T: Number>(call: &Call<'_>, p: step_pattern::Params, b: step_pattern::Bindings<'_, T>) {
     let step_pattern::Bindings { patterns, values, x, .. } = b;
     let ids = if p.ids_log == 2 { Ids::Bytes(b.ids) } else { Ids::Words(bytemuck::cast_slice(b.ids)) };
     let tables = Tables {

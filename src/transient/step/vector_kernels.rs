@@ -1,11 +1,12 @@
 //! The kernels of uniformization and their CPU twins.
 
-use super::kernels::{Rows, Sliced, terms, weighted};
-pub(crate) use super::kernels::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
-use super::kernels::{
-    STEP_PACKED_RECURRENCE, STEP_PAIR_RECURRENCE, STEP_PATTERN_RECURRENCE, STEP_RECURRENCE,
-};
-use super::kernels::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
+use super::kernels::Sliced;
+pub(crate) use super::kernels::{STEP, STEP_PACKED, STEP_PAIR};
+use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR_RECURRENCE, STEP_PAIR_SOME};
+use super::kernels::{STEP_RECURRENCE, STEP_SOME};
+pub(crate) use super::pattern_kernel::STEP_PATTERN;
+use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
+use super::rows::{Rows, terms, weighted};
 use crate::array::{array, each};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};

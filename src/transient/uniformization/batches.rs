@@ -1,17 +1,15 @@
 //! The sweep for all finite times, or as many as memory for the accumulators asks for.
 
-use super::run::{LastIterate, Planned, Room, Sweep, Swept};
+use super::run::{Sweep, Swept};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::lane::Lane;
-use crate::transient::chain::Reward;
-use crate::transient::chain::statistics::scale_of;
 use crate::transient::checkpoint::Checkpointer;
-use crate::transient::context::{Built, windows};
+use crate::transient::context::{Built, UNKNOWN, room, scaled, unscaled, windows};
 use crate::transient::iteration::Iteration;
+use crate::transient::iteration::schedule::{LastIterate, Planned, Room};
 use crate::transient::problem::Observer;
 use crate::transient::profile::Activity;
-use crate::transient::solution::{Bound, Expansion, RewardValue, TimeResult};
+use crate::transient::solution::{Bound, Expansion, TimeResult};
 
 /// What the sweeps of all finite times came to.
 pub struct AllSwept {
@@ -115,48 +113,6 @@ pub fn sweep<T: Number>(
         planned = again;
     }
     Ok(AllSwept { terms, expansion: all, last: ended })
-}
-
-/// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
-pub(crate) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
-    let scale = |r: &'a Reward| {
-        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
-        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
-        // A fraction is below 1.
-        (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
-    };
-    built.problem.rewards.iter().map(scale).collect()
-}
-
-/// Accumulators that a lane is taken to have room for which does not say.
-pub(crate) const UNKNOWN: u64 = 16;
-
-/// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
-/// and the driver.
-pub(crate) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
-    let room = |(l, lane): (usize, &Lane)| {
-        let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
-        let vector = rows as u64 * T::PRECISION.bytes();
-        lane.free_bytes().map_or(unknown, |free| free / 10 * 9 / vector.max(1))
-    };
-    let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
-    built.parts.ranks.all_reduce_min(room) as usize
-}
-
-/// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
-pub(crate) fn unscaled<T: Number>(
-    built: &Built<'_, T>,
-    sums: &[(f64, f64)],
-    rewards: &[(&[f64], f64)],
-) -> Vec<RewardValue> {
-    let holding = built.statistics.mean_holding();
-    let all = built.problem.rewards.iter().zip(sums).zip(rewards);
-    all.map(|((reward, sum), (_, scale))| RewardValue {
-        name: reward.name.clone(),
-        instantaneous: sum.0 / scale,
-        cumulative: sum.1 * holding / scale,
-    })
-    .collect()
 }
 
 fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {

@@ -5,22 +5,24 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::Result;
 use crate::kernel::{Number, Precision};
+use crate::transient::backward::hitting_time::meeting;
 use crate::transient::chebyshev;
 use crate::transient::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use crate::transient::context::Built;
 use crate::transient::iteration::extrapolation;
 use crate::transient::iteration::extrapolation::Curve;
 use crate::transient::iteration::quasi_stationary::{Shares, Stop, price};
+use crate::transient::iteration::schedule::{LastIterate, Planned, Room};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential;
 use crate::transient::krylov::exponential::Budget;
 use crate::transient::numerics::chebyshev_coefficients::products;
-use crate::transient::numerics::poisson::{Weights, Window, deviance};
+use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::problem::Method;
 use crate::transient::problem::Observer;
 use crate::transient::profile::Activity;
 use crate::transient::solution::{Expansion, Stopped, TimeResult};
-use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE, meeting};
+use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
@@ -34,89 +36,8 @@ const LOOKS_SHARE: f64 = 1.0 / 50.0;
 /// Transitions followed backwards before a better bound of a stop is given up.
 const MOST_WORK: u64 = 1 << 32;
 
-/// A time point with its weights.
-#[derive(Debug)]
-pub(crate) struct Planned {
-    /// The place among the times asked for.
-    pub(crate) index: usize,
-    /// ε.
-    pub(crate) epsilon: f64,
-    /// αt.
-    pub(crate) lambda: f64,
-    /// The terms of the sum.
-    pub(crate) window: Window,
-    /// Poisson weights, once they are asked for.
-    pub(crate) weights: Option<Weights>,
-    /// P(N > k) from one step before the window on; empty where no reward asks for it.
-    pub(crate) tails: Vec<f64>,
-    /// The price that a stop may have here whatever rounding has.
-    pub(crate) steady_allowance: f64,
-    /// What is left of ε where the weights are summed, and where the mean of a curve stands in their place.
-    pub(crate) summed: Room,
-    pub(super) averaged: Room,
-    /// Bound of the stop, if one happened, and of what rounding adds to it.
-    pub(crate) steady_state: f64,
-    pub(super) stop_rounding: f64,
-    /// Where it stopped, and true if no weights were needed behind it.
-    pub(crate) stopped: Option<Stopped>,
-    pub(crate) is_averaged: bool,
-    /// Steps that its iterates took, at most.
-    pub(crate) steps: u64,
-    /// Bound of the mass that is left out.
-    pub(crate) truncation: f64,
-    /// Σ w_k |m_k − 1| of the masses that weights were divided by.
-    pub(crate) normalisation: f64,
-    /// (instantaneous, cumulative·α) of each reward.
-    pub(crate) rewards: Vec<(f64, f64)>,
-}
-
-/// What is left of ε at a time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// ε less everything but the price of a stop and the rounding of steps.
-    pub(crate) left: f64,
-    /// The rounding that is there whatever a stop costs, that of steps aside.
-    pub(crate) rounded: f64,
-}
-
 /// The share of what rounds anyway that a stop may cost where ε is out of reach.
 const NEGLIGIBLE: f64 = 0.1;
-/// The αt from which on no weights are held where a stop does without: they would be some 10⁵ or more.
-const LONG: f64 = (1u64 << 30) as f64;
-/// The share of ε above which the rounding of weights counts.
-const FELT: f64 = 1.0 / 16.0;
-/// −ln of a probability that vanishes beside what doubles round by, also with a factor of 2⁶⁴.
-const IMPOSSIBLE: f64 = 800.0;
-
-impl Planned {
-    pub(crate) fn right(&self) -> u64 {
-        self.window.right
-    }
-
-    /// The weights and tails, which are computed where they are asked for first.
-    fn weighted<T: Number>(&mut self, built: &Built<'_, T>) {
-        if self.weights.is_none() {
-            let weights = built.statistics.weights(&self.window, built.problem.times[self.index]);
-            self.tails = if self.rewards.is_empty() { Vec::new() } else { weights.tails() };
-            self.weights = Some(weights);
-        }
-    }
-
-    /// True if a curve behind a stop is averaged over all steps without weights: these would be many, or round by much, and
-    /// fewer steps than those before the stop are as good as impossible, also where the curve is followed backwards.
-    pub(super) fn averages(&self, stop: &Stop) -> bool {
-        let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
-        let backwards = -(stop.step as f64) * (-stop.leak).ln_1p();
-        (felt || self.lambda >= LONG)
-            && (stop.step as f64) < self.lambda
-            && deviance(self.lambda, stop.step.max(1)) - backwards >= IMPOSSIBLE
-    }
-
-    /// What is left of ε behind a stop.
-    pub(crate) fn room(&self, stop: &Stop) -> Room {
-        if self.averages(stop) { self.averaged } else { self.summed }
-    }
-}
 
 /// A time point whose window is open.
 struct Open<T> {
@@ -194,13 +115,6 @@ pub(crate) struct Sweep<'a, 'p, T> {
     refined: u64,
     /// The parts of what can be left and their number, once they were looked for, if there are several.
     parts: Option<Option<(Vec<u8>, usize)>>,
-}
-
-/// Where a sweep has ended: k, and x_k as it is kept; and H of its steps, if that is known.
-pub(crate) struct LastIterate {
-    pub(crate) steps: u64,
-    pub(crate) kept: Vec<f64>,
-    pub(crate) certificate: Option<Certificate>,
 }
 
 /// What stands in the place of all later iterates.

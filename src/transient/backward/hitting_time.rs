@@ -14,11 +14,13 @@
 
 use crate::Result;
 use crate::array::array;
+use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::transient::chain::recurrent_classes::Known;
+use crate::transient::chain::recurrent_classes::{Classes, Known};
 use crate::transient::chain::transitions::Transitions;
+use crate::transient::context::Built;
 use crate::transient::problem::Observer;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
@@ -99,7 +101,7 @@ impl Stochastic {
     }
 
     /// An upper bound of the expected steps from some states until another is met, if `v`, which is 0 at all others, falls in each.
-    pub(super) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
+    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
         let rounding = self.rounding();
         let (mut least, mut most) = (f64::INFINITY, 0.0f64);
         for state in states {
@@ -396,6 +398,24 @@ pub(crate) fn earned_until<const K: usize>(
 
 fn number_or_infinity(value: f64) -> f64 {
     if value.is_nan() { f64::INFINITY } else { value }
+}
+
+/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
+/// classes; no bound where `most` sweeps do not show one.
+pub(crate) fn meeting<T: Number>(
+    built: &Built<'_, T>,
+    alpha: f64,
+    probable: &[f64],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<(Option<f64>, usize)> {
+    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let known = Known::new(transitions, ranks, built.parts.rows.clone());
+    let Classes { representatives, reached } = known.closed_classes(&built.initial, probable);
+    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    let found = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
+    Ok((found?, representatives.len()))
 }
 
 #[cfg(test)]
