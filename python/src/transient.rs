@@ -4,7 +4,7 @@ use kolmo::internals::alone;
 use kolmo::io::generator::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, capacity, solve,
+    Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
 };
 use kolmo::{Machine, Result, Status};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
@@ -110,8 +110,8 @@ pub(crate) fn answer<'py, 'a>(
         let problem =
             Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
         if wanted.is(&DeviceSpec::Auto)
-            && capacity::seconds_on_cores(&problem, &options, None)?
-                .is_some_and(|seconds| seconds < capacity::GPU_START)
+            && estimate::seconds_on_cores(&problem, &options, None)?
+                .is_some_and(|seconds| seconds < estimate::GPU_START)
         {
             wanted = wanted.on(DeviceSpec::Cpu);
         }

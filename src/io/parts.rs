@@ -17,11 +17,11 @@ use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
 use crate::sparse::Coo;
+use crate::transient::chain::csr::Duplicate;
+use crate::transient::chain::distributed::Shared;
+use crate::transient::chain::distributed_rewards::{at_home, brought_home};
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{Chain, ChainFile, Labels, Reward};
-use crate::transient::csr::Duplicate;
-use crate::transient::rewards::{at_home, brought_home};
-use crate::transient::shared::Shared;
-use crate::transient::transitions::TransitionList;
 
 /// Data of one rank's part of a file.
 #[derive(Default)]

@@ -26,9 +26,9 @@ pub use self::write::write;
 use super::generator::MOST_STATES;
 use super::text::Bounded;
 use crate::parallel::*;
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::names::StateNames;
-use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Deviation from 1 of a state's total probability above which there is a warning.

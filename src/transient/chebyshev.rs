@@ -1,6 +1,6 @@
 //! Chebyshev's expansion: polynomials of P that stay small where the chain is nearly reversible, and so few of them.
 //!
-//! With a = αt and the [coefficients](super::bessel) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
+//! With a = αt and the [coefficients](super::numerics::chebyshev_coefficients) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
 //! The sum up to K is a curve in a whose defect is known in closed form, and what each computed v_{k+1} errs by is a
 //! defect, too: with E_k = E (|S| − k)⁺ and δ_k what v_{k+1} was rounded by, the error is at most
 //!
@@ -10,13 +10,12 @@
 //! where P is nearly self-adjoint in some inner product, and grow exponentially where it has eigenvalues far from
 //! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
 
-use super::bessel::{RANGE, Series, products};
-use super::bound::MatrixStatistics;
-use super::built::Built;
+use super::chain::statistics::MatrixStatistics;
+use super::context::{Built, UNKNOWN, room, scaled, unscaled};
 use super::iteration::{Accumulators, Iteration, Target, Which};
+use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
 use super::problem::Observer;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
-use super::sweeps::{UNKNOWN, room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
 

@@ -2,22 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use super::bound::{MatrixStatistics, expect_room};
-use super::built::{Built, surveyed, total};
+use super::chain::distributed_rewards;
+use super::chain::statistics::MatrixStatistics;
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
-use super::cost::Costs;
-use super::fixed::exact_mass;
-use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
-use super::matrix::MatrixInfo;
-use super::order::{Order, reorder};
-use super::partitioning::RunFacts;
-use super::parts::Parts;
-use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
+use super::context::{Built, surveyed, total};
+use super::cost_model::Costs;
+use super::exchange::cost::exchange_cost;
+use super::exchange::parts::Parts;
+use super::krylov::exponential;
+use super::memory::expect_room;
+use super::numerics::fixed_point::exact_mass;
+use super::partition::RunFacts;
+use super::partition::reordering::{Order, reorder};
+use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
-use super::sweeps::sweep;
-use super::{fixed, krylov, rewards, stationary, subdivided};
+use super::steady_state::power_iteration;
+use super::step::matrix::MatrixInfo;
+use super::subdivided;
+use super::uniformization::batches::sweep;
+use super::validation::{LastLook, Seen, contradiction, expect_numbers};
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -35,7 +40,7 @@ pub fn solve(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(machine.ranks, problem, options))?;
-    machine.ranks.all_ok(fixed::check(machine, problem, options))?;
+    machine.ranks.all_ok(check_precision(machine, problem, options))?;
     solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
@@ -81,7 +86,7 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
-    ranks.all_ok(fixed::check(machine, problem, options))?;
+    ranks.all_ok(check_precision(machine, problem, options))?;
     let name = match options.method {
         Method::Chebyshev { .. } => Some("Chebyshev"),
         Method::Krylov { .. } => Some("Krylov"),
@@ -93,7 +98,7 @@ pub fn solve_resumable(
         )));
     }
     // Of a chain that was solved before.
-    problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
+    problem.transitions.acquire_rows(&distributed_rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
     let solution = solve_kept(machine, problem, &options, observer, &mut checkpointer)?;
@@ -124,7 +129,7 @@ fn solve_in<T: Number>(
 ) -> Result<Solution> {
     let started = Instant::now();
     let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
-    ranks.all_ok(expect_room(machine, problem.transitions))?;
+    ranks.all_ok(expect_room(machine, n))?;
     let statistics = surveyed::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
@@ -142,7 +147,7 @@ fn solve_in<T: Number>(
         false => options.partitioning(),
     };
     let steps = expected_steps(&statistics, problem);
-    let mut run = RunFacts { choices, format: options.format, steps, known: None };
+    let mut run = RunFacts { choices, format: options.format, steps, exchange_cost, known: None };
     let (reordered, order) =
         reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
     checkpointer.set_order(order);
@@ -156,7 +161,7 @@ fn solve_in<T: Number>(
             solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
         return Ok(Solution { order, ..solution });
     }
-    let rewards = rewards::settled(problem.rewards, &own, n, ranks);
+    let rewards = distributed_rewards::settled(problem.rewards, &own, n, ranks);
     let problem = &Problem { rewards: &rewards, ..*problem };
     let mut seconds = Seconds::default();
     let mut solution = Solution {
@@ -231,7 +236,7 @@ fn solve_in<T: Number>(
                 Method::Chebyshev { strict } | Method::Krylov { strict } => {
                     let expansion = match options.method {
                         Method::Krylov { .. } => {
-                            krylov::run(&built, strict, None, &finite, &mut times, &mut observer)?
+                            exponential::run(&built, strict, None, &finite, &mut times, &mut observer)?
                         }
                         _ => chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?,
                     };
@@ -252,7 +257,8 @@ fn solve_in<T: Number>(
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            let served = stationary::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
+            let served =
+                power_iteration::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
             checkpointer.ended(served.terms);
             solution.terms += served.terms;
             solution.eliminated = served.eliminated;
@@ -310,7 +316,7 @@ fn is_far<T: Number>(
         return Ok(false);
     }
     let lambda = statistics.lambda(longest)?;
-    let krylov = T::PRECISION == Precision::F64 && krylov::is_worth(costs, lambda);
+    let krylov = T::PRECISION == Precision::F64 && exponential::is_worth(costs, lambda);
     Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 

@@ -5,17 +5,17 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
-use super::bound::MatrixStatistics;
-use super::built::Built;
+use super::chain::statistics::MatrixStatistics;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
-use super::chunk::Sum;
-use super::clock::Activity;
+use super::context::Built;
 use super::iteration::MOST_STEPS;
-use super::kernels::{ADD, SCALE, add, scale};
-use super::lane_step::Stage;
-use super::poisson::Window;
+use super::numerics::poisson::Window;
 use super::problem::Observer;
+use super::profile::Activity;
 use super::solution::{Bound, TimeResult};
+use super::step::chunk::Sum;
+use super::step::stages::Stage;
+use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Error, Result};

@@ -190,7 +190,7 @@ impl<'a> Row<'a> {
     /// # Errors
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where the host has no room for that.
     pub fn new(machine: &Machine, case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room(machine, transitions)?;
+        expect_room(machine, transitions.states())?;
         let statistics = machine.lanes[0].host(|| statistics::<f64>(transitions))?;
         Ok(Self { case, k, transitions, statistics })
     }

@@ -39,7 +39,7 @@ fn measure<T: Number>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     let lanes = &machine.lanes[..];
-    expect_room(machine, transitions)?;
+    expect_room(machine, transitions.states())?;
     let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
     let mut parts =
         Parts::build(machine, transitions, &statistics, options.width, options.format, options.split)?;

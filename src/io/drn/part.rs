@@ -9,9 +9,9 @@ use crate::Result;
 use crate::io::text::{self, Line, Lines, Parted};
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::transient::chain::distributed_rewards::brought_home;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::rewards::brought_home;
-use crate::transient::transitions::TransitionList;
 
 /// Maximum number of labelled states that all ranks together exchange in one round.
 const AT_ONCE: usize = 1 << 26;

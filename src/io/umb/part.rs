@@ -12,8 +12,8 @@ use super::index::{Index, System};
 use super::{Files, Jumps, labels};
 use crate::io::generator::MOST_STATES;
 use crate::ranks::Ranks;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{Labels, Reward};
-use crate::transient::transitions::TransitionList;
 
 /// Number of states with arrays in memory at a time.
 const PIECE: u64 = 1 << 16;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::file::Kept;
 use super::identity::Identity;
 use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
-use super::{Busy, Checkpoint, Held};
+use super::store::{Busy, Checkpoint, Held};
 use crate::ranks::Ranks;
 use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};
@@ -24,9 +24,9 @@ const KEEP: u8 = 1;
 const STOP: u8 = 2;
 
 /// A phase to go on with, and its vectors.
-pub(in crate::transient) struct Resumed<S> {
-    pub(in crate::transient) state: S,
-    pub(in crate::transient) vectors: Vec<Vec<f64>>,
+pub(crate) struct Resumed<S> {
+    pub(crate) state: S,
+    pub(crate) vectors: Vec<Vec<f64>>,
 }
 
 /// Keeps a run's state, if it is asked to.
@@ -60,12 +60,12 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// True if it keeps nothing.
-    pub(in crate::transient) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
 
     /// Keeps a run in its checkpoint, and takes over what that holds.
-    pub(in crate::transient) fn new(
+    pub(crate) fn new(
         checkpoint: &'a mut Checkpoint,
         machine: &Machine,
         problem: &Problem<'_>,
@@ -141,7 +141,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Gets to know which states' probabilities are this rank's, and reads what the checkpoint holds of them.
-    pub(in crate::transient) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
+    pub(crate) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         active.rows = rows.clone();
         if let Some(held) = active.held.take() {
@@ -153,12 +153,12 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The order that the states had before, if the run goes on.
-    pub(in crate::transient) fn order(&self) -> Option<Order> {
+    pub(crate) fn order(&self) -> Option<Order> {
         self.active.as_ref().filter(|a| a.held.is_some()).map(|a| a.state.order)
     }
 
     /// Notes the order chosen.
-    pub(in crate::transient) fn set_order(&mut self, order: Order) {
+    pub(crate) fn set_order(&mut self, order: Order) {
         if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
             active.state.order = order;
         }
@@ -166,7 +166,7 @@ impl<'a> Checkpointer<'a> {
 
     /// Tells what was delivered before: times of phases that are over, and probabilities. Returns the
     /// multiplications of these phases.
-    pub(in crate::transient) fn replay(
+    pub(crate) fn replay(
         &self,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
@@ -182,21 +182,21 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Notes a result that was delivered.
-    pub(in crate::transient) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
+    pub(crate) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
         if let Some(active) = &mut self.active {
             active.delivered.push((place, probabilities.to_vec()));
         }
     }
 
     /// Notes the end of a time.
-    pub(in crate::transient) fn finished(&mut self, place: usize, time: &TimeResult) {
+    pub(crate) fn finished(&mut self, place: usize, time: &TimeResult) {
         if let Some(active) = &mut self.active {
             active.state.times.push((place, time.clone()));
         }
     }
 
     /// Notes the end of a phase that took so many multiplications.
-    pub(in crate::transient) fn ended(&mut self, terms: u64) {
+    pub(crate) fn ended(&mut self, terms: u64) {
         if let Some(active) = &mut self.active {
             active.state.terms += terms;
         }
@@ -212,22 +212,22 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The sweep to go on with.
-    pub(in crate::transient) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
+    pub(crate) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
         self.resume(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
     }
 
     /// The steady state to go on with.
-    pub(in crate::transient) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
+    pub(crate) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
         self.resume(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
     }
 
     /// The intervals to go on with.
-    pub(in crate::transient) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
+    pub(crate) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
         self.resume(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
     }
 
     /// That what was taken over does not fit the run.
-    pub(in crate::transient) fn unusable(&self) -> Error {
+    pub(crate) fn unusable(&self) -> Error {
         match &self.active {
             Some(active) => unusable(active.checkpoint),
             None => unreachable!("only what was taken over can fail to fit"),
@@ -235,14 +235,14 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The step up to which to go before the state is offered again, `to` at most.
-    pub(in crate::transient) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
+    pub(crate) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
         let Some(active) = &mut self.active else { return to };
         active.began = Instant::now();
         to.min(from.saturating_add(active.leg))
     }
 
     /// Takes note of how long a leg of so many steps took.
-    pub(in crate::transient) fn record_pace(&mut self, steps: u64) {
+    pub(crate) fn record_pace(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
             // Legs end where those of the other ranks do.
@@ -252,10 +252,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// An observer that lets the present leg come to its end when it interrupts.
-    pub(in crate::transient) fn defer_interrupt<'b>(
-        &'b mut self,
-        observer: &'b mut dyn Observer,
-    ) -> InterruptDeferred<'b> {
+    pub(crate) fn defer_interrupt<'b>(&'b mut self, observer: &'b mut dyn Observer) -> InterruptDeferred<'b> {
         InterruptDeferred {
             observer,
             interrupted: self.active.as_mut().map(|active| &mut active.interrupted),
@@ -263,7 +260,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps a state if that is due, or if the run is to be interrupted, which it then is.
-    pub(in crate::transient) fn save_if_due(
+    pub(crate) fn save_if_due(
         &mut self,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
@@ -285,7 +282,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
-    pub(in crate::transient) fn save_on_interrupt<R>(
+    pub(crate) fn save_on_interrupt<R>(
         &mut self,
         result: Result<R>,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
@@ -299,7 +296,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps the whole answer.
-    pub(in crate::transient) fn complete(&mut self) {
+    pub(crate) fn complete(&mut self) {
         if let Some(active) = &mut self.active
             && active.resumed.is_none()
         {
@@ -331,7 +328,7 @@ fn unusable(checkpoint: &Checkpoint) -> Error {
 }
 
 /// See [`Checkpointer::patient`].
-pub(in crate::transient) struct InterruptDeferred<'a> {
+pub(crate) struct InterruptDeferred<'a> {
     observer: &'a mut dyn Observer,
     interrupted: Option<&'a mut Option<Instant>>,
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::Common;
 use crate::report::seconds;
-use kolmo::transient::{Chain, Options, Problem, capacity};
+use kolmo::transient::{Chain, Options, Problem, estimate};
 use kolmo::{Machine, Result};
 
 /// Says how long a measurement is to take, and how much memory.
@@ -29,8 +29,8 @@ pub(super) fn of_chain(
         rewards: &[],
         vectors: false,
     };
-    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
-    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
+    let plan = estimate::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
+    let bytes: u64 = plan.lanes.iter().map(estimate::Need::total).sum();
     let terms = plan.terms.unwrap_or(0) as f64;
     Ok(plan.fits().then_some((plan.step, terms * plan.step, bytes)))
 }

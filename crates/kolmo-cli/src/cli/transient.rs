@@ -29,7 +29,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, Solution, Status, capacity, solve, solve_resumable,
+    Problem, Reward, Solution, Status, estimate, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
@@ -277,9 +277,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             vectors: true,
         };
         let looking = Progress::new(quiet, "looking at the rows");
-        let look = if args.solving.verbose { capacity::plan } else { capacity::estimate };
+        let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
         let plan = look(&machine, &problem, &options)?;
-        let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
+        let many = args.ranks.map(|count| estimate::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
         drop(looking);
         let run = report::plan::Run {
@@ -557,7 +557,7 @@ impl Posed {
         let problem = Problem { transitions, initial, times, rewards, vectors: true };
         let tuned = tuned::of(machine.lanes[0].device(), machine.precision, true);
         let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
-        let seconds = capacity::seconds_on_cores(&problem, options, speed)?;
+        let seconds = estimate::seconds_on_cores(&problem, options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
     }
 

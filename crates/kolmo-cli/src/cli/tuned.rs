@@ -14,7 +14,7 @@ use kolmo::models;
 use kolmo::output::OutputFile;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Options, capacity};
+use kolmo::transient::{Options, estimate};
 use kolmo::walk::Grid;
 use kolmo::{Machine, Result};
 use kolmo_bench as bench;
@@ -104,7 +104,7 @@ pub(super) fn gpu_start() -> f64 {
     let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
     let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
     let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
-    start.reduce(f64::min).map_or(capacity::GPU_START, |start| 1e-3 * start)
+    start.reduce(f64::min).map_or(estimate::GPU_START, |start| 1e-3 * start)
 }
 
 /// Lets lanes take over what was measured of their devices.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::LaneExchange;
-use kolmo::transient::capacity::{ManyRanks, Need, Plan};
+use kolmo::transient::estimate::{ManyRanks, Need, Plan};
 
 /// The report of a dry run.
 #[derive(Debug)]
