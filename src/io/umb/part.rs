@@ -52,7 +52,7 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     let labels = labels(&members.labels()?, &index, &mut warnings)?;
     // Not as many as the index likes to say.
     let about = system.branches.min(members.length / 8) / ranks.size() as u64;
-    let mut transitions = TransitionList::with_room(about as usize);
+    let mut transitions = TransitionList::with_capacity(about as usize);
     let mut rewards: Vec<Reward> = Vec::new();
     // No states are a piece, too.
     let mut from = mine.start;
