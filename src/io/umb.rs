@@ -255,7 +255,7 @@ impl<'a> Jumps<'a> {
     fn transitions(&self) -> Result<(TransitionList, Vec<String>), String> {
         let blocks = (0..self.states.div_ceil(BLOCK)).into_par_iter();
         let found: Vec<_> = blocks.map(|k| self.block(k * BLOCK..self.states.min((k + 1) * BLOCK))).collect();
-        let mut list = TransitionList::with_room(self.target.len());
+        let mut list = TransitionList::with_capacity(self.target.len());
         let (mut off, mut first_off) = (0, None);
         for block in found {
             let (more, more_off, first) = block?;

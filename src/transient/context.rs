@@ -18,7 +18,7 @@ use crate::sparse::{BLOCK, MatrixFormat};
 use crate::{Machine, Result};
 
 /// A chain built on its lane, and what the methods share.
-pub struct Built<'a, T> {
+pub struct Context<'a, T> {
     /// The lanes.
     pub machine: &'a Machine,
     /// The problem; its rewards are those of this rank's rows.
@@ -39,7 +39,7 @@ pub struct Built<'a, T> {
     pub expands: bool,
 }
 
-impl<T> Built<'_, T> {
+impl<T> Context<'_, T> {
     /// The one state that it begins in, if there is one.
     pub(super) fn beginning(&self) -> Option<usize> {
         match self.problem.initial {
@@ -50,7 +50,7 @@ impl<T> Built<'_, T> {
 }
 
 /// The statistics of this rank's rows, for a matrix in a format; `lazy` as there.
-pub(super) fn surveyed<T: Number>(
+pub(super) fn matrix_statistics<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
     format: MatrixFormat,
@@ -58,14 +58,14 @@ pub(super) fn surveyed<T: Number>(
 ) -> Result<MatrixStatistics<T>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
-        let look = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
+        let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
         let together =
             lanes.len() == 1 && transitions.states() <= most_elements(&lanes[0], T::PRECISION.bytes());
         let repeats = together && format != MatrixFormat::Hyb;
-        let found = transitions.survey().and_then(|survey| survey.take(repeats));
+        let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
         let mut statistics = match found {
             Some(found) => found,
-            None => lanes[0].host(look)?,
+            None => lanes[0].host(scan)?,
         };
         statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
         return Ok(statistics);
@@ -115,39 +115,39 @@ pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
 }
 
 /// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
-pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
+pub(super) fn scaled<'a, T: Number>(context: &Context<'a, T>) -> Vec<(&'a [f64], f64)> {
     let scale = |r: &'a Reward| {
         let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
-        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
+        let scale = scale_of(context.parts.ranks.all_reduce_max(most));
         // A fraction is below 1.
         (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
     };
-    built.problem.rewards.iter().map(scale).collect()
+    context.problem.rewards.iter().map(scale).collect()
 }
 
 /// Accumulators that a lane is taken to have room for which does not say.
-pub(super) const UNKNOWN: u64 = 16;
+pub(super) const DEFAULT_VECTORS: u64 = 16;
 
 /// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
 /// and the driver.
-pub(super) fn room<T: Number>(built: &Built<'_, T>, unknown: u64) -> usize {
-    let room = |(l, lane): (usize, &Lane)| {
-        let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+pub(super) fn vector_capacity<T: Number>(context: &Context<'_, T>, unknown: u64) -> usize {
+    let vector_capacity = |(l, lane): (usize, &Lane)| {
+        let rows: usize = context.parts.of(l).map(|(_, part)| part.rows.len()).sum();
         let vector = rows as u64 * T::PRECISION.bytes();
         lane.free_bytes().map_or(unknown, |free| free / 10 * 9 / vector.max(1))
     };
-    let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
-    built.parts.ranks.all_reduce_min(room) as usize
+    let vector_capacity = context.machine.lanes.iter().enumerate().map(vector_capacity).min().unwrap_or(1);
+    context.parts.ranks.all_reduce_min(vector_capacity) as usize
 }
 
 /// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
 pub(super) fn unscaled<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     sums: &[(f64, f64)],
     rewards: &[(&[f64], f64)],
 ) -> Vec<RewardValue> {
-    let holding = built.statistics.mean_holding();
-    let all = built.problem.rewards.iter().zip(sums).zip(rewards);
+    let holding = context.statistics.mean_holding();
+    let all = context.problem.rewards.iter().zip(sums).zip(rewards);
     all.map(|((reward, sum), (_, scale))| RewardValue {
         name: reward.name.clone(),
         instantaneous: sum.0 / scale,

@@ -33,7 +33,7 @@ impl Costs {
 
     /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. It is that of a
     /// device, where it takes longest, on cores, too: a sweep stops at one step on all, and gives the same bits.
-    pub(super) fn look(&self) -> f64 {
+    pub(super) fn check(&self) -> f64 {
         2.0 + 2e8 / (self.product + self.launch(false))
     }
 
@@ -45,12 +45,12 @@ impl Costs {
 
     /// A look at the parts of a chain, on the host: its rows in both directions, at some ten nanoseconds an entry, in bytes that a device moves
     /// meanwhile.
-    pub(super) fn look_at_parts(&self) -> f64 {
+    pub(super) fn class_check(&self) -> f64 {
         (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
     }
 
     /// The search for these parts, by one thread.
-    pub(super) fn search_for_parts(&self) -> f64 {
+    pub(super) fn class_search(&self) -> f64 {
         4e5 * self.entries / (self.product + self.launch(false))
     }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::chain::scan::{statistics, statistics_of_rows};
 use super::chain::statistics::MatrixStatistics;
 use super::chain::transitions::Transitions;
-use super::context::{surveyed, windows};
+use super::context::{matrix_statistics, windows};
 use super::exchange::cost::exchange_cost;
-use super::memory::expect_host_room;
+use super::memory::expect_host_share;
 use super::numerics::chebyshev_coefficients::{RANGE, products};
 use super::partition::halo_depth::{self, Work};
 use super::partition::subdomain::Region;
@@ -15,7 +15,7 @@ use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::solution::ExchangeCost;
 use super::step::matrix::Source;
-pub use super::step::memory_requirement::Need;
+pub use super::step::memory_requirement::MemoryRequirement;
 use super::subdivided;
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
@@ -29,7 +29,7 @@ pub struct RankPlan {
     /// The rank's number.
     pub rank: usize,
     /// The bytes that it is to hold, its halo included.
-    pub need: Need,
+    pub need: MemoryRequirement,
     /// Values that it receives in an exchange after each step.
     pub halo: usize,
     /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
@@ -87,23 +87,23 @@ fn many_in<T: Number>(
             "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
         )));
     }
-    expect_somebody(machine)?;
+    expect_remote_lane(machine)?;
     let cost = exchange_cost(machine, n, f64::INFINITY)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
     sample.dedup();
-    let mut looked = Vec::new();
+    let mut sampled = Vec::new();
     for rank in sample {
-        let (look, _) = look::<T>(lane, transitions, rows(rank), options)?;
-        let work = look.work(bandwidth, real);
-        looked.push((rank, look, work));
+        let (sample_rows, _) = sample_rows::<T>(lane, transitions, rows(rank), options)?;
+        let work = sample_rows.work(bandwidth, real);
+        sampled.push((rank, sample_rows, work));
     }
-    Ok(predicted(looked, count, cost, options))
+    Ok(predicted(sampled, count, cost, options))
 }
 
 /// An error where there is nobody to measure an exchange with.
-fn expect_somebody(machine: &Machine) -> Result<()> {
+fn expect_remote_lane(machine: &Machine) -> Result<()> {
     if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
         return Ok(());
     }
@@ -116,8 +116,8 @@ fn expect_somebody(machine: &Machine) -> Result<()> {
 
 /// The work of a rank with some rows.
 #[derive(Debug, Clone)]
-struct Look {
-    need: Need,
+struct SampledRank {
+    need: MemoryRequirement,
     /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
     halo: usize,
     halo_width: usize,
@@ -125,7 +125,7 @@ struct Look {
     bytes: f64,
 }
 
-impl Look {
+impl SampledRank {
     /// The same work on a lane.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
@@ -142,12 +142,12 @@ impl Look {
 }
 
 /// Looks at some rows, as if they were one of many ranks'.
-fn look<T: Number>(
+fn sample_rows<T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
     rows: Range<usize>,
     options: &Options,
-) -> Result<(Look, MatrixStatistics<T>)> {
+) -> Result<(SampledRank, MatrixStatistics<T>)> {
     let real = T::PRECISION.bytes();
     let region = lane.host(|| Region::new(transitions, 0, rows));
     let statistics =
@@ -157,26 +157,27 @@ fn look<T: Number>(
     let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
     let need = source.plan(options.format)?;
     let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    let look = Look { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
-    Ok((look, statistics))
+    let sample_rows =
+        SampledRank { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
+    Ok((sample_rows, statistics))
 }
 
 /// The run of `count` ranks of which some were looked at.
 fn predicted(
-    looked: Vec<(usize, Look, Work)>,
+    sampled: Vec<(usize, SampledRank, Work)>,
     count: usize,
     exchange_cost: ExchangeCost,
     options: &Options,
 ) -> ManyRanks {
     let halo_depth = match options.partitioning().halo_depth {
         Some(halo_depth) => halo_depth,
-        None => halo_depth::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
+        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
     };
-    let one = |(rank, look, work): (usize, Look, Work)| {
+    let one = |(rank, sample_rows, work): (usize, SampledRank, Work)| {
         let step = if count > 1 { work.step(halo_depth, exchange_cost).0 } else { work.compute };
-        RankPlan { rank, need: look.need, halo: look.halo, compute: work.compute, step }
+        RankPlan { rank, need: sample_rows.need, halo: sample_rows.halo, compute: work.compute, step }
     };
-    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, exchange_cost }
+    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth, exchange_cost }
 }
 
 /// The plan of a run.
@@ -191,7 +192,7 @@ pub struct Plan {
     /// Uniformization rate.
     pub alpha: f64,
     /// The bytes that each lane is to hold.
-    pub lanes: Vec<Need>,
+    pub lanes: Vec<MemoryRequirement>,
     /// The share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
@@ -207,7 +208,7 @@ pub struct Plan {
 impl Plan {
     /// True if every lane has room.
     pub fn fits(&self) -> bool {
-        self.lanes.iter().all(Need::fits)
+        self.lanes.iter().all(MemoryRequirement::fits)
     }
 }
 
@@ -251,20 +252,22 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
     let n = transitions.states();
     let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
-    let looked = runs.map(|first| look::<T>(lane, transitions, first..first + RUN, options));
-    let looked: Vec<_> = looked.collect::<Result<_>>()?;
+    let sampled = runs.map(|first| sample_rows::<T>(lane, transitions, first..first + RUN, options));
+    let sampled: Vec<_> = sampled.collect::<Result<_>>()?;
     let share = n as f64 / (RUNS * RUN) as f64;
-    let sum = |of: fn(&Look) -> f64| share * looked.iter().map(|(look, _)| of(look)).sum::<f64>();
-    let need = Need {
-        rows: n,
-        entries: sum(|look| look.need.entries as f64) as u64,
-        matrix: sum(|look| look.need.matrix as f64) as u64,
-        vectors: 3 * n as u64 * real,
-        ..looked[0].0.need.clone()
+    let sum = |of: fn(&SampledRank) -> f64| {
+        share * sampled.iter().map(|(sample_rows, _)| of(sample_rows)).sum::<f64>()
     };
-    let step = sum(|look| look.bytes) / lane.bandwidth()?;
-    let nnz = (share * looked.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
-    let fastest = looked.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+    let need = MemoryRequirement {
+        rows: n,
+        entries: sum(|sample_rows| sample_rows.need.entries as f64) as u64,
+        matrix: sum(|sample_rows| sample_rows.need.matrix as f64) as u64,
+        vectors: 3 * n as u64 * real,
+        ..sampled[0].0.need.clone()
+    };
+    let step = sum(|sample_rows| sample_rows.bytes) / lane.bandwidth()?;
+    let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
+    let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
     let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
     Ok(Plan {
         n,
@@ -284,15 +287,15 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_host_room(machine, transitions.states(), 0)?;
-    let mut statistics = surveyed::<T>(machine, transitions, options.format, problem.is_endless())?;
+    expect_host_share(machine, transitions.states(), 0)?;
+    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
     let run = RunFacts::endless(choices, options.format, exchange_cost);
     let partition = split(machine, transitions, &statistics.shares, &run)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
     let width = options.width.over(machine.ranks, &statistics.lengths);
     let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
-    let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
+    let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];
         let (regions, depth) = (&partition.regions, partition.halo_depth);
@@ -349,7 +352,7 @@ pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<
         let terms = terms(statistics, problem, options)?;
         Ok(terms.map(|terms| terms as f64 * (bytes as f64 / speed + LEAST)))
     };
-    match problem.transitions.survey().and_then(|survey| survey.look(seconds)) {
+    match problem.transitions.prescan().and_then(|prescan| prescan.with_statistics(seconds)) {
         Some(found) => found,
         None => seconds(&statistics(problem.transitions)?),
     }

@@ -9,7 +9,7 @@ use crate::{Machine, Result};
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] where there is not.
-pub fn expect_room(machine: &Machine, states: usize) -> Result<()> {
+pub fn expect_chain_memory(machine: &Machine, states: usize) -> Result<()> {
     let n = (states / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();
     let lanes = &machine.lanes;
@@ -17,11 +17,11 @@ pub fn expect_room(machine: &Machine, states: usize) -> Result<()> {
     lanes[0].expect_room(&format!("a chain of {n} states"), share)?;
     // Lanes on the host's cores have theirs from the same memory.
     let on_host = lanes.iter().filter(|lane| lane.device().on_host_cores()).count() as u64;
-    expect_host_room(machine, states, on_host * share)
+    expect_host_share(machine, states, on_host * share)
 }
 
-/// The part of [`expect_room`] that is about the host, of which lanes take so many bytes.
-pub(crate) fn expect_host_room(machine: &Machine, states: usize, lanes: u64) -> Result<()> {
+/// The part of [`expect_chain_memory`] that is about the host, of which lanes take so many bytes.
+pub(crate) fn expect_host_share(machine: &Machine, states: usize, lanes: u64) -> Result<()> {
     expect_host_memory(states / machine.ranks.size(), machine.precision.bytes(), lanes)
 }
 

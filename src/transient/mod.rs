@@ -109,7 +109,7 @@ pub(crate) mod uniformization;
 mod validation;
 
 pub use backward::absorption::{Absorption, Total, until_absorption};
-pub use backward::reachability::{Reaching, may_reach, reaching};
+pub use backward::reachability::{Reachability, may_reach, reachability};
 pub use backward::values::{Backward, StateValues};
 pub use chain::absorbing_states;
 pub use chain::state_names::StateNames;

@@ -11,7 +11,7 @@ pub(super) enum Activity {
     /// Multiplies.
     Products,
     /// Looks whether it can stop.
-    Looks,
+    Checks,
     /// Copies results to the host and hands them over.
     Results,
 }
@@ -24,7 +24,7 @@ pub struct ActivitySeconds {
     /// Products, from the first launch to the end of the last.
     pub products: f64,
     /// Looks whether a sweep can stop.
-    pub looks: f64,
+    pub checks: f64,
     /// Results are copied to the host and handed over.
     pub results: f64,
 }
@@ -44,8 +44,8 @@ impl Clock {
 
     /// Seconds of each activity since this was last asked for.
     pub fn take(&self) -> ActivitySeconds {
-        let [start, products, looks, results] =
+        let [start, products, checks, results] =
             self.0.each_ref().map(|nanoseconds| nanoseconds.swap(0, Ordering::Relaxed) as f64 * 1e-9);
-        ActivitySeconds { start, products, looks, results }
+        ActivitySeconds { start, products, checks, results }
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn sum_rounding<T: Number>(step: f64, vector: f64, lambda: f64, len: 
 }
 
 /// The share of a state's probability that leaves it in a step, in 2⁻⁶⁴, not less than the exact one; none where that is 1.
-pub(crate) fn leave_of(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
+pub(crate) fn exit_share(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
     let shares = row.map(|rate| match quotient(rate, divisor) {
         (share, false) if rate > 0.0 => share.into(),
         // A rate that has vanished beside α leaves a share, too.

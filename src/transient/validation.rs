@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// Mass and least element of a result.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct ResultSummary {
     pub(super) mass: f64,
     /// The smallest element, before it was made one of at least 0.
     pub(super) least: f64,
@@ -22,17 +22,17 @@ pub(super) struct Seen {
 }
 
 /// Looks at each result on its way to the observer.
-pub(super) struct LastLook<'a> {
+pub(super) struct Validator<'a> {
     pub(super) ranks: Ranks,
     pub(super) inner: &'a mut dyn Observer,
     /// Fixed point: the mass of the beginning, exactly.
     pub(super) given: Option<u128>,
-    pub(super) seen: &'a mut [Option<Seen>],
+    pub(super) summaries: &'a mut [Option<ResultSummary>],
     /// Time that this took.
     pub(super) spent: &'a mut Duration,
 }
 
-impl Observer for LastLook<'_> {
+impl Observer for Validator<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
     }
@@ -46,7 +46,8 @@ impl Observer for LastLook<'_> {
         let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
         let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
         let missing = self.given.map(|given| missing(given, exact_mass(probabilities, self.ranks)));
-        self.seen[index] = Some(Seen { mass, least: -self.ranks.all_reduce_max(-here), missing });
+        self.summaries[index] =
+            Some(ResultSummary { mass, least: -self.ranks.all_reduce_max(-here), missing });
         self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
         *self.spent += from.elapsed();
         Ok(())
@@ -70,7 +71,7 @@ pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> 
 }
 
 /// An error where a reward at a finite time is no double.
-pub(super) fn expect_numbers(time: &TimeResult) -> Result<()> {
+pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
     for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
         for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
             if !value.is_finite() {

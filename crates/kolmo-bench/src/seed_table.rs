@@ -10,7 +10,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 use kolmo::internals::{
-    ActivitySeconds, Built, Costs, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep,
+    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, expect_chain_memory, statistics, subdivided,
+    uniformize,
 };
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -190,7 +191,7 @@ impl<'a> Row<'a> {
     /// # Errors
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where the host has no room for that.
     pub fn new(machine: &Machine, case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room(machine, transitions.states())?;
+        expect_chain_memory(machine, transitions.states())?;
         let statistics = machine.lanes[0].host(|| statistics::<f64>(transitions))?;
         Ok(Self { case, k, transitions, statistics })
     }
@@ -236,7 +237,7 @@ impl<'a> Row<'a> {
         let statistics =
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
-        let mut built = Built {
+        let mut context = Context {
             machine,
             problem: &problem,
             options: &options,
@@ -249,34 +250,36 @@ impl<'a> Row<'a> {
         };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
-        let mut run = |built: &Built<'_, f64>, time: usize| {
+        let mut run = |context: &Context<'_, f64>, time: usize| {
             let mut results = vec![None; times.len()];
-            built.parts.clock.take();
+            context.parts.clock.take();
             let at = Instant::now();
             let products = match column.subdivided() {
                 true => {
                     let nowhere = &mut Checkpointer::none();
-                    subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
+                    subdivided::run(context, wanted.theta, &[time], &mut results, observer, nowhere)?
                 }
-                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.terms,
+                false => {
+                    uniformize(context, &[time], &mut results, observer, &mut Checkpointer::none())?.terms
+                }
             };
-            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: built.parts.clock.take() };
+            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
             Ok::<_, kolmo::Error>((solved, products))
         };
         // A sweep's products differ within and outside of its window: all of them are timed.
         let probe = if column.subdivided() { 1 } else { SHORT.len() };
-        let mut each = |built: &Built<'_, f64>| -> Result<(f64, f64, u64)> {
-            run(built, 0)?;
-            let ((short, few), (long, many)) = (run(built, 0)?, run(built, probe)?);
+        let mut each = |context: &Context<'_, f64>| -> Result<(f64, f64, u64)> {
+            run(context, 0)?;
+            let ((short, few), (long, many)) = (run(context, 0)?, run(context, probe)?);
             let (short, long) = (short.activities.products, long.activities.products);
             let product = (long - short).max(0.0) / (many - few) as f64;
             Ok(((short - product * few as f64).max(0.0), product, many))
         };
-        let (before, product, timed) = each(&built)?;
+        let (before, product, timed) = each(&context)?;
         let communication_share = if lanes.len() > 1 {
-            let transfers = std::mem::take(&mut built.parts.between_lanes);
-            let alone = each(&built)?.1;
-            built.parts.between_lanes = transfers;
+            let transfers = std::mem::take(&mut context.parts.between_lanes);
+            let alone = each(&context)?.1;
+            context.parts.between_lanes = transfers;
             Some((1.0 - alone / product).max(0.0))
         } else {
             None
@@ -284,10 +287,10 @@ impl<'a> Row<'a> {
         for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
             let planned = match column.subdivided() {
                 true => subdivided::terms(
-                    &built.statistics,
+                    &context.statistics,
                     wanted.epsilon,
                     wanted.theta,
-                    built.statistics.lambda(t)?,
+                    context.statistics.lambda(t)?,
                 )?,
                 false => 0,
             };
@@ -295,14 +298,14 @@ impl<'a> Row<'a> {
             let (seconds, solution, products, timed) = if column.subdivided() && scaled > wanted.seconds {
                 (scaled, None, planned, timed)
             } else {
-                let (solved, products) = run(&built, time)?;
+                let (solved, products) = run(&context, time)?;
                 (solved.activities.products, Some(solved), products, products)
             };
             cells.push(Cell {
                 bench: "seed-table",
                 case: self.case.clone(),
                 t,
-                alpha_t: built.statistics.lambda(t)?,
+                alpha_t: context.statistics.lambda(t)?,
                 column,
                 device: devices.join(" + "),
                 backend: lanes[0].device().backend,

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::together::together;
 use super::{Record, Silent, Spread};
-use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_room, scale_rates, statistics};
+use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, scale_rates, statistics};
 use kolmo::kernel::{Number, Precision, Q64};
 use kolmo::lane::Lane;
 use kolmo::transient::{Options, Transitions};
@@ -39,7 +39,7 @@ fn measure<T: Number>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     let lanes = &machine.lanes[..];
-    expect_room(machine, transitions.states())?;
+    expect_chain_memory(machine, transitions.states())?;
     let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
     let mut parts =
         Parts::build(machine, transitions, &statistics, options.width, options.format, options.split)?;

@@ -15,7 +15,7 @@ use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
-    Transitions, may_reach, reaching, solve, until_absorption,
+    Transitions, may_reach, reachability, solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_model::properties::{self, Bound, Combination, Formula, Goal};
@@ -835,7 +835,7 @@ impl Reached {
     ) -> Result<bool> {
         let sets: Vec<&[u32]> = self.asked.iter().map(|(_, set)| &set[..]).collect();
         let mut told = Told(watch);
-        let found = reaching(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
+        let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
         let Some(found) = found else { return Ok(false) };
         solved.sweeps += 1;
         solved.terms += found.sweeps;

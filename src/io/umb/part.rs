@@ -53,7 +53,7 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     let labels = labels(&members.labels()?, &index, &mut warnings)?;
     // The file's length limits the number of branches given by the index.
     let about = system.branches.min(members.length / 8) / ranks.size() as u64;
-    let mut transitions = TransitionList::with_room(about as usize);
+    let mut transitions = TransitionList::with_capacity(about as usize);
     let mut rewards: Vec<Reward> = Vec::new();
     // Also reads one empty piece if the share is empty.
     let mut from = mine.start;

@@ -19,24 +19,24 @@
 //! Where it is shorter the states of T are [eliminated](super::envelope), with relative errors however slow the way is.
 
 use super::envelope::Envelope;
-use super::hitting_time::meeting;
-use super::hitting_time::{Stochastic, earned_until};
+use super::hitting_time::bound_hitting_time;
+use super::hitting_time::{Stochastic, expected_rewards};
 use crate::kernel::{Number, Precision, Q64};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::{LAZY, scale_of};
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
-use crate::transient::context::{Built, surveyed};
+use crate::transient::context::{Context, matrix_statistics};
 use crate::transient::cost_model::Costs;
 use crate::transient::exchange::parts::Parts;
 use crate::transient::iteration::Iteration;
-use crate::transient::iteration::quasi_stationary::Stop;
-use crate::transient::memory::expect_room;
+use crate::transient::iteration::quasi_stationary::EarlyTermination;
+use crate::transient::memory::expect_chain_memory;
 use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 
 /// Multiplications before the first look whether the rest has a shape.
-const FIRST_LOOK: u64 = 64;
+const FIRST_CHECK: u64 = 64;
 /// Multiplications after which a sweep is given up, and transitions followed backwards for its bound.
 const MOST_STEPS: u64 = 1 << 31;
 const MOST_WORK: u64 = 1 << 35;
@@ -125,14 +125,14 @@ pub fn until_absorption(
 }
 
 /// Totals of all rewards, the last of them the time.
-struct Found {
+struct Outcome {
     totals: Vec<Total>,
     met: bool,
     terms: u64,
     eliminated: usize,
 }
 
-impl Found {
+impl Outcome {
     fn certain(value: f64, count: usize) -> Self {
         Self { totals: vec![Total { value, bound: 0.0 }; count], met: true, terms: 0, eliminated: 0 }
     }
@@ -146,7 +146,7 @@ fn absorbed<T: Number>(
     observer: &mut dyn Observer,
 ) -> Result<Absorption> {
     let (transitions, n) = (problem.transitions, problem.transitions.states());
-    expect_room(machine, transitions.states())?;
+    expect_chain_memory(machine, transitions.states())?;
     let initial = problem.initial.probabilities_of(0..n, n)?;
     let classes = machine.lanes[0].host(|| Classes::new(transitions, &initial, &initial));
     let mut ending = vec![false; n];
@@ -154,11 +154,11 @@ fn absorbed<T: Number>(
     let passing: Vec<u32> =
         (0..n as u32).filter(|&s| classes.reached[s as usize] && !ending[s as usize]).collect();
     let found = if classes.representatives.iter().any(|&state| !ending[state]) {
-        Found::certain(f64::INFINITY, problem.rewards.len())
+        Outcome::certain(f64::INFINITY, problem.rewards.len())
     } else if passing.is_empty() {
-        Found::certain(0.0, problem.rewards.len())
+        Outcome::certain(0.0, problem.rewards.len())
     } else {
-        let mut statistics = surveyed::<T>(machine, transitions, options.format, true)?;
+        let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, true)?;
         let parts = Parts::build(
             machine,
             transitions,
@@ -171,9 +171,9 @@ fn absorbed<T: Number>(
         let initial_error = problem.initial.rounding();
         let expands = false;
         let costs = Costs::new(&statistics, problem.transitions.states(), machine);
-        let built =
-            Built { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
-        totals(&built, &passing, observer)?
+        let context =
+            Context { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
+        totals(&context, &passing, observer)?
     };
     let mut rewards = found.totals;
     let time = rewards.pop().expect("the time is among them");
@@ -182,33 +182,37 @@ fn absorbed<T: Number>(
 }
 
 /// Totals by the shorter way: multiplications, or elimination of the states that are passed.
-fn totals<T: Number>(built: &Built<'_, T>, passing: &[u32], observer: &mut dyn Observer) -> Result<Found> {
-    let envelope = Envelope::new(built.problem.transitions, passing)?;
-    let worth = envelope.as_ref().map(|envelope| envelope.worth(built.statistics.nnz));
+fn totals<T: Number>(
+    context: &Context<'_, T>,
+    passing: &[u32],
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    let envelope = Envelope::new(context.problem.transitions, passing)?;
+    let worth = envelope.as_ref().map(|envelope| envelope.worth(context.statistics.nnz));
     let mut terms = 0;
-    if worth.is_none_or(|worth| worth > FIRST_LOOK) {
-        let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16);
-        let found = sweep(built, passing, worth.unwrap_or(most).min(most), observer)?;
+    if worth.is_none_or(|worth| worth > FIRST_CHECK) {
+        let most = (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16);
+        let found = sweep(context, passing, worth.unwrap_or(most).min(most), observer)?;
         if found.met {
             return Ok(found);
         }
         terms = found.terms;
     }
     let mut check = || observer.progress(0, 0);
-    let eliminated = |envelope: Envelope| eliminated(built, &envelope, passing, &mut check);
-    let found = built.machine.lanes[0].host(|| envelope.map(eliminated).transpose())?.flatten();
+    let eliminated = |envelope: Envelope| eliminated(context, &envelope, passing, &mut check);
+    let found = context.machine.lanes[0].host(|| envelope.map(eliminated).transpose())?.flatten();
     match found {
         Some(totals) => {
             let met = totals.iter().all(|total| total.bound.is_finite());
-            Ok(Found { totals, met, terms, eliminated: passing.len() })
+            Ok(Outcome { totals, met, terms, eliminated: passing.len() })
         }
-        None => iterate(built, observer),
+        None => iterate(context, observer),
     }
 }
 
 /// Totals by elimination.
 fn eliminated<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     envelope: &Envelope,
     passing: &[u32],
     check: &mut (dyn FnMut() -> Result<()> + Send),
@@ -218,11 +222,12 @@ fn eliminated<T: Number>(
     };
     // Nothing is subtracted but the expectations of what is below 0.
     let signs = [1.0, -1.0];
-    let earned: Vec<Vec<f64>> =
-        built.problem.rewards.iter().flat_map(|reward| signs.map(|sign| part(reward, sign))).collect();
-    let Some(found) = envelope.values(&earned, check)? else { return Ok(None) };
+    let reward_rates: Vec<Vec<f64>> =
+        context.problem.rewards.iter().flat_map(|reward| signs.map(|sign| part(reward, sign))).collect();
+    let Some(found) = envelope.values(&reward_rates, check)? else { return Ok(None) };
     let sum = |column: &Vec<f64>| {
-        let states = passing.iter().zip(column).map(|(&state, value)| (built.initial[state as usize], value));
+        let states =
+            passing.iter().zip(column).map(|(&state, value)| (context.initial[state as usize], value));
         let terms = states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value);
         let sum = exit_rate(terms);
         // Where the sum leaves the range its compensation is no number.
@@ -231,7 +236,7 @@ fn eliminated<T: Number>(
     let total = |both: &[Vec<f64>]| {
         let (above, below) = (sum(&both[0]), sum(&both[1]));
         // Products, a compensated sum, and a difference.
-        let relative = found.relative + 4.0 * f64::EPSILON + built.initial_error;
+        let relative = found.relative + 4.0 * f64::EPSILON + context.initial_error;
         Total::finite(above - below, (above + below) * relative + f64::MIN_POSITIVE)
     };
     Ok(Some(found.columns.chunks(2).map(total).collect()))
@@ -239,30 +244,30 @@ fn eliminated<T: Number>(
 
 /// Totals from every state by sweeps backwards, on the host: the time first, whose values show how long it takes at most.
 fn sweep<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     passing: &[u32],
     most: u64,
     observer: &mut dyn Observer,
-) -> Result<Found> {
-    let n = built.problem.transitions.states();
+) -> Result<Outcome> {
+    let n = context.problem.transitions.states();
     // Every state stays with some probability, as in a step.
-    let holding = LAZY * built.statistics.mean_holding();
+    let holding = LAZY * context.statistics.mean_holding();
     let mut met = vec![true; n];
     passing.iter().for_each(|&state| met[state as usize] = false);
-    let work = || -> Result<Found> {
-        let chain = Stochastic::new(built.problem.transitions, 1.0 / holding, 0..n);
-        let (time, others) = built.problem.rewards.split_last().expect("the time is among them");
+    let work = || -> Result<Outcome> {
+        let chain = Stochastic::new(context.problem.transitions, 1.0 / holding, 0..n);
+        let (time, others) = context.problem.rewards.split_last().expect("the time is among them");
         let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
         let (mut summed, mut terms) = (Vec::new(), 0);
         for some in all.chunks(4) {
             let (sums, sweeps) = match some.len() {
-                1 => sums_of::<T, 1>(built, &chain, &met, some, most, observer)?,
-                2 => sums_of::<T, 2>(built, &chain, &met, some, most, observer)?,
-                _ => sums_of::<T, 4>(built, &chain, &met, some, most, observer)?,
+                1 => sums_of::<T, 1>(context, &chain, &met, some, most, observer)?,
+                2 => sums_of::<T, 2>(context, &chain, &met, some, most, observer)?,
+                _ => sums_of::<T, 4>(context, &chain, &met, some, most, observer)?,
             };
             terms += sweeps;
-            if sums.iter().any(|sum| sum.error > built.options.epsilon * sum.largest) {
-                return Ok(Found { totals: Vec::new(), met: false, terms, eliminated: 0 });
+            if sums.iter().any(|sum| sum.error > context.options.epsilon * sum.largest) {
+                return Ok(Outcome { totals: Vec::new(), met: false, terms, eliminated: 0 });
             }
             summed.extend(sums);
         }
@@ -275,9 +280,9 @@ fn sweep<T: Number>(
         };
         let totals: Vec<Total> = summed.into_iter().map(total).collect();
         let met = totals.iter().all(|total| total.bound.is_finite());
-        Ok(Found { totals, met, terms, eliminated: 0 })
+        Ok(Outcome { totals, met, terms, eliminated: 0 })
     };
-    built.machine.lanes[0].host(work)
+    context.machine.lanes[0].host(work)
 }
 
 /// What sweeps give of a reward, in steps and times a power of two.
@@ -294,7 +299,7 @@ struct Sum {
 
 /// Sums of at most `K` rewards, which share the sweeps, and their number.
 fn sums_of<T: Number, const K: usize>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     chain: &Stochastic,
     met: &[bool],
     rewards: &[&Reward],
@@ -303,21 +308,24 @@ fn sums_of<T: Number, const K: usize>(
 ) -> Result<(Vec<Sum>, u64)> {
     let of = |reward: &Reward| reward.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
     let scales: Vec<f64> = rewards.iter().map(|reward| scale_of(of(reward))).collect();
-    let mut earned = vec![[0.0; K]; met.len()];
+    let mut reward_rates = vec![[0.0; K]; met.len()];
     for (k, (reward, scale)) in rewards.iter().zip(&scales).enumerate() {
-        earned.iter_mut().zip(&reward.values).for_each(|(earned, value)| earned[k] = value * scale);
+        reward_rates
+            .iter_mut()
+            .zip(&reward.values)
+            .for_each(|(reward_rates, value)| reward_rates[k] = value * scale);
     }
     let mut enough = [f64::INFINITY; K];
     // Half of what may be spent, so that the beginning's part has room.
-    let half = |reward: &Reward, scale: &f64| 0.5 * built.options.epsilon * of(reward) * scale;
+    let half = |reward: &Reward, scale: &f64| 0.5 * context.options.epsilon * of(reward) * scale;
     enough
         .iter_mut()
         .zip(rewards.iter().zip(&scales))
         .for_each(|(e, (reward, scale))| *e = half(reward, scale));
-    let found = earned_until(chain, met, &earned, enough, most, observer)?;
+    let found = expected_rewards(chain, met, &reward_rates, enough, most, observer)?;
     let sum = |(k, (reward, scale)): (usize, (&&Reward, &f64))| {
         let mut sum = [0.0; 2];
-        found.values.iter().zip(&built.initial).for_each(|(value, p)| add(&mut sum, value[k] * p));
+        found.values.iter().zip(&context.initial).for_each(|(value, p)| add(&mut sum, value[k] * p));
         let (largest, defect) = (of(reward) * scale, found.defects[k]);
         Sum {
             scale: *scale,
@@ -325,7 +333,7 @@ fn sums_of<T: Number, const K: usize>(
             highest: found.values.iter().map(|value| value[k]).fold(0.0, f64::max),
             defect,
             value: sum[0] + sum[1],
-            error: defect + built.initial_error * largest,
+            error: defect + context.initial_error * largest,
         }
     };
     Ok((rewards.iter().zip(&scales).enumerate().map(sum).collect(), found.sweeps))
@@ -339,8 +347,8 @@ pub(crate) fn add(sum: &mut [f64; 2], value: f64) {
 }
 
 /// Totals by multiplications until the rest has a shape.
-fn iterate<T: Number>(built: &Built<'_, T>, observer: &mut dyn Observer) -> Result<Found> {
-    let (statistics, rewards) = (&built.statistics, built.problem.rewards);
+fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> Result<Outcome> {
+    let (statistics, rewards) = (&context.statistics, context.problem.rewards);
     // Every state stays with some probability: a periodic chain settles, too.
     let inverse_alpha = T::of(LAZY * statistics.inverse_alpha.wide());
     let holding = match T::PRECISION {
@@ -354,52 +362,55 @@ fn iterate<T: Number>(built: &Built<'_, T>, observer: &mut dyn Observer) -> Resu
     };
     let scales: Vec<f64> = rewards.iter().map(scale).collect();
     let scaled: Vec<(&[f64], f64)> = rewards.iter().zip(&scales).map(|(r, &s)| (&r.values[..], s)).collect();
-    let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &scaled, (0, 0))?;
-    iteration.start_in(&built.initial, built.beginning())?;
+    let mut iteration =
+        Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &scaled, (0, 0))?;
+    iteration.start_in(&context.initial, context.beginning())?;
     let (mut sums, mut last) = (vec![[0.0; 2]; rewards.len()], vec![0.0; rewards.len()]);
     // The beginning as stored, and dot products by blocks and then in turn.
     let u = T::PRECISION.unit_roundoff();
-    let fixed = built.initial_error
+    let fixed = context.initial_error
         + statistics.vector
         + 16.0 * u
-        + (built.parts.blocks as f64 + 16.0) * f64::EPSILON;
-    let (mut look, mut stalled) = (FIRST_LOOK, 0);
-    let (leak, error) = loop {
+        + (context.parts.blocks as f64 + 16.0) * f64::EPSILON;
+    let (mut check_at, mut stalled) = (FIRST_CHECK, 0);
+    let (decay, error) = loop {
         let terms = iteration.steps();
-        let rows = iteration.advance(look.min(terms + iteration.most_steps()), &[], observer)?;
+        let rows = iteration.advance(check_at.min(terms + iteration.most_steps()), &[], observer)?;
         for row in rows.chunks(rewards.len()) {
             sums.iter_mut().zip(row).for_each(|(sum, value)| add(sum, *value));
             last.copy_from_slice(row);
         }
         let terms = iteration.steps();
-        if terms < look {
+        if terms < check_at {
             continue;
         }
-        look = terms + (terms / 8).clamp(16, 1 << 14);
-        let masses = iteration.leavable_masses()?;
-        let stop = Stop::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
-        let behind = (stop.defect + stop.rounding) / stop.leak;
+        check_at = terms + (terms / 8).clamp(16, 1 << 14);
+        let masses = iteration.non_absorbing_masses()?;
+        let termination =
+            EarlyTermination::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
+        let behind = (termination.defect + termination.rounding) / termination.decay;
         let rounded = fixed + statistics.step * terms as f64;
         let error = rounded + behind;
-        stalled = if stop.defect <= 2.0 * stop.rounding { stalled + 1 } else { 0 };
+        stalled = if termination.defect <= 2.0 * termination.rounding { stalled + 1 } else { 0 };
         // Where rounding alone is too much, more steps would at most halve the error.
-        let hopeless = rounded > built.options.epsilon && behind <= rounded;
-        if error <= built.options.epsilon || hopeless || stalled >= 8 || terms >= MOST_STEPS {
-            break (stop.leak, error);
+        let hopeless = rounded > context.options.epsilon && behind <= rounded;
+        if error <= context.options.epsilon || hopeless || stalled >= 8 || terms >= MOST_STEPS {
+            break (termination.decay, error);
         }
     };
     let terms = iteration.steps();
-    let met = error <= built.options.epsilon;
+    let met = error <= context.options.epsilon;
     let probable = iteration.newest()?;
     let work = (MOST_WORK / statistics.nnz.max(1)).max(1 << 16);
-    let longest = meeting(built, 1.0 / holding, &probable, work, observer)?.0.unwrap_or(f64::INFINITY);
+    let longest =
+        bound_hitting_time(context, 1.0 / holding, &probable, work, observer)?.0.unwrap_or(f64::INFINITY);
     let total = |((reward, scale), (sum, last)): ((&Reward, f64), ([f64; 2], f64))| {
-        let rest = last * (1.0 - leak) / leak;
+        let rest = last * (1.0 - decay) / decay;
         let value = sum[0] + sum[1] + if rest.is_finite() { rest } else { 0.0 };
         Total::finite(value * holding / scale, largest(reward) * holding * longest * error)
     };
     let all = rewards.iter().zip(scales).zip(sums.into_iter().zip(last));
     let totals: Vec<Total> = all.map(total).collect();
     let met = met && totals.iter().all(|total| total.bound.is_finite());
-    Ok(Found { totals, met, terms, eliminated: 0 })
+    Ok(Outcome { totals, met, terms, eliminated: 0 })
 }

@@ -134,7 +134,7 @@ impl Positive for Wide {
 }
 
 /// An order of states, and the columns of their rows.
-struct Shape {
+struct Skyline {
     /// State of each row, and row of each state.
     order: Vec<u32>,
     place: Vec<u32>,
@@ -145,7 +145,7 @@ struct Shape {
     work: u64,
 }
 
-impl Shape {
+impl Skyline {
     /// The envelope of an order of the states.
     fn new(chain: &Csr, order: Vec<u32>) -> Self {
         let mut place = vec![0; order.len()];
@@ -170,7 +170,7 @@ pub(crate) struct Envelope {
     chain: Csr,
     /// Rate out of these states.
     out: Vec<f64>,
-    shape: Shape,
+    skyline: Skyline,
 }
 
 /// Expectations from each state.
@@ -213,22 +213,22 @@ impl Envelope {
         }
         let entries = list.rate.len() as u64;
         let chain = Csr::from_list(m, list)?;
-        let natural = Shape::new(&chain, (0..m as u32).collect());
+        let natural = Skyline::new(&chain, (0..m as u32).collect());
         let shorter = match natural.work > LONG * entries && m <= MOST_ORDERED {
             true => {
-                let narrow = Shape::new(&chain, breadth_first(&chain, &[], true));
+                let narrow = Skyline::new(&chain, breadth_first(&chain, &[], true));
                 if narrow.work < natural.work { narrow } else { natural }
             }
             false => natural,
         };
         let lengths = shorter.first.iter().zip(&shorter.last).map(|(first, last)| last - first + 1);
         let fits = shorter.work <= MOST_WORK && lengths.map(u64::from).sum::<u64>() <= MOST_NUMBERS;
-        Ok(fits.then_some(Self { chain, out, shape: shorter }))
+        Ok(fits.then_some(Self { chain, out, skyline: shorter }))
     }
 
     /// Matrix–vector products by `nnz` entries that take as long as the elimination.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
-        self.shape.work / nnz.max(1)
+        self.skyline.work / nnz.max(1)
     }
 
     /// Expectations of rewards, which are 0 or more: a column for each, a rate for each state that was
@@ -236,28 +236,28 @@ impl Envelope {
     /// is never left.
     pub(crate) fn values(
         &self,
-        earned: &[Vec<f64>],
+        reward_rates: &[Vec<f64>],
         check: &mut (dyn FnMut() -> Result<()> + Send),
     ) -> Result<Option<Values>> {
-        match self.eliminate::<f64>(earned, check)? {
+        match self.eliminate::<f64>(reward_rates, check)? {
             Some(values) => Ok(Some(values)),
-            None => self.eliminate::<Wide>(earned, check),
+            None => self.eliminate::<Wide>(reward_rates, check),
         }
     }
 
     fn eliminate<N: Positive>(
         &self,
-        earned: &[Vec<f64>],
+        reward_rates: &[Vec<f64>],
         check: &mut (dyn FnMut() -> Result<()> + Send),
     ) -> Result<Option<Values>> {
-        let m = self.shape.order.len();
-        let mut rows: Vec<Row<N>> = (0..m).map(|k| self.row(k, earned)).collect();
+        let m = self.skyline.order.len();
+        let mut rows: Vec<Row<N>> = (0..m).map(|k| self.row(k, reward_rates)).collect();
         let (mut sums, mut changed) = (Vec::with_capacity(m), 0u64);
         for k in 0..m {
             if k % 64 == 0 {
                 check()?;
             }
-            let window = k + 1..self.shape.last[k] as usize + 1;
+            let window = k + 1..self.skyline.last[k] as usize + 1;
             let (left, right) = rows.split_at_mut(k + 1);
             let own = &left[k];
             let rates = &own.rates[k + 1 - own.first..window.end - own.first];
@@ -288,7 +288,7 @@ impl Envelope {
             sums.push(sum);
         }
         let mut columns = Vec::new();
-        for c in 0..earned.len() {
+        for c in 0..reward_rates.len() {
             let mut values = vec![N::ZERO; m];
             for k in (0..m).rev() {
                 let row = &rows[k];
@@ -300,7 +300,7 @@ impl Envelope {
                 }
             }
             let mut column = vec![0.0; m];
-            self.shape.order.iter().zip(values).for_each(|(&i, value)| column[i as usize] = value.double());
+            self.skyline.order.iter().zip(values).for_each(|(&i, value)| column[i as usize] = value.double());
             columns.push(column);
         }
         let roundings = 6.0 * (2.0 * changed as f64 + 2.0 * m as f64 + 2.0);
@@ -310,15 +310,15 @@ impl Envelope {
     }
 
     /// Row k: rates within the envelope, and the rate out of all states and what is earned behind them.
-    fn row<N: Positive>(&self, k: usize, earned: &[Vec<f64>]) -> Row<N> {
-        let (first, state) = (self.shape.first[k] as usize, self.shape.order[k] as usize);
-        let mut rates = vec![N::ZERO; self.shape.last[k] as usize + 1 - first];
+    fn row<N: Positive>(&self, k: usize, reward_rates: &[Vec<f64>]) -> Row<N> {
+        let (first, state) = (self.skyline.first[k] as usize, self.skyline.order[k] as usize);
+        let mut rates = vec![N::ZERO; self.skyline.last[k] as usize + 1 - first];
         let mut row = Vec::new();
         self.chain.outgoing(state, &mut row);
         for (to, rate) in row {
-            rates[self.shape.place[to as usize] as usize - first] = N::of(rate);
+            rates[self.skyline.place[to as usize] as usize - first] = N::of(rate);
         }
-        let tail = [self.out[state]].into_iter().chain(earned.iter().map(|column| column[state]));
+        let tail = [self.out[state]].into_iter().chain(reward_rates.iter().map(|column| column[state]));
         Row { first, rates, tail: tail.map(N::of).collect() }
     }
 }
@@ -363,21 +363,21 @@ mod tests {
         Csr::from_list(n, list).unwrap()
     }
 
-    fn values(chain: &Csr, passing: &[u32], earned: Vec<f64>) -> (Vec<f64>, f64) {
+    fn values(chain: &Csr, passing: &[u32], reward_rates: Vec<f64>) -> (Vec<f64>, f64) {
         let envelope = Envelope::new(chain, passing).unwrap().expect("a short elimination");
-        let found = envelope.values(&[earned], &mut || Ok(())).unwrap().expect("states that are left");
+        let found = envelope.values(&[reward_rates], &mut || Ok(())).unwrap().expect("states that are left");
         let Values { mut columns, relative } = found;
         (columns.remove(0), relative)
     }
 
     /// Up at rate 1 and down at rate 2: rich from i of n with probability (2^i − 1)/(2^n − 1).
     #[test]
-    fn a_gambler_of_thousands_has_the_closed_form_though_it_leaves_the_range() {
+    fn a_gambler_of_thousands_matches_the_closed_form_beyond_the_range_of_doubles() {
         let n = 3000u32;
         let list: Vec<_> = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 2.0)]).collect();
         let passing: Vec<u32> = (1..n).collect();
-        let earned = passing.iter().map(|&i| if i + 1 == n { 1.0 } else { 0.0 }).collect();
-        let (values, relative) = values(&chain(n as usize + 1, &list), &passing, earned);
+        let reward_rates = passing.iter().map(|&i| if i + 1 == n { 1.0 } else { 0.0 }).collect();
+        let (values, relative) = values(&chain(n as usize + 1, &list), &passing, reward_rates);
         assert!(relative < 1e-10, "{relative:e}");
         for (i, value) in passing.iter().zip(values) {
             let exact = times_power_of_two(1.0, *i as i32 - n as i32);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_numbers_compute_as_doubles_do_where_both_can() {
+    fn wide_numbers_compute_as_doubles_within_the_range_of_doubles() {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut some = || times_power_of_two(1.0 + rng.f64(), rng.i32(-200..200));
         for _ in 0..1000 {
@@ -429,7 +429,7 @@ mod tests {
 
     /// Doubles and wide numbers, in any order of the states: within the sum of both bounds.
     #[test]
-    fn random_chains_have_the_values_of_their_equations() {
+    fn values_of_random_chains_solve_their_equations() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let m = rng.usize(1..40) as u32;
@@ -446,19 +446,19 @@ mod tests {
             list.retain(|t| t.0 != t.1);
             let chain = chain(m as usize + 1, &list);
             let passing: Vec<u32> = (0..m).collect();
-            let earned: Vec<f64> = passing.iter().map(|_| rng.f64()).collect();
+            let reward_rates: Vec<f64> = passing.iter().map(|_| rng.f64()).collect();
             let envelope = Envelope::new(&chain, &passing).unwrap().unwrap();
-            let own = [earned.clone()];
+            let own = [reward_rates.clone()];
             let plain = envelope.eliminate::<f64>(&own, &mut || Ok(())).unwrap().expect("values");
             let wide = envelope.eliminate::<Wide>(&own, &mut || Ok(())).unwrap().expect("values");
-            for (i, &earned) in earned.iter().enumerate() {
+            for (i, &reward_rates) in reward_rates.iter().enumerate() {
                 let (a, b) = (plain.columns[0][i], wide.columns[0][i]);
                 assert!((a - b).abs() <= 2.0 * plain.bound(a), "seed {seed}, state {i}: {a} {b}");
                 // The equation: S_i h_i = ρ_i + Σ w_ij h_j, all of whose terms are positive.
                 let of = |t: &&(u32, u32, f64)| t.0 as usize == i;
                 let exit: f64 = list.iter().filter(of).map(|t| t.2).sum();
                 let inside = list.iter().filter(of).filter(|t| t.1 < m);
-                let sum = earned + inside.map(|t| t.2 * plain.columns[0][t.1 as usize]).sum::<f64>();
+                let sum = reward_rates + inside.map(|t| t.2 * plain.columns[0][t.1 as usize]).sum::<f64>();
                 let error = (2.0 * plain.relative + 1e-14) * (sum + exit * a);
                 assert!((exit * a - sum).abs() <= error, "seed {seed}, state {i}");
             }

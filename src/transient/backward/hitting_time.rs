@@ -18,9 +18,9 @@ use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::transient::chain::recurrent_classes::{Classes, Known};
+use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
-use crate::transient::context::Built;
+use crate::transient::context::Context;
 use crate::transient::problem::Observer;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
@@ -119,7 +119,7 @@ impl Stochastic {
     fn sweep<const K: usize>(
         &self,
         met: &[bool],
-        earned: impl Fn(usize) -> [f64; K] + Sync,
+        reward_rates: impl Fn(usize) -> [f64; K] + Sync,
         old: &[[f64; K]],
         new: &mut [[f64; K]],
         ascending: bool,
@@ -132,7 +132,7 @@ impl Stochastic {
                 if met[first + k] {
                     continue;
                 }
-                let (mut sum, mut leave) = (earned(first + k), 0.0);
+                let (mut sum, mut leave) = (reward_rates(first + k), 0.0);
                 for (to, p) in self.row(first + k) {
                     let inside = values.get((to as usize).wrapping_sub(first)).copied();
                     let there = inside.unwrap_or_else(|| old[to as usize]);
@@ -160,16 +160,16 @@ impl Stochastic {
 }
 
 /// Values of other ranks' states, behind one's own in a vector.
-struct Beyond {
+struct RemoteValues {
     ranks: Ranks,
     /// Of each rank, how many of its values are read here; and the places of those that it reads.
     read: Vec<usize>,
-    asked: Vec<Vec<u32>>,
+    requested: Vec<Vec<u32>>,
 }
 
-impl Beyond {
+impl RemoteValues {
     /// Renumbers the targets of a chain's rows.
-    fn new(known: &Known<'_>, chain: &mut Stochastic) -> Self {
+    fn new(known: &LocalGraph<'_>, chain: &mut Stochastic) -> Self {
         let (ranks, own) = (known.ranks, known.rows.clone());
         let mut others: Vec<u32> =
             chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
@@ -185,9 +185,9 @@ impl Beyond {
             };
         });
         let read = wanted.iter().map(Vec::len).collect();
-        let mut asked = ranks.all_to_all(wanted);
-        asked.iter_mut().flatten().for_each(|state| *state -= own.start as u32);
-        Self { ranks, read, asked }
+        let mut requested = ranks.all_to_all(wanted);
+        requested.iter_mut().flatten().for_each(|state| *state -= own.start as u32);
+        Self { ranks, read, requested }
     }
 
     fn len(&self) -> usize {
@@ -203,7 +203,7 @@ impl Beyond {
             let values: Vec<f64> = places.iter().map(|&place| values[place as usize]).collect();
             bytemuck::cast_slice(&values).to_vec()
         };
-        let arrived = self.ranks.all_to_all(self.asked.iter().map(pick).collect()).concat();
+        let arrived = self.ranks.all_to_all(self.requested.iter().map(pick).collect()).concat();
         let own = values.len() - self.len();
         bytemuck::cast_slice_mut::<f64, u32>(&mut values[own..]).copy_from_slice(&arrived);
     }
@@ -212,7 +212,7 @@ impl Beyond {
 /// What (v − Pv) is to be at least.
 const SHOWN: f64 = 0.9;
 /// Sweeps before the first look whether there is a certificate, and between looks.
-const LOOK: u64 = 16;
+const CHECK_SWEEPS: u64 = 16;
 
 /// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
 /// sweeps do not show one. `reached` is about this rank's states, `targets` are of all.
@@ -220,7 +220,7 @@ const LOOK: u64 = 16;
 /// # Errors
 /// What the observer of any rank says.
 pub(crate) fn expected_steps(
-    known: &Known<'_>,
+    known: &LocalGraph<'_>,
     alpha: f64,
     targets: &[usize],
     reached: &[bool],
@@ -231,7 +231,7 @@ pub(crate) fn expected_steps(
     let n = own.len();
     assert!(n == 0 || own.start.is_multiple_of(BLOCK), "{} begins within a block of {BLOCK}", own.start);
     let mut chain = Stochastic::new(known.transitions, alpha, own.clone());
-    let beyond = Beyond::new(known, &mut chain);
+    let beyond = RemoteValues::new(known, &mut chain);
     // Paths never see a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
@@ -241,7 +241,7 @@ pub(crate) fn expected_steps(
     };
     let mut before = vec![[0.0]; n + beyond.len()];
     let (mut between, mut h) = (before.clone(), before.clone());
-    let (mut look, mut best) = (LOOK, f64::INFINITY);
+    let (mut check_at, mut best) = (CHECK_SWEEPS, f64::INFINITY);
     for sweep in (2..=most.max(2)).step_by(2) {
         std::mem::swap(&mut before, &mut h);
         chain.sweep(&met, |_| [1.0], &before, &mut between[..n], false);
@@ -251,10 +251,10 @@ pub(crate) fn expected_steps(
         if sweep.is_multiple_of(64) {
             ranks.all_ok(observer.progress(sweep, 0))?;
         }
-        if sweep < look && sweep + 2 <= most {
+        if sweep < check_at && sweep + 2 <= most {
             continue;
         }
-        look = sweep + (sweep / 4).max(LOOK);
+        check_at = sweep + (sweep / 4).max(CHECK_SWEEPS);
         // The last rise, of a sweep either way, and how much of it is needed.
         before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
         let [needed] = chain.largest(&met, |state| {
@@ -287,7 +287,7 @@ pub(crate) fn expected_steps(
 }
 
 /// What is earned from every state until some are met, at `K` rates.
-pub(crate) struct Earned<const K: usize> {
+pub(crate) struct ExpectedRewards<const K: usize> {
     /// From each state; 0 from those that are met.
     pub(crate) values: Vec<[f64; K]>,
     /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
@@ -311,25 +311,25 @@ const ROUNDINGS: f64 = 8.0;
 ///
 /// # Errors
 /// What the observer says.
-pub(crate) fn earned_until<const K: usize>(
+pub(crate) fn expected_rewards<const K: usize>(
     chain: &Stochastic,
     met: &[bool],
-    earned: &[[f64; K]],
+    reward_rates: &[[f64; K]],
     enough: [f64; K],
     most: u64,
     observer: &mut dyn Observer,
-) -> Result<Earned<K>> {
+) -> Result<ExpectedRewards<K>> {
     let rounding = chain.rounding();
     let mut values = vec![[0.0; K]; met.len()];
     let (mut before, mut between) = (values.clone(), values.clone());
     let (mut sweeps, mut last, mut hopeless) = (0, (0, f64::INFINITY), 0);
     let (mut best, mut stalled) = (f64::INFINITY, 0);
     loop {
-        let next = sweeps + (sweeps / 8).max(LOOK);
+        let next = sweeps + (sweeps / 8).max(CHECK_SWEEPS);
         while sweeps < next {
             std::mem::swap(&mut before, &mut values);
-            chain.sweep(met, |state| earned[state], &before, &mut between, false);
-            chain.sweep(met, |state| earned[state], &between, &mut values, true);
+            chain.sweep(met, |state| reward_rates[state], &before, &mut between, false);
+            chain.sweep(met, |state| reward_rates[state], &between, &mut values, true);
             sweeps += 2;
             if sweeps.is_multiple_of(64) {
                 observer.progress(sweeps, 0)?;
@@ -337,11 +337,11 @@ pub(crate) fn earned_until<const K: usize>(
         }
         let rounded: [f64; K] = chain.largest(met, |state| {
             let magnitude = chain.falls(state, &values).1;
-            array(|k| rounding * (magnitude[k] + earned[state][k].abs()))
+            array(|k| rounding * (magnitude[k] + reward_rates[state][k].abs()))
         });
         let lacking: [f64; K] = chain.largest(met, |state| {
             let falls = chain.falls(state, &values).0;
-            array(|k| number_or_infinity((earned[state][k] - falls[k]).abs()))
+            array(|k| number_or_infinity((reward_rates[state][k] - falls[k]).abs()))
         });
         let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
         // Below its rounding, and that of the values themselves, nothing is to be gained.
@@ -360,7 +360,7 @@ pub(crate) fn earned_until<const K: usize>(
         last = (sweeps, excess);
         let done = excess == 0.0 || stalled == STALLED;
         if done || hopeless == HOPELESS || sweeps >= most {
-            return Ok(Earned { values, defects, met: done, sweeps });
+            return Ok(ExpectedRewards { values, defects, met: done, sweeps });
         }
         // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
         before
@@ -374,7 +374,7 @@ pub(crate) fn earned_until<const K: usize>(
             for state in states.filter(|&state| !met[state]) {
                 let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
                 for (k, sums) in sums.iter_mut().enumerate() {
-                    let left = earned[state][k] - falls[k];
+                    let left = reward_rates[state][k] - falls[k];
                     *sums = [sums[0] + left * rise[k], sums[1] + rise[k] * rise[k]];
                 }
             }
@@ -388,7 +388,7 @@ pub(crate) fn earned_until<const K: usize>(
         });
         let behind: [f64; K] = chain.largest(met, |state| {
             let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
-            array(|k| number_or_infinity((earned[state][k] - falls[k] - factors[k] * rise[k]).abs()))
+            array(|k| number_or_infinity((reward_rates[state][k] - falls[k] - factors[k] * rise[k]).abs()))
         });
         for k in (0..K).filter(|&k| behind[k] < 0.5 * defects[k]) {
             values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);
@@ -402,19 +402,19 @@ fn number_or_infinity(value: f64) -> f64 {
 
 /// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
 /// classes; no bound where `most` sweeps do not show one.
-pub(crate) fn meeting<T: Number>(
-    built: &Built<'_, T>,
+pub(crate) fn bound_hitting_time<T: Number>(
+    context: &Context<'_, T>,
     alpha: f64,
     probable: &[f64],
     most: u64,
     observer: &mut dyn Observer,
 ) -> Result<(Option<f64>, usize)> {
-    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
-    let known = Known::new(transitions, ranks, built.parts.rows.clone());
-    let Classes { representatives, reached } = known.closed_classes(&built.initial, probable);
+    let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
+    let known = LocalGraph::new(transitions, ranks, context.parts.rows.clone());
+    let Classes { representatives, reached } = known.closed_classes(&context.initial, probable);
     let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
     // Sums over ranks are made by the thread that asked, not in a lane's.
-    let found = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
+    let found = if ranks.is_distributed() { bound() } else { context.machine.lanes[0].host(bound) };
     Ok((found?, representatives.len()))
 }
 
@@ -453,7 +453,7 @@ mod tests {
             list.push((i + 1, i, 1.0));
         }
         let chain = chain(10, &list);
-        let known = Known::new(&chain, Ranks::ALONE, 0..10);
+        let known = LocalGraph::new(&chain, Ranks::ALONE, 0..10);
 
         let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
 
@@ -462,10 +462,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_way_to_the_target_is_bounded_long_before_it_is_taken() {
+    fn a_long_hitting_time_is_bounded_in_few_sweeps() {
         // 0 <-> 1 at rate 1 and 2, from either on to 2 at 1e-7: α/1e-7 steps.
         let chain = chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]);
-        let known = Known::new(&chain, Ranks::ALONE, 0..3);
+        let known = LocalGraph::new(&chain, Ranks::ALONE, 0..3);
 
         let bound = expected_steps(&known, 2.0 + 1e-7, &[2], &[true; 3], 1000, &mut Silent).unwrap().unwrap();
 
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_earned_on_a_line_is_within_the_bound_of_its_closed_form() {
+    fn expected_rewards_of_a_walk_on_a_line_are_within_their_bounds() {
         // 0 <- 1 <-> 2 … <-> 999, down at rate 2 and up at rate 1: 1 − 2^(k − 1000) of time takes k to k − 1. Several blocks, and a last
         // one that is not full.
         let n = 1000;
@@ -483,8 +483,8 @@ mod tests {
         let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
 
         // Twice as much beside it, as a second rate.
-        let earned = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
-        let found = earned_until(&chain, &met, &earned, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
+        let reward_rates = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
+        let found = expected_rewards(&chain, &met, &reward_rates, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
 
         let [defect, twice] = found.defects;
         assert!(
@@ -507,12 +507,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_earned_on_a_slow_way_is_found_long_before_it_ends() {
+    fn expected_rewards_of_a_long_hitting_time_take_few_sweeps() {
         let chain =
             Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
 
         let found =
-            earned_until(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
+            expected_rewards(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
 
         // 1e7 units of time of three steps each, wherever it begins.
         let [defect] = found.defects;

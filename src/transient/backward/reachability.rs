@@ -9,7 +9,7 @@
 
 use super::absorption::{Total, add};
 use super::envelope::{Envelope, Values};
-use super::hitting_time::{Stochastic, earned_until};
+use super::hitting_time::{Stochastic, expected_rewards};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
@@ -29,7 +29,7 @@ const OF_TIME: f64 = 1.0 / 16.0;
 /// Probabilities of ever reaching sets of states.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Reaching {
+pub struct Reachability {
     /// That of each set.
     pub probabilities: Vec<Total>,
     /// Sweeps backwards.
@@ -64,24 +64,24 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
 ///
 /// # Errors
 /// An initial distribution that is none; what the observer says.
-pub fn reaching(
+pub fn reachability(
     machine: &Machine,
     transitions: &dyn Transitions,
     initial: &Initial,
     sets: &[&[u32]],
     epsilon: f64,
     observer: &mut dyn Observer,
-) -> Result<Option<Reaching>> {
+) -> Result<Option<Reachability>> {
     let n = transitions.states();
     if machine.ranks.is_distributed() || !transitions.is_whole() {
         return Ok(None);
     }
     let beginning = initial.probabilities_of(0..n, n)?;
     let error = initial.rounding();
-    machine.lanes[0].host(|| Sought { transitions, beginning, error, sets, epsilon }.found(observer))
+    machine.lanes[0].host(|| Query { transitions, beginning, error, sets, epsilon }.found(observer))
 }
 
-struct Sought<'a> {
+struct Query<'a> {
     transitions: &'a dyn Transitions,
     beginning: Vec<f64>,
     /// Of the beginning.
@@ -90,8 +90,8 @@ struct Sought<'a> {
     epsilon: f64,
 }
 
-impl Sought<'_> {
-    fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reaching>> {
+impl Query<'_> {
+    fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
         let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
         // What is not reached counts as met.
@@ -104,7 +104,7 @@ impl Sought<'_> {
             exit.iter().zip(&met).filter(|(_, met)| !**met).map(|(rate, _)| *rate).fold(0.0, f64::max);
         if met.iter().all(|met| *met) {
             let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
-            return Ok(Some(Reaching { probabilities, sweeps: 0 }));
+            return Ok(Some(Reachability { probabilities, sweeps: 0 }));
         }
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
         let envelope = Envelope::new(self.transitions, &passing)?;
@@ -129,21 +129,21 @@ impl Sought<'_> {
         met: &[bool],
         most: u64,
         observer: &mut dyn Observer,
-    ) -> Result<Option<Reaching>> {
+    ) -> Result<Option<Reachability>> {
         let most = most.min(MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
         if most < FEWEST_SWEEPS {
             return Ok(None);
         }
         // The others, which are asked for many more digits, take several times as many.
         let ones = vec![[1.0]; met.len()];
-        let steps = earned_until(chain, met, &ones, [OF_TIME], most / 4, observer)?;
+        let steps = expected_rewards(chain, met, &ones, [OF_TIME], most / 4, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
         }
         // In each step the expected time falls by 1 less the defect, or more.
         let highest = steps.values.iter().map(|[value]| *value).fold(0.0, f64::max);
         let longest = highest / (1.0 - steps.defects[0]) * (1.0 + 4.0 * f64::EPSILON);
-        let mut found = Reaching { probabilities: Vec::new(), sweeps: steps.sweeps };
+        let mut found = Reachability { probabilities: Vec::new(), sweeps: steps.sweeps };
         for sets in self.sets.chunks(4) {
             let done = match sets.len() {
                 1 => self.sweep::<1>(chain, met, sets, longest, most, &mut found, observer)?,
@@ -163,10 +163,10 @@ impl Sought<'_> {
         envelope: &Envelope,
         passing: &[u32],
         observer: &mut dyn Observer,
-    ) -> Result<Option<Reaching>> {
+    ) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
         let mut row = Vec::new();
-        let mut earned = |set: &&[u32]| -> Vec<f64> {
+        let mut reward_rates = |set: &&[u32]| -> Vec<f64> {
             let mut there = vec![false; n];
             set.iter().for_each(|&state| there[state as usize] = true);
             let into = |&state: &u32| {
@@ -176,8 +176,8 @@ impl Sought<'_> {
             };
             passing.iter().map(into).collect()
         };
-        let earned: Vec<Vec<f64>> = self.sets.iter().map(&mut earned).collect();
-        let found = envelope.values(&earned, &mut || observer.progress(0, 0))?;
+        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(&mut reward_rates).collect();
+        let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
         let of_set = |found: &Values, set: &[u32], column: &[f64]| {
             let mut values = vec![0.0; n];
             passing.iter().zip(column).for_each(|(&state, &value)| values[state as usize] = value);
@@ -187,7 +187,7 @@ impl Sought<'_> {
         Ok(found.map(|found| {
             let sets = self.sets.iter().zip(&found.columns);
             let probabilities = sets.map(|(set, column)| of_set(&found, set, column)).collect();
-            Reaching { probabilities, sweeps: 0 }
+            Reachability { probabilities, sweeps: 0 }
         }))
     }
 
@@ -200,14 +200,14 @@ impl Sought<'_> {
         sets: &[&[u32]],
         longest: f64,
         most: u64,
-        found: &mut Reaching,
+        found: &mut Reachability,
         observer: &mut dyn Observer,
     ) -> Result<bool> {
         let mut there = vec![[0.0; K]; met.len()];
         for (k, set) in sets.iter().enumerate() {
             set.iter().for_each(|state| there[*state as usize][k] = 1.0);
         }
-        let earned: Vec<[f64; K]> = (0..met.len())
+        let reward_rates: Vec<[f64; K]> = (0..met.len())
             .map(|state| {
                 let mut sums = [0.0; K];
                 for (to, p) in chain.row(state) {
@@ -216,7 +216,8 @@ impl Sought<'_> {
                 sums
             })
             .collect();
-        let swept = earned_until(chain, met, &earned, [0.5 * self.epsilon / longest; K], most, observer)?;
+        let swept =
+            expected_rewards(chain, met, &reward_rates, [0.5 * self.epsilon / longest; K], most, observer)?;
         found.sweeps += swept.sweeps;
         for (k, set) in sets.iter().enumerate() {
             let values: Vec<f64> = swept.values.iter().map(|values| values[k]).collect();
@@ -246,7 +247,7 @@ mod tests {
     struct Silent;
     impl Observer for Silent {}
 
-    fn found(n: usize, transitions: &[(u32, u32, f64)], initial: &Initial, sets: &[&[u32]]) -> Reaching {
+    fn found(n: usize, transitions: &[(u32, u32, f64)], initial: &Initial, sets: &[&[u32]]) -> Reachability {
         let list = TransitionList {
             from: transitions.iter().map(|t| t.0).collect(),
             to: transitions.iter().map(|t| t.1).collect(),
@@ -254,12 +255,12 @@ mod tests {
         };
         let chain = Csr::from_list(n, list).unwrap();
         let (beginning, error) = (initial.probabilities_of(0..n, n).unwrap(), initial.rounding());
-        let sought = Sought { transitions: &chain, beginning, error, sets, epsilon: 1e-9 };
+        let sought = Query { transitions: &chain, beginning, error, sets, epsilon: 1e-9 };
         sought.found(&mut Silent).unwrap().expect("a way that is found")
     }
 
     #[test]
-    fn a_gambler_is_ruined_as_often_as_the_closed_form_says() {
+    fn ruin_probabilities_of_a_gambler_match_the_closed_form() {
         // Up at rate 1, down at rate 2: from i of n the other end comes first with probability (2^i − 1)/(2^n − 1).
         let n = 24;
         let list: Vec<_> = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 2.0)]).collect();
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_ways_out_of_fast_states_and_classes_without_a_way_out() {
+    fn slow_exits_from_fast_states_and_closed_classes() {
         // 0 and 1 change places half a billion times before they are left, by a quarter for 2, by another for 3, else for 4 and 5, which
         // are never left; it begins in 0 or in 5.
         let list = [

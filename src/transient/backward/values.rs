@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// States that a thread works on at once.
 const ROWS: usize = 4096;
 /// Steps between two looks whether to go on.
-const LOOK: u64 = 32;
+const CHECK_STEPS: u64 = 32;
 /// Largest αt.
 const MOST_ALPHA_T: f64 = 1e13;
 /// Multiplications after which what is summed without end is given up.
@@ -230,7 +230,7 @@ impl Backward {
             let [low, high, change] = self.step(&a, &mut next, fixed);
             std::mem::swap(&mut a, &mut next);
             k += 1;
-            if k % LOOK == 0 {
+            if k % CHECK_STEPS == 0 {
                 observer.progress(k, right)?;
                 // All later values lie between the least and the largest, and move by no more than one step does.
                 // A change that is no more than rounding proves nothing more, however many steps follow.
@@ -301,7 +301,7 @@ impl Backward {
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
         let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.to.len() as u64));
         let met = match worth {
-            Some(worth) if worth < LOOK => false,
+            Some(worth) if worth < CHECK_STEPS => false,
             worth => {
                 self.iterate(ends, rewards, epsilon, worth.unwrap_or(MOST_STEPS), &mut found, observer)?
             }
@@ -346,24 +346,24 @@ impl Backward {
         let mut a = self.first_term(ends, &found.values, rewards);
         let mut time: Vec<f64> = ends.iter().map(|end| if *end { 0.0 } else { 1.0 }).collect();
         let (mut next, mut sum, mut steps) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
-        let (mut k, mut look) = (0u64, LOOK);
+        let (mut k, mut check_at) = (0u64, CHECK_STEPS);
         loop {
             // The sums lack the terms at hand, of which the enclosures have at least one.
             k += 1;
-            let looks = k >= look;
+            let checks = k >= check_at;
             self.step(&time, &mut next, ends);
-            let longest = if looks { self.longest(&time, &next, &steps, k) } else { 0.0 };
+            let longest = if checks { self.longest(&time, &next, &steps, k) } else { 0.0 };
             steps.iter_mut().zip(&time).for_each(|(sum, a)| *sum += a);
             std::mem::swap(&mut time, &mut next);
             self.step(&a, &mut next, ends);
-            if looks {
-                look = k + (k / 8).max(LOOK);
+            if checks {
+                check_at = k + (k / 8).max(CHECK_STEPS);
                 observer.progress(k, 0)?;
                 let (half, high) = self.enclosed(&a, &next, &sum);
                 let rounding = self.rounding * longest * high + 4.0 * U * k as f64 * high;
                 let met = high.is_finite() && half + rounding <= epsilon * high;
                 if met || k >= most {
-                    let [least, largest] = self.shapes(&a, &next);
+                    let [least, largest] = self.ratios(&a, &next);
                     let middle = 0.5 * (least + largest);
                     let close = middle.is_finite();
                     for s in (0..n).filter(|&s| !ends[s]) {
@@ -386,7 +386,7 @@ impl Backward {
     }
 
     /// c' and c of the head of this module.
-    fn shapes(&self, a: &[f64], next: &[f64]) -> [f64; 2] {
+    fn ratios(&self, a: &[f64], next: &[f64]) -> [f64; 2] {
         let of = |(a, next): (&f64, &f64)| {
             if *a == 0.0 && *next == 0.0 {
                 return [f64::INFINITY, 1.0];
@@ -408,7 +408,7 @@ impl Backward {
 
     /// Half of what the enclosures of all states are wide, at most, and the largest upper end.
     fn enclosed(&self, a: &[f64], next: &[f64], sum: &[f64]) -> (f64, f64) {
-        let [least, largest] = self.shapes(a, next);
+        let [least, largest] = self.ratios(a, next);
         let (mut widest, mut high) = (0.0f64, 0.0f64);
         for (a, sum) in a.iter().zip(sum) {
             if *a > 0.0 {
@@ -434,7 +434,7 @@ mod tests {
 
     /// Two states that are rarely left: from the one the mean time is 2/q, from the other one more.
     #[test]
-    fn totals_of_a_slow_way_out_are_within_their_bounds() {
+    fn totals_of_a_slowly_absorbed_chain_are_within_their_bounds() {
         for q in [1e-1, 1e-2] {
             let list = TransitionList { from: vec![0, 1, 1], to: vec![1, 0, 2], rate: vec![1.0, 1.0, q] };
             let backward = Backward::new(&Csr::from_list(3, list).expect("a chain")).expect("room");

@@ -11,7 +11,7 @@ const BITS: usize = u32::BITS as usize;
 
 /// A bit for each of this rank's states that can be left.
 #[derive(Debug, Clone, Default)]
-pub struct Leavable {
+pub struct NonAbsorbing {
     rows: Range<usize>,
     words: Vec<u32>,
     /// Number of bits that are set.
@@ -20,7 +20,7 @@ pub struct Leavable {
     all: bool,
 }
 
-impl Leavable {
+impl NonAbsorbing {
     /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
     pub(crate) fn new<T: Number>(
         rows: Range<usize>,

@@ -36,7 +36,7 @@ type Pair = (u32, f64);
 
 /// Which of two orders: row i is the transitions out of state i, or those into it.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Out,
     Into,
 }
@@ -59,8 +59,8 @@ impl Orders {
         }
     }
 
-    fn append(&self, way: Way, state: usize, row: &mut Vec<(u32, f64)>) {
-        let order = way as usize;
+    fn append(&self, direction: Direction, state: usize, row: &mut Vec<(u32, f64)>) {
+        let order = direction as usize;
         match self {
             Self::Rates(both) => both[order].append(state, row),
             Self::Numbers(both, rates) => {
@@ -72,9 +72,9 @@ impl Orders {
                 let numbers = &numbers[starts[state] as usize..starts[state + 1] as usize];
                 let pairs = numbers.iter().map(|&k| pairs[k as usize]);
                 let state = state as u32;
-                row.extend(pairs.map(|(offset, rate)| match way {
-                    Way::Out => (state.wrapping_add(offset), rate),
-                    Way::Into => (state.wrapping_sub(offset), rate),
+                row.extend(pairs.map(|(offset, rate)| match direction {
+                    Direction::Out => (state.wrapping_add(offset), rate),
+                    Direction::Into => (state.wrapping_sub(offset), rate),
                 }));
             }
         }
@@ -183,7 +183,7 @@ impl NumberedRows {
 
     /// The transitions as a list.
     pub(crate) fn list(&self) -> TransitionList {
-        let mut list = TransitionList::with_room(self.len());
+        let mut list = TransitionList::with_capacity(self.len());
         let ends = self.starts.iter().skip(1).map(|&end| end as usize).chain([self.len()]);
         for ((from, &start), end) in (0u32..).zip(&self.starts).zip(ends) {
             for &number in &self.numbers[start as usize..end] {
@@ -310,11 +310,11 @@ impl Transitions for Csr {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.orders.append(Way::Into, state, row);
+        self.orders.append(Direction::Into, state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.orders.append(Way::Out, state, row);
+        self.orders.append(Direction::Out, state, row);
     }
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_keep_the_orders_gives_the_same_rows() {
+    fn all_storage_forms_give_equal_rows() {
         let n = 70_001u32;
         let (far, near) = (|i: u32| (7 * i) % 70_001, |i: u32| (i + 1 + i % 3) % 70_001);
         let (few, many) = (|i: u32| f64::from(1 + i % 300), |i: u32| 1.0 + f64::from(i));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_numbered_as_they_come_are_those_of_the_list() {
+    fn rows_numbered_in_order_of_arrival_equal_those_of_the_list() {
         let n = 50_000u32;
         let entries: Vec<_> = (0..n)
             .flat_map(|i| [(i, i / 2, 1.0 + f64::from(i % 7)), (i, i, 9.0), (i, (i + 5).min(n - 1), 0.5)])
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_rates_have_the_bits_of_the_canonical_sum_whatever_the_order_of_the_file() {
+    fn exit_rates_have_the_bits_of_the_canonical_sum_in_any_file_order() {
         let rates: Vec<f64> = (1..40).map(|i| 1.0 / f64::from(i)).collect();
         let ascending: Vec<_> = rates.iter().zip(1u32..).map(|(&r, to)| (0, to, r)).collect();
         let mut shuffled = ascending.clone();

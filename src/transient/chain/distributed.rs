@@ -25,12 +25,12 @@ pub(crate) struct Shared {
     into: CsrMatrix,
     /// None while nobody needs it.
     out: RwLock<Option<CsrMatrix>>,
-    beyond: RwLock<Beyond>,
+    remote: RwLock<RemoteRows>,
 }
 
 /// The rows of a rank that are not at home.
 #[derive(Debug, Default)]
-struct Beyond {
+struct RemoteRows {
     /// Ascending.
     states: Vec<u32>,
     into: CsrMatrix,
@@ -61,7 +61,7 @@ impl Shared {
         let mut into = into.rows;
         let duplicate = into.sort_rows().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
         let out = RwLock::new(Some(turned(&homes, ranks, &into)));
-        (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
+        (Self { n, ranks, homes, into, out, remote: RwLock::default() }, duplicate)
     }
 
     fn home(&self) -> &Range<usize> {
@@ -69,8 +69,8 @@ impl Shared {
     }
 
     /// The place of a state among others' that this rank knows.
-    fn place(&self, beyond: &Beyond, state: usize) -> usize {
-        let place = beyond.states.binary_search(&(state as u32));
+    fn place(&self, remote: &RemoteRows, state: usize) -> usize {
+        let place = remote.states.binary_search(&(state as u32));
         place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()))
     }
 
@@ -79,8 +79,8 @@ impl Shared {
             let out = out.as_ref().expect("transitions out of states are asked for after rows are acquired");
             return out.append(state - self.home().start, row);
         }
-        let beyond = read(&self.beyond);
-        beyond.out.append(self.place(&beyond, state), row);
+        let remote = read(&self.remote);
+        remote.out.append(self.place(&remote, state), row);
     }
 
     /// Gets the rows of some states, ascending, from their homes.
@@ -211,8 +211,8 @@ impl Transitions for Shared {
         if self.home().contains(&state) {
             return self.into.append(state - self.home().start, row);
         }
-        let beyond = read(&self.beyond);
-        beyond.into.append(self.place(&beyond, state), row);
+        let remote = read(&self.remote);
+        remote.into.append(self.place(&remote, state), row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
@@ -236,7 +236,7 @@ impl Distributed for Shared {
 
     fn release_outgoing(&self) {
         *write(&self.out) = None;
-        write(&self.beyond).out = CsrMatrix::default();
+        write(&self.remote).out = CsrMatrix::default();
     }
 
     fn acquire_rows(&self, states: &Range<usize>) {
@@ -249,7 +249,7 @@ impl Distributed for Shared {
         let foreign = |state: &u32| !home.contains(&(*state as usize));
         let own: Vec<u32> = states.clone().map(|state| state as u32).filter(foreign).collect();
         let (into, out) = (self.fetched(&own, true), self.fetched(&own, false));
-        *write(&self.beyond) = Beyond { states: own, into, out };
+        *write(&self.remote) = RemoteRows { states: own, into, out };
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alone_a_rank_is_home_to_all() {
+    fn a_single_rank_is_home_to_all_states() {
         let list = TransitionList {
             from: vec![0, 2, 1, 1, 2],
             to: vec![1, 0, 1, 2, 0],

@@ -19,15 +19,15 @@ pub(crate) fn home(n: usize, ranks: Ranks) -> Range<usize> {
 }
 
 /// The part of a reward of all states that a rank keeps: of a chain that each has read a part of, the values at home.
-pub fn kept(reward: Reward, transitions: &dyn Transitions, ranks: Ranks) -> Reward {
+pub fn local_reward(reward: Reward, transitions: &dyn Transitions, ranks: Ranks) -> Reward {
     match transitions.is_whole() {
         true => reward,
-        false => at_home(reward, transitions.states(), ranks),
+        false => home_reward(reward, transitions.states(), ranks),
     }
 }
 
 /// The rewards at home, of those of all states.
-pub(crate) fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
+pub(crate) fn home_reward(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     let mut values = reward.values;
     assert_eq!(values.len(), n, "a value for each state");
     let home = home(n, ranks);
@@ -39,13 +39,13 @@ pub(crate) fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
 
 /// Brings values to the homes of their states; those here are of the states from `first` on, and what no rank has is 0.
 /// Every rank calls this at once.
-pub(crate) fn brought_home(n: usize, first: usize, values: &[f64], ranks: Ranks) -> Vec<f64> {
-    moved(values, first..first + values.len(), home(n, ranks), ranks)
+pub(crate) fn move_to_home(n: usize, first: usize, values: &[f64], ranks: Ranks) -> Vec<f64> {
+    redistribute(values, first..first + values.len(), home(n, ranks), ranks)
 }
 
 /// The rewards of some states, those of this rank's rows, whether all are here or those at home. Every rank calls this at
 /// once.
-pub(crate) fn settled<'a>(
+pub(crate) fn redistributed<'a>(
     rewards: &'a [Reward],
     rows: &Range<usize>,
     n: usize,
@@ -58,7 +58,7 @@ pub(crate) fn settled<'a>(
         let whole = ranks.all_reduce_min(u64::from(reward.values.len() == n)) == 1;
         let values = match whole {
             true => reward.values[rows.clone()].to_vec(),
-            false => moved(&reward.values, home(n, ranks), rows.clone(), ranks),
+            false => redistribute(&reward.values, home(n, ranks), rows.clone(), ranks),
         };
         Reward { name: reward.name.clone(), values }
     };
@@ -66,7 +66,7 @@ pub(crate) fn settled<'a>(
 }
 
 /// Values of the states `from`, each rank's its own, as values of the states `to`.
-fn moved(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> Vec<f64> {
+fn redistribute(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> Vec<f64> {
     let ends = ranks.all_gather(&[from.start as u64, from.end as u64, to.start as u64, to.end as u64]);
     let range = |rank: usize, at: usize| ends[rank][at] as usize..ends[rank][at + 1] as usize;
     let piece = (AT_ONCE / ranks.size()).max(1);
@@ -111,14 +111,14 @@ mod tests {
         assert_eq!(homes(600, 2), [0..256, 256..600]);
         assert_eq!(homes(3, 3), [0..0, 0..0, 0..3]);
         let reward = Reward { name: "r".to_owned(), values: (0..600).map(f64::from).collect() };
-        assert_eq!(at_home(reward, 600, Ranks::simulated(1, 2)).values[..2], [256.0, 257.0]);
+        assert_eq!(home_reward(reward, 600, Ranks::simulated(1, 2)).values[..2], [256.0, 257.0]);
     }
 
     #[test]
-    fn alone_values_stay_where_they_are() {
-        assert_eq!(brought_home(5, 2, &[7.0, -0.0], Ranks::ALONE), [0.0, 0.0, 7.0, 0.0, 0.0]);
-        assert_eq!(moved(&[1.0, 2.0, 3.0], 4..7, 5..9, Ranks::ALONE), [2.0, 3.0, 0.0, 0.0]);
-        assert_eq!(moved(&[1.0], 4..5, 8..9, Ranks::ALONE), [0.0]);
-        assert_eq!(moved(&[], 9..9, 0..1, Ranks::ALONE), [0.0]);
+    fn values_of_a_single_rank_do_not_move() {
+        assert_eq!(move_to_home(5, 2, &[7.0, -0.0], Ranks::ALONE), [0.0, 0.0, 7.0, 0.0, 0.0]);
+        assert_eq!(redistribute(&[1.0, 2.0, 3.0], 4..7, 5..9, Ranks::ALONE), [2.0, 3.0, 0.0, 0.0]);
+        assert_eq!(redistribute(&[1.0], 4..5, 8..9, Ranks::ALONE), [0.0]);
+        assert_eq!(redistribute(&[], 9..9, 0..1, Ranks::ALONE), [0.0]);
     }
 }

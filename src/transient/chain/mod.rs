@@ -20,7 +20,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use self::csr::Csr;
-use self::prescanned::Surveyed;
+use self::prescanned::Prescanned;
 use self::state_names::StateNames;
 use self::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;
@@ -231,8 +231,8 @@ impl Chain {
 
     /// The same chain, of which other threads look at the rows from now on: what a run in double precision begins with is then
     /// known when its devices have opened.
-    pub fn surveyed(self) -> Self {
-        Self { transitions: Box::new(Surveyed::begin(self.transitions.into())), ..self }
+    pub fn prescanned(self) -> Self {
+        Self { transitions: Box::new(Prescanned::begin(self.transitions.into())), ..self }
     }
 
     /// The same chain with every transition out of `states` removed.

@@ -11,7 +11,7 @@ use crate::sparse::Layout;
 use crate::sparse::repetition::Repetition;
 
 /// What is known of a chain in double precision before its devices are, in the making; for one run.
-pub struct Survey {
+pub struct Prescan {
     statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
     repetition: Mutex<Pending<Repeating>>,
     /// Ends the search for what repeats.
@@ -45,7 +45,7 @@ fn lock<V>(pending: &Mutex<Pending<V>>) -> MutexGuard<'_, Pending<V>> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Survey {
+impl Prescan {
     /// What another thread sends; `stop` ends its search for what repeats.
     pub(super) fn new(
         statistics: Receiver<Arc<MatrixStatistics<f64>>>,
@@ -56,9 +56,9 @@ impl Survey {
         Self { statistics: Mutex::new(statistics), repetition: Mutex::new(repetition), stop }
     }
 
-    /// The result of `look` at the statistics, if they are there.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
-        lock(&self.statistics).get().as_deref().map(look)
+    /// The result of `read` on the statistics, if they are there.
+    pub(crate) fn with_statistics<R>(&self, read: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
+        lock(&self.statistics).get().as_deref().map(read)
     }
 
     /// The statistics, if they are there and of this precision; of another they are of no use, and let go. Unless it is wanted,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread::Builder;
 
-use super::prescan::{Repeating, Survey};
+use super::prescan::{Prescan, Repeating};
 use super::scan::{append_entries, statistics};
 use super::statistics::MatrixStatistics;
 use super::transitions::{Distributed, Transitions};
@@ -18,17 +18,17 @@ use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
 use crate::transient::memory::expect_host_memory;
 
 /// A chain whose rows are looked at.
-pub(super) struct Surveyed {
+pub(super) struct Prescanned {
     inner: Arc<dyn Transitions>,
-    survey: Survey,
+    prescan: Prescan,
 }
 
-impl Surveyed {
+impl Prescanned {
     pub(crate) fn begin(inner: Arc<dyn Transitions>) -> Self {
         let ((found, finding), (repeating, searching)) = (channel(), channel());
         let (chain, stop) = (inner.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
-        let look = move || -> Result<()> {
+        let scan = move || -> Result<()> {
             let n = chain.states();
             // Beside what every run has: the number of each row's pattern.
             expect_host_memory(n, Precision::F64.bytes(), 2 * n as u64)?;
@@ -43,8 +43,8 @@ impl Surveyed {
             Ok(())
         };
         // One more thread is no condition of a run.
-        let _ = Builder::new().name("kolmo-survey".to_owned()).spawn(look);
-        Self { inner, survey: Survey::new(finding, searching, stop) }
+        let _ = Builder::new().name("kolmo-survey".to_owned()).spawn(scan);
+        Self { inner, prescan: Prescan::new(finding, searching, stop) }
     }
 }
 
@@ -68,7 +68,7 @@ fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) ->
     (layout, found)
 }
 
-impl Transitions for Surveyed {
+impl Transitions for Prescanned {
     fn states(&self) -> usize {
         self.inner.states()
     }
@@ -89,8 +89,8 @@ impl Transitions for Surveyed {
         self.inner.repeats()
     }
 
-    fn survey(&self) -> Option<&Survey> {
-        Some(&self.survey)
+    fn prescan(&self) -> Option<&Prescan> {
+        Some(&self.prescan)
     }
 
     fn distributed(&self) -> Option<&dyn Distributed> {
@@ -103,34 +103,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_survey_knows_of_one_lane_what_its_build_would_look_for() {
+    fn a_prescan_finds_the_repetition_that_a_build_on_one_lane_searches() {
         let model = crate::models::parse("wlan:12,6").unwrap().unwrap();
-        let chain = Surveyed::begin(model.transitions.into());
-        let survey = chain.survey().unwrap();
+        let chain = Prescanned::begin(model.transitions.into());
+        let prescan = chain.prescan().unwrap();
 
-        let statistics = survey.take::<f64>(true).expect("the statistics");
-        assert!(survey.take::<f64>(true).is_none(), "they are handed out once");
+        let statistics = prescan.take::<f64>(true).expect("the statistics");
+        assert!(prescan.take::<f64>(true).is_none(), "they are handed out once");
         let (layout, expected) = repetition_of(&chain, &statistics);
-        let found = survey.take_repetition::<f64>(&layout).expect("what repeats");
+        let found = prescan.take_repetition::<f64>(&layout).expect("what repeats");
 
         assert_eq!(found.values, expected.values);
         assert_eq!(found.pairs, expected.pairs);
         let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
         assert_eq!((found.ids, found.words), (expected.ids, expected.words));
-        assert!(survey.take_repetition::<f64>(&layout).is_none(), "it is handed out once");
+        assert!(prescan.take_repetition::<f64>(&layout).is_none(), "it is handed out once");
     }
 
     #[test]
-    fn what_repeats_in_slices_of_other_widths_or_numbers_is_of_no_use() {
+    fn repetition_of_another_slice_width_or_precision_is_not_reused() {
         let begin =
-            || Surveyed::begin(crate::models::parse("tandem:15").unwrap().unwrap().transitions.into());
+            || Prescanned::begin(crate::models::parse("tandem:15").unwrap().unwrap().transitions.into());
         let layout = |width| {
             let statistics = statistics::<f64>(&begin()).unwrap();
             Layout::new(&statistics.lengths, width, Precision::F64.bytes())
         };
 
-        assert!(begin().survey.take_repetition::<f64>(&layout(WidthRule::Fixed(1))).is_none());
-        assert!(begin().survey.take_repetition::<f32>(&layout(WidthRule::Auto)).is_none());
-        assert!(begin().survey.take_repetition::<f64>(&layout(WidthRule::Auto)).is_some());
+        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Fixed(1))).is_none());
+        assert!(begin().prescan.take_repetition::<f32>(&layout(WidthRule::Auto)).is_none());
+        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Auto)).is_some());
     }
 }

@@ -9,12 +9,12 @@ use super::transitions::Transitions;
 use crate::ranks::Ranks;
 
 /// A chain of which each rank knows some states.
-pub(crate) struct Known<'a> {
+pub(crate) struct LocalGraph<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     pub(crate) ranks: Ranks,
     /// This rank's states, and everybody's.
     pub(crate) rows: Range<usize>,
-    all_gather_regions: Vec<Range<usize>>,
+    all_rows: Vec<Range<usize>>,
 }
 
 /// The closed classes that are reached, one state of each; and which of this rank's states are reached.
@@ -94,7 +94,7 @@ pub(crate) fn last_classes(
 
 /// Which way transitions are followed.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Direction {
     Along,
     Against,
 }
@@ -104,16 +104,16 @@ fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
     one.0 > other.0 || (one.0 == other.0 && one.1 < other.1)
 }
 
-impl<'a> Known<'a> {
+impl<'a> LocalGraph<'a> {
     pub(crate) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
         let bounds = ranks.all_gather(&[rows.start as u64, rows.end as u64]);
-        let all_gather_regions = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
-        Self { transitions, ranks, rows, all_gather_regions }
+        let all_rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
+        Self { transitions, ranks, rows, all_rows }
     }
 
     /// The rank that knows a state.
     pub(crate) fn owner(&self, state: usize) -> usize {
-        self.all_gather_regions.partition_point(|rows| rows.end <= state)
+        self.all_rows.partition_point(|rows| rows.end <= state)
     }
 
     /// The closed classes that are reached from the initial probabilities of this rank's states. `probable` decides
@@ -124,7 +124,7 @@ impl<'a> Known<'a> {
         }
         let mut reached = vec![false; self.rows.len()];
         let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
-        self.spread(begin.collect(), Way::Along, &mut reached, |_| true);
+        self.spread(begin.collect(), Direction::Along, &mut reached, |_| true);
 
         // What is never left is a class of its own.
         let mut row = Vec::new();
@@ -139,19 +139,19 @@ impl<'a> Known<'a> {
             self.ranks.all_gather(&global).concat().into_iter().map(|state| state as usize).collect();
         // States from which a class that was found is reached; the others never leave themselves.
         let mut done: Vec<bool> = reached.iter().map(|reached| !reached).collect();
-        self.spread(staying, Way::Against, &mut done, |i| reached[i]);
+        self.spread(staying, Direction::Against, &mut done, |i| reached[i]);
         while let Some(mut state) = self.most(probable, |i| !done[i]) {
             loop {
                 let (mut ahead, mut back) = (vec![false; reached.len()], vec![false; reached.len()]);
-                self.spread(self.here(state), Way::Along, &mut ahead, |_| true);
-                self.spread(self.here(state), Way::Against, &mut back, |i| ahead[i]);
+                self.spread(self.here(state), Direction::Along, &mut ahead, |_| true);
+                self.spread(self.here(state), Direction::Against, &mut back, |i| ahead[i]);
                 match self.most(probable, |i| ahead[i] && !back[i]) {
                     // From there is no way back: go on behind it.
                     Some(beyond) => state = beyond,
                     None => {
                         let first = self.most(probable, |i| ahead[i]).unwrap_or(state);
                         representatives.push(first);
-                        self.spread(self.here(first), Way::Against, &mut done, |i| reached[i]);
+                        self.spread(self.here(first), Direction::Against, &mut done, |i| reached[i]);
                         break;
                     }
                 }
@@ -183,7 +183,13 @@ impl<'a> Known<'a> {
 
     /// Adds to `set` all states that are reached from some of this rank's and others', within those that `within`
     /// holds for: as far as each rank gets by itself, then from what the others met, until nobody meets anything.
-    fn spread(&self, from: Vec<usize>, way: Way, set: &mut [bool], within: impl Fn(usize) -> bool) {
+    fn spread(
+        &self,
+        from: Vec<usize>,
+        direction: Direction,
+        set: &mut [bool],
+        within: impl Fn(usize) -> bool,
+    ) {
         let mut open: Vec<usize> = from;
         open.retain(|&i| !std::mem::replace(&mut set[i], true));
         let mut row = Vec::new();
@@ -191,9 +197,9 @@ impl<'a> Known<'a> {
             let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.size()];
             while let Some(i) = open.pop() {
                 row.clear();
-                match way {
-                    Way::Along => self.transitions.outgoing(self.rows.start + i, &mut row),
-                    Way::Against => self.transitions.incoming(self.rows.start + i, &mut row),
+                match direction {
+                    Direction::Along => self.transitions.outgoing(self.rows.start + i, &mut row),
+                    Direction::Against => self.transitions.incoming(self.rows.start + i, &mut row),
                 }
                 for &(state, _) in &row {
                     match self.rows.contains(&(state as usize)) {
@@ -332,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_are_left_for_absorbing_states_alone_are_the_last() {
+    fn last_classes_exit_to_absorbing_states_alone() {
         // 0 leads to 1 <-> 2 and to 3 <-> 4, and these to 5; 6 is not reached.
         let chain = chain(
             7,

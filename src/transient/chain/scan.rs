@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::absorbing_states::Leavable;
+use super::absorbing_states::NonAbsorbing;
 use super::statistics::{LAZY, MatrixStatistics, scale_of, scale_rates};
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision};
 use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::transient::rounding::{column_rounding, fixed_rounding, inverse_below, leave_of, step_rounding};
+use crate::transient::rounding::{column_rounding, exit_share, fixed_rounding, inverse_below, step_rounding};
 use crate::{Error, Result};
 
 /// Appends a row of the stored matrix to `entries`, each column as `place` has it.
@@ -68,12 +68,12 @@ fn fixed<T: Number>(
     lazy: bool,
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
-    let MatrixStatistics { rows, lengths, leavable, shares, nnz, alpha, scale, .. } = found;
+    let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, .. } = found;
     // Far enough above every exit rate for the shares of some million transitions to be rounded up.
     let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
     let divisor = if alpha == 0.0 { 1.0 } else { divisor };
     let mut exit: Vec<T> = zeroed(rows.len());
-    let most = leaves(transitions, &rows, &mut exit, scale, divisor);
+    let most = exit_shares(transitions, &rows, &mut exit, scale, divisor);
     let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
     if most.is_infinite() {
         return Err(Error::Invalid(
@@ -87,7 +87,7 @@ fn fixed<T: Number>(
         rows,
         lengths,
         exit,
-        leavable,
+        non_absorbing,
         shares,
         nnz,
         alpha,
@@ -100,7 +100,7 @@ fn fixed<T: Number>(
 }
 
 /// Notes what leaves some states, and tells the most transitions of one; none where a sum has no room.
-fn leaves<T: Number>(
+fn exit_shares<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     exit: &mut [T],
@@ -110,7 +110,7 @@ fn leaves<T: Number>(
     let most = |(first, exit): (usize, &mut [T])| {
         let (first, mut most) = (rows.start + first, Some(0.0f64));
         transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
-            let leave = leave_of(row.iter().map(|&(_, rate)| rate * scale), divisor);
+            let leave = exit_share(row.iter().map(|&(_, rate)| rate * scale), divisor);
             exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
             most = most.filter(|_| leave.is_some()).map(|most| most.max(row.len() as f64));
         });
@@ -134,7 +134,7 @@ impl<T: Number> MatrixStatistics<T> {
                 scale_rates(row, scale);
                 match T::PRECISION {
                     Precision::Q64 => {
-                        let leave = leave_of(row.iter().map(|&(_, rate)| rate), divisor);
+                        let leave = exit_share(row.iter().map(|&(_, rate)| rate), divisor);
                         T::from_bits(leave.expect("every rank has looked at its own"))
                     }
                     _ => diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r))),
@@ -222,14 +222,15 @@ pub(crate) fn statistics_of_rows<T: Number>(
         return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, lazy, ranks)?, lazy, ranks);
     }
     let lengths = lengths(transitions, rows.clone());
-    let abroad = match ranks.is_distributed() && !transitions.is_whole() {
+    let remote_lengths = match ranks.is_distributed() && !transitions.is_whole() {
         true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };
     let mut exit: Vec<T> = zeroed(rows.len());
-    let mut look =
-        |scale: f64| look::<T>(transitions, &rows, &lengths, abroad.as_ref(), &mut exit, scale).over(ranks);
-    let mut found = look(1.0);
+    let mut scan = |scale: f64| {
+        scan::<T>(transitions, &rows, &lengths, remote_lengths.as_ref(), &mut exit, scale).over(ranks)
+    };
+    let mut found = scan(1.0);
     let alpha = found.exact;
     if !alpha.is_finite() {
         return Err(Error::Invalid(format!(
@@ -245,13 +246,13 @@ pub(crate) fn statistics_of_rows<T: Number>(
             exit.par_iter_mut().for_each(|rate| *rate = T::of(rate.wide() * scale));
             (found.stored, found.scaled) = (found.stored * scale, found.scaled * scale);
         }
-        false => found = look(scale),
+        false => found = scan(scale),
     }
     let inverse_alpha = inverse_below::<T>(found.stored);
-    let leaves = |state: usize, row: &mut Vec<(u32, f64)>| transitions.outgoing(state, row);
-    let leavable = Leavable::new(rows.clone(), &exit, leaves, ranks);
+    let exit_shares = |state: usize, row: &mut Vec<(u32, f64)>| transitions.outgoing(state, row);
+    let non_absorbing = NonAbsorbing::new(rows.clone(), &exit, exit_shares, ranks);
     let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
-    let nnz = ranks.all_reduce_sum(entries + leavable.count());
+    let nnz = ranks.all_reduce_sum(entries + non_absorbing.count());
     let u = T::PRECISION.unit_roundoff();
     let step = step_rounding(found.scaled, inverse_alpha, nnz, transitions.states());
     let shares = Vec::new();
@@ -260,7 +261,7 @@ pub(crate) fn statistics_of_rows<T: Number>(
         rows,
         lengths,
         exit,
-        leavable,
+        non_absorbing,
         shares,
         nnz,
         alpha,
@@ -274,7 +275,7 @@ pub(crate) fn statistics_of_rows<T: Number>(
 
 /// The findings of a look at all transitions.
 #[derive(Clone, Copy)]
-struct Look {
+struct Scan {
     /// Largest exit rate as stored, and exact.
     stored: f64,
     exact: f64,
@@ -284,7 +285,7 @@ struct Look {
     scaled: f64,
 }
 
-impl Look {
+impl Scan {
     const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0 };
 
     fn and(self, other: Self) -> Self {
@@ -305,30 +306,30 @@ impl Look {
 }
 
 /// Looks at the transitions out of `rows`, their rates multiplied by `scale`, and notes exit rates.
-fn look<T: Number>(
+fn scan<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     lengths: &[u32],
-    abroad: Option<&RemoteRowLengths>,
+    remote_lengths: Option<&RemoteRowLengths>,
     exit: &mut [T],
     scale: f64,
-) -> Look {
+) -> Scan {
     let single = T::PRECISION == Precision::F32;
     let repeats = transitions.repeats_among(rows);
     let found = repeats
         .places(exit, ROWS)
         .into_par_iter()
         .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (first, exit)| {
-            let mut length = |to: usize| match (rows.contains(&to), abroad) {
+            let mut length = |to: usize| match (rows.contains(&to), remote_lengths) {
                 (true, _) => f64::from(lengths[to - rows.start]),
-                (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
+                (false, Some(remote_lengths)) => f64::from(remote_lengths.length(to as u32)),
                 (false, None) => {
                     other.clear();
                     transitions.incoming(to, other);
                     other.len() as f64
                 }
             };
-            let mut found = Look::NOTHING;
+            let mut found = Scan::NOTHING;
             let first = rows.start + first;
             transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
                 let row = match scale == 1.0 {
@@ -350,7 +351,7 @@ fn look<T: Number>(
                     true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
                     false => 0.0,
                 };
-                found = found.and(Look {
+                found = found.and(Scan {
                     stored: out.wide(),
                     exact,
                     least: row.iter().fold(f64::INFINITY, |least, &(_, r)| least.min(r)),
@@ -359,7 +360,7 @@ fn look<T: Number>(
             });
             found
         })
-        .reduce(|| Look::NOTHING, Look::and);
+        .reduce(|| Scan::NOTHING, Scan::and);
     repeats.copy(exit);
     found
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::absorbing_states::Leavable;
+use super::absorbing_states::NonAbsorbing;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::rounding::sum_rounding;
@@ -24,7 +24,7 @@ pub struct MatrixStatistics<T> {
     /// Their stored exit rates, in the unit of `scale`.
     pub exit: Vec<T>,
     /// Those of them that can be left.
-    pub leavable: Leavable,
+    pub non_absorbing: NonAbsorbing,
     /// Rows of every lane of all ranks; empty for a rank alone, which shares them out by the lengths.
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, its diagonal included.

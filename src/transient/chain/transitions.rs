@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::prescan::Survey;
+use super::prescan::Prescan;
 use crate::parallel::*;
 use crate::sparse::{Repeat, Repeats, returned};
 
@@ -39,7 +39,7 @@ pub trait Transitions: Send + Sync {
 
     /// A look at the rows that began before a run.
     #[doc(hidden)]
-    fn survey(&self) -> Option<&Survey> {
+    fn prescan(&self) -> Option<&Prescan> {
         None
     }
 
@@ -72,8 +72,8 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
         (**self).repeats()
     }
 
-    fn survey(&self) -> Option<&Survey> {
-        (**self).survey()
+    fn prescan(&self) -> Option<&Prescan> {
+        (**self).prescan()
     }
 
     fn distributed(&self) -> Option<&dyn Distributed> {
@@ -119,7 +119,7 @@ pub struct TransitionList {
 
 impl TransitionList {
     /// An empty list for about so many transitions.
-    pub(crate) fn with_room(count: usize) -> Self {
+    pub(crate) fn with_capacity(count: usize) -> Self {
         Self { from: returned(count), to: returned(count), rate: returned(count) }
     }
 

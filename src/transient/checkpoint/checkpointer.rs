@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::file::Kept;
+use super::file::Contents;
 use super::identity::Identity;
-use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
-use super::store::{Busy, Checkpoint, Held};
+use super::state::{Phase, State, StationaryState, SubdividedState, UniformizationState};
+use super::store::{BusyGuard, Checkpoint, Resumable};
 use crate::ranks::Ranks;
 use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};
@@ -19,9 +19,9 @@ const LEG: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A rank's wish at the end of a leg.
-const GO_ON: u8 = 0;
-const KEEP: u8 = 1;
-const STOP: u8 = 2;
+const CONTINUE: u8 = 0;
+const SAVE: u8 = 1;
+const INTERRUPT: u8 = 2;
 
 /// A phase to go on with, and its vectors.
 pub(crate) struct Resumed<S> {
@@ -43,7 +43,7 @@ struct Active<'a> {
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
     /// The state to go on from, until the rows are known.
-    held: Option<Held>,
+    resumable: Option<Resumable>,
     /// The phase to go on with, until it is taken over.
     resumed: Option<Resumed<Phase>>,
     /// When the observer interrupted.
@@ -87,13 +87,14 @@ impl<'a> Checkpointer<'a> {
         backends.dedup();
         let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
         checkpoint.last = Instant::now();
-        let held = checkpoint.held.take();
-        let state = match &held {
+        let resumable = checkpoint.resumable.take();
+        let state = match &resumable {
             None => fresh,
-            Some(held) => {
-                let (kept, mut differences) = (held.state(), held.identity().differences(&identity));
-                if options.order != Order::Auto && options.order != kept.order {
-                    let (one, other) = (kept.order.name(), options.order.name());
+            Some(resumable) => {
+                let (contents, mut differences) =
+                    (resumable.state(), resumable.identity().differences(&identity));
+                if options.order != Order::Auto && options.order != contents.order {
+                    let (one, other) = (contents.order.name(), options.order.name());
                     differences.push(format!("the order of states (there {one}, here {other})"));
                 }
                 if !differences.is_empty() {
@@ -106,21 +107,21 @@ impl<'a> Checkpointer<'a> {
                         ),
                     });
                 }
-                if kept.backends != fresh.backends {
+                if contents.backends != fresh.backends {
                     checkpoint.note = Some(format!(
                         "the checkpoint was made on {}: the answer keeps its bound, but need not have the bits of a run \
                          on {} alone",
-                        kept.backends.join(", "),
+                        contents.backends.join(", "),
                         fresh.backends.join(", ")
                     ));
                 }
-                checkpoint.resumed = Some(kept.terms());
+                checkpoint.resumed = Some(contents.terms());
                 let places = problem.times.len();
-                let known = kept.times.iter().map(|(place, _)| *place).chain(held.delivered());
+                let known = contents.times.iter().map(|(place, _)| *place).chain(resumable.delivered());
                 if known.into_iter().any(|place| place >= places) {
                     return Err(unusable(checkpoint));
                 }
-                State { backends: fresh.backends, ..kept.clone() }
+                State { backends: fresh.backends, ..contents.clone() }
             }
         };
         let (interrupted, leg, began) = (None, 1, Instant::now());
@@ -131,7 +132,7 @@ impl<'a> Checkpointer<'a> {
             identity,
             state,
             delivered: Vec::new(),
-            held,
+            resumable,
             resumed: None,
             interrupted,
             leg,
@@ -144,8 +145,9 @@ impl<'a> Checkpointer<'a> {
     pub(crate) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         active.rows = rows.clone();
-        if let Some(held) = active.held.take() {
-            let Kept { state, delivered, vectors, .. } = active.ranks.all_ok(held.rows(rows.clone()))?;
+        if let Some(resumable) = active.resumable.take() {
+            let Contents { state, delivered, vectors, .. } =
+                active.ranks.all_ok(resumable.rows(rows.clone()))?;
             active.delivered = delivered;
             active.resumed = Some(Resumed { state: state.phase, vectors });
         }
@@ -154,7 +156,7 @@ impl<'a> Checkpointer<'a> {
 
     /// The order that the states had before, if the run goes on.
     pub(crate) fn order(&self) -> Option<Order> {
-        self.active.as_ref().filter(|a| a.held.is_some()).map(|a| a.state.order)
+        self.active.as_ref().filter(|a| a.resumable.is_some()).map(|a| a.state.order)
     }
 
     /// Notes the order chosen.
@@ -212,8 +214,8 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The sweep to go on with.
-    pub(crate) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
-        self.resume(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
+    pub(crate) fn uniformization(&mut self) -> Result<Option<Resumed<UniformizationState>>> {
+        self.resume(|phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None })
     }
 
     /// The steady state to go on with.
@@ -267,18 +269,18 @@ impl<'a> Checkpointer<'a> {
         let Some(active) = &mut self.active else { return Ok(()) };
         // What one rank is asked for or finds due, all do.
         let asked = match (active.interrupted, active.checkpoint.due()) {
-            (Some(_), _) => STOP,
-            (None, true) => KEEP,
-            (None, false) => GO_ON,
+            (Some(_), _) => INTERRUPT,
+            (None, true) => SAVE,
+            (None, false) => CONTINUE,
         };
         let asked = active.ranks.all_gather(&[asked]).concat().into_iter().max();
-        if asked == Some(GO_ON) {
+        if asked == Some(CONTINUE) {
             return Ok(());
         }
-        let _busy = Busy::new();
+        let _busy = BusyGuard::new();
         let (phase, vectors) = state()?;
         active.write(phase, vectors);
-        if asked == Some(STOP) { Err(Error::Interrupted) } else { Ok(()) }
+        if asked == Some(INTERRUPT) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
@@ -288,7 +290,7 @@ impl<'a> Checkpointer<'a> {
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<R> {
         if let (Some(active), Err(Error::Interrupted)) = (&mut self.active, &result) {
-            let _busy = Busy::new();
+            let _busy = BusyGuard::new();
             let (phase, vectors) = state()?;
             active.write(phase, vectors);
         }
@@ -308,15 +310,15 @@ impl<'a> Checkpointer<'a> {
 impl Active<'_> {
     fn write(&mut self, phase: Phase, vectors: Vec<Vec<f64>>) {
         self.state.phase = phase;
-        let kept = Kept {
+        let contents = Contents {
             identity: self.identity.clone(),
             state: self.state.clone(),
             rows: self.rows.clone(),
             delivered: std::mem::take(&mut self.delivered),
             vectors,
         };
-        self.checkpoint.write(&kept, self.ranks);
-        self.delivered = kept.delivered;
+        self.checkpoint.write(&contents, self.ranks);
+        self.delivered = contents.delivered;
     }
 }
 
@@ -341,7 +343,7 @@ impl Observer for InterruptDeferred<'_> {
                 let since = since.get_or_insert_with(Instant::now);
                 if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
             }
-            (told, _) => told,
+            (agreed, _) => agreed,
         }
     }
 

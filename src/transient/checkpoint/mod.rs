@@ -32,5 +32,7 @@ mod store;
 #[doc(hidden)]
 pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
-pub(super) use state::{Certificate, Changed, Phase, StationaryState, SubdividedState, SweepState};
+pub(super) use state::{
+    Certificate, Phase, StationaryState, SubdividedState, TimeProgress, UniformizationState,
+};
 pub use store::{Checkpoint, Summary, busy, inspect};

@@ -24,7 +24,7 @@ impl State {
     pub(super) fn terms(&self) -> u64 {
         self.terms
             + match &self.phase {
-                Phase::Sweep(sweep) => sweep.before + sweep.steps,
+                Phase::Uniformization(uniformization) => uniformization.before + uniformization.steps,
                 Phase::Stationary(stationary) => stationary.steps,
                 Phase::Subdivided(subdivided) => subdivided.terms,
                 Phase::Done => 0,
@@ -36,7 +36,7 @@ impl State {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// One of the sweeps for finite times.
-    Sweep(SweepState),
+    Uniformization(UniformizationState),
     /// The steady state.
     Stationary(StationaryState),
     /// Finite times by intervals.
@@ -47,7 +47,7 @@ pub(crate) enum Phase {
 
 /// The state of a sweep, beside x_k and the sums of open windows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SweepState {
+pub(crate) struct UniformizationState {
     /// Multiplications of sweeps before.
     pub(crate) before: u64,
     /// k, and where the steps to the next decision end, if not at k.
@@ -61,12 +61,12 @@ pub(crate) struct SweepState {
     /// Of each open window its place, the step of the first weight held, and what the weights were divided by.
     pub(crate) open: Vec<(usize, u64, f64)>,
     /// One each planned time.
-    pub(crate) planned: Vec<Changed>,
+    pub(crate) planned: Vec<TimeProgress>,
 }
 
 /// The part of a planned time that a sweep changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Changed {
+pub(crate) struct TimeProgress {
     pub(crate) index: usize,
     pub(crate) steady_state: f64,
     pub(crate) steps: u64,
@@ -92,7 +92,7 @@ pub(crate) struct StationaryState {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Certificate {
     /// H, if it has a bound.
-    pub(crate) meeting: Option<f64>,
+    pub(crate) hitting_time: Option<f64>,
     /// Closed classes.
     pub(crate) classes: usize,
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::file::{self, Kept, Stored};
+use super::file::{self, Contents, Stored};
 use super::identity::Identity;
 use super::state::{Phase, State};
 use crate::output::OutputFile;
@@ -25,7 +25,7 @@ pub struct Checkpoint {
     pub(super) path: PathBuf,
     pub(super) every: Option<Duration>,
     /// The content of the file, until the run takes it over.
-    pub(super) held: Option<Held>,
+    pub(super) resumable: Option<Resumable>,
     /// When the last write ended, or the run began.
     pub(super) last: Instant,
     pub(super) written: u64,
@@ -39,24 +39,24 @@ pub struct Checkpoint {
 
 /// A checkpoint to go on from.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum Resumable {
     /// Checked as a whole.
-    Whole(Box<Kept>),
+    Whole(Box<Contents>),
     /// Of which a rank reads its rows once it knows them.
     File(Box<Stored<File>>),
 }
 
-impl Held {
+impl Resumable {
     pub(super) fn identity(&self) -> &Identity {
         match self {
-            Self::Whole(kept) => &kept.identity,
+            Self::Whole(contents) => &contents.identity,
             Self::File(stored) => stored.identity(),
         }
     }
 
     pub(super) fn state(&self) -> &State {
         match self {
-            Self::Whole(kept) => &kept.state,
+            Self::Whole(contents) => &contents.state,
             Self::File(stored) => stored.state(),
         }
     }
@@ -64,14 +64,14 @@ impl Held {
     /// Places of the times that were delivered.
     pub(super) fn delivered(&self) -> Vec<usize> {
         match self {
-            Self::Whole(kept) => kept.delivered.iter().map(|(place, _)| *place).collect(),
+            Self::Whole(contents) => contents.delivered.iter().map(|(place, _)| *place).collect(),
             Self::File(stored) => stored.delivered().to_vec(),
         }
     }
 
-    pub(super) fn rows(self, rows: Range<usize>) -> Result<Kept> {
+    pub(super) fn rows(self, rows: Range<usize>) -> Result<Contents> {
         match self {
-            Self::Whole(kept) => Ok(kept.of(rows)),
+            Self::Whole(contents) => Ok(contents.of(rows)),
             Self::File(stored) => stored.rows(rows),
         }
     }
@@ -86,16 +86,16 @@ pub fn busy() -> bool {
 }
 
 /// Counts among those who are busy until dropped.
-pub(super) struct Busy;
+pub(super) struct BusyGuard;
 
-impl Busy {
+impl BusyGuard {
     pub(super) fn new() -> Self {
         BUSY.fetch_add(1, Ordering::AcqRel);
         Self
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         BUSY.fetch_sub(1, Ordering::AcqRel);
     }
@@ -122,7 +122,7 @@ impl Checkpoint {
         Self {
             path,
             every: None,
-            held: None,
+            resumable: None,
             last: Instant::now(),
             written: 0,
             spent: Duration::ZERO,
@@ -142,7 +142,7 @@ impl Checkpoint {
         let mut checkpoint = Self::writable(path.into())?;
         if let Some(stored) = file::open(&checkpoint.path)? {
             let n = stored.identity().states as usize;
-            checkpoint.held = Some(Held::Whole(Box::new(stored.rows(0..n)?)));
+            checkpoint.resumable = Some(Resumable::Whole(Box::new(stored.rows(0..n)?)));
         }
         Ok(checkpoint)
     }
@@ -167,7 +167,7 @@ impl Checkpoint {
             let stored = ranks.all_ok(file::open(&checkpoint.path))?;
             let name = stored.as_ref().map_or("missing".to_owned(), |s| format!("{:032x}", s.hash));
             ranks.expect_same("checkpoint", &name)?;
-            checkpoint.held = stored.map(|stored| Held::File(Box::new(stored)));
+            checkpoint.resumable = stored.map(|stored| Resumable::File(Box::new(stored)));
         }
         Ok(checkpoint)
     }
@@ -224,9 +224,9 @@ impl Checkpoint {
         self.last.elapsed() >= pause
     }
 
-    pub(super) fn write(&mut self, kept: &Kept, ranks: Ranks) {
+    pub(super) fn write(&mut self, contents: &Contents, ranks: Ranks) {
         let from = Instant::now();
-        match file::write(&self.path, kept, ranks) {
+        match file::write(&self.path, contents, ranks) {
             Ok(()) => {
                 self.written += 1;
                 self.trouble = None;
@@ -265,11 +265,11 @@ pub struct Summary {
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
     let stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
     let n = stored.identity().states as usize;
-    let kept = stored.rows(0..n)?;
+    let contents = stored.rows(0..n)?;
     Ok(Summary {
-        precision: kept.identity.precision.clone(),
-        states: kept.identity.states,
-        terms: kept.state.terms(),
-        complete: matches!(kept.state.phase, Phase::Done),
+        precision: contents.identity.precision.clone(),
+        states: contents.identity.states,
+        terms: contents.state.terms(),
+        complete: matches!(contents.state.phase, Phase::Done),
     })
 }

@@ -178,7 +178,7 @@ pub(crate) fn build<T: Number>(
     windows: Vec<Option<Window>>,
 ) -> Result<Vec<HaloTransfer<T>>> {
     let (regions, own) = (&partition.regions, partition.own.start);
-    let built = |(transfer, window): (PlannedTransfer, Option<Window>)| {
+    let context = |(transfer, window): (PlannedTransfer, Option<Window>)| {
         let PlannedTransfer { owner, reader, rows, remote } = transfer;
         let window = window.map(SharedWindow::from);
         let target = || {
@@ -218,5 +218,5 @@ pub(crate) fn build<T: Number>(
             transport,
         })
     };
-    transfers.into_iter().zip(windows).map(built).collect()
+    transfers.into_iter().zip(windows).map(context).collect()
 }

@@ -19,7 +19,7 @@ use crate::spin::Spin;
 use crate::{Error, Result};
 
 /// The interval at which the thread that waits for the lanes looks at the watch, unless one of them is done.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The end of a transfer at its owner's lane.
 enum Sender<'a, T> {
@@ -149,13 +149,13 @@ impl<'a, T: Number> Reader<'a, T> {
 
 /// Receives, awake for a while where that takes no time of those that it waits for.
 fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
-    let look = || match from.try_recv() {
+    let poll = || match from.try_recv() {
         Ok(values) => Ok(Some(values)),
         Err(TryRecvError::Disconnected) => Err(Error::Interrupted),
         Err(TryRecvError::Empty) => Ok(None),
     };
     let longest = if lane.device().on_host_cores() { Duration::ZERO } else { Spin::VALUES };
-    match (Spin { longest, alone: true }).until(look)? {
+    match (Spin { longest, alone: true }).until(poll)? {
         Some(values) => Ok(values),
         None => from.recv().map_err(|_| Error::Interrupted),
     }
@@ -280,7 +280,7 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
         let mut watched = Ok(());
         // A thread that panicked is finished without having said so.
         while running.load(Ordering::Acquire) > 0 && !threads.iter().all(|t| t.is_finished()) {
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(POLL_INTERVAL);
             if watched.is_ok() {
                 watched = watch();
                 if let Err(e) = &watched {

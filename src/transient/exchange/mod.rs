@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_lost_in_the_middle_is_named_and_nothing_is_delivered() {
+    fn a_device_lost_during_a_run_is_named_and_nothing_is_delivered() {
         for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
             let specs = vec![DeviceSpec::Wgpu(0); count];
             let machine = match Machine::open(&specs, &OpenOptions::default()) {

@@ -99,16 +99,16 @@ impl<T: Number> Parts<T> {
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
         // No rank is left waiting for one that lacks memory.
-        let built = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
+        let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
-        let (parts, formats, transfers) = ranks.all_ok(built)?;
+        let (parts, formats, transfers) = ranks.all_ok(assembled)?;
         let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
         let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;
         let same_lane = |transfer: &HaloTransfer<T>| matches!(transfer.transport, Transport::SameLane);
         let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
         let blocks = transitions.states().div_ceil(BLOCK);
-        let absorbing = !statistics.leavable.all();
+        let absorbing = !statistics.non_absorbing.all();
         Ok(Self {
             ranks,
             rows,
@@ -226,11 +226,11 @@ fn build_parts<T: Number>(
         // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
         let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
         let hyb = small && format == MatrixFormat::Auto;
-        let built = source.build(if hyb { MatrixFormat::Hyb } else { format })?;
-        matrix.bytes += built.bytes;
-        matrix.passed_over.extend(built.passed_over);
-        if !formats.contains(&built.format.name()) {
-            formats.push(built.format.name());
+        let assembled = source.build(if hyb { MatrixFormat::Hyb } else { format })?;
+        matrix.bytes += assembled.bytes;
+        matrix.passed_over.extend(assembled.passed_over);
+        if !formats.contains(&assembled.format.name()) {
+            formats.push(assembled.format.name());
         }
         parts.push(Part {
             lane: number,
@@ -238,9 +238,10 @@ fn build_parts<T: Number>(
             computed: region.computed.clone(),
             own: region.own(),
             x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
-            leavable: lane.alloc_with("states that can be left", statistics.leavable.words(&region.rows))?,
-            exit: built.exit,
-            chunks: built.chunks,
+            non_absorbing: lane
+                .alloc_with("states that can be left", statistics.non_absorbing.words(&region.rows))?,
+            exit: assembled.exit,
+            chunks: assembled.chunks,
         });
     }
     Ok((parts, formats))

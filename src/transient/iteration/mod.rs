@@ -559,7 +559,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// The probability in x_{k−1} and x_k of the states that can be left, unless these are all.
-    pub(crate) fn leavable_masses(&self) -> Result<Option<[f64; 2]>> {
+    pub(crate) fn non_absorbing_masses(&self) -> Result<Option<[f64; 2]>> {
         let mass = |which| self.defect_of(0.0, which, which);
         Ok(match self.parts.absorbing {
             true => Some([mass(Which::Before)?, mass(Which::Newest)?]),
@@ -569,7 +569,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// ‖x_k − x_{k−1}‖ in l1: what absorbing states receive is what the others lose, known to some units.
     pub(crate) fn distance(&self) -> Result<f64> {
-        let received = self.leavable_masses()?.map_or(0.0, |[before, now]| {
+        let received = self.non_absorbing_masses()?.map_or(0.0, |[before, now]| {
             (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()
         });
         Ok(self.defect(1.0)? + received)
@@ -585,7 +585,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         let rounded = self.rounded_down();
         let sum = self.block_sums(&BLOCK_DEFECT, |part, out| block_defect::Args {
             factor: self.factors[part.lane].arg(),
-            among: part.leavable.arg(),
+            among: part.non_absorbing.arg(),
             x: part.x[self.source(x)].arg(),
             y: part.x[self.source(y)].arg(),
             out,
@@ -612,7 +612,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         let among = match self.parts.absorbing {
             true => {
                 let mut words = vec![0u32; rows.div_ceil(32)];
-                lane.download(&part.leavable, 0, &mut words)?;
+                lane.download(&part.non_absorbing, 0, &mut words)?;
                 Some(words)
             }
             false => None,
@@ -678,13 +678,13 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
     /// and never computed with.
-    pub(crate) fn kept(&self) -> Result<Vec<f64>> {
+    pub(crate) fn snapshot(&self) -> Result<Vec<f64>> {
         let source = self.source(Which::Newest);
         self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), true)
     }
 
     /// The same of accumulators.
-    pub(crate) fn kept_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
+    pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
         self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), true)
     }
 

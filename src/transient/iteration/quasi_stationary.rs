@@ -9,10 +9,10 @@
 //! time t a number N of steps has been taken that is Poisson with mean αt, so the error is at most d E S_J, J = (N − m)⁺,
 //! and that at most d S_{E J}, since S is concave. What is computed is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step;
 //! both d and the flow xP − x are taken from it, which makes g S_{E J} more, and no more however long the time is. μ = 1 is
-//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](crate::transient::backward::hitting_time) bounds ‖x P^j − x‖, too.
+//! the steady state. Where nothing is absorbing 2 H d with H from [`hitting_time`](crate::transient::backward::hitting_time) bounds ‖x P^j − x‖, too.
 //! `docs/certificate.md` has the proofs.
 
-use super::schedule::{Planned, Room};
+use super::schedule::{ErrorBudget, Planned};
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
 
@@ -25,11 +25,11 @@ const IMPOSSIBLE: f64 = 800.0;
 
 /// A curve in the place of the iterates behind x_m.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stop {
+pub(crate) struct EarlyTermination {
     /// m.
     pub(crate) step: u64,
     /// 1 − μ, exactly.
-    pub(crate) leak: f64,
+    pub(crate) decay: f64,
     /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
     pub(crate) defect: f64,
     /// Bound of what rounding adds to that.
@@ -50,14 +50,14 @@ pub(crate) struct Shares {
 }
 
 /// What curves, each with its stop, err by at a time together, and what rounding adds to that.
-pub(crate) fn price(stops: &[Stop], lambda: f64) -> [f64; 2] {
-    stops.iter().fold([0.0; 2], |[error, rounding], stop| {
-        let amplification = stop.amplification(lambda);
-        [error + stop.defect * amplification, rounding + stop.rounding * amplification]
+pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64) -> [f64; 2] {
+    terminations.iter().fold([0.0; 2], |[error, rounding], termination| {
+        let amplification = termination.amplification(lambda);
+        [error + termination.defect * amplification, rounding + termination.rounding * amplification]
     })
 }
 
-impl Stop {
+impl EarlyTermination {
     /// The stop behind x_m, from the probability in T of x_m and of ŷ, or where T is everything, and a measurement of ‖ŷ − μ x_m‖.
     pub(crate) fn new<T: Number, E>(
         step: u64,
@@ -82,14 +82,14 @@ impl Stop {
         let slack = 1.0 + 12.0 * u + 1e-9;
         let defect = defect(mu)? * slack;
         let rounding = rounding + 3.0 * u;
-        Ok(Self { step, leak: 1.0 - mu, defect, rounding, most: f64::INFINITY })
+        Ok(Self { step, decay: 1.0 - mu, defect, rounding, most: f64::INFINITY })
     }
 
     /// S_j, also between whole numbers.
     pub(crate) fn growth(&self, j: f64) -> f64 {
-        match self.leak {
+        match self.decay {
             0.0 => j,
-            leak => -(j * (-leak).ln_1p()).exp_m1() / leak,
+            decay => -(j * (-decay).ln_1p()).exp_m1() / decay,
         }
     }
 
@@ -104,9 +104,10 @@ impl Stop {
         let amplification = self.amplification(time.lambda);
         let error = self.defect * amplification;
         let rounding = step * time.lambda.min(self.step as f64) + self.rounding * amplification;
-        let room = time.room(self).left;
-        let out_of_reach = room < rounding && room < step * time.lambda;
-        error <= time.steady_allowance.max(room - rounding) || (out_of_reach && self.defect <= self.rounding)
+        let budget = time.budget(self).left;
+        let out_of_reach = budget < rounding && budget < step * time.lambda;
+        error <= time.steady_allowance.max(budget - rounding)
+            || (out_of_reach && self.defect <= self.rounding)
     }
 
     /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next.
@@ -117,8 +118,8 @@ impl Stop {
         let (m, left, right) = (self.step, weights.left, time.right());
         let (beyond, _) = weights.above();
         let j = (right + 1 - m) as f64;
-        let shrunk = 1.0 - self.leak * self.growth(j);
-        let further = self.leak * expected_excess(time.lambda, right + 1);
+        let shrunk = 1.0 - self.decay * self.growth(j);
+        let further = self.decay * expected_excess(time.lambda, right + 1);
         let rewards = !time.rewards.is_empty();
         let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
@@ -131,11 +132,11 @@ impl Stop {
             let add = |sums: &mut [f64; 3], values: [f64; 3]| {
                 sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
             };
-            add(&mut shares.at, [1.0, 1.0 - self.leak * grown, grown]);
+            add(&mut shares.at, [1.0, 1.0 - self.decay * grown, grown]);
             if rewards {
-                let doubled = match self.leak {
+                let doubled = match self.decay {
                     0.0 => 0.5 * j * (j - 1.0),
-                    leak => (j - grown) / leak,
+                    decay => (j - grown) / decay,
                 };
                 add(&mut shares.until, [j - 1.0, grown - 1.0, doubled]);
             }
@@ -146,11 +147,11 @@ impl Stop {
     /// The shares over all numbers of steps, those before the stop included, which are as good as impossible: in closed form, as
     /// E μ^N = e^{−(1 − μ) λ}.
     fn mean_shares(&self, lambda: f64) -> Shares {
-        let (m, leak) = (self.step as f64, self.leak);
+        let (m, decay) = (self.step as f64, self.decay);
         let ahead = lambda - m;
-        let exponent = leak * lambda + m * (-leak).ln_1p();
-        let grown = if leak == 0.0 { ahead } else { -(-exponent).exp_m1() / leak };
-        let doubled = if leak == 0.0 { 0.5 * (ahead * ahead + m) } else { (ahead - grown) / leak };
+        let exponent = decay * lambda + m * (-decay).ln_1p();
+        let grown = if decay == 0.0 { ahead } else { -(-exponent).exp_m1() / decay };
+        let doubled = if decay == 0.0 { 0.5 * (ahead * ahead + m) } else { (ahead - grown) / decay };
         let until = [ahead - 1.0, grown - 1.0, doubled];
         Shares { at: [1.0, (-exponent).exp(), grown], until, beyond: 0.0 }
     }
@@ -159,16 +160,16 @@ impl Stop {
 impl Planned {
     /// True if a curve behind a stop is averaged over all steps without weights: these would be many, or round by much, and
     /// fewer steps than those before the stop are as good as impossible, also where the curve is followed backwards.
-    pub(crate) fn averages(&self, stop: &Stop) -> bool {
+    pub(crate) fn averages(&self, termination: &EarlyTermination) -> bool {
         let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
-        let backwards = -(stop.step as f64) * (-stop.leak).ln_1p();
+        let backwards = -(termination.step as f64) * (-termination.decay).ln_1p();
         (felt || self.lambda >= LONG)
-            && (stop.step as f64) < self.lambda
-            && deviance(self.lambda, stop.step.max(1)) - backwards >= IMPOSSIBLE
+            && (termination.step as f64) < self.lambda
+            && deviance(self.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
     }
 
     /// What is left of ε behind a stop.
-    pub(crate) fn room(&self, stop: &Stop) -> Room {
-        if self.averages(stop) { self.averaged } else { self.summed }
+    pub(crate) fn budget(&self, termination: &EarlyTermination) -> ErrorBudget {
+        if self.averages(termination) { self.averaged } else { self.summed }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::kernel::Number;
 use crate::transient::checkpoint::Certificate;
-use crate::transient::context::Built;
+use crate::transient::context::Context;
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
 
@@ -24,11 +24,11 @@ pub(crate) struct Planned {
     /// The price that a stop may have here whatever rounding has.
     pub(crate) steady_allowance: f64,
     /// What is left of ε where the weights are summed, and where the mean of a curve stands in their place.
-    pub(crate) summed: Room,
-    pub(crate) averaged: Room,
+    pub(crate) summed: ErrorBudget,
+    pub(crate) averaged: ErrorBudget,
     /// Bound of the stop, if one happened, and of what rounding adds to it.
     pub(crate) steady_state: f64,
-    pub(crate) stop_rounding: f64,
+    pub(crate) termination_rounding: f64,
     /// Where it stopped, and true if no weights were needed behind it.
     pub(crate) stopped: Option<Stopped>,
     pub(crate) is_averaged: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Planned {
 
 /// What is left of ε at a time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct ErrorBudget {
     /// ε less everything but the price of a stop and the rounding of steps.
     pub(crate) left: f64,
     /// The rounding that is there whatever a stop costs, that of steps aside.
@@ -57,9 +57,9 @@ impl Planned {
     }
 
     /// The weights and tails, which are computed where they are asked for first.
-    pub(crate) fn weighted<T: Number>(&mut self, built: &Built<'_, T>) {
+    pub(crate) fn weighted<T: Number>(&mut self, context: &Context<'_, T>) {
         if self.weights.is_none() {
-            let weights = built.statistics.weights(&self.window, built.problem.times[self.index]);
+            let weights = context.statistics.weights(&self.window, context.problem.times[self.index]);
             self.tails = if self.rewards.is_empty() { Vec::new() } else { weights.tails() };
             self.weights = Some(weights);
         }

@@ -78,26 +78,26 @@ impl<'a, T: Number> Basis<'a, T> {
     }
 
     /// Number of vectors.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.vectors.len()
     }
 
-    /// The recurrence of as many vectors as there is room for, or of `most`, the newest iterate being the first. `look` is called
+    /// The recurrence of as many vectors as there is room for, or of `most`, the newest iterate being the first. `check_product` is called
     /// behind its product, and ends it by true.
     pub(super) fn span(
         &mut self,
         most: usize,
         observer: &mut dyn Observer,
-        look: &mut dyn FnMut(&Iteration<'a, T>) -> Result<bool>,
+        check_product: &mut dyn FnMut(&Iteration<'a, T>) -> Result<bool>,
     ) -> Result<Option<Recurrence>> {
         let u = T::PRECISION.unit_roundoff();
         let mut recurrence = Recurrence::default();
         let mut squares: Vec<f64> = Vec::new();
         let mut norm = self.norm()?;
-        for j in 0..most.min(self.room()) {
+        for j in 0..most.min(self.capacity()) {
             self.keep(j)?;
             let rewards = self.iteration.advance(self.iteration.steps() + 1, &[], observer)?;
-            if j == 0 && look(&self.iteration)? {
+            if j == 0 && check_product(&self.iteration)? {
                 return Ok(None);
             }
             recurrence.norms.push(norm);
@@ -132,7 +132,7 @@ impl<'a, T: Number> Basis<'a, T> {
             recurrence.rounding.push(1.001 * (rounded + sum));
             recurrence.residual = left;
             // Where no more is left than was rounded there is no further direction.
-            let ends = j + 1 == most.min(self.room()) || left.is_nan() || left <= recurrence.rounding[j];
+            let ends = j + 1 == most.min(self.capacity()) || left.is_nan() || left <= recurrence.rounding[j];
             if !ends {
                 // A power of two brings its norm near 1.
                 let factor = scale_of(left);

@@ -12,10 +12,10 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
-use crate::transient::context::{Built, room, scaled, unscaled};
+use crate::transient::context::{Context, scaled, unscaled, vector_capacity};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
-use crate::transient::iteration::extrapolation::Curve;
-use crate::transient::iteration::quasi_stationary::{Shares, Stop};
+use crate::transient::iteration::extrapolation::Extrapolation;
+use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
 use crate::transient::problem::Observer;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
@@ -42,20 +42,21 @@ struct Open {
 }
 
 impl Open {
-    fn new<T: Number>(built: &Built<'_, T>, index: usize, lambda: f64) -> Self {
-        let fixed = built.statistics.rounding(lambda, 0, 0) + built.initial_error;
-        let rounds = built.statistics.step * lambda + fixed;
-        Self { index, lambda, goal: built.options.epsilon, fixed, rounds }
+    fn new<T: Number>(context: &Context<'_, T>, index: usize, lambda: f64) -> Self {
+        let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
+        let rounds = context.statistics.step * lambda + fixed;
+        Self { index, lambda, goal: context.options.epsilon, fixed, rounds }
     }
 
-    fn room(&self) -> f64 {
+    fn error_budget(&self) -> f64 {
         self.goal - self.fixed
     }
 
     /// True if a stop leaves it within its goal, from a time on at which some error is there.
-    fn serves(&self, stop: &Stop, now: Clock, spent: f64) -> bool {
-        let grown = shares(stop, now.until(self.lambda)).at[2];
-        spent + (stop.defect + stop.rounding) * grown + 64.0 * f64::EPSILON <= 0.99 * self.room()
+    fn serves(&self, termination: &EarlyTermination, now: Clock, spent: f64) -> bool {
+        let grown = shares(termination, now.until(self.lambda)).at[2];
+        spent + (termination.defect + termination.rounding) * grown + 64.0 * f64::EPSILON
+            <= 0.99 * self.error_budget()
     }
 
     /// What the bound may be where rounding keeps a sweep from the goal, too.
@@ -132,7 +133,7 @@ impl Budget {
 /// # Errors
 /// As [`solve`](crate::transient::solve()); and with `strict` for a time that is given up.
 pub(crate) fn run<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     strict: bool,
     budget: Option<Budget>,
     which: &[usize],
@@ -141,9 +142,9 @@ pub(crate) fn run<T: Number>(
 ) -> Result<Expansion> {
     let mut open = Vec::with_capacity(which.len());
     for &index in which {
-        let lambda = built.statistics.lambda(built.problem.times[index])?;
+        let lambda = context.statistics.lambda(context.problem.times[index])?;
         if lambda > SHORT {
-            open.push(Open::new(built, index, lambda));
+            open.push(Open::new(context, index, lambda));
         }
     }
     open.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
@@ -158,7 +159,7 @@ pub(crate) fn run<T: Number>(
     };
     let why = match asked {
         0 => None,
-        _ => Run::new(built, open, expansion)?.solve(budget, times, observer, &mut expansion)?,
+        _ => Run::new(context, open, expansion)?.solve(budget, times, observer, &mut expansion)?,
     };
     match why {
         Some(why) if strict => Err(Error::Invalid(format!(
@@ -203,7 +204,7 @@ impl Ahead {
 }
 
 struct Run<'a, T> {
-    built: &'a Built<'a, T>,
+    context: &'a Context<'a, T>,
     basis: Basis<'a, T>,
     rewards: Vec<(&'a [f64], f64)>,
     acc: Accumulators<T>,
@@ -220,30 +221,30 @@ struct Run<'a, T> {
     /// True if a stop whose own rounding costs too much may be refined.
     refines: bool,
     /// Of each reward what is earned so far, times α; and the integral of the norms that it is added up from.
-    earned: Vec<f64>,
+    accumulated: Vec<f64>,
     norms: f64,
 }
 
 impl<'a, T: Number> Run<'a, T> {
-    fn new(built: &'a Built<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
-        let (machine, statistics) = (built.machine, &built.statistics);
-        let rewards = scaled(built);
+    fn new(context: &'a Context<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
+        let (machine, statistics) = (context.machine, &context.statistics);
+        let rewards = scaled(context);
         let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
         let mut iteration =
-            Iteration::new(&machine.lanes, &built.parts, statistics.inverse_alpha, &rewards, progress)?;
-        iteration.start_in(&built.initial, built.beginning())?;
-        let acc = if built.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
-        let states = built.problem.transitions.states();
+            Iteration::new(&machine.lanes, &context.parts, statistics.inverse_alpha, &rewards, progress)?;
+        iteration.start_in(&context.initial, context.beginning())?;
+        let acc = if context.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
+        let states = context.problem.transitions.states();
         let basis = Basis::new(
             iteration,
-            MOST_VECTORS.min(room(built, MOST_VECTORS as u64)),
+            MOST_VECTORS.min(vector_capacity(context, MOST_VECTORS as u64)),
             states,
             statistics.step,
         )?;
-        let earned = vec![0.0; rewards.len()];
+        let accumulated = vec![0.0; rewards.len()];
         let now = Clock::default();
         Ok(Self {
-            built,
+            context,
             basis,
             rewards,
             acc,
@@ -253,8 +254,8 @@ impl<'a, T: Number> Run<'a, T> {
             reached: Vec::new(),
             truncation: 0.0,
             rounding: 0.0,
-            refines: Curve::refines(built),
-            earned,
+            refines: Extrapolation::refines(context),
+            accumulated,
             norms: 0.0,
         })
     }
@@ -267,14 +268,14 @@ impl<'a, T: Number> Run<'a, T> {
         observer: &mut dyn Observer,
         expansion: &mut Expansion,
     ) -> Result<Option<String>> {
-        let room = self.basis.room();
-        if room < FEWEST {
+        let capacity = self.basis.capacity();
+        if capacity < FEWEST {
             return Ok(Some(format!(
-                "the devices have memory for {room} more vectors, and it takes {FEWEST}"
+                "the devices have memory for {capacity} more vectors, and it takes {FEWEST}"
             )));
         }
         // More have no further direction.
-        let room = room.min(self.built.costs.vectors());
+        let capacity = capacity.min(self.context.costs.vectors());
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         // As many products as a sweep would take are no progress.
         let Budget { products, pays, little } =
@@ -284,28 +285,28 @@ impl<'a, T: Number> Run<'a, T> {
             let reached = self.now.high;
             let Ahead { steady, growing, rounding } = Ahead::new(&self.reached, last);
             let [steady, growing] =
-                [steady, growing].map(|spaces| terms as f64 + room as f64 * spaces.ceil());
+                [steady, growing].map(|spaces| terms as f64 + capacity as f64 * spaces.ceil());
             let fits = self.open.last().is_none_or(|open| rounding <= open.loosened() - open.fixed);
-            let goes_on = (steady < pays && fits) || growing < little;
-            if terms as f64 + room as f64 > products && !goes_on {
+            let continues = (steady < pays && fits) || growing < little;
+            if terms as f64 + capacity as f64 > products && !continues {
                 let share = 100.0 * reached / last;
                 return Ok(Some(format!(
                     "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
                 )));
             }
-            let most = if goes_on { products.max(pays) } else { products };
-            self.basis.iteration.progress = (0, growing.min(most).max(terms as f64 + room as f64) as u64);
-            let mut found = None;
-            let (open, built, now, refines) = (&self.open, self.built, self.now, self.refines);
+            let most = if continues { products.max(pays) } else { products };
+            self.basis.iteration.progress = (0, growing.min(most).max(terms as f64 + capacity as f64) as u64);
+            let mut candidate = None;
+            let (open, context, now, refines) = (&self.open, self.context, self.now, self.refines);
             let spent = self.truncation + self.rounding;
-            let mut look = |iteration: &Iteration<'_, T>| -> Result<bool> {
-                found = serving(built, iteration, open, now, spent, refines)?;
-                Ok(found.is_some())
+            let mut check_product = |iteration: &Iteration<'_, T>| -> Result<bool> {
+                candidate = candidate_for(context, iteration, open, now, spent, refines)?;
+                Ok(candidate.is_some())
             };
-            let recurrence = self.basis.span(room, observer, &mut look)?;
+            let recurrence = self.basis.span(capacity, observer, &mut check_product)?;
             expansion.terms = self.basis.iteration.steps();
-            if let Some(found) = found {
-                if self.finish(found, times, observer, expansion)? {
+            if let Some(candidate) = candidate {
+                if self.finish(candidate, times, observer, expansion)? {
                     expansion.given_up = 0;
                     return Ok(None);
                 }
@@ -314,9 +315,9 @@ impl<'a, T: Number> Run<'a, T> {
             }
             let Some(recurrence) = recurrence else { break };
             expansion.restarts += 1;
-            let goes_on = self.go_on(&recurrence, times, observer, expansion)?
-                || (self.loosen() && self.go_on(&recurrence, times, observer, expansion)?);
-            if !goes_on {
+            let continues = self.advance(&recurrence, times, observer, expansion)?
+                || (self.loosen() && self.advance(&recurrence, times, observer, expansion)?);
+            if !continues {
                 return Ok(Some(format!(
                     "rounding of at most {:.1e} at {:.1} % of the time leaves no room for more",
                     self.rounding,
@@ -339,7 +340,7 @@ impl<'a, T: Number> Run<'a, T> {
     }
 
     /// Goes on by the curve of a space, and serves the times on the way.
-    fn go_on(
+    fn advance(
         &mut self,
         recurrence: &Recurrence,
         times: &mut [Option<TimeResult>],
@@ -347,30 +348,30 @@ impl<'a, T: Number> Run<'a, T> {
         expansion: &mut Expansion,
     ) -> Result<bool> {
         let last = self.open.last().map_or(0.0, |open| open.lambda);
-        let room = self.open.iter().map(Open::room).fold(f64::INFINITY, f64::min);
+        let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);
         let (now, wanted) = (self.now, self.now.until(last));
         // Half of it evenly over time, half over its logarithm: fast parts die out early.
         let share = |time: f64| 0.5 * (time / last + time.ln_1p() / last.ln_1p()).min(2.0);
         // What the combinations round by that end this curve.
         let combined = 64.0 * self.unit() * recurrence.norms.iter().sum::<f64>().min(8.0);
         let (lacking, spent) = (self.truncation, self.truncation + self.rounding + combined);
-        let mut curve = Projected::new(recurrence);
+        let mut solution = Projected::new(recurrence);
         // No number is not allowed, either.
-        curve.extend(wanted, |error, time| {
-            let room = 0.99 * room * share(now.high + time);
-            spent + error.total() <= room && lacking + error.truncation <= TIGHT * room
+        solution.extend(wanted, |error, time| {
+            let allowed = 0.99 * budget * share(now.high + time);
+            spent + error.total() <= allowed && lacking + error.truncation <= TIGHT * allowed
         });
-        if curve.pieces.is_empty() {
+        if solution.pieces.is_empty() {
             return Ok(false);
         }
-        let end = curve.end();
-        let error = curve.error();
+        let end = solution.end();
+        let error = solution.error();
         while let Some(open) = self.open.first() {
             let local = now.until(open.lambda);
             if local > end {
                 break;
             }
-            let values = curve.values(local, 4.0 * self.unit() * local + 1e-24 * open.lambda);
+            let values = solution.values(local, 4.0 * self.unit() * local + 1e-24 * open.lambda);
             let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
             let size = weighted(&values.at, recurrence);
             expansion.norm = expansion.norm.max(size);
@@ -389,18 +390,18 @@ impl<'a, T: Number> Run<'a, T> {
             if !met {
                 return Ok(false);
             }
-            let sums: Vec<(f64, f64)> = (0..self.earned.len())
+            let sums: Vec<(f64, f64)> = (0..self.accumulated.len())
                 .map(|r| {
                     let of = |factors: &[f64]| -> f64 {
                         factors.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum()
                     };
-                    (of(&values.at), self.earned[r] + of(&values.until))
+                    (of(&values.at), self.accumulated[r] + of(&values.until))
                 })
                 .collect();
             let result = TimeResult {
                 window: (0, self.basis.iteration.steps()),
                 bound,
-                rewards: unscaled(self.built, &sums, &self.rewards),
+                rewards: unscaled(self.context, &sums, &self.rewards),
                 ..TimeResult::default()
             };
             self.deliver(times, observer, result, |run, host| run.basis.sum(&multiples, &run.acc, host))?;
@@ -409,15 +410,15 @@ impl<'a, T: Number> Run<'a, T> {
         if self.open.is_empty() {
             return Ok(true);
         }
-        let values = curve.values(end, 0.0);
+        let values = solution.values(end, 0.0);
         let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
         let size = weighted(&values.at, recurrence);
         expansion.norm = expansion.norm.max(size);
         self.norms += weighted(&values.until, recurrence);
         self.truncation += error.truncation;
         self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
-        for (r, earned) in self.earned.iter_mut().enumerate() {
-            *earned +=
+        for (r, accumulated) in self.accumulated.iter_mut().enumerate() {
+            *accumulated +=
                 values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
         }
         self.now.advance(end);
@@ -443,12 +444,12 @@ impl<'a, T: Number> Run<'a, T> {
         vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
     ) -> Result<()> {
         let open = self.open.remove(0);
-        if self.built.problem.vectors {
+        if self.context.problem.vectors {
             let mut host = std::mem::take(&mut self.host);
             observer.result(open.index, vector(self, &mut host)?)?;
             self.host = host;
         }
-        let time = self.built.problem.times[open.index];
+        let time = self.context.problem.times[open.index];
         times[open.index] = Some(TimeResult { time, alpha_t: open.lambda, ..result });
         Ok(())
     }
@@ -457,62 +458,65 @@ impl<'a, T: Number> Run<'a, T> {
     /// newest again.
     fn finish(
         &mut self,
-        found: Found,
+        candidate: Candidate,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
         expansion: &mut Expansion,
     ) -> Result<bool> {
-        let mut curve = Curve::new(self.built, &self.basis.iteration)?;
-        let (mut stops, mut shift) = ([found.stop], 0.0);
-        if !found.serves {
+        let mut extrapolated = Extrapolation::new(self.context, &self.basis.iteration)?;
+        let (mut terminations, mut shift) = ([candidate.termination], 0.0);
+        if !candidate.serves {
             let (terms, x) = (self.basis.iteration.steps(), self.basis.iteration.iterate(Which::Before)?);
             let (open, now, spent) = (&self.open, self.now, self.truncation + self.rounding);
-            let enough = |stops: &[Stop], shift: f64| {
-                open.iter().all(|open| open.serves(&stops[0], now, spent + shift))
+            let enough = |terminations: &[EarlyTermination], shift: f64| {
+                open.iter().all(|open| open.serves(&terminations[0], now, spent + shift))
             };
-            let refinement = curve.refine(corrections(now, terms), terms, &mut stops, enough, observer)?;
+            let refinement =
+                extrapolated.refine(corrections(now, terms), terms, &mut terminations, enough, observer)?;
             expansion.terms += refinement.steps;
             shift = refinement.shift;
-            if !enough(&stops, shift) {
+            if !enough(&terminations, shift) {
                 self.basis.iteration.resume(expansion.terms, &x)?;
                 return Ok(false);
             }
         }
-        let [stop] = stops;
-        curve.collect_rewards(self.basis.iteration.rewards(), 1);
+        let [termination] = terminations;
+        extrapolated.collect_rewards(self.basis.iteration.rewards(), 1);
         while let Some(open) = self.open.first() {
             let ahead = self.now.until(open.lambda);
-            let shares = shares(&stop, ahead);
+            let shares = shares(&termination, ahead);
             // What the curve begins with has the norm of a distribution, but for its error.
             let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.lambda;
             expansion.weighted_norm = expansion.weighted_norm.max(mean);
             let grown = shares.at[2];
             let bound = Bound {
                 truncation: self.truncation,
-                steady_state: shift + stop.defect * grown,
-                rounding: 1.001 * (self.rounding + stop.rounding * grown) + open.fixed + 32.0 * f64::EPSILON,
+                steady_state: shift + termination.defect * grown,
+                rounding: 1.001 * (self.rounding + termination.rounding * grown)
+                    + open.fixed
+                    + 32.0 * f64::EPSILON,
                 ..Bound::default()
             };
-            let sums: Vec<(f64, f64)> = curve
+            let sums: Vec<(f64, f64)> = extrapolated
                 .rewards
                 .iter()
-                .zip(&self.earned)
-                .map(|(reward, earned)| {
+                .zip(&self.accumulated)
+                .map(|(reward, accumulated)| {
                     let value = |share| reward.value(std::iter::once(share));
-                    (value(shares.at), earned + value(shares.until))
+                    (value(shares.at), accumulated + value(shares.until))
                 })
                 .collect();
             let result = TimeResult {
-                window: (0, stop.step),
+                window: (0, termination.step),
                 bound,
-                rewards: unscaled(self.built, &sums, &self.rewards),
-                stopped: Some(Stopped { step: stop.step, mu: 1.0 - stop.leak }),
+                rewards: unscaled(self.context, &sums, &self.rewards),
+                stopped: Some(Stopped { step: termination.step, mu: 1.0 - termination.decay }),
                 ..TimeResult::default()
             };
             self.deliver(times, observer, result, |_, result| {
                 result.clear();
-                result.resize(curve.len(), 0.0);
-                curve.add_to(result, &[shares]);
+                result.resize(extrapolated.len(), 0.0);
+                extrapolated.add_to(result, &[shares]);
                 Ok(result)
             })?;
         }
@@ -526,10 +530,10 @@ fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
 }
 
 /// The shares of what a stop is made of, in continuous time.
-fn shares(stop: &Stop, ahead: f64) -> Shares {
-    let (leak, shrunk) = (stop.leak, (-stop.leak * ahead).exp());
-    let grown = if leak == 0.0 { ahead } else { -(-leak * ahead).exp_m1() / leak };
-    let doubled = if leak == 0.0 { 0.5 * ahead * ahead } else { (ahead - grown) / leak };
+fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
+    let (decay, shrunk) = (termination.decay, (-termination.decay * ahead).exp());
+    let grown = if decay == 0.0 { ahead } else { -(-decay * ahead).exp_m1() / decay };
+    let doubled = if decay == 0.0 { 0.5 * ahead * ahead } else { (ahead - grown) / decay };
     Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
@@ -539,34 +543,35 @@ fn corrections(now: Clock, terms: u64) -> u64 {
 }
 
 /// A stop, and whether it serves as it is: else it would if its residual had twice the digits.
-struct Found {
-    stop: Stop,
+struct Candidate {
+    termination: EarlyTermination,
     serves: bool,
 }
 
 /// The stop behind the iterate before the newest, if it serves all times that are open, or may when it is refined.
-fn serving<T: Number>(
-    built: &Built<'_, T>,
+fn candidate_for<T: Number>(
+    context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
     open: &[Open],
     now: Clock,
     spent: f64,
     refines: bool,
-) -> Result<Option<Found>> {
-    let masses = iteration.leavable_masses()?;
-    let step = built.statistics.step;
-    let stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
-    let all = |stop: &Stop| open.iter().all(|open| open.serves(stop, now, spent));
-    if all(&stop) {
-        return Ok(Some(Found { stop, serves: true }));
+) -> Result<Option<Candidate>> {
+    let masses = iteration.non_absorbing_masses()?;
+    let step = context.statistics.step;
+    let termination =
+        EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+    let all = |termination: &EarlyTermination| open.iter().all(|open| open.serves(termination, now, spent));
+    if all(&termination) {
+        return Ok(Some(Candidate { termination, serves: true }));
     }
     // What it rounds by costs too much; corrections make of d about d², and move the vector by no more than d a step.
-    let moved = spent + stop.defect * corrections(now, iteration.steps()) as f64;
-    let squared = Stop { defect: stop.defect.powi(2), rounding: 0.0, ..stop };
+    let moved = spent + termination.defect * corrections(now, iteration.steps()) as f64;
+    let squared = EarlyTermination { defect: termination.defect.powi(2), rounding: 0.0, ..termination };
     let hopeful = refines
-        && !all(&Stop { defect: 0.0, ..stop })
+        && !all(&EarlyTermination { defect: 0.0, ..termination })
         && open.iter().all(|open| open.serves(&squared, now, moved));
-    Ok(hopeful.then_some(Found { stop, serves: false }))
+    Ok(hopeful.then_some(Candidate { termination, serves: false }))
 }
 
 #[cfg(test)]
@@ -574,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_take_a_thirtieth_of_a_sweep_at_most() {
+    fn attempts_take_a_thirtieth_of_a_run_at_most() {
         for (states, entries, on_host) in
             [(3478, 14e3, true), (3478, 14e3, false), (200, 1e3, true), (1 << 25, 2e8, false)]
         {
@@ -609,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_ahead_are_those_of_curves_that_stay_or_grow() {
+    fn predicted_spaces_cover_constant_and_growing_lengths() {
         for (lengths, last, steady, growing) in [
             (vec![], 1e3, f64::INFINITY, f64::INFINITY),
             (vec![10.0], 1e3, 99.0, 99.0),

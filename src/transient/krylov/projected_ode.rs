@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_as_near_to_a_closed_form_as_it_says() {
+    fn a_solution_is_within_its_bound_of_the_closed_form() {
         // Two states with rates that are far apart: e^{−s} and e^{−s/10⁵}, after a change of the basis.
         let (fast, slow) = (-1.0, -1e-5);
         let matrix: [&[f64]; 2] = [
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_ends_where_its_error_is_no_longer_allowed() {
+    fn a_solution_ends_at_the_allowed_error() {
         let mut recurrence = closed(&[&[-0.5, 0.25], &[0.5, -0.25]]);
         recurrence.residual = 1e-3;
         recurrence.rounding = vec![1e-9; 2];

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_has_a_mass_below_1_and_lacks_little() {
+    fn an_initial_vector_has_a_mass_just_below_1() {
         for initial in
             [vec![1.0], vec![0.5; 2], vec![0.1; 10], vec![1.0 / 3.0; 3], vec![0.25, 0.25, 0.500_000_9]]
         {

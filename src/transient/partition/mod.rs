@@ -340,12 +340,12 @@ impl Cutter<'_> {
         let mut regions = Vec::new();
         for (number, (lane, rows)) in lanes.iter().zip(shares).enumerate() {
             let own = self.cut_share(self.first + number, rows, most_elements(lane, self.real));
-            regions.extend(own.ok_or_else(|| self.no_room(lane))?);
+            regions.extend(own.ok_or_else(|| self.out_of_memory(lane))?);
         }
         Ok(regions)
     }
 
-    fn no_room(&self, lane: &Lane) -> Error {
+    fn out_of_memory(&self, lane: &Lane) -> Error {
         let (device, n) = (lane.device(), self.transitions.states());
         Error::OutOfMemory {
             device: device.name.clone(),

@@ -161,17 +161,17 @@ pub(crate) fn reorder<'a>(
     initial: &'a [f64],
     lengths: &[u32],
     run: &mut RunFacts,
-    wanted: Order,
+    requested: Order,
 ) -> Result<(Option<Reordered<'a>>, Order)> {
     let (transitions, ranks) = (problem.transitions, machine.ranks);
     let make = |order: Order, initial: Cow<'a, [f64]>| {
         let old = breadth_first(transitions, &initial, order == Order::Rcm);
         Reordered::new(transitions, old, ranks, initial)
     };
-    match wanted {
+    match requested {
         Order::Natural => return Ok((None, Order::Natural)),
         Order::Bfs | Order::Rcm if !transitions.is_whole() => {
-            let name = wanted.name();
+            let name = requested.name();
             let why = "looks at all states at once, and each rank has read its part of the file";
             return Err(Error::Invalid(format!(
                 "the order {name} {why}; --order {name} makes all read all of it"
@@ -186,9 +186,9 @@ pub(crate) fn reorder<'a>(
             });
             ranks.all_ok(room)?;
             let initial = ranks.all_ok(problem.initial.probabilities(n))?;
-            return Ok((Some(make(wanted, initial.into())), wanted));
+            return Ok((Some(make(requested, initial.into())), requested));
         }
-        Order::Bfs | Order::Rcm => return Ok((Some(make(wanted, initial.into())), wanted)),
+        Order::Bfs | Order::Rcm => return Ok((Some(make(requested, initial.into())), requested)),
         // Other orders take a look at all states, of which a rank knows its own.
         Order::Auto if machine.lanes.len() == 1 || ranks.is_distributed() => {
             return Ok((None, Order::Natural));
@@ -270,7 +270,7 @@ impl Search<'_> {
         let (mut row, mut degree) = (Vec::new(), Vec::new());
         let mut next = self.order.len();
         for &start in starts {
-            self.meet(start);
+            self.visit(start);
         }
         while let Some(&state) = self.order.get(next) {
             next += 1;
@@ -288,12 +288,12 @@ impl Search<'_> {
                 });
             }
             for to in neighbours {
-                self.meet(to);
+                self.visit(to);
             }
         }
     }
 
-    fn meet(&mut self, state: u32) {
+    fn visit(&mut self, state: u32) {
         if !std::mem::replace(&mut self.seen[state as usize], true) {
             self.order.push(state);
         }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_searched_only_where_it_gains_more_than_the_search_takes() {
+    fn an_order_is_searched_only_if_it_gains_more_than_the_search_takes() {
         let n = 15_839;
         let ring = Counted(scattered(n), Default::default());
         let machine =
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn both_orders_bring_the_neighbours_of_a_ring_together() {
+    fn both_orders_reduce_the_bandwidth_of_a_scattered_cycle() {
         let ring = scattered(1000);
         let mut initial = vec![0.0; 1000];
         initial[3] = 1.0;

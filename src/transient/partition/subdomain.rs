@@ -221,7 +221,7 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
     let mut lengths: Vec<u32> = zeroed(rows.len());
     // Rows that are like others read nothing outside.
     let repeats = transitions.repeats_among(rows);
-    let look = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
+    let scan = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
         let mut remote = 0;
         for (i, length) in lengths.iter_mut().enumerate() {
             row.clear();
@@ -235,7 +235,7 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
         remote
     };
     let places = repeats.places(&mut lengths, 4096).into_par_iter();
-    let remote = places.map_init(Vec::new, look).reduce(|| 0, |a, b| a + b);
+    let remote = places.map_init(Vec::new, scan).reduce(|| 0, |a, b| a + b);
     repeats.copy(&mut lengths);
     let entries = lengths.par_iter().map(|&length| u64::from(length)).reduce(|| 0, |a, b| a + b);
     let mut columns = Vec::new();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn halos_are_all_that_is_not_own_and_lie_side_by_side() {
+    fn halos_are_all_remote_rows_in_contiguous_order() {
         let chain = line(4000, 500);
         for halo_depth in [1, 2, 4] {
             let all = regions(&chain, &[0, 256, 1280, 4000], halo_depth);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_the_own_rows_and_the_interior_is_nobody_elses() {
+    fn pieces_cover_the_own_rows_and_no_other_part_reads_the_interior() {
         let chain = line(12_000, 300);
         let all = regions(&chain, &[0, 4096, 8192, 12_000], 1);
         for region in &all {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_to_send_lie_where_the_reader_takes_them_from() {
+    fn rows_to_send_are_at_the_places_that_the_reader_reads() {
         let chain = line(12_000, 300);
         for cuts in [&[0, 4096, 8192, 12_000][..], &[0, 6144, 12_000], &[0, 256, 512, 12_000]] {
             let all = regions(&chain, cuts, 3);
@@ -404,7 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_read() {
+    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_has_the_rows_that_neighbours_read()
+    {
         let chain = line(12_000, 300);
         let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
         for region in &all {

@@ -296,20 +296,20 @@ impl Eliminated {
     }
 
     /// What is earned from each state until the end, in the place of the rates at which it is, and a bound of the relative error.
-    fn earned(&self, earned: &mut [f64]) -> f64 {
+    fn visits(&self, visits: &mut [f64]) -> f64 {
         let mut stages = 2 * self.changed;
         for k in (0..self.m).rev() {
-            let visit = earned[k] / self.sums[k];
+            let visit = visits[k] / self.sums[k];
             let mut any = false;
             for i in self.before(k) {
                 let rate = self.rate(i, k);
-                earned[i] += rate * visit;
+                visits[i] += rate * visit;
                 any |= rate > 0.0;
             }
             stages += u64::from(any && visit != 0.0);
         }
         for k in 0..self.m {
-            let (before, own) = earned.split_at_mut(k);
+            let (before, own) = visits.split_at_mut(k);
             let there = self.row(k).iter().zip(&before[self.before(k)]).map(|(rate, value)| rate * value);
             own[0] = exit_rate(there.chain([own[0]])) / self.sums[k];
         }
@@ -484,10 +484,10 @@ fn by_residual(
     let n = transitions.states();
     // α = 2 in the unit of the scale is more than the largest exit rate.
     let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
-    let mut earned = vec![2.0; order.states.len()];
-    let _ = rates.earned(&mut earned);
+    let mut visits = vec![2.0; order.states.len()];
+    let _ = rates.visits(&mut visits);
     let mut steps = vec![[0.0]; n];
-    order.states.iter().zip(earned).for_each(|(&state, steps_there)| steps[state as usize] = [steps_there]);
+    order.states.iter().zip(visits).for_each(|(&state, steps_there)| steps[state as usize] = [steps_there]);
     let longest = chain.shows(order.states.iter().map(|&state| state as usize), &steps)?;
     let mut x = vec![0.0; n];
     found.iter().for_each(|&(state, p)| x[state as usize] = p);

@@ -25,13 +25,13 @@
 use super::gth::{self, Plan};
 use crate::kernel::{Number, Precision};
 use crate::transient::backward::absorption::until_absorption;
-use crate::transient::backward::hitting_time::meeting;
+use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::LAZY;
 use crate::transient::chain::{Absorbing, Reward};
 use crate::transient::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
-use crate::transient::context::{Built, total};
-use crate::transient::iteration::quasi_stationary::Stop;
+use crate::transient::context::{Context, total};
+use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
 use crate::transient::problem::Observer;
@@ -64,7 +64,7 @@ impl StationaryState {
             if leg == to {
                 break;
             }
-            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.kept()?])))?;
+            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.snapshot()?])))?;
         }
         // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
         let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
@@ -91,29 +91,29 @@ pub(crate) struct Served {
 
 /// Serves the infinite times, from the `last` iterate of finite ones if there is one.
 pub(crate) fn run<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     which: &[usize],
     last: Option<LastIterate>,
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Served> {
-    let transitions = built.problem.transitions;
-    let (n, nnz) = (transitions.states(), built.statistics.nnz);
+    let transitions = context.problem.transitions;
+    let (n, nnz) = (transitions.states(), context.statistics.nnz);
     // Multiplications beyond which elimination is cheaper.
-    let plan = plan(built);
+    let plan = plan(context);
     let worth = plan.as_ref().map(|plan| plan.worth(nnz));
-    let missing = |bound: &Bound| bound.total() > built.options.epsilon;
+    let missing = |bound: &Bound| bound.total() > context.options.epsilon;
     let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
     let (mut last, mut eliminated) = (last, 0);
     let mut found = match first {
         true => None,
-        false => Some(iterate(built, last.take(), worth.unwrap_or(MOST_STEPS), observer, checkpointer)?),
+        false => Some(iterate(context, last.take(), worth.unwrap_or(MOST_STEPS), observer, checkpointer)?),
     };
     if worth.is_some() && found.as_ref().is_none_or(|found| missing(&found.1)) {
-        if let Some((limit, bound)) = eliminate(built, plan, observer)? {
+        if let Some((limit, bound)) = eliminate(context, plan, observer)? {
             let other = match first && missing(&bound) {
-                true => Some(iterate(built, last, FIRST_STEPS, observer, checkpointer)?),
+                true => Some(iterate(context, last, FIRST_STEPS, observer, checkpointer)?),
                 false => found,
             };
             let terms = other.as_ref().map_or(0, |other| other.2);
@@ -123,14 +123,14 @@ pub(crate) fn run<T: Number>(
             };
         } else {
             // Rates span too many orders: however long it takes.
-            found = Some(iterate(built, None, MOST_STEPS, observer, checkpointer)?);
+            found = Some(iterate(context, None, MOST_STEPS, observer, checkpointer)?);
         }
     }
     let (limit, bound, terms) = found.expect("it is iterated or eliminated");
-    let (rewards, met) = rewards_of(built, &limit, bound, observer)?;
+    let (rewards, met) = rewards_of(context, &limit, bound, observer)?;
     for &index in which {
         let result = TimeResult {
-            time: built.problem.times[index],
+            time: context.problem.times[index],
             alpha_t: f64::INFINITY,
             window: (0, terms),
             bound,
@@ -139,7 +139,7 @@ pub(crate) fn run<T: Number>(
         };
         checkpointer.finished(index, &result);
         times[index] = Some(result);
-        if built.problem.vectors {
+        if context.problem.vectors {
             observer.result(index, &limit)?;
             checkpointer.delivered(index, &limit);
         }
@@ -149,12 +149,12 @@ pub(crate) fn run<T: Number>(
 
 /// The rewards of the limit, and true if those that are accumulated are as good as ε asks.
 fn rewards_of<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     limit: &[f64],
     bound: Bound,
     observer: &mut dyn Observer,
 ) -> Result<(Vec<RewardValue>, bool)> {
-    let (problem, ranks) = (built.problem, built.parts.ranks);
+    let (problem, ranks) = (context.problem, context.parts.ranks);
     let mut found = Vec::with_capacity(problem.rewards.len());
     // Those that may be zero in the limit, which does not tell what they sum to.
     let mut unknown = Vec::new();
@@ -178,7 +178,7 @@ fn rewards_of<T: Number>(
     let mut met = true;
     if !unknown.is_empty() {
         let rewards: Vec<&Reward> = unknown.iter().map(|&place| &problem.rewards[place]).collect();
-        let (totals, all) = totals_of(built, &rewards, observer)?;
+        let (totals, all) = totals_of(context, &rewards, observer)?;
         met = all;
         unknown.into_iter().zip(totals).for_each(|(place, total)| found[place].cumulative = total);
     }
@@ -188,19 +188,19 @@ fn rewards_of<T: Number>(
 /// What rewards sum to without end: infinite where a state that is never left for good earns one, else what is earned until the
 /// chain is in a closed class; and true if that is as good as ε asks.
 fn totals_of<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     rewards: &[&Reward],
     observer: &mut dyn Observer,
 ) -> Result<(Vec<f64>, bool)> {
-    let (problem, transitions) = (built.problem, built.problem.transitions);
+    let (problem, transitions) = (context.problem, context.problem.transitions);
     let refused = |reward: &Reward, why: &str| {
         let what = format!("the accumulated reward '{}' at time inf is not known: {why}", reward.name);
         Err(Error::Invalid(what + "; ask for a finite time"))
     };
-    if built.parts.ranks.is_distributed() || !transitions.is_whole() {
+    if context.parts.ranks.is_distributed() || !transitions.is_whole() {
         return refused(rewards[0], "one process has to sum it");
     }
-    let classes = Classes::new(transitions, &built.initial, &built.initial);
+    let classes = Classes::new(transitions, &context.initial, &context.initial);
     let class = classes.of_states(transitions);
     let closed: Vec<u32> = (0..class.len() as u32).filter(|&state| class[state as usize].is_some()).collect();
     let (mut totals, mut passing) = (vec![f64::INFINITY; rewards.len()], Vec::new());
@@ -220,79 +220,83 @@ fn totals_of<T: Number>(
     }
     let absorbing = Absorbing::new(transitions, &closed);
     let own: Vec<Reward> = passing.iter().map(|&place| rewards[place].clone()).collect();
-    let Built { machine, options, .. } = *built;
+    let Context { machine, options, .. } = *context;
     let found = until_absorption(machine, &absorbing, problem.initial, &closed, &own, options, observer)?;
     passing.iter().zip(&found.rewards).for_each(|(&place, total)| totals[place] = total.value);
     Ok((totals, found.status == Status::Met))
 }
 
 /// An order in which there is room for elimination; every rank looks at all states and finds the same one.
-fn plan<T: Number>(built: &Built<'_, T>) -> Option<Plan> {
-    let (transitions, rows) = (built.problem.transitions, &built.parts.rows);
+fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
+    let (transitions, rows) = (context.problem.transitions, &context.parts.rows);
     if transitions.states() > gth::MOST_BANDED {
         return None;
     }
     transitions.acquire_rows(&(0..transitions.states()));
-    let initial: Vec<f64> = built.parts.ranks.all_gather(&built.initial).concat();
+    let initial: Vec<f64> = context.parts.ranks.all_gather(&context.initial).concat();
     let planned = || Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
-    let plan = built.machine.lanes[0].host(planned);
+    let plan = context.machine.lanes[0].host(planned);
     transitions.acquire_rows(rows);
     plan
 }
 
 /// The limit of this rank's states by elimination, which every rank does by itself.
 fn eliminate<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     planned: Option<Plan>,
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
-    let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
+    let (transitions, ranks, rows) = (context.problem.transitions, context.parts.ranks, &context.parts.rows);
     let n = transitions.states();
     transitions.acquire_rows(&(0..n));
-    let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
+    let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
     let found = match planned {
         Some(plan) => {
-            let scale = built.statistics.scale;
-            plan.limit(transitions, scale, &initial, built.options.epsilon, &mut check)?
+            let scale = context.statistics.scale;
+            plan.limit(transitions, scale, &initial, context.options.epsilon, &mut check)?
         }
         None => None,
     };
     transitions.acquire_rows(rows);
     Ok(found.map(|(limit, rounding)| {
-        let rounding = rounding + built.initial_error;
+        let rounding = rounding + context.initial_error;
         (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
     }))
 }
 
 /// Sweeps backwards after which the certificate is given up.
-pub(crate) fn most_sweeps<T: Number>(built: &Built<'_, T>) -> u64 {
-    (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16)
+pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
+    (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16)
 }
 
-/// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met.
+/// The end of the curve of a [`EarlyTermination`], where everything is absorbed that can still be, if its bound is met.
 fn absorbed<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
-    let Some(masses) = iteration.leavable_masses()? else { return Ok(None) };
-    let (terms, step) = (iteration.steps(), built.statistics.step);
-    let stop = Stop::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
-    if stop.leak == 0.0 {
+    let Some(masses) = iteration.non_absorbing_masses()? else { return Ok(None) };
+    let (terms, step) = (iteration.steps(), context.statistics.step);
+    let termination =
+        EarlyTermination::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
+    if termination.decay == 0.0 {
         return Ok(None);
     }
-    let endless = 1.0 / stop.leak;
+    let endless = 1.0 / termination.decay;
     let bound = Bound {
-        steady_state: stop.defect * endless,
-        rounding: step * terms as f64 + stop.rounding * endless + 16.0 * f64::EPSILON + built.initial_error,
+        steady_state: termination.defect * endless,
+        rounding: step * terms as f64
+            + termination.rounding * endless
+            + 16.0 * f64::EPSILON
+            + context.initial_error,
         ..Bound::default()
     };
-    if bound.total() > built.options.epsilon {
+    if bound.total() > context.options.epsilon {
         return Ok(None);
     }
     let (mut limit, newest) = (iteration.iterate(Which::Before)?, iteration.newest()?);
     for (i, (p, newest)) in limit.iter_mut().zip(newest).enumerate() {
-        *p = if built.statistics.leavable.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
+        *p = if context.statistics.non_absorbing.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
     }
     Ok(Some((limit, bound)))
 }
@@ -300,21 +304,21 @@ fn absorbed<T: Number>(
 /// The last iterate of a sweep from the beginning, or from the `last` of one before, that ends at the steady state or after `most`
 /// multiplications, its bound, and their number.
 fn iterate<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     last: Option<LastIterate>,
     most: u64,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(Vec<f64>, Bound, u64)> {
-    let ranks = built.parts.ranks;
+    let ranks = context.parts.ranks;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
-    let inverse_alpha = T::of(LAZY * built.statistics.inverse_alpha.wide());
+    let inverse_alpha = T::of(LAZY * context.statistics.inverse_alpha.wide());
     let alpha = match T::PRECISION {
         // Its matrix is made so.
-        Precision::Q64 => built.statistics.divisor,
+        Precision::Q64 => context.statistics.divisor,
         _ => 1.0 / inverse_alpha.wide(),
     };
-    let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &[], (0, 0))?;
     let mut s = StationaryState {
         steps: 0,
         until: None,
@@ -325,20 +329,21 @@ fn iterate<T: Number>(
     };
     let mut before = 0;
     match (checkpointer.stationary()?, last) {
-        (None, None) => iteration.start_in(&built.initial, built.beginning())?,
+        (None, None) => iteration.start_in(&context.initial, context.beginning())?,
         (None, Some(last)) => {
             iteration.resume(last.steps, &last.kept)?;
             (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));
             // The same time in shorter steps.
-            let shorter = built.statistics.mean_holding() * alpha / built.statistics.scale;
+            let shorter = context.statistics.mean_holding() * alpha / context.statistics.scale;
             let in_steps = |steps: f64| steps * shorter * (1.0 + 4.0 * f64::EPSILON);
-            s.certificate =
-                last.certificate.map(|known| Certificate { meeting: known.meeting.map(in_steps), ..known });
+            s.certificate = last
+                .certificate
+                .map(|known| Certificate { hitting_time: known.hitting_time.map(in_steps), ..known });
         }
         (Some(kept), _) => {
             s = kept.state;
             match &kept.vectors[..] {
-                [x] if x.len() == built.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
+                [x] if x.len() == context.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
                     iteration.resume(s.steps, x)?;
                 }
                 _ => return Err(checkpointer.unusable()),
@@ -348,38 +353,40 @@ fn iterate<T: Number>(
     let certificate = match s.certificate {
         Some(certificate) => certificate,
         None => {
-            let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || built.parts.absorbing;
+            let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || context.parts.absorbing;
             while s.until.is_some() || (moves(&s) && s.steps - before < FIRST_STEPS.min(most)) {
-                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
+                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
                 s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
-                if let Some((limit, bound)) = absorbed(built, &iteration)? {
+                if let Some((limit, bound)) = absorbed(context, &iteration)? {
                     return Ok((limit, bound, iteration.steps() - before));
                 }
             }
             let probable = iteration.newest()?;
-            let most = most_sweeps(built).min(most);
-            let found = meeting(built, alpha / built.statistics.scale, &probable, most, observer);
+            let most = most_sweeps(context).min(most);
             let found =
-                checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.kept()?])))?;
-            Certificate { meeting: found.0, classes: found.1 }
+                bound_hitting_time(context, alpha / context.statistics.scale, &probable, most, observer);
+            let found =
+                checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.snapshot()?])))?;
+            Certificate { hitting_time: found.0, classes: found.1 }
         }
     };
     s.certificate = Some(certificate);
-    let Certificate { meeting, classes } = certificate;
+    let Certificate { hitting_time, classes } = certificate;
 
     // Without a certificate the distance of two distributions is at most 2, whatever they are.
-    let bound_of = |distance: f64| meeting.map_or(2.0, |meeting| (2.0 * meeting * distance).min(2.0));
+    let bound_of =
+        |distance: f64| hitting_time.map_or(2.0, |hitting_time| (2.0 * hitting_time * distance).min(2.0));
     // What a step's own rounding does to the residual cannot be iterated away.
-    let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.statistics.step);
-    let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
+    let floor = hitting_time.map_or(0.0, |hitting_time| 2.0 * hitting_time * context.statistics.step);
+    let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
     // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
-        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
+        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
-        if let Some((limit, bound)) = absorbed(built, &iteration)? {
+        if let Some((limit, bound)) = absorbed(context, &iteration)? {
             return Ok((limit, bound, iteration.steps() - before));
         }
-        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.statistics.step;
+        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * context.statistics.step;
         s.stalled = if falls { 0 } else { s.stalled + 1 };
         s.best = s.best.min(s.distance);
     }
@@ -387,18 +394,18 @@ fn iterate<T: Number>(
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
     // The mass has drifted with rounding by a measured amount; the limit's is that of the beginning.
-    let (mass, initial) = (total(&limit, ranks), total(&built.initial, ranks));
+    let (mass, initial) = (total(&limit, ranks), total(&context.initial, ranks));
     limit.iter_mut().for_each(|p| *p = *p / mass * initial);
     // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
     // on the way shifted mass between them.
     let on_the_way = match classes {
         1 => 0.0,
-        _ => (built.statistics.step * terms as f64).min(2.0),
+        _ => (context.statistics.step * terms as f64).min(2.0),
     };
     let rounding = floor
         + on_the_way
         + 2.0 * (mass - initial).abs()
         + 4.0 * T::PRECISION.unit_roundoff()
-        + built.initial_error;
+        + context.initial_error;
     Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms - before))
 }

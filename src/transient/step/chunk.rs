@@ -27,7 +27,7 @@ pub struct Part<T> {
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
     /// A bit for each own row that can be left.
-    pub leavable: Buffer<u32>,
+    pub non_absorbing: Buffer<u32>,
     /// Exit rates of the computed rows, unless its patterns hold them.
     pub exit: Buffer<T>,
     /// The matrix.

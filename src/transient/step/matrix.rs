@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::chunk::{Chunk, SendRows, Stored};
-use super::memory_requirement::Need;
+use super::memory_requirement::MemoryRequirement;
 use super::pattern_kernel::step_pattern;
 use crate::kernel::Number;
 use crate::lane::cpu::zeroed;
@@ -161,14 +161,14 @@ impl<'a, T: Number> Source<'a, T> {
     ///
     /// # Errors
     /// A format that the matrix does not fit, asked for by name.
-    pub(crate) fn plan(&self, format: MatrixFormat) -> Result<Need> {
+    pub(crate) fn plan(&self, format: MatrixFormat) -> Result<MemoryRequirement> {
         let (choice, _) = self.choose(format)?;
         Ok(self.need(choice.format(), self.bytes(&choice)))
     }
 
-    fn need(&self, format: MatrixFormat, matrix: u64) -> Need {
+    fn need(&self, format: MatrixFormat, matrix: u64) -> MemoryRequirement {
         let (device, real) = (self.lane.device(), T::PRECISION.bytes());
-        Need {
+        MemoryRequirement {
             device: device.spec.clone(),
             name: device.name.clone(),
             rows: self.region.rows.len(),
@@ -353,9 +353,9 @@ impl<'a, T: Number> Source<'a, T> {
     /// What repeats in the rows.
     fn repetition(&self) -> Repetition<T> {
         let all = 0..self.transitions.states();
-        let survey =
-            self.transitions.survey().filter(|_| self.region.rows == all && self.region.len() == all.len());
-        if let Some(found) = survey.and_then(|survey| survey.take_repetition(&self.layout)) {
+        let prescan =
+            self.transitions.prescan().filter(|_| self.region.rows == all && self.region.len() == all.len());
+        if let Some(found) = prescan.and_then(|prescan| prescan.take_repetition(&self.layout)) {
             return found;
         }
         let width = |row: usize| self.layout.widths[row / SLICE];

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 /// The bytes that a lane is to hold.
 #[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Need {
+pub struct MemoryRequirement {
     /// The lane's device.
     pub device: String,
     /// The device's name.
@@ -24,7 +24,7 @@ pub struct Need {
     pub free: Option<u64>,
 }
 
-impl Need {
+impl MemoryRequirement {
     /// All of it.
     pub fn total(&self) -> u64 {
         self.matrix + self.vectors

@@ -65,9 +65,9 @@ pub(crate) struct Shared<'a, T> {
     pub(super) acc: &'a mut [T],
 }
 
-/// The pub(super) constants of a step for some rows of a chunk.
+/// The constants of a step for some rows of a chunk.
 pub(super) const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
-/// The pub(super) constants of Chebyshev's recurrence: y becomes 2 x P − y.
+/// The constants of Chebyshev's recurrence: y becomes 2 x P − y.
 pub(super) const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
 
 /// Some rows of a step's vectors.

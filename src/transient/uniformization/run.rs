@@ -5,14 +5,15 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::transient::backward::hitting_time::meeting;
+use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chebyshev;
-use crate::transient::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
-use crate::transient::context::Built;
-use crate::transient::iteration::extrapolation;
-use crate::transient::iteration::extrapolation::Curve;
-use crate::transient::iteration::quasi_stationary::{Shares, Stop, price};
-use crate::transient::iteration::schedule::{LastIterate, Planned, Room};
+use crate::transient::checkpoint::{
+    Certificate, Checkpointer, Phase, Resumed, TimeProgress, UniformizationState,
+};
+use crate::transient::context::Context;
+use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
+use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution};
+use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential;
 use crate::transient::krylov::exponential::Budget;
@@ -31,7 +32,7 @@ const CHECK_STEPS: u64 = 64;
 /// A look follows after this share more steps, so that little is swept too far, or after more, so that all looks together take at most
 /// a fiftieth of the products of a sweep that never stops.
 const CHECK_SHARE: f64 = 1.0 / 16.0;
-const LOOKS_SHARE: f64 = 1.0 / 50.0;
+const CHECKS_BUDGET: f64 = 1.0 / 50.0;
 
 /// Transitions followed backwards before a better bound of a stop is given up.
 const MOST_WORK: u64 = 1 << 32;
@@ -49,7 +50,7 @@ struct Open<T> {
     divisor: f64,
 }
 
-impl SweepState {
+impl UniformizationState {
     /// True if it is one of these times.
     pub(crate) fn fits(
         &self,
@@ -58,7 +59,7 @@ impl SweepState {
         states: usize,
         wanted: bool,
     ) -> bool {
-        let same = |(kept, time): (&Changed, &Planned)| {
+        let same = |(kept, time): (&TimeProgress, &Planned)| {
             kept.index == time.index && kept.rewards.len() == time.rewards.len()
         };
         let within = |&(place, from, _): &(usize, u64, f64)| {
@@ -78,8 +79,8 @@ impl SweepState {
 }
 
 /// One pass over the iterates, and the time points that it serves.
-pub(crate) struct Sweep<'a, 'p, T> {
-    built: &'a Built<'a, T>,
+pub(crate) struct Uniformization<'a, 'p, T> {
+    context: &'a Context<'a, T>,
     iteration: Iteration<'a, T>,
     /// Ascending in the first step of their windows.
     planned: &'p mut [Planned],
@@ -100,7 +101,7 @@ pub(crate) struct Sweep<'a, 'p, T> {
     vectors: bool,
     /// Room for results on the host, and what makes it.
     host: Vec<f64>,
-    room: Option<JoinHandle<Vec<f64>>>,
+    allocation: Option<JoinHandle<Vec<f64>>>,
     /// Places that found no accumulator.
     left_over: Vec<usize>,
     /// True if Chebyshev's expansion may take over: it has not been tried.
@@ -114,20 +115,20 @@ pub(crate) struct Sweep<'a, 'p, T> {
     /// Multiplications that curves were corrected by.
     refined: u64,
     /// The parts of what can be left and their number, once they were looked for, if there are several.
-    parts: Option<Option<(Vec<u8>, usize)>>,
+    classes: Option<Option<(Vec<u8>, usize)>>,
 }
 
 /// What stands in the place of all later iterates.
 struct Ending<'a, T> {
-    curve: Curve<'a, T>,
+    extrapolated: Extrapolation<'a, T>,
     /// One a part.
-    stops: Vec<Stop>,
+    terminations: Vec<EarlyTermination>,
     /// How far the vector of the curve lies from the iterate.
     shift: f64,
 }
 
 /// What a sweep came to.
-pub(crate) struct Swept {
+pub(crate) struct RunOutcome {
     /// Its multiplications.
     pub(crate) steps: u64,
     /// Places that found no accumulator.
@@ -140,26 +141,26 @@ pub(crate) struct Swept {
     pub(crate) last: Option<LastIterate>,
 }
 
-impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
+impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
     /// open at once; a time that finds none free is left for another sweep.
     pub(crate) fn new(
-        built: &'a Built<'a, T>,
+        context: &'a Context<'a, T>,
         iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
         accumulators: usize,
         before: u64,
     ) -> Self {
-        let vectors = built.problem.vectors;
+        let vectors = context.problem.vectors;
         let end = planned.iter().map(Planned::right).max().unwrap_or(0);
-        let worth = built.options.method != Method::Uniformization
-            && !built.costs.is_short(end)
-            && looks_in(built, end) >= 1.0;
+        let worth = context.options.method != Method::Uniformization
+            && !context.costs.is_short(end)
+            && affordable_checks(context, end) >= 1.0;
         let check = if worth { CHECK_STEPS } else { u64::MAX };
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            built,
+            context,
             iteration,
             planned,
             waiting,
@@ -172,25 +173,25 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             before,
             vectors,
             host: Vec::new(),
-            room: None,
+            allocation: None,
             left_over,
-            expands: built.expands,
-            krylov: (built.expands && T::PRECISION == Precision::F64)
-                .then_some(exponential::first_try(&built.costs)),
+            expands: context.expands,
+            krylov: (context.expands && T::PRECISION == Precision::F64)
+                .then_some(exponential::first_try(&context.costs)),
             expansion: None,
-            expanded: vec![None; built.problem.times.len()],
+            expanded: vec![None; context.problem.times.len()],
             certificate: None,
             refined: 0,
-            parts: None,
+            classes: None,
         }
     }
 
-    /// A sweep that goes on from a state that [fits](SweepState::fits).
+    /// A sweep that goes on from a state that [fits](UniformizationState::fits).
     pub(crate) fn resume(
-        built: &'a Built<'a, T>,
+        context: &'a Context<'a, T>,
         mut iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
-        kept: Resumed<SweepState>,
+        kept: Resumed<UniformizationState>,
     ) -> Result<Self> {
         let Resumed { state, vectors: values } = kept;
         iteration.resume(state.steps, &values[0])?;
@@ -200,33 +201,33 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             time.normalisation = kept.normalisation;
             time.rewards = kept.rewards;
         }
-        let mut sweep = Self::new(built, iteration, planned, state.accumulators, state.before);
-        sweep.waiting = (state.waiting..sweep.planned.len()).collect();
-        (sweep.check, sweep.until, sweep.left_over) = (state.check, state.until, state.left_over);
+        let mut run = Self::new(context, iteration, planned, state.accumulators, state.before);
+        run.waiting = (state.waiting..run.planned.len()).collect();
+        (run.check, run.until, run.left_over) = (state.check, state.until, state.left_over);
         for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
-            let acc = sweep.accumulators()?.unwrap_or_else(Accumulators::none);
-            sweep.planned[place].weighted(built);
-            let weights = held(&sweep.planned[place]);
-            let mut target = sweep.iteration.target(weights.values.len(), acc)?;
+            let acc = run.accumulators()?.unwrap_or_else(Accumulators::none);
+            run.planned[place].weighted(context);
+            let weights = weights_of(&run.planned[place]);
+            let mut target = run.iteration.target(weights.values.len(), acc)?;
             let ahead = &weights.values[(from - weights.left) as usize..];
-            sweep.iteration.weigh(&mut target, from, ahead, divisor)?;
-            if sweep.vectors {
-                sweep.iteration.fill(&target.acc, &values[1 + i])?;
+            run.iteration.weigh(&mut target, from, ahead, divisor)?;
+            if run.vectors {
+                run.iteration.fill(&target.acc, &values[1 + i])?;
             }
-            sweep.open.push(Open { place, target, from, divisor });
+            run.open.push(Open { place, target, from, divisor });
         }
-        Ok(sweep)
+        Ok(run)
     }
 
     /// The state that [`resume`](Self::resume) takes; `until` is where the present steps end.
     fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
-        let mut values = vec![self.iteration.kept()?];
+        let mut values = vec![self.iteration.snapshot()?];
         if self.vectors {
             for o in &self.open {
-                values.push(self.iteration.kept_sum(&o.target.acc)?);
+                values.push(self.iteration.snapshot_sum(&o.target.acc)?);
             }
         }
-        let kept = |time: &Planned| Changed {
+        let kept = |time: &Planned| TimeProgress {
             index: time.index,
             steady_state: time.steady_state,
             steps: time.steps,
@@ -234,7 +235,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             normalisation: time.normalisation,
             rewards: time.rewards.clone(),
         };
-        let state = SweepState {
+        let state = UniformizationState {
             before: self.before,
             steps: self.iteration.steps(),
             until,
@@ -245,7 +246,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             open: self.open.iter().map(|o| (o.place, o.from, o.divisor)).collect(),
             planned: self.planned.iter().map(kept).collect(),
         };
-        Ok((Phase::Sweep(state), values))
+        Ok((Phase::Uniformization(state), values))
     }
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
@@ -255,22 +256,22 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         mut self,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<Swept> {
-        let steps = self.sweep(observer, checkpointer)?;
-        let kept = self.goes_on(checkpointer).then(|| self.iteration.kept()).transpose()?;
+    ) -> Result<RunOutcome> {
+        let steps = self.iterate(observer, checkpointer)?;
+        let kept = self.continues(checkpointer).then(|| self.iteration.snapshot()).transpose()?;
         let Self { left_over, expansion, expanded, certificate, .. } = self;
         let last = kept.map(|kept| LastIterate { steps: self.iteration.steps(), kept, certificate });
-        Ok(Swept { steps, left_over, expansion, expanded, last })
+        Ok(RunOutcome { steps, left_over, expansion, expanded, last })
     }
 
     /// True if the steady state is asked for, too, and found from the last iterate: a run that is resumed goes on from what its checkpoint
     /// has, and is to give the same bits.
-    fn goes_on(&self, checkpointer: &Checkpointer<'_>) -> bool {
-        self.built.problem.is_endless() && checkpointer.is_idle()
+    fn continues(&self, checkpointer: &Checkpointer<'_>) -> bool {
+        self.context.problem.is_endless() && checkpointer.is_idle()
     }
 
-    fn sweep(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
-        let clock = &self.built.parts.clock;
+    fn iterate(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
+        let clock = &self.context.parts.clock;
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
@@ -307,18 +308,23 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             let Some(end) = self.end() else { continue };
             // What ends soon by itself is not worth the curve.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
-                self.check = next_look(to, end, looks_in(self.built, end));
-                let goes_on = self.goes_on(checkpointer);
-                if let Some(stop) = clock.time(Activity::Looks, || self.stop(goes_on, observer))? {
-                    clock.time(Activity::Results, || self.finish_with(stop, observer, checkpointer))?;
+                self.check = next_check(to, end, affordable_checks(self.context, end));
+                let continues = self.continues(checkpointer);
+                if let Some(termination) =
+                    clock.time(Activity::Checks, || self.termination(continues, observer))?
+                {
+                    clock
+                        .time(Activity::Results, || self.finish_with(termination, observer, checkpointer))?;
                     return Ok(self.iteration.steps() + self.refined);
                 }
                 // With the last look before a power of two.
-                if to.ilog2() < self.check.ilog2() && looks_at_parts(self.built, to, end) {
-                    let found = clock.time(Activity::Looks, || self.stop_parts(observer))?;
+                if to.ilog2() < self.check.ilog2() && checks_classes(self.context, to, end) {
+                    let found = clock.time(Activity::Checks, || self.terminate_by_class(observer))?;
                     if let Some(mut ending) = found {
-                        ending.curve.collect_rewards(self.iteration.rewards(), ending.stops.len());
-                        self.go_on_along(&ending, 1.0, observer, checkpointer)?;
+                        ending
+                            .extrapolated
+                            .collect_rewards(self.iteration.rewards(), ending.terminations.len());
+                        self.extrapolate(&ending, 1.0, observer, checkpointer)?;
                         return Ok(self.iteration.steps() + self.refined);
                     }
                 }
@@ -363,14 +369,14 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 self.left_over.push(place);
                 continue;
             };
-            self.planned[place].weighted(self.built);
-            let weights = held(&self.planned[place]);
+            self.planned[place].weighted(self.context);
+            let weights = weights_of(&self.planned[place]);
             assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
             let mut target = self.iteration.target(weights.values.len(), acc)?;
             self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
             let from = weights.left;
             if self.vectors {
-                self.make_room();
+                self.allocate_ahead();
             }
             self.open.push(Open { place, target, from, divisor: 1.0 });
         }
@@ -439,20 +445,20 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 
     /// Begins to make room for results on the host, of states so many that it takes time: while devices multiply.
-    fn make_room(&mut self) {
+    fn allocate_ahead(&mut self) {
         const MANY: usize = 1 << 20;
-        let states = self.built.parts.rows.len();
-        let at_hand = self.built.machine.lanes.iter().any(|lane| lane.device().on_host_cores());
-        if self.host.is_empty() && self.room.is_none() && states >= MANY && !at_hand {
+        let states = self.context.parts.rows.len();
+        let at_hand = self.context.machine.lanes.iter().any(|lane| lane.device().on_host_cores());
+        if self.host.is_empty() && self.allocation.is_none() && states >= MANY && !at_hand {
             let thread = Builder::new().name("kolmo-room".to_owned());
-            self.room = thread.spawn(move || touched(states)).ok();
+            self.allocation = thread.spawn(move || touched(states)).ok();
         }
     }
 
     /// Room for results on the host, if it was made.
     fn host(&mut self) -> Vec<f64> {
-        match self.room.take() {
-            Some(room) => room.join().unwrap_or_default(),
+        match self.allocation.take() {
+            Some(allocation) => allocation.join().unwrap_or_default(),
             None => std::mem::take(&mut self.host),
         }
     }
@@ -481,7 +487,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         for o in &mut self.open {
             let time = &mut self.planned[o.place];
             let from = k.max(time.window.left);
-            let next = &held(time).values[(from - time.window.left) as usize..];
+            let next = &weights_of(time).values[(from - time.window.left) as usize..];
             let drifted = next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
             self.iteration.weigh(&mut o.target, from, next, mass)?;
             time.normalisation += drifted;
@@ -491,43 +497,51 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     }
 
     /// The stop behind x_{k−1}, if it leaves every remaining time within its bound. What the steady state will need anyway, if the sweep
-    /// `goes_on` to it, bounds it, too.
-    fn stop(&mut self, goes_on: bool, observer: &mut dyn Observer) -> Result<Option<Stop>> {
-        let (iteration, step) = (&self.iteration, self.built.statistics.step);
-        let masses = iteration.leavable_masses()?;
-        let all_leavable = masses.is_none();
-        let mut stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
-        if goes_on && all_leavable && self.certificate.is_none() && stop.defect <= FIRST_DISTANCE {
-            let most = power_iteration::most_sweeps(self.built);
+    /// `continues` to it, bounds it, too.
+    fn termination(
+        &mut self,
+        continues: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<EarlyTermination>> {
+        let (iteration, step) = (&self.iteration, self.context.statistics.step);
+        let masses = iteration.non_absorbing_masses()?;
+        let none_absorbing = masses.is_none();
+        let mut termination =
+            EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+        if continues && none_absorbing && self.certificate.is_none() && termination.defect <= FIRST_DISTANCE {
+            let most = power_iteration::most_sweeps(self.context);
             self.certificate = Some(self.certificate(most, observer)?);
         }
-        if let Some(steps) = self.certificate.and_then(|certificate| certificate.meeting) {
-            stop.most = 2.0 * steps;
+        if let Some(steps) = self.certificate.and_then(|certificate| certificate.hitting_time) {
+            termination.most = 2.0 * steps;
         }
-        Ok(self.remaining().all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
+        Ok(self
+            .remaining()
+            .all(|place| termination.serves(&self.planned[place], step))
+            .then_some(termination))
     }
 
     /// Serves the times that wait by Chebyshev's expansion, once, or Krylov's method, where that may pay.
     fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let (built, k) = (self.built, self.iteration.steps());
+        let (context, k) = (self.context, self.iteration.steps());
         let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
-        let epsilon = built.options.epsilon;
+        let epsilon = context.options.epsilon;
         // Behind as many steps as it takes.
         let chebyshev =
             self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon);
         let products = self.krylov.filter(|_| !chebyshev);
-        let budget = products.and_then(|products| Budget::of(&built.costs, products, k, lambda - k as f64));
+        let budget = products.and_then(|products| Budget::of(&context.costs, products, k, lambda - k as f64));
         if !chebyshev && budget.is_none() {
             return Ok(());
         }
         // It works in the place of the iterates.
-        let newest = self.iteration.kept()?;
+        let newest = self.iteration.snapshot()?;
         let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
         let expansion = if chebyshev {
             self.expands = false;
-            chebyshev::run(built, false, &which, &mut self.expanded, observer)?
+            chebyshev::run(context, false, &which, &mut self.expanded, observer)?
         } else {
-            let expansion = exponential::run(built, false, budget, &which, &mut self.expanded, observer)?;
+            let expansion = exponential::run(context, false, budget, &which, &mut self.expanded, observer)?;
             // One that had no memory would have none again.
             self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
             expansion
@@ -545,12 +559,12 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound; or, where that is
     /// out of reach or needs as little, cost more than a share of what rounds anyway.
-    fn misses(&self, stops: &[Stop], shift: f64, as_little: bool) -> bool {
+    fn misses(&self, terminations: &[EarlyTermination], shift: f64, as_little: bool) -> bool {
         let met = |place: usize| {
             let time = &self.planned[place];
-            let [error, rounding] = price(stops, time.lambda);
-            let steps = self.built.statistics.step * time.lambda.min(stops[0].step as f64);
-            let Room { left, rounded } = time.room(&stops[0]);
+            let [error, rounding] = error_contribution(terminations, time.lambda);
+            let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
+            let ErrorBudget { left, rounded } = time.budget(&terminations[0]);
             let (allowed, little) = (left - steps, NEGLIGIBLE * (rounded + steps));
             shift + error + rounding
                 <= if allowed <= 0.0 || as_little { allowed.max(little) } else { allowed }
@@ -561,81 +575,95 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     /// Ends the sweep with a curve in the place of all later iterates.
     fn finish_with(
         &mut self,
-        mut stop: Stop,
+        mut termination: EarlyTermination,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
-        self.bound_by_meeting(&mut stop, &mut checkpointer.defer_interrupt(observer))?;
+        self.bound_by_hitting_time(&mut termination, &mut checkpointer.defer_interrupt(observer))?;
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
-        let mut curve = Curve::new(self.built, &self.iteration)?;
-        let (mut stops, mut shift) = (vec![stop], 0.0);
-        if self.misses(&stops, shift, false) && Curve::refines(self.built) {
-            shift = self.refine(&mut curve, &mut stops, &mut checkpointer.defer_interrupt(observer))?;
+        let mut extrapolated = Extrapolation::new(self.context, &self.iteration)?;
+        let (mut terminations, mut shift) = (vec![termination], 0.0);
+        if self.misses(&terminations, shift, false) && Extrapolation::refines(self.context) {
+            shift = self.refine(
+                &mut extrapolated,
+                &mut terminations,
+                &mut checkpointer.defer_interrupt(observer),
+            )?;
         }
-        curve.collect_rewards(self.iteration.rewards(), 1);
-        curve.divide(mass);
-        self.go_on_along(&Ending { curve, stops, shift }, mass, observer, checkpointer)
+        extrapolated.collect_rewards(self.iteration.rewards(), 1);
+        extrapolated.divide(mass);
+        self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, observer, checkpointer)
     }
 
     /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
-    fn stop_parts(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
-        let parts = self.parts.get_or_insert_with(|| extrapolation::parts(self.built));
-        let Some((part, count)) = parts.clone() else { return Ok(None) };
-        let mut curve = Curve::of_parts(self.built, &self.iteration, part)?;
+    fn terminate_by_class(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
+        let classes = self.classes.get_or_insert_with(|| transient_classes(self.context));
+        let Some((class, count)) = classes.clone() else { return Ok(None) };
+        let mut extrapolated = Extrapolation::of_classes(self.context, &self.iteration, class)?;
         let step = self.iteration.steps() - 1;
-        let stop = Stop { step, leak: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
-        let mut stops = vec![stop; count];
-        let shift = self.refine(&mut curve, &mut stops, observer)?;
-        Ok((!self.misses(&stops, shift, false)).then_some(Ending { curve, stops, shift }))
+        let termination =
+            EarlyTermination { step, decay: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
+        let mut terminations = vec![termination; count];
+        let shift = self.refine(&mut extrapolated, &mut terminations, observer)?;
+        Ok((!self.misses(&terminations, shift, false)).then_some(Ending {
+            extrapolated,
+            terminations,
+            shift,
+        }))
     }
 
     /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
     fn refine(
         &mut self,
-        curve: &mut Curve<'_, T>,
-        stops: &mut [Stop],
+        extrapolated: &mut Extrapolation<'_, T>,
+        terminations: &mut [EarlyTermination],
         observer: &mut dyn Observer,
     ) -> Result<f64> {
         // It works in the place of the iterates.
-        let (k, newest) = (self.iteration.steps(), self.iteration.kept()?);
+        let (k, newest) = (self.iteration.steps(), self.iteration.snapshot()?);
         let before = self.iteration.progress.0 + k;
         // As many steps again make of d about d²; where that is not enough more of them have to come first.
-        let hopeless = |stops: &[Stop], shift: f64| {
-            let squared: Vec<Stop> =
-                stops.iter().map(|stop| Stop { defect: stop.defect.powi(2), ..*stop }).collect();
+        let hopeless = |terminations: &[EarlyTermination], shift: f64| {
+            let squared: Vec<EarlyTermination> = terminations
+                .iter()
+                .map(|termination| EarlyTermination { defect: termination.defect.powi(2), ..*termination })
+                .collect();
             self.misses(&squared, shift, true)
         };
-        let enough = |stops: &[Stop], shift: f64| !self.misses(stops, shift, false) || hopeless(stops, shift);
-        let refinement = curve.refine(k, before, stops, enough, observer)?;
+        let enough = |terminations: &[EarlyTermination], shift: f64| {
+            !self.misses(terminations, shift, false) || hopeless(terminations, shift)
+        };
+        let refinement = extrapolated.refine(k, before, terminations, enough, observer)?;
         self.refined += refinement.steps;
         self.iteration.resume(k, &newest)?;
         Ok(refinement.shift)
     }
 
     /// Serves all times that are left by a curve, from an iterate of some mass.
-    fn go_on_along(
+    fn extrapolate(
         &mut self,
-        Ending { curve, stops, shift }: &Ending<'_, T>,
+        Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
         mass: f64,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
-        let leaks = stops.iter().map(|stop| stop.leak).filter(|leak| *leak > 0.0);
-        let slowest = leaks.reduce(f64::min).unwrap_or(0.0);
+        let decays = terminations.iter().map(|termination| termination.decay).filter(|decay| *decay > 0.0);
+        let slowest = decays.reduce(f64::min).unwrap_or(0.0);
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
-            time.is_averaged = stops.iter().all(|stop| time.averages(stop));
+            time.is_averaged = terminations.iter().all(|termination| time.averages(termination));
             if !time.is_averaged {
-                time.weighted(self.built);
+                time.weighted(self.context);
             }
-            let shares: Vec<Shares> = stops.iter().map(|stop| stop.shares(time)).collect();
-            let [error, rounding] = price(stops, time.lambda);
-            time.steps = stops[0].step;
+            let shares: Vec<Shares> =
+                terminations.iter().map(|termination| termination.shares(time)).collect();
+            let [error, rounding] = error_contribution(terminations, time.lambda);
+            time.steps = terminations[0].step;
             time.steady_state = shift + error;
             // Shares are known to a few units, and so is what they are multiplied with.
-            time.stop_rounding = rounding + 16.0 * f64::EPSILON;
+            time.termination_rounding = rounding + 16.0 * f64::EPSILON;
             time.truncation = match &time.weights {
                 Some(weights) if !time.is_averaged => {
                     // What all parts hold is no more than 1.
@@ -646,8 +674,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 _ => 0.0,
             };
             time.normalisation += shares[0].at[0] * (mass - 1.0).abs();
-            time.stopped = Some(Stopped { step: stops[0].step, mu: 1.0 - slowest });
-            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&curve.rewards) {
+            time.stopped = Some(Stopped { step: terminations[0].step, mu: 1.0 - slowest });
+            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&extrapolated.rewards) {
                 *instant += reward.value(shares.iter().map(|shares| shares.at));
                 *cumulative += reward.value(shares.iter().map(|shares| shares.until));
             }
@@ -657,11 +685,11 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                     Some(target) => self.iteration.downloaded(&target.acc, host)?,
                     None => {
                         host.clear();
-                        host.resize(curve.len(), 0.0);
+                        host.resize(extrapolated.len(), 0.0);
                         host
                     }
                 };
-                curve.add_to(&mut result, &shares);
+                extrapolated.add_to(&mut result, &shares);
                 observer.result(self.planned[place].index, &result)?;
                 checkpointer.delivered(self.planned[place].index, &result);
                 self.host = result;
@@ -672,53 +700,60 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing
     /// and a bound would not be met without.
-    fn bound_by_meeting(&self, stop: &mut Stop, observer: &mut dyn Observer) -> Result<()> {
-        let built = self.built;
-        if built.statistics.leavable.all() && self.certificate.is_none() && self.misses(&[*stop], 0.0, false)
+    fn bound_by_hitting_time(
+        &self,
+        termination: &mut EarlyTermination,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let context = self.context;
+        if context.statistics.non_absorbing.all()
+            && self.certificate.is_none()
+            && self.misses(&[*termination], 0.0, false)
         {
             // About as much work as was done, and not more than the host does in some seconds.
-            let most = (4 * stop.step + (1 << 14)).min(MOST_WORK / built.statistics.nnz.max(1));
-            let steps = self.certificate(most, observer)?.meeting;
-            stop.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
+            let most = (4 * termination.step + (1 << 14)).min(MOST_WORK / context.statistics.nnz.max(1));
+            let steps = self.certificate(most, observer)?.hitting_time;
+            termination.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
         }
         Ok(())
     }
 
     /// H of the sweep's steps, if `most` sweeps backwards show it.
     fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
-        let built = self.built;
+        let context = self.context;
         // They may have been given up.
-        built.problem.transitions.acquire_rows(&built.parts.rows);
-        let alpha = 1.0 / built.statistics.mean_holding();
-        let (meeting, classes) = meeting(built, alpha, &self.iteration.newest()?, most, observer)?;
-        Ok(Certificate { meeting, classes })
+        context.problem.transitions.acquire_rows(&context.parts.rows);
+        let alpha = 1.0 / context.statistics.mean_holding();
+        let (hitting_time, classes) =
+            bound_hitting_time(context, alpha, &self.iteration.newest()?, most, observer)?;
+        Ok(Certificate { hitting_time, classes })
     }
 }
 
 /// Looks that a sweep of some steps affords.
-fn looks_in<T>(built: &Built<'_, T>, steps: u64) -> f64 {
-    LOOKS_SHARE * steps as f64 / built.costs.look()
+fn affordable_checks<T>(context: &Context<'_, T>, steps: u64) -> f64 {
+    CHECKS_BUDGET * steps as f64 / context.costs.check()
 }
 
 /// True if a sweep up to `end` affords a look at the parts of its chain before each power of two, these can be told apart, and it has gone on for longer
 /// than it takes to search for them.
-fn looks_at_parts<T: Number>(built: &Built<'_, T>, step: u64, end: u64) -> bool {
-    let all = built.costs.look_at_parts() * f64::from(end.max(2).ilog2());
-    !built.statistics.leavable.all()
-        && all <= LOOKS_SHARE * end as f64
-        && built.costs.search_for_parts() <= step as f64
-        && Curve::refines(built)
+fn checks_classes<T: Number>(context: &Context<'_, T>, step: u64, end: u64) -> bool {
+    let all = context.costs.class_check() * f64::from(end.max(2).ilog2());
+    !context.statistics.non_absorbing.all()
+        && all <= CHECKS_BUDGET * end as f64
+        && context.costs.class_search() <= step as f64
+        && Extrapolation::refines(context)
 }
 
-/// The step to look at behind one, so that `looks` of them at most, at distances that grow like the steps, are made up to `end`.
-fn next_look(step: u64, end: u64, looks: f64) -> u64 {
+/// The step to look at behind one, so that `checks` of them at most, at distances that grow like the steps, are made up to `end`.
+fn next_check(step: u64, end: u64, checks: f64) -> u64 {
     let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
-    let share = CHECK_SHARE.max((all.ln() / looks).exp_m1());
+    let share = CHECK_SHARE.max((all.ln() / checks).exp_m1());
     step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
 }
 
 /// The weights of a time whose window is open.
-fn held(time: &Planned) -> &Weights {
+fn weights_of(time: &Planned) -> &Weights {
     time.weights.as_ref().expect("an open window has its weights")
 }
 
@@ -740,19 +775,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_no_more_than_a_sweep_affords_and_near_enough_to_each_other() {
+    fn checks_stay_within_their_budget_and_near_each_other() {
         for end in [1000, 10_000, 1_000_000, 1 << 40] {
             for afforded in [1.0, 2.5, 10.0, 1e3, 1e6] {
-                let (mut at, mut looks) = (CHECK_STEPS, 0);
+                let (mut at, mut checks) = (CHECK_STEPS, 0);
                 while at < end {
-                    looks += 1;
-                    let next = next_look(at, end, afforded);
+                    checks += 1;
+                    let next = next_check(at, end, afforded);
                     assert!(next >= at + CHECK_STEPS, "{next} behind {at}");
                     let near = afforded < 300.0 || next <= at + at.div_ceil(16).max(CHECK_STEPS);
                     assert!(near, "{next} behind {at}, {afforded} looks to {end}");
                     at = next;
                 }
-                assert!(f64::from(looks) <= afforded.ceil(), "{looks} looks to {end}, {afforded} afforded");
+                assert!(f64::from(checks) <= afforded.ceil(), "{checks} looks to {end}, {afforded} afforded");
             }
         }
     }

@@ -181,7 +181,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         super::interrupt::check()?;
         announce(command, job, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
-        kolmo::internals::expect_room(&machine, chain.transitions.states())?;
+        kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {

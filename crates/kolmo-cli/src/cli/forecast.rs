@@ -30,7 +30,7 @@ pub(super) fn of_chain(
         vectors: false,
     };
     let plan = estimate::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
-    let bytes: u64 = plan.lanes.iter().map(estimate::Need::total).sum();
+    let bytes: u64 = plan.lanes.iter().map(estimate::MemoryRequirement::total).sum();
     let terms = plan.terms.unwrap_or(0) as f64;
     Ok(plan.fits().then_some((plan.step, terms * plan.step, bytes)))
 }

@@ -222,10 +222,10 @@ fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
         let one = of(Column::One);
         for (column, of) in [(Column::One, one), (Column::Several, of(Column::Several))] {
             let Some((n, Solved { whole, activities })) = of else { continue };
-            let ActivitySeconds { start, products, looks, results } = activities;
-            let rest = whole - start - products - looks - results;
+            let ActivitySeconds { start, products, checks, results } = activities;
+            let rest = whole - start - products - checks - results;
             let mut line = vec![grouped(n as u64), t.to_string(), column.name().to_owned()];
-            line.extend([whole, start, products, looks, results, rest].map(seconds));
+            line.extend([whole, start, products, checks, results, rest].map(seconds));
             line.push(match one {
                 Some((_, one)) if column == Column::Several => format!("{:.2}", one.whole / whole),
                 _ => "–".to_owned(),

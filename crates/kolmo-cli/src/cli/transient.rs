@@ -18,7 +18,7 @@ use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
 use super::{Common, Outcome, Solving, conclude, interrupt, meant, say, tuned, whole, write_report};
 use crate::report;
-use kolmo::internals::{bandwidths, count, kept, out_of_range};
+use kolmo::internals::{bandwidths, count, local_reward, out_of_range};
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::lane::DeviceSpec;
@@ -478,8 +478,8 @@ fn open_and_read(
     let doubles = matches!(common.precision, super::PrecisionArg::Auto | super::PrecisionArg::F64);
     // States that a question makes absorbing have other rows.
     let ahead = doubles && args.until.is_none();
-    let surveyed = move |posed: Posed| match ahead {
-        true => Posed { chain: posed.chain.surveyed(), ..posed },
+    let prescanned = move |posed: Posed| match ahead {
+        true => Posed { chain: posed.chain.prescanned(), ..posed },
         false => posed,
     };
     let (send, receive) = mpsc::channel();
@@ -487,7 +487,7 @@ fn open_and_read(
     let read = move || {
         let posed = Posed::read(&own, &reading, Ranks::ALONE);
         // Nobody listens where a device did not open.
-        let _ = send.send(posed.map(surveyed));
+        let _ = send.send(posed.map(prescanned));
     };
     // Parsers and searches go as deep as in a process's first thread.
     let thread = thread::Builder::new().name("kolmo-model".to_owned()).stack_size(8 << 20);
@@ -901,7 +901,7 @@ fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Rewa
             }
             None => {
                 let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
-                all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
+                all.extend(read.map(|reward| local_reward(reward, &*chain.transitions, ranks)));
             }
         }
     }

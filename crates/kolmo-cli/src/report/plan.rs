@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::LaneExchange;
-use kolmo::transient::estimate::{ManyRanks, Need, Plan};
+use kolmo::transient::estimate::{ManyRanks, MemoryRequirement, Plan};
 
 /// The report of a dry run.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Run<'_> {
 }
 
 /// What a lane is to hold, and what it has, for people.
-fn memory(out: &mut String, need: &Need) {
+fn memory(out: &mut String, need: &MemoryRequirement) {
     let there = match need.free {
         Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
         Some(free) => format!("{} free", bytes(free)),
