@@ -145,12 +145,23 @@ fn appendix(words: &str, name: &str) -> String {
 /// Maximum bytes of a line. `mandoc` accepts 80, but a non-ASCII letter has several bytes.
 const LINE: usize = 70;
 
-/// Removes everything that `mandoc -Tlint` warns about.
+/// Removes everything that `mandoc -Tlint` warns about, and keeps paragraphs apart.
 ///
-/// These are blanks at line ends, lines of more than 80 bytes, and breaks next to vertical space.
+/// Warnings are about blanks at line ends, blank lines, lines of more than 80 bytes, and breaks next
+/// to vertical space.
 fn tidy(page: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for line in page.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+    let mut blank = false;
+    for line in page.lines().map(str::trim_end) {
+        if line.is_empty() {
+            blank = true;
+            continue;
+        }
+        // A blank line between two lines of text separates paragraphs of a long help.
+        let is_text = |line: &str| !line.starts_with('.');
+        if std::mem::take(&mut blank) && is_text(line) && lines.last().is_some_and(|last| is_text(last)) {
+            lines.push(".sp".to_owned());
+        }
         let space = |line: &str| line == ".sp";
         match lines.last() {
             Some(last) if line == ".br" && (space(last) || last == ".br") => continue,
