@@ -13,7 +13,7 @@ pub enum Size {
     Small,
     /// For GPUs.
     Medium,
-    /// Sizes of the papers.
+    /// Sizes that the papers use.
     Large,
 }
 

@@ -97,7 +97,7 @@ struct Job {
 }
 
 impl Bench {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let (read, common): (Vec<&str>, &Common) = match self {
             Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {

@@ -61,7 +61,7 @@ enum PartArg {
 }
 
 impl Compare {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("--from", self.from.iter().map(PathBuf::as_path))

@@ -64,7 +64,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Adds the files that the arguments name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])

@@ -62,7 +62,7 @@ pub(super) struct Generate {
 }
 
 impl Generate {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let model = Some(Path::new(&self.spec)).filter(|_| language::is_model(&self.spec));
         files.read("MODEL", model).written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())

@@ -11,7 +11,7 @@ use kolmo::transient::checkpoint;
 use kolmo::{Error, Result};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// Time that the work has to stop before the process is killed.
+/// Time after Ctrl-C in which the work can stop before the process is ended.
 const GRACE: Duration = Duration::from_millis(700);
 /// Time after which a rank removes its unfinished outputs.
 ///

@@ -47,7 +47,7 @@ impl Style {
 pub(super) enum Selection {
     /// The whole vector.
     All,
-    /// These states.
+    /// The probabilities of these states.
     States(Vec<u32>),
     /// The probability of each label: (name, states).
     Labels(Vec<(String, Vec<u32>)>),

@@ -241,7 +241,7 @@ impl FromStr for HaloDepth {
 }
 
 impl Transient {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])
@@ -467,7 +467,7 @@ struct Posed {
     edge: Edge,
 }
 
-/// Files that are written.
+/// Output files.
 pub(super) struct Outputs {
     output: Option<Named>,
     /// Only on rank 0.

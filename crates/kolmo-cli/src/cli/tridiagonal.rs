@@ -81,7 +81,7 @@ pub(super) struct Tridiagonal {
 }
 
 impl Tridiagonal {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("SYSTEM", [Path::new(&self.system)])

@@ -44,7 +44,7 @@ pub(super) struct Tune {
 }
 
 impl Tune {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
     }

@@ -157,7 +157,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Adds the files that the options name.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MATRIX", [Path::new(&self.matrix)])

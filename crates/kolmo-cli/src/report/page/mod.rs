@@ -139,7 +139,7 @@ fn figure(out: &mut String, kind: &str, svg: &str, caption: &str) {
     let _ = writeln!(out, "<figure data-chart=\"{kind}\">\n{svg}<figcaption>{label}</figcaption>\n</figure>");
 }
 
-/// A table under construction.
+/// An HTML table under construction.
 struct Table<'a> {
     out: &'a mut String,
 }
