@@ -81,12 +81,14 @@ const KEYWORDS: [&str; 55] = [
     "prob",
 ];
 
-/// Signs, longer ones before their prefixes. `<-` and `|[` are two signs each: `x<-1` is a
-/// comparison.
+/// Signs, longer ones before their prefixes.
+///
+/// `<-` and `|[` are two signs each: `x<-1` is a comparison.
 const SIGNS: [&str; 10] = ["<=>", "|||", "||", "->", "=>", "<=", ">=", "!=", "..", "'"];
 
-/// Decodes the bytes of a file as UTF-8. Invalid bytes are taken as Latin-1, in which comments of
-/// old models are written.
+/// Decodes the bytes of a file as UTF-8.
+///
+/// Invalid bytes are taken as Latin-1, in which comments of old models are written.
 pub fn decoded(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| {
         let chunks = error.as_bytes().utf8_chunks();
@@ -168,8 +170,9 @@ fn while_true(bytes: &[u8], test: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|b| !test(*b)).unwrap_or(bytes.len())
 }
 
-/// Reads a number such as `12`, `1.5`, `.5` or `1e-3`. The two points of `0..5` do not belong to
-/// it.
+/// Reads a number such as `12`, `1.5`, `.5` or `1e-3`.
+///
+/// The two points of `0..5` do not belong to it.
 fn number(bytes: &[u8]) -> (TokenKind, usize) {
     let digits = |at: usize| while_true(&bytes[at.min(bytes.len())..], |b| b.is_ascii_digit());
     let mut length = digits(0);

@@ -155,8 +155,7 @@ pub enum Comparison {
 }
 
 impl Bound {
-    /// Returns the truth of the comparison on `low..=high`, or `None` if it is not the same at the
-    /// two ends.
+    /// Truth of the comparison on `low..=high`, or `None` if its ends have different ones.
     pub fn decide(&self, low: f64, high: f64) -> Option<bool> {
         let holds = |value: f64| match self.comparison {
             Comparison::Less => value < self.limit,

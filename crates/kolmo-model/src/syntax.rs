@@ -37,8 +37,7 @@ impl Value {
         }
     }
 
-    /// Converts to a type: integers become doubles, and `None` is returned for other changes of
-    /// type.
+    /// Converts to a type. Integers become doubles; other changes of type give `None`.
     pub fn to(self, ty: Type) -> Option<Self> {
         match (self, ty) {
             (Self::Int(i), Type::Double) => Some(Self::Double(i as f64)),

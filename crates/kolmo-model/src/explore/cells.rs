@@ -160,7 +160,7 @@ impl Alone {
     }
 }
 
-/// Marks the combinations of a table's variables that commands may reach, for any other variables.
+/// Marks the reachable combinations of a table's variables, for any values of the others.
 ///
 /// Guards on other variables are taken as true, and next values that depend on them as any value.
 /// Next values that fail or are out of range are left out: the search reports them if it gets

@@ -1,5 +1,6 @@
-//! Proof that a model is infinite: an update of variables without a range that never disables
-//! itself.
+//! Proof that a model is infinite: an update that is enabled forever.
+//!
+//! The update changes variables without a range by constant steps, which keep it enabled.
 
 use super::program::{Next, assignment};
 use crate::code::Term;

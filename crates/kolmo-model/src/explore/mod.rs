@@ -45,8 +45,9 @@ pub struct Progress {
 pub struct Options<'a> {
     /// Maximum number of bytes for states and transitions.
     pub memory_limit: Option<u64>,
-    /// Progress callback, called about ten times a second on any thread. Returning false
-    /// interrupts.
+    /// Progress callback, called about ten times a second on any thread.
+    ///
+    /// Returning false interrupts the exploration.
     pub progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>,
 }
 
@@ -170,8 +171,7 @@ impl Part {
 /// Maximum number of words of a packed state.
 const WORDS: usize = 64;
 
-/// Partial exploration: known part, its boundary states to explore, and the number of states to
-/// reach.
+/// Known part with its boundary states to explore, and the number of states to reach.
 type Sought<'a> = (Option<(&'a Part, &'a [u32])>, u64);
 
 impl Instance {

@@ -264,8 +264,9 @@ impl<const W: usize> Shared<'_, W> {
 pub(super) struct Searched<const W: usize> {
     /// Explored states with their numbers of transitions, per thread. Used if states have cells.
     pub(super) found: Vec<Vec<(u32, u32)>>,
-    /// All rows. Used without cells, where looking states up again would take longer than storing
-    /// them.
+    /// All rows, if states have no cells.
+    ///
+    /// Looking states up again would take longer than storing the rows.
     pub(super) segments: Vec<Segment<W>>,
     pub(super) initial: Vec<u32>,
     /// Boundary states: known but not explored.
