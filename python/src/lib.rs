@@ -1,4 +1,4 @@
-//! The Python module `kolmo._kolmo`: arrays as `kolmo` in `python/python/kolmo` prepares them, to the solvers and back.
+//! Python module `kolmo._kolmo`: passes arrays that the package `kolmo` prepared to the solvers.
 
 mod chain;
 mod dlpack;
