@@ -243,7 +243,7 @@ impl Borrowed {
     }
 }
 
-/// Array of float64 on a device, for other libraries by DLPack or ``__cuda_array_interface__``.
+/// Array of float64 on a device, lent by DLPack and ``__cuda_array_interface__``.
 #[pyclass(frozen, module = "kolmo._kolmo", name = "DeviceArray")]
 pub(crate) struct Lent {
     memory: Arc<Buffer<f64>>,

@@ -1,4 +1,4 @@
-//! Python module `kolmo._kolmo`: passes arrays that the package `kolmo` prepared to the solvers.
+//! Python module `kolmo._kolmo`: connects the arrays of the package `kolmo` with the solvers.
 
 mod chain;
 mod dlpack;

@@ -113,7 +113,7 @@ pub(crate) struct Compressed<'a, I, V> {
     stop: Option<&'a Stop>,
 }
 
-/// Index types, `i32` and `i64`. A negative index becomes `usize::MAX`, which is out of range.
+/// Index types, `i32` and `i64`. Negative indices become `usize::MAX`, which is out of range.
 pub(crate) trait Index: Element + Copy + Send + Sync + TryInto<usize> + std::fmt::Display {
     fn place(self) -> usize {
         self.try_into().unwrap_or(usize::MAX)
@@ -237,7 +237,7 @@ struct BorrowedChain<'a, I, V> {
     given: Compressed<'a, I, V>,
     /// States made absorbing.
     absorbing: Option<&'a [bool]>,
-    /// Transitions in the order that the matrix does not have.
+    /// Transitions by source for a matrix in columns, by target for a matrix in rows.
     turned: OnceLock<CsrMatrix>,
     /// Exit rates, computed in advance for a matrix in columns.
     exit: Vec<f64>,

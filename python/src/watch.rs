@@ -43,7 +43,7 @@ impl Stop {
     }
 }
 
-/// Chain that checks for cancellation at each row, since building a matrix reports no progress.
+/// Chain that checks for cancellation at each row: building a matrix reports no progress.
 pub(crate) struct Stoppable<T> {
     pub(crate) inner: T,
     pub(crate) stop: Stop,

@@ -1,7 +1,7 @@
 """Arrays of other libraries on a device: tridiagonal systems are solved on that device.
 
-The protocol is tested on the host, with the CPU as a "device", and with CuPy and Torch if there is a
-CUDA device.
+The protocol is tested on the host, with the CPU as a "device", and with CuPy and Torch if there is
+a CUDA device.
 """
 
 import gc

@@ -159,7 +159,7 @@ impl Questions {
         wanted.split(',').map(|word| place(word.trim())).collect()
     }
 
-    /// Resolves the selected properties with values of constants. Each may have errors of its own.
+    /// Resolves the selected properties with values of constants, with a result for each.
     fn resolved(
         &self,
         instance: Option<&Instance>,

@@ -232,7 +232,7 @@ impl<'a> Plan<'a> {
         self.plan(formula, &self.start.clone())
     }
 
-    /// Evaluates a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.
+    /// Values of a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.
     pub(crate) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
         let of = |state: usize, truths: &Truths| match (truths.must[state], truths.may[state]) {
             (true, _) => 1.0,
@@ -266,7 +266,7 @@ impl<'a> Plan<'a> {
         self.each.sure(formula)
     }
 
-    /// Set of the states where `truth` is true. Equal sets share one `Arc` and compare by address.
+    /// Set of the states where `truth` is true. Equal sets are one `Arc`, compared by address.
     fn set(&mut self, truth: impl Iterator<Item = bool>) -> Set {
         let set = members(&truth.collect::<Vec<bool>>());
         match self.sets.iter().find(|known| ***known == set) {
@@ -430,7 +430,7 @@ impl<'a> Plan<'a> {
         Ok(self.needs.answers.len() - 1)
     }
 
-    /// Requests the expected reward until `ends` is reached, or the expected time without a reward.
+    /// Requests the expected reward (or, without one, the expected time) until `ends` is reached.
     fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
@@ -677,7 +677,7 @@ pub(crate) fn cumulative_rewards(
 }
 
 impl Needs {
-    /// Runs the computations.
+    /// Runs the planned computations, and returns all answers with statistics.
     pub(crate) fn solve(
         self,
         chain: Chain,
@@ -935,13 +935,13 @@ fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f
     // The limit adds all states one by one.
     let in_turn = match result.time.is_infinite() {
         true => n,
-        // No term is added after early termination.
+        // After early termination no Poisson term is added.
         false => n / 256.0 + steps(result).min(result.window.1 - result.window.0) as f64,
     };
     norm(solution) * (16.0 * unit + in_turn * f64::EPSILON)
 }
 
-/// Number of the last term that is added.
+/// Index of the last Poisson term that is added.
 fn steps(result: &TimeResult) -> u64 {
     result.stopped.map_or(result.window.1, |stopped| stopped.step + 1)
 }
@@ -949,13 +949,14 @@ fn steps(result: &TimeResult) -> u64 {
 /// Bound of the error of a cumulative reward, for reward rates of at most 1.
 ///
 /// * Errors of the probabilities grow with time, and cost at most their product with t.
-/// * A run sums Σ P(N > k)/α, where N is Poisson with mean αt. Terms before the window L … R count
-///   as 1.
-/// * After R the sum lacks E (N − R − 1)⁺/α.
-/// * Before L it has at most P(N < L) / (αt − L + 1) of t too much, as P(N < k − 1) ≤ (k − 1)/αt ·
-///   P(N < k).
-/// * An extrapolation lacks the whole contribution of P(N < L).
-/// * An expansion ends long before αt. Its integrals have an error of 10⁻⁹ of its terms.
+/// * A uniformization run sums Σ P(N > k)/α, where N is Poisson with mean αt. Before the window
+///   L … R it takes P(N > k) as 1.
+/// * Beyond R the sum lacks E (N − R − 1)⁺/α.
+/// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
+///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
+/// * After early termination the extrapolation is taken to lack all of t P(N < L).
+/// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
+///   its terms.
 /// * In fixed point, truncation cannot be separated from the other missing mass.
 fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, precision: Precision) -> f64 {
     let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
@@ -963,13 +964,13 @@ fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, pre
         return t * rounding;
     }
     let truncation = result.bound.truncation;
-    // Terms are added one by one.
+    // Poisson terms are added one by one.
     let kept = result.bound.total() - truncation + rounding + f64::EPSILON * steps(result) as f64;
     let room = last as f64 + 2.0 - mean;
     match solution.expansion {
         None if room > 0.0 && precision != Precision::Q64 => {
             let before = match (first, result.stopped) {
-                // An extrapolation has no terms before the window in its sums.
+                // The sums of the extrapolation have no terms before the window.
                 (_, Some(_)) => truncation,
                 (0, None) => 0.0,
                 _ => truncation / (mean - first as f64 + 1.0),

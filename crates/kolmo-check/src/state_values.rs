@@ -20,7 +20,7 @@ use kolmo_model::{Type, Value, Values};
 
 /// Relative error of a reward rate: products and sums of rewards and rates.
 const REWARD: f64 = 8.0 * f64::EPSILON;
-/// Maximum number of closed classes with several states, each of which takes a run of its own.
+/// Maximum number of closed classes with several states. Each needs a run of its own.
 const MOST_CLASSES: usize = 64;
 
 /// Truth of a condition in each state: it certainly holds (`must`), or possibly (`may`).
@@ -76,7 +76,7 @@ pub(crate) struct EachState<'a> {
     variables: OnceCell<Vec<(usize, Type)>>,
     /// False as soon as a bound is larger than requested.
     met: Cell<bool>,
-    /// Number of values computed so far, each from all states.
+    /// Number of computations so far, each for all states.
     sweeps: Cell<usize>,
     notes: RefCell<Vec<String>>,
 }

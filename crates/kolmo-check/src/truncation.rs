@@ -35,7 +35,7 @@ struct Seen {
     lost: f64,
 }
 
-/// Numbers of further parts over which the truncation error has to fall.
+/// Numbers of enlargements of the explored part over which the truncation error has to fall.
 ///
 /// Over [`FEW_PARTS`] it has to fall by half if the largest rate grows more than twice as fast as
 /// the number of states. This happens if infinitely many states are passed in finite time. Over
@@ -43,12 +43,12 @@ struct Seen {
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
-/// Truncation error above which twice [`FEW_PARTS`] are compared.
+/// Truncation error above which twice as many enlargements are allowed.
 ///
-/// Such a part may end before the states that get most of the probability.
+/// The explored states may not yet contain those that get most of the probability.
 const ALMOST_ALL: f64 = 0.9;
 
-/// Number of further parts over which the truncation error did not fall enough, if so.
+/// Number of enlargements over which the truncation error did not fall enough, if so.
 fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
     let last = seen.last()?;
     let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
@@ -179,7 +179,7 @@ impl Truncation {
 #[derive(Debug)]
 pub struct Edge {
     states: Vec<u32>,
-    /// True for a boundary state that the property makes absorbing: its transitions do not matter.
+    /// True for boundary states that the property makes absorbing: their transitions do not matter.
     settled: Vec<bool>,
 }
 

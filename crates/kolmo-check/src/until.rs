@@ -129,7 +129,7 @@ impl Until {
         Ok((self.bounded(chain), Initial::Distribution(p)))
     }
 
-    /// Probability in states of PSI that paths reached by leaving PHI before the interval.
+    /// Probability of being in PSI outside PHI at the start of the interval: these paths failed.
     pub fn early(&self) -> f64 {
         self.before.as_ref().map_or(0.0, |before| before.early)
     }
@@ -139,7 +139,7 @@ impl Until {
         Edge::new(&self.edge, &[&self.lost, &self.reached])
     }
 
-    /// Probability in each boundary state at the start of the interval. Empty without an interval.
+    /// Probability in each boundary state at the start of the interval; empty without one.
     pub fn left(&self) -> &[f64] {
         self.before.as_ref().map_or(&[], |before| &before.left)
     }

@@ -75,7 +75,7 @@ fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     (results.len() <= LIMIT).then_some(results)
 }
 
-/// Combines each synchronisation of `left` with each of `right`, all of which have one action.
+/// Combines each synchronisation of `left` with each of `right`. All have one action.
 fn joined(mut left: Vec<Together>, right: &[Together]) -> Option<Vec<Together>> {
     // Many modules may share an action: each extends the list in place.
     if let [one] = right {

@@ -22,7 +22,7 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-/// Reserved words of PRISM. They include the functions `min` and `max`, but no other function.
+/// Reserved words of PRISM. Of the functions they include `min` and `max` alone.
 const KEYWORDS: [&str; 55] = [
     "A",
     "C",

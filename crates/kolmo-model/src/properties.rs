@@ -167,7 +167,9 @@ impl Bound {
     }
 }
 
-/// A formula over variables, evaluated by [`StateSpace::evaluate`](crate::StateSpace::evaluate).
+/// A formula over variables.
+///
+/// [`StateSpace::evaluate`](crate::StateSpace::evaluate) computes its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateFormula(pub(crate) Term);
 

@@ -11,7 +11,7 @@ pub(crate) type Range = (f64, f64);
 const ANY: Range = (f64::NEG_INFINITY, f64::INFINITY);
 
 impl Instance {
-    /// Returns an upper bound of the absolute reward rate for all values in the variables' ranges.
+    /// Returns an upper bound of the absolute reward rate, for any values of the variables.
     ///
     /// The result is infinite if no bound is found. With `at_transitions` it includes transition
     /// rewards times the rates of their transitions.

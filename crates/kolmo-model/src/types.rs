@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::diagnostics::{Diagnostic, PRINTED, Span};
 use crate::syntax::{Binary, Expression, Function, Goal, Kind, Operator, Path, Type, Unary};
 
-/// Kind and type of a name. The type is `None` if the definition has an error, reported there.
+/// Kind and type of a name. The type is `None` if the definition has an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entity {
     Constant(Option<Type>),

@@ -99,7 +99,7 @@ fn a_model_with_renaming_globals_and_synchronisation_is_the_one_by_hand() {
     assert!(matches!(space.rewards(Some("x")), Err(Error::Name(_))));
 }
 
-/// Model of `k` counters with `n` values. Each counts up alone and falls back with the next one.
+/// Model of `k` counters with `n` values. Each counts up alone, and down with the next one.
 fn counters(k: usize, n: usize) -> String {
     let modules: String = (0..k)
         .map(|i| {

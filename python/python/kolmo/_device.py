@@ -35,7 +35,7 @@ class There(NamedTuple):
 def place_of(values: Any, asked: str = "auto") -> There | None:
     """Return the device of another library's array, or None for host arrays and other values.
 
-    ``__cuda_array_interface__`` does not name the CUDA device: it is the requested one, or device 0.
+    ``__cuda_array_interface__`` names no CUDA device: it is the requested one, or device 0.
     """
     if isinstance(values, np.ndarray):
         return None

@@ -22,14 +22,14 @@ class Tridiagonal(Result):
     Attributes
     ----------
     x : array
-        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of
-        their library there.
+        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array
+        of their library on that device.
     met : bool
         True if ``normwise`` is at most the tolerance and ``componentwise`` at most 1e-8.
     normwise : float
-        Relative residual in the norm.
+        Normwise relative residual.
     componentwise : float
-        Relative residual of the worst row.
+        Componentwise relative residual, that of the worst row.
     device : str
         Devices of the solver.
     seconds : float
@@ -117,9 +117,9 @@ def solve_tridiagonal(
     -------
     ndarray or Tridiagonal
         Unknowns, in the shape of `b`. Systems with arrays on a CUDA device (CuPy, Torch, JAX and
-        others, by DLPack or ``__cuda_array_interface__``) are solved there, in float64. The unknowns
-        are then an array of the library of `b` on that device. The numbers are copied to the host
-        only if pivoting or refinement is needed.
+        others, by DLPack or ``__cuda_array_interface__``) are solved there, in float64. The
+        unknowns are then an array of the library of `b` on that device. The numbers are copied to
+        the host only if pivoting or refinement is needed.
 
     Raises
     ------

@@ -43,7 +43,7 @@ fn expect_numbers(segments: usize, states: usize) -> Result<()> {
     Err(Error::Size(format!("the model has {states} states, and numbers of states have 32 bits")))
 }
 
-/// Computes every state's row again, in the order of states, and writes it to its final place.
+/// Computes every state's row again, in the order of states, and writes it to the chain.
 fn rows_again<const W: usize>(
     program: &Program<'_>,
     bits: Bits,
@@ -201,7 +201,7 @@ fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> 
     tasks
 }
 
-/// States without any transition. Boundary states are excluded: their transitions are unknown.
+/// States without any transition, except boundary states: their transitions are unknown.
 fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
     let empty = |state: &u32| offsets[*state as usize] == offsets[*state as usize + 1];
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();

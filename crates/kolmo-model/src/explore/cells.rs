@@ -30,7 +30,7 @@ pub(super) enum Cells {
     Parts(Vec<Part>, u64),
 }
 
-/// Variables of one table: the cell offset of each combination, and the reachable combinations.
+/// Table of some variables: cell offsets of all combinations, and the reachable combinations.
 pub(super) struct Part {
     word: usize,
     shift: u32,

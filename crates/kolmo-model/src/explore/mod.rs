@@ -153,7 +153,7 @@ impl Part {
         &self.edge
     }
 
-    /// Limits for exploring the boundary states `from`, and on level by level up to `least` states.
+    /// Limits that explore the boundary states `from`, and then levels up to `least` states.
     ///
     /// The remaining boundary states are not explored.
     fn limits<const W: usize>(&self, from: &[u32], least: u64) -> Limits<W> {

@@ -458,7 +458,7 @@ impl<'a> Program<'a> {
         Ok(rate)
     }
 
-    /// Variable without a range that has the largest absolute value in these states, and the value.
+    /// Variable without a range with the largest absolute value in these states, and this value.
     pub(super) fn reached<const W: usize>(&self, states: &[(Key<W>, u32)]) -> Option<(usize, i64)> {
         let unbounded = self.instance.variables.iter().enumerate().filter(|(_, v)| v.unbounded);
         let farthest = |(v, _): (usize, _)| {

@@ -66,7 +66,7 @@ impl<const W: usize> Segment<W> {
     }
 }
 
-/// State shared by all threads.
+/// Data shared by all threads of the search.
 struct Shared<'a, const W: usize> {
     program: &'a Program<'a>,
     store: &'a Store<W>,
@@ -80,7 +80,7 @@ struct Shared<'a, const W: usize> {
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
 }
 
-/// State of one thread.
+/// Data of one thread of the search.
 struct Worker<const W: usize> {
     scratch: Scratch,
     rows: Rows<W>,
@@ -178,7 +178,7 @@ impl<const W: usize> Worker<W> {
         shared.watch((states, transitions), kept + open, &self.taken).map_err(|error| (None, error))
     }
 
-    /// Appends the current rows to segments.
+    /// Copies the rows of the current chunk of states to the open segment.
     fn keep(&mut self) {
         let (mut row, mut at) = (0, 0);
         while row < self.taken.len() {

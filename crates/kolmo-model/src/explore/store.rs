@@ -1,4 +1,4 @@
-//! Set of known states: one bit per cell if there are few enough, else hash tables with locks.
+//! Set of known states: one bit per cell for few cells, else hash tables with locks.
 //!
 //! A state gets a token when it is found, and its number when all states are known.
 
