@@ -14,7 +14,7 @@ use crate::watch::{Stop, aside, watched};
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: graph::Graph,
-    /// Arguments that make a built-in graph again.
+    /// Arguments that make a built-in again.
     built_in: Option<(String, bool, u64)>,
 }
 
