@@ -1,9 +1,9 @@
-//! Errors of the library as the exceptions of `kolmo.errors`.
+//! Conversion of the library's errors to the exceptions of `kolmo.errors`.
 
 use kolmo::Error;
 use pyo3::prelude::*;
 
-/// The exception of an error, with its text.
+/// Converts an error to an exception with its text.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
         Error::OnRank { source, .. } => return exception(py, source),
@@ -16,7 +16,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     };
     let module = py.import("kolmo.errors");
     let text = error.to_string();
-    // Constants are no option here.
+    // Constants are keywords here, not an option.
     let text = as_keywords(text.strip_prefix("--const: ").unwrap_or(&text));
     let value = module.and_then(|module| match error {
         Error::Parse { path, .. } | Error::File { path, .. } | Error::Io { path, .. } => {
@@ -31,7 +31,9 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     value.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// A text in which options of the command are keywords: `--time-limit` is time_limit. What stands in backquotes is a command.
+/// Replaces options by keywords: `--time-limit` becomes time_limit.
+///
+/// Commands in backquotes stay as they are.
 fn as_keywords(text: &str) -> String {
     let mut parts = Vec::new();
     for (number, part) in text.split('`').enumerate() {

@@ -10,7 +10,7 @@ import kolmo
 
 
 def graph(n=300, seed=0):
-    """Random links, some twice, one to the node itself, and a node without any."""
+    """A random graph with repeated edges, a self-loop and a node without edges."""
     a = sp.random_array((n, n), density=0.02, rng=np.random.default_rng(seed), format="lil")
     a[a > 0] = 1
     a[3, 7], a[5, 5], a[11, :] = 2, 1, 0
@@ -83,7 +83,7 @@ def test_files_and_answers_are_those_of_the_command(command, tmp_path):
 def test_what_has_no_answer_is_refused(links, options, told):
     with pytest.raises(kolmo.InvalidInput, match=told) as raised:
         kolmo.pagerank(np.array(links), **options)
-    # Options are keywords here; a command stays one.
+    # The text names keywords instead of options; commands stay as they are.
     assert "--" not in re.sub("`.*?`", "", str(raised.value))
 
 
