@@ -147,8 +147,8 @@ const LINE: usize = 70;
 
 /// Removes everything that `mandoc -Tlint` warns about, and keeps paragraphs apart.
 ///
-/// Warnings are about blanks at line ends, blank lines, lines of more than 80 bytes, and breaks next
-/// to vertical space.
+/// Warnings are about blanks at line ends, blank lines, lines of more than 80 bytes, and breaks
+/// next to vertical space.
 fn tidy(page: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut blank = false;
