@@ -8,7 +8,7 @@ use crate::{Machine, Result};
 /// exit rates and two iterates.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] where there is not.
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
 pub fn expect_chain_memory(machine: &Machine, states: usize) -> Result<()> {
     let n = (states / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();
