@@ -1,4 +1,4 @@
-//! What does not work on several lanes is said, before the work where it can be known.
+//! Errors on several lanes are reported, before the work where possible.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn a_dry_run_says_what_is_needed_and_what_is_there() {
     assert_eq!((&report["dry_run"], &report["fits"]), (&Value::from(true), &Value::from(true)));
     let rows: u64 = report["lanes"].as_array().unwrap().iter().map(|l| l["rows"].as_u64().unwrap()).sum();
     assert_eq!(rows, report["n"].as_u64().unwrap());
-    // A real run takes as many multiplications as it said, or fewer.
+    // A real run needs at most the predicted number of products.
     place.kolmo("transient wlan:5,4 --time 1,2 --device cpu,cpu -o p.npy --report real.json");
     let (said, real) = (report["terms"].as_u64().unwrap(), place.json("real.json"));
     assert!(real["terms"].as_u64().unwrap() <= said);
