@@ -1,6 +1,7 @@
-//! What is fuzzed, one function a target: bytes that a user, a disk or a shader's author could hand over, and what has
-//! to hold whatever they are. Used by `tests/library/fuzz.rs`, a fixed number of executions in every run of the tests, and by
-//! the targets of cargo-fuzz in `fuzz/`.
+//! Fuzz targets, one function each: bytes from a user, a disk or a shader's author.
+//!
+//! A target asserts properties that hold for any input. `tests/library/fuzz.rs` runs the targets a
+//! fixed number of times with the tests; cargo-fuzz runs them in `fuzz/`.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 use kolmo::Error;
 use kolmo::transient::ChainFile;
 
-/// A function that is called with bytes of any kind, and panics where something does not hold.
+/// A function of arbitrary bytes, which panics if a property does not hold.
 pub(crate) type Target = fn(&[u8]);
 
-/// Every target by its name.
+/// All targets by name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("tra", tra),
     ("lab", lab),
@@ -42,7 +43,7 @@ pub(crate) fn run(target: &str, bytes: &[u8]) {
     work(bytes);
 }
 
-/// A file with these bytes, in a directory of this process.
+/// Calls `work` with a file of these bytes, in a temporary directory of this process.
 fn file<R>(name: &str, bytes: &[u8], work: impl FnOnce(&Path) -> R) -> R {
     thread_local! {
         static PLACE: tempfile::TempDir = {
@@ -60,7 +61,7 @@ fn file<R>(name: &str, bytes: &[u8], work: impl FnOnce(&Path) -> R) -> R {
     })
 }
 
-/// An error names the file, and says something in one line or a few.
+/// Asserts that an error message names the file and is short.
 fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
     match result {
         Ok(value) => Some(value),
@@ -76,7 +77,7 @@ fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
     }
 }
 
-/// What the solver relies on.
+/// Asserts the properties of a chain that the solver relies on.
 fn sound(chain: &ChainFile) {
     let t = &chain.transitions;
     assert!(t.from.len() == t.to.len() && t.to.len() == t.rate.len());
@@ -94,13 +95,13 @@ fn sound(chain: &ChainFile) {
     for reward in &chain.rewards {
         assert!(reward.values.len() == n && reward.values.iter().all(|v| v.is_finite()), "{}", reward.name);
     }
-    // Rows by columns, where that is a matter of microseconds.
+    // A matrix by rows, if that takes only microseconds.
     if n <= 10_000 {
         let _ = kolmo::internals::Csr::from_list(n, t.clone());
     }
 }
 
-/// PRISM's transitions, both dialects, and its reading back what is written of them.
+/// PRISM's transitions in two dialects, and a round trip through the writer.
 fn tra(bytes: &[u8]) {
     file("m.tra", bytes, |path| {
         let Some(chain) = named(path, kolmo::io::tra::read(path)) else { return };
@@ -109,7 +110,7 @@ fn tra(bytes: &[u8]) {
             return;
         }
         let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, chain.transitions) else {
-            // The error names both lines of the transition that is listed twice.
+            // The error names the two lines of the transition that is listed twice.
             assert!(kolmo::io::read_chain(path, None).is_err());
             return;
         };
@@ -123,7 +124,7 @@ fn tra(bytes: &[u8]) {
     });
 }
 
-/// PRISM's labels and variables, of ten states.
+/// PRISM's labels and variables for ten states.
 fn lab(bytes: &[u8]) {
     file("m.lab", bytes, |path| {
         if let Some(labels) = named(path, kolmo::io::lab::read(path, 0..10)) {
@@ -135,7 +136,7 @@ fn lab(bytes: &[u8]) {
     });
 }
 
-/// PRISM's rewards of states and of transitions, of ten states.
+/// PRISM's rewards of states and of transitions for ten states.
 fn srew(bytes: &[u8]) {
     file("m.srew", bytes, |path| {
         if let Some(rewards) = named(path, kolmo::io::srew::read(path, 0..10)) {
@@ -158,7 +159,7 @@ fn drn(bytes: &[u8]) {
     });
 }
 
-/// An archive in the unified Markov binary format as it is.
+/// An unmodified archive in the unified Markov binary format.
 fn umb(bytes: &[u8]) {
     file("m.umb", bytes, |path| {
         if let Some(chain) = named(path, kolmo::io::umb::read(path)) {
@@ -167,7 +168,7 @@ fn umb(bytes: &[u8]) {
     });
 }
 
-/// Pieces of the input, each behind one byte that says which and two that say how long it is.
+/// Splits the input into pieces; one byte selects the member, two give the length.
 fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
     while let [which, low, high, rest @ ..] = bytes {
@@ -178,7 +179,7 @@ fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     all
 }
 
-/// The same with every checksum right: the input is the members.
+/// A UMB archive of members from the input, with correct checksums.
 fn umb_members(bytes: &[u8]) {
     const NAMES: [&str; 9] = [
         "index.json",
@@ -222,7 +223,7 @@ fn mtx(bytes: &[u8]) {
     });
 }
 
-/// NumPy's arrays, as vectors and as right-hand sides.
+/// NumPy arrays as vectors, chains and right-hand sides.
 fn npy(bytes: &[u8]) {
     file("m.npy", bytes, |path| {
         named(path, kolmo::io::npy::read_vector(path));
@@ -235,7 +236,7 @@ fn npy(bytes: &[u8]) {
     });
 }
 
-/// SciPy's archives as they are, as chains and as tridiagonal systems.
+/// Unmodified SciPy archives as chains, matrices and tridiagonal systems.
 fn npz(bytes: &[u8]) {
     file("m.npz", bytes, |path| {
         if let Some(chain) = named(path, kolmo::io::npz::read_chain(path)) {
@@ -246,7 +247,7 @@ fn npz(bytes: &[u8]) {
     });
 }
 
-/// The same with every checksum right: the input is the members.
+/// A SciPy archive of members from the input, with correct checksums.
 fn npz_members(bytes: &[u8]) {
     const NAMES: [&str; 9] = [
         "format.npy",
@@ -265,7 +266,7 @@ fn npz_members(bytes: &[u8]) {
             if which & 0x80 == 0 { zip::CompressionMethod::Stored } else { zip::CompressionMethod::Deflated };
         let options = zip::write::SimpleFileOptions::default().compression_method(method);
         let name = NAMES[usize::from(which & 0x7f) % NAMES.len()];
-        // A name that is there already is refused.
+        // A second member of one name is rejected.
         if archive.start_file(name, options).is_ok() {
             archive.write_all(piece).expect("memory takes it");
         }
@@ -282,7 +283,7 @@ fn system_csv(bytes: &[u8]) {
     });
 }
 
-/// One number a line: initial distributions and right-hand sides.
+/// One number per line: initial distributions and right-hand sides.
 fn vector(bytes: &[u8]) {
     file("m.txt", bytes, |path| {
         if let Some(values) = named(path, kolmo::io::text::read_vector(path)) {
@@ -293,7 +294,7 @@ fn vector(bytes: &[u8]) {
     });
 }
 
-/// Lists of links, one a line.
+/// Lists of edges, one per line.
 fn links(bytes: &[u8]) {
     file("g.txt", bytes, |path| {
         if let Some(graph) = named(path, kolmo::io::read_graph(path, false)) {
@@ -303,7 +304,9 @@ fn links(bytes: &[u8]) {
     });
 }
 
-/// Names of built-in models and systems. Those with large parameters are left out: they are sound, and take memory.
+/// Names of built-in models and systems.
+///
+/// Names with large parameters are skipped: they are valid, but need much memory.
 fn model(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let large = |p: &str| p.trim().parse::<f64>().is_ok_and(|v| (30.0..1e17).contains(&v.abs()));
@@ -331,7 +334,7 @@ fn model(bytes: &[u8]) {
     }
 }
 
-/// Texts of options, and what they print as.
+/// Values of options, and their round trip through text.
 fn options(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(device) = text.parse::<kolmo::lane::DeviceSpec>() {
@@ -343,7 +346,7 @@ fn options(bytes: &[u8]) {
     let _ = text.parse::<kolmo::walk::ControlVariate>();
 }
 
-/// Files of measurements that `kolmo tune` keeps.
+/// Files of measurements of `kolmo tune`.
 fn tuned(bytes: &[u8]) {
     use kolmo::settings::{Found, Key, load};
     let key = Key {
@@ -352,7 +355,7 @@ fn tuned(bytes: &[u8]) {
         precision: "f64".into(),
         driver: "1.2".into(),
     };
-    // Files of another version are put aside at once.
+    // Files of another version are rejected at once, so the version is inserted.
     let text = String::from_utf8_lossy(bytes).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     file("lanes-cuda-big-gpu-2-f64.json", text.as_bytes(), |path| {
         match load(path.parent().expect("a directory"), &key) {
@@ -367,11 +370,11 @@ fn tuned(bytes: &[u8]) {
     });
 }
 
-/// Checkpoints, as they are and with the hash that the head before it asks for.
+/// Checkpoints, unmodified and with the correct hash of the head.
 fn checkpoint(bytes: &[u8]) {
     let path = Path::new("run.kept");
     named(path, kolmo::transient::checkpoint::inspect(path, bytes));
-    // Behind the version, its length and the head's.
+    // After the version, its length and the length of the head.
     let number = |from: usize, len: usize| -> Option<usize> {
         let mut le = [0; 8];
         le[..len].copy_from_slice(bytes.get(from..from + len)?);
@@ -385,14 +388,14 @@ fn checkpoint(bytes: &[u8]) {
     }
 }
 
-/// The writer of kernels: WGSL in, CUDA C++ or a refusal out.
+/// Translates WGSL to CUDA C++ or rejects it.
 #[cfg(feature = "cuda")]
 fn cuda(bytes: &[u8]) {
     use kolmo::kernel::{Kernel, Precision};
     use kolmo::registry::all;
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // What naga itself does not survive is naga's.
+    // Panics of naga itself are not tested here.
     let parsed = std::panic::catch_unwind(|| {
         let module = naga::front::wgsl::parse_str(text).ok()?;
         let mut validator = naga::valid::Validator::new(
