@@ -36,7 +36,7 @@ fn killed(place: &Place, line: &str, longest: u64, signal: &str, random: &mut fa
 
 #[test]
 #[ignore = "slow: kills runs at random moments"]
-fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
+fn a_killed_run_resumes_with_equal_bytes() {
     let place = Place::new();
     let mut random = fastrand::Rng::with_seed(21);
     let cases = [
@@ -77,7 +77,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
 
 #[test]
 #[ignore = "slow: three long runs"]
-fn ctrl_c_keeps_the_run_and_says_so() {
+fn ctrl_c_writes_a_checkpoint_and_reports_it() {
     let place = Place::new();
     let line = "transient wlan:6,4 --time 300 --device cpu -o p.npy --checkpoint c";
     let mut child = place.start(line);
@@ -108,7 +108,7 @@ fn ctrl_c_keeps_the_run_and_says_so() {
 }
 
 #[test]
-fn what_the_options_of_checkpoints_refuse() {
+fn invalid_checkpoint_options_are_rejected() {
     let place = Place::new();
     place.put("text", "0.5\n");
     std::fs::create_dir(place.path().join("folder")).unwrap();

@@ -53,7 +53,7 @@ fn several_times_give_a_column_each() {
 }
 
 #[test]
-fn a_range_of_times_holds_its_stop_where_the_step_meets_it() {
+fn a_range_of_times_includes_its_end_if_a_step_reaches_it() {
     let place = Place::new();
     let header = |times: &str| {
         place.transient(&format!("birth-death:2,3,2 {times}")).stdout.lines().next().map(str::to_owned)
@@ -124,7 +124,7 @@ fn the_largest_probabilities_come_first() {
 }
 
 #[test]
-fn rewards_take_the_place_of_the_vector_on_stdout() {
+fn rewards_replace_the_vector_on_stdout() {
     let place = Place::new();
     place.put("m.tra", TWO).put("r.srew", "2 1\n1 8\n");
     let t = 0.4f64;
@@ -294,7 +294,7 @@ fn a_bound_that_cannot_be_met_exits_1_with_all_its_output() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_of_stdout_is_no_error() {
     let place = Place::new();
     // Some megabytes of text, more than any pipe holds.
     let mut child = place.start("transient birth-death:200000,1,1 --time 1 --device cpu");
@@ -310,7 +310,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn nobody_listening_on_stderr_is_no_error() {
+fn a_closed_stderr_is_no_error() {
     let place = Place::new();
     for (line, code) in
         [("transient tandem:5 --time 1 --device cpu", 0), ("transient none.tra --time 1 --device cpu", 2)]
@@ -327,7 +327,7 @@ fn nobody_listening_on_stderr_is_no_error() {
 // Initial distributions and absorbing states.
 
 #[test]
-fn the_chain_begins_where_it_is_told() {
+fn the_initial_distribution_is_an_option() {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\" 2=\"end\"\n0: 0\n1: 0 1\n2: 1 2\n");
     place.put("p.txt", "0.25\n\n# the rest\n0.5\n0.25\n");
@@ -416,7 +416,7 @@ fn every_format_gives_the_same_bits() {
 }
 
 #[test]
-fn labels_and_rewards_lie_in_the_model_or_beside_it() {
+fn labels_and_rewards_are_in_the_model_or_in_separate_files() {
     let place = Place::new();
     place.put("m.drn", THREE_DRN);
     place.put("z.tra.gz", gzip(THREE));
@@ -515,7 +515,7 @@ fn every_usable_device_meets_the_bound() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_machine_without_adapters_still_computes_and_names_what_it_has() {
+fn a_machine_without_adapters_computes_and_lists_its_devices() {
     let place = Place::new();
     let none = [("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")];
 

@@ -131,7 +131,7 @@ fn a_device_lost_in_a_copy() {
 #[cfg(feature = "wgpu")]
 #[test]
 #[ignore = "slow: runs every command again and again"]
-fn the_same_on_a_wgpu_device() {
+fn faults_of_a_wgpu_device() {
     let place = Place::new();
     let there = place.kolmo("transient tandem:3 --time 1 --device wgpu:0 --top 1");
     if there.code != 0 {
@@ -376,7 +376,7 @@ fn a_disk_that_is_full() {
 }
 
 #[test]
-fn a_disk_that_has_no_room_for_all_manual_pages() {
+fn a_disk_too_small_for_all_manual_pages() {
     for blocks in [0, 4] {
         let place = Place::new();
         std::fs::create_dir(place.path().join("pages")).expect("a folder");
@@ -473,7 +473,7 @@ fn a_checkpoint_on_a_full_disk_costs_a_warning_and_nothing_else() {
 
 #[test]
 #[ignore = "slow: measures"]
-fn measurements_that_find_no_room_leave_those_before_them() {
+fn measurements_on_a_full_disk_keep_the_old_file() {
     let place = Place::new();
     let line = "tune --device cpu --max-size 7500 --max-lanes 1 --repeat 1 --memory-limit 64MiB --quiet";
     let first = place.kolmo_with(line, &[("KOLMO_CONFIG_DIR", "settings")]);
@@ -529,7 +529,7 @@ fn a_stdout_that_is_full() {
 }
 
 #[test]
-fn messages_that_nobody_can_read_change_nothing() {
+fn messages_on_a_full_stderr_change_no_result() {
     for (line, code) in [
         ("transient tandem:25 --time 1 --device cpu --top 3", 0),
         ("walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu", 0),

@@ -94,7 +94,7 @@ fn seeds_and_undirected_links_are_as_asked() {
 }
 
 #[test]
-fn a_push_and_walks_answer_for_a_node() {
+fn a_push_and_walks_rank_a_node() {
     let place = Place::new();
     place.put("links.txt", LINKS);
     let run = rank(&place, "links.txt --lazy --component 7 --epsilon 1e-3 --report r.json --verbose");

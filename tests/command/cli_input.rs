@@ -86,7 +86,7 @@ fn truncated_files_are_refused_in_every_format() {
 }
 
 #[test]
-fn counts_that_no_memory_holds_are_refused_with_the_number() {
+fn counts_beyond_any_memory_are_rejected_with_the_number() {
     let huge = "4294967294";
     refuses_model("m.tra", format!("{huge} 1\n0 1 1\n"), &["states", "available", huge]);
     refuses_model("m.tra", "99999999999999999999 1\n0 1 1\n", &[]);
@@ -112,7 +112,7 @@ fn counts_that_no_memory_holds_are_refused_with_the_number() {
 }
 
 #[test]
-fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
+fn built_ins_beyond_any_memory_are_rejected_with_the_number() {
     let place = Place::new();
     for (model, states) in [
         ("birth-death:4294967294,1,1", "4294967294"),
@@ -128,7 +128,7 @@ fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
 }
 
 #[test]
-fn other_models_dialects_are_refused_with_what_to_do() {
+fn other_model_types_are_rejected_with_a_suggestion() {
     let mdp = "2 3 4\n0 0 0 0.5\n0 0 1 0.5\n0 1 1 1\n1 0 0 1\n";
     refuses_model("m.tra", mdp, &["m.tra:1"]);
     refuses_model("m.tra", "mdp\n0 0 1 1\n", &["mdp"]);
@@ -187,7 +187,7 @@ fn transitions_listed_twice_are_refused_with_both_lines() {
 }
 
 #[test]
-fn rates_that_are_none_are_refused_with_their_line() {
+fn invalid_rates_are_rejected_with_their_line() {
     for rate in ["-1", "NaN", "inf", "-inf", "1e999", "fast", "1/0"] {
         refuses_model("m.tra", format!("2 2\n0 1 3\n1 0 {rate}\n"), &["m.tra:3", "rate"]);
         refuses_model("m.drn", THREE_DRN.replace(": 1.5", &format!(": {rate}")), &["m.drn:", "rate"]);
@@ -215,7 +215,7 @@ fn a_generator_whose_rows_do_not_sum_to_zero_is_refused_with_the_row() {
 }
 
 #[test]
-fn initial_distributions_that_are_none_are_refused() {
+fn invalid_initial_distributions_are_rejected() {
     let place = Place::new();
     place.put("m.tra", TWO);
     for (text, parts) in [
@@ -243,7 +243,7 @@ fn initial_distributions_that_are_none_are_refused() {
 // Options.
 
 #[test]
-fn times_that_are_none_are_refused() {
+fn invalid_times_are_rejected() {
     for time in ["-1", "NaN", "1,-2", "", "soon", "-inf", "1,,2", "1e999x"] {
         refuses_options(&format!("--time={time}"), &["time"]);
     }
@@ -265,7 +265,7 @@ fn an_epsilon_outside_of_0_to_1_is_refused() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_refused_with_those_that_are() {
+fn missing_devices_are_rejected_with_a_list_of_present_ones() {
     let place = Place::new();
     for device in
         ["wgpu:7", "wgpu:x", "gpu", "wgpu:-1", "cuda:99", "cpu,gpu", "CPU:0", "wgpu:99999999999999999999"]
@@ -353,7 +353,7 @@ fn a_directory_without_permission_is_reported() {
 }
 
 #[test]
-fn names_that_are_unknown_are_refused_with_those_that_are_known() {
+fn unknown_names_are_rejected_with_the_known_ones() {
     refuses_options("--time 1 --label down", &["'down'", "init, up"]);
     refuses_options("--time 1 --absorbing down", &["'down'", "init, up"]);
     refuses_options("--time 1 --initial label:down", &["'down'", "init, up"]);
@@ -407,7 +407,7 @@ fn more_transitions_than_promised_are_read_with_a_warning() {
 }
 
 #[test]
-fn times_that_were_probably_meant_otherwise_are_noted() {
+fn probably_mistyped_times_get_a_note() {
     let place = Place::new();
     place.put("m.tra", THREE);
     let said = |options: &str| place.transient(&format!("m.tra {options}")).stderr;

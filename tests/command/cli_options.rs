@@ -80,7 +80,7 @@ fn options(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_option_names_a_value_that_makes_no_sense() {
+fn every_option_rejects_an_invalid_value_by_name() {
     let mut cases = Vec::new();
     for (command, needed) in COMMANDS {
         let options = options(command);

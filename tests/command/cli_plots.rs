@@ -72,7 +72,7 @@ fn without_names_the_most_likely_states_are_drawn() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_before_the_work() {
+fn invalid_plots_are_rejected_before_the_work() {
     let place = Place::new();
     for (line, words) in [
         ("birth-death:9,1,2 --time 1 --plot p.svg", "1 finite times"),
@@ -124,7 +124,7 @@ fn tune_draws_one_device() {
 }
 
 #[test]
-fn dry_runs_of_walk_and_tridiagonal_say_memory_and_time_and_leave_no_answer() {
+fn dry_runs_of_walk_and_tridiagonal_predict_memory_and_time() {
     let place = Place::new();
     for (line, keys) in [
         (
@@ -152,7 +152,7 @@ fn dry_runs_of_walk_and_tridiagonal_say_memory_and_time_and_leave_no_answer() {
 }
 
 #[test]
-fn a_dry_run_counts_what_a_tridiagonal_system_takes() {
+fn a_dry_run_predicts_the_memory_of_a_tridiagonal_system() {
     let place = Place::new();
 
     let dry = place.kolmo("tridiagonal random:40000 --device cpu --dry-run --report dry.json");

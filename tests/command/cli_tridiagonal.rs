@@ -109,7 +109,7 @@ fn several_right_hand_sides_keep_the_shape_of_b() {
 }
 
 #[test]
-fn many_systems_lie_one_behind_the_other_or_interleaved() {
+fn many_systems_are_sequential_or_interleaved() {
     let place = Place::new();
     let both = |v: [f64; 4], f: f64| [v, v.map(|v| f * v)].concat();
     let [dl, d, du] = [DL, D, DU].map(|v| both(v, 2.0));
@@ -233,7 +233,7 @@ fn blocks_are_read_written_and_solved() {
 }
 
 #[test]
-fn what_other_systems_do_not_have_is_refused() {
+fn options_without_support_for_banded_systems_are_rejected() {
     let place = Place::new();
     place.put("s.csv", FIVE).put("b.npy", array("4,", &[1.0; 4]));
     for (line, parts) in [
@@ -304,7 +304,7 @@ fn singular_matrices_are_exit_1_for_every_order() {
 }
 
 #[test]
-fn the_report_says_what_was_done_and_how_well() {
+fn the_report_has_method_and_residuals() {
     let place = Place::new();
     let run = solved(&place, "random:20011 -o x.npy --report r.json --lanes 2 --verbose");
     let report = place.json("r.json");
@@ -374,7 +374,7 @@ fn settings_of_the_method_are_followed() {
 }
 
 #[test]
-fn rows_that_the_device_does_not_hold_go_through_it_in_chunks() {
+fn rows_beyond_the_device_memory_are_solved_in_chunks() {
     let place = Place::new();
     // 100 003 rows are 4 MB.
     let solve = |options: &str| -> (Vec<f64>, Value) {

@@ -68,7 +68,7 @@ fn right_hand_sides_come_in_three_formats() {
 }
 
 #[test]
-fn several_right_hand_sides_are_told_apart() {
+fn several_right_hand_sides_add_a_column() {
     let place = Place::new();
     place
         .put("a.mtx", SYSTEM)
@@ -85,7 +85,7 @@ fn several_right_hand_sides_are_told_apart() {
 }
 
 #[test]
-fn functionals_stand_behind_components() {
+fn functionals_follow_components() {
     let place = Place::new();
     place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n").put("h.txt", "1\n-1\n0\n");
     place.put("two.mtx", "%%MatrixMarket matrix array real general\n3 2\n1\n1\n1\n0\n0\n-1e300\n");
@@ -186,7 +186,7 @@ fn the_report_has_the_parts_of_the_half_width() {
 }
 
 #[test]
-fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
+fn an_exhausted_budget_is_exit_1_with_an_interval() {
     let place = Place::new();
     let line =
         "poisson2d:20,0.95 --component 210 --sweeps 0 --epsilon 1e-9 --max-chains 4096 --confidence 0.9999";
@@ -205,7 +205,7 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
 }
 
 #[test]
-fn walks_that_take_long_say_so_and_end_with_the_time_limit() {
+fn long_walks_are_announced_and_end_with_the_time_limit() {
     let place = Place::new();
     let line = "poisson2d:20,0.95 --component 210 --control none --epsilon 1e-6 --max-chains 34000000000";
     let run = walk(&place, &format!("{line} --time-limit 61 --dry-run"));
@@ -362,7 +362,7 @@ fn chain(n: usize) -> String {
 }
 
 #[test]
-fn long_chains_are_looked_at_and_end_in_time() {
+fn long_chains_are_predicted_and_end_in_time() {
     let place = Place::new();
     place.put("lap.mtx", chain(499));
     let line = "lap.mtx --component 249 --control none";
@@ -380,7 +380,7 @@ fn long_chains_are_looked_at_and_end_in_time() {
 }
 
 #[test]
-fn messages_name_what_was_given_and_what_helps() {
+fn messages_name_the_input_and_a_suggestion() {
     let place = Place::new();
     place.put("a.mtx", SYSTEM).put("links.txt", "0 1\n1 0\n").put("system.npz", "PK\x03\x04");
     refuses(

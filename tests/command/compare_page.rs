@@ -36,7 +36,7 @@ fn attribute(node: Node<'_, '_>, name: &str) -> f64 {
 
 #[test]
 #[ignore = "slow: measures"]
-fn the_page_shows_what_the_lines_say_and_loads_nothing() {
+fn the_page_shows_the_lines_and_loads_nothing() {
     let place = Place::new();
 
     // Copies are measured on as much memory as is available.
@@ -241,7 +241,7 @@ fn the_conclusion_is_first(root: Node<'_, '_>) {
 
 #[test]
 #[ignore = "slow: measures"]
-fn another_run_stands_beside_this_one() {
+fn another_run_is_shown_next_to_this_one() {
     let place = Place::new();
     let first = place.kolmo(
         "bench compare --size tiny --only transfer --device cpu --memory-limit 300MiB --report other.json -q",
@@ -286,7 +286,7 @@ fn a_page_can_be_made_of_stored_lines() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_measured() {
+fn invalid_options_are_rejected_before_measurements() {
     let place = Place::new();
     place.put("no.json", "{\"bench\":\"spmv\"}\n").put("broken.json", "{\n").put("empty.json", "\n");
 

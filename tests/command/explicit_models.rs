@@ -27,7 +27,7 @@ fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
 }
 
 #[test]
-fn what_lies_beside_mrmcs_transitions_counts_from_one_too() {
+fn companion_files_of_mrmc_count_from_one() {
     let place = Place::new();
     place.put("mrmc.tra", MRMC).put("mrmc.lab", MRMC_LABELS).put("mrmc.rew", "1 20\n3 7\n");
     place.put("prism.tra", PRISM).put("prism.lab", PRISM_LABELS);
@@ -114,7 +114,7 @@ fn word(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn members_that_nobody_reads_are_an_error() {
+fn unknown_members_are_an_error() {
     let place = Place::new();
     let vector = |values: &[f64]| array(&format!("({},)", values.len()), false, values, false);
     let system = [("dl", vector(&[0.0, 1.0])), ("d", vector(&[4.0, 4.0])), ("du", vector(&[1.0, 0.0]))];
@@ -129,7 +129,7 @@ fn members_that_nobody_reads_are_an_error() {
 }
 
 #[test]
-fn numbers_that_are_none_name_file_row_and_system() {
+fn invalid_numbers_name_file_row_and_system() {
     let place = Place::new();
     let bands = |d: f64| {
         let two = |values: &[f64]| array("(2, 2)", false, values, false);
@@ -275,7 +275,7 @@ fn each_property_of_the_table_has_its_answer() {
 }
 
 #[test]
-fn intervals_take_two_sweeps_whose_bounds_add() {
+fn intervals_take_two_runs_whose_bounds_add() {
     let place = Place::new();
     server(&place);
     let until = |more: &str| {
@@ -330,7 +330,7 @@ fn absorbing_sets_are_repeatable_and_lists() {
 }
 
 #[test]
-fn transition_rewards_are_earned_at_their_rates() {
+fn transition_rewards_accumulate_at_their_rates() {
     let place = Place::new();
     server(&place);
     place.put("one.tra", place.text("server.tra")).put("one.lab", place.text("server.lab"));
@@ -397,7 +397,7 @@ fn prisms_own_form_of_output() {
 }
 
 #[test]
-fn stdin_stdout_and_csv_come_and_go() {
+fn models_and_distributions_through_stdin_stdout_and_csv() {
     let place = Place::new();
     server(&place);
     let piped = |model: &str, line: &str| {

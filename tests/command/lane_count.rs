@@ -248,7 +248,7 @@ fn solved(place: &Place, options: &str) -> (Run, Vec<f64>, Value) {
 }
 
 #[test]
-fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
+fn stored_measurements_decide_and_options_overrule_them() {
     let place = Place::new();
     let (quiet, _, _) = solved(&place, "");
     assert!(!quiet.stderr.contains("tune"), "it cannot matter here: {}", quiet.stderr);
@@ -296,7 +296,7 @@ const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 4 --repeat 1 
 
 #[test]
 #[ignore = "slow: measures"]
-fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
+fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
     let place = Place::new();
     measured(&place);
     let (path, file) = stored(&place);
@@ -384,7 +384,7 @@ fn unknown_keys_of_measurements_are_named_with_their_file() {
 }
 
 #[test]
-fn what_is_no_file_in_the_place_of_measurements_is_refused_before_they_begin() {
+fn a_folder_instead_of_the_measurement_file_is_rejected() {
     let place = Place::new();
     measured(&place);
     let (path, _) = stored(&place);

@@ -77,7 +77,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn a_model_stands_where_a_file_may() {
+fn a_model_replaces_a_file_of_a_chain() {
     let place = place();
     for format in ["tra", "drn", "umb", "mtx", "npz"] {
         let run = place.kolmo(&format!("generate queue.sm --const N=4 -o q.{format}"));
@@ -124,7 +124,7 @@ fn a_model_stands_where_a_file_may() {
 }
 
 #[test]
-fn what_is_wrong_with_a_model_is_refused_with_its_place() {
+fn errors_of_a_model_have_their_position() {
     let place = place();
     place.put("bad.sm", QUEUE.replace("q > 0", "p > 0")).put("mdp.nm", QUEUE.replace("ctmc", "mdp"));
     place.put("empty.csl", "// nothing\n");
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_model_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_property_that_is_refused_leaves_the_others_answered() {
+fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
     let (right, wrong) = ("P=? [ F<=1 q=4 ]", "filter(range, P=? [ F<=1 q=4 ], true)");
     let words = ["queue.sm", wrong, right, "--const", "N=4"];
@@ -185,7 +185,7 @@ fn a_property_that_is_refused_leaves_the_others_answered() {
 }
 
 #[test]
-fn a_property_that_is_wrong_leaves_the_others_answered() {
+fn an_invalid_property_leaves_the_others_checked() {
     let place = place();
     let wrong = ["P=? [ F<=1 q=4", "\"odd\": P=? [ F<=1 x=4 ]", "A [ F q=4 ]", "P=? [ F<=-1 q=4 ]"];
     for wrong in wrong {
@@ -216,7 +216,7 @@ fn a_property_that_is_wrong_leaves_the_others_answered() {
 
 /// Qualitative properties are decided by the graph, fast and exactly.
 #[test]
-fn what_is_certain_or_impossible_is_decided_by_the_graph() {
+fn qualitative_properties_are_decided_by_the_graph() {
     let place = place();
     let line = "ctmc\nconst int N;\nmodule line\n n : [0..N];\n [] n<N -> 5 : (n'=n+1);\n [] n>0 -> n : (n'=n-1);\nendmodule\n";
     place.put("line.sm", line);
@@ -294,20 +294,20 @@ fn expect_explosion(rate: &str) {
 }
 
 #[test]
-fn an_explosion_is_named_after_a_few_parts() {
+fn an_explosion_is_reported_after_a_few_truncations() {
     expect_explosion("pow(n,1.5)");
 }
 
 #[test]
 #[ignore = "slow: millions of multiplications"]
-fn a_fast_explosion_is_named_after_a_few_parts() {
+fn a_fast_explosion_is_reported_after_a_few_truncations() {
     expect_explosion("n*n");
 }
 
 /// Births at a rate of second order and deaths at one of third order reach an equilibrium far from
 /// the initial state.
 #[test]
-fn a_part_that_ends_before_the_state_of_rest_goes_on() {
+fn a_truncation_short_of_the_equilibrium_is_extended() {
     let place = place();
     let model = |range: &str, guard: &str| {
         format!(
@@ -325,7 +325,7 @@ fn a_part_that_ends_before_the_state_of_rest_goes_on() {
 }
 
 #[test]
-fn constants_of_properties_that_are_not_asked_for_are_left_out() {
+fn constants_of_unselected_properties_are_ignored() {
     let place = place();
     place.put("two.csl", "const double T; \"soon\": P=? [ F<=T q=4 ]; \"now\": P=? [ F<=1 q=4 ];");
     let words = ["queue.sm", "two.csl", "--const", "N=4", "--prop"];
@@ -427,7 +427,7 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
 }
 
 #[test]
-fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
+fn accumulated_rewards_are_bounded_by_the_missing_window() {
     let place = Place::new();
     place.put(
         "pair.sm",
@@ -452,7 +452,7 @@ fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
 
 /// More rewards than one run of sweeps computes, for a chain that is not eliminated.
 #[test]
-fn rewards_until_one_condition_share_their_sweeps() {
+fn rewards_until_one_condition_share_their_runs() {
     let place = Place::new();
     let walk = "ctmc\nmodule walk\n  x : [0..5000] init 300;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
     let rewards: String = (1..=4).map(|k| format!("rewards \"r{k}\" true : {k}; endrewards\n")).collect();
@@ -476,7 +476,7 @@ fn rewards_until_one_condition_share_their_sweeps() {
 }
 
 #[test]
-fn what_is_earned_over_a_long_time_has_a_bound() {
+fn rewards_over_a_long_time_have_a_bound() {
     let place = Place::new();
     let side = |name: &str, sign: &str| format!("rewards \"{name}\" x {sign} 1500 : 1; endrewards\n");
     let walk = "ctmc\nmodule walk\n  x : [0..3000] init 1500;\n  [] x < 3000 -> 1 : (x'=x+1);\n  [] x > 0 -> 1 : (x'=x-1);\nendmodule\n";
@@ -498,7 +498,7 @@ fn what_is_earned_over_a_long_time_has_a_bound() {
 
 /// Values for every state: in nested operators, in filters, and in files.
 #[test]
-fn answers_from_every_state_have_their_closed_forms() {
+fn values_for_every_state_have_their_closed_forms() {
     let place = place();
     let gone = |t: f64| 1.0 - (-4.0 * t).exp();
     let full = 0.5f64.powi(4) / (0..=4).map(|q| 0.5f64.powi(q)).sum::<f64>();
@@ -552,7 +552,7 @@ fn answers_from_every_state_have_their_closed_forms() {
 
 /// The value of each state is that of a run from this state alone.
 #[test]
-fn answers_from_every_state_are_those_from_each() {
+fn values_for_every_state_equal_single_ones() {
     let place = place();
     for question in [
         "P=? [ F<=2 \"full\" ]",
@@ -576,7 +576,7 @@ fn answers_from_every_state_are_those_from_each() {
 }
 
 #[test]
-fn what_is_undecided_in_a_state_is_said_and_enclosed() {
+fn undecided_states_are_reported_and_enclosed() {
     let place = place();
     let gone = |t: f64| 1.0 - (-4.0 * t).exp();
     let run = check(&place, &["decay.sm", "P>=0.75 [ F s=1 ]", "s>0", "--all-states", "-o", "v.npy"]);
@@ -647,7 +647,7 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
 }
 
 #[test]
-fn ranges_add_columns_and_share_sweeps() {
+fn ranges_add_columns_and_share_runs() {
     let place = place();
     place.put(
         "queue.csl",
@@ -681,7 +681,7 @@ fn ranges_add_columns_and_share_sweeps() {
 
 #[cfg(unix)]
 #[test]
-fn an_exploration_ends_when_it_is_asked_to() {
+fn an_exploration_can_be_interrupted() {
     let place = Place::new();
     let many = "module m\n a : [0..99]; b : [0..99]; c : [0..99]; d : [0..99];\n [] a<99 -> 1 : (a'=a+1); [] b<99 -> 1 : (b'=b+1);\n \
                 [] c<99 -> 1 : (c'=c+1); [] d<99 -> 1 : (d'=d+1);\nendmodule\n";
@@ -810,7 +810,7 @@ fn variables_of_chains_in_files_are_those_of_properties() {
 }
 
 #[test]
-fn rewards_without_an_end_are_refused_where_they_are_used() {
+fn infinite_rewards_are_rejected_when_used() {
     let place = place();
     let rewards = "rewards \"share\" true : 6/q; endrewards\nrewards true : 2; endrewards\n";
     place.put("bad.sm", QUEUE.replace("int N", "int N = 3") + rewards);
@@ -835,7 +835,7 @@ fn rewards_without_an_end_are_refused_where_they_are_used() {
 }
 
 #[test]
-fn a_model_without_end_says_so_at_once() {
+fn an_infinite_model_is_rejected_at_once() {
     let place = place();
     place.put("pool.sm", POOL);
     for line in ["transient pool.sm --time 1", "generate pool.sm -o p.tra", "check pool.sm P=?[F<=1x=3]"] {
@@ -897,7 +897,7 @@ fn lost(place: &Place, words: &[&str]) -> Vec<(f64, f64, f64)> {
 }
 
 #[test]
-fn a_model_without_end_is_explored_as_far_as_probability_comes() {
+fn an_infinite_model_is_truncated_by_probability() {
     let place = place();
     place.put("pool.sm", POOL);
     let mean = 200.0 * (1.0 - (-2.0f64).exp());
@@ -932,7 +932,7 @@ fn a_model_without_end_is_explored_as_far_as_probability_comes() {
 
 /// With a large truncation error, the bound contains it.
 #[test]
-fn what_is_lost_is_in_the_bound() {
+fn the_truncation_error_is_in_the_bound() {
     let place = place();
     place.put("pool.sm", POOL.replace("200", "300"));
     let words =
@@ -970,7 +970,7 @@ fn reactions_are_independent_poisson_variables() {
 
 /// A model with ranges is its own reference: truncated, and complete.
 #[test]
-fn a_truncated_model_answers_as_the_whole() {
+fn a_truncated_model_agrees_with_the_whole() {
     let place = place();
     place.put("pool.sm", POOL).put("whole.sm", POOL.replace("x : int", "x : [0..400]"));
     let whole = std::fs::read_to_string(place.path().join("whole.sm")).expect("a text");
@@ -1002,7 +1002,7 @@ fn a_truncated_model_answers_as_the_whole() {
 }
 
 #[test]
-fn what_a_truncated_model_cannot_answer_is_refused() {
+fn unsupported_properties_of_truncated_models_are_rejected() {
     let place = place();
     place.put("pool.sm", POOL);
     let of_pool = |property: &str, part: &str| {

@@ -34,7 +34,7 @@ fn vectors_have_the_bits_of_one_process() {
 }
 
 #[test]
-fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
+fn selections_and_rewards_have_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
 }
 
 #[test]
-fn reports_tell_the_same_bounds_and_every_ranks_device() {
+fn reports_have_equal_bounds_and_the_device_of_every_rank() {
     if !launcher() {
         return;
     }
@@ -111,7 +111,7 @@ fn walks_have_the_bits_of_one_process() {
 
 /// An error on all ranks is reported once; all ranks end with exit code 2.
 #[test]
-fn an_error_of_all_ranks_is_told_once() {
+fn an_error_of_all_ranks_is_reported_once() {
     if !launcher() {
         return;
     }
@@ -280,7 +280,7 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
 
 /// Ranks of one host exchange values in shared memory; without it, in messages.
 #[test]
-fn messages_carry_what_windows_do() {
+fn messages_and_shared_memory_give_equal_bits() {
     if !launcher() {
         return;
     }

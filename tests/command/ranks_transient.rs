@@ -52,7 +52,7 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
 
 #[test]
 #[ignore = "slow: kills ranks at random moments"]
-fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_process() {
+fn killed_ranks_resume_on_any_number_of_ranks_with_the_bytes_of_one_process() {
     if !launcher() {
         return;
     }
@@ -103,7 +103,7 @@ fn until_kept(place: &Place, count: usize, line: &str, signal: &str, to_ranks: b
 
 #[test]
 #[ignore = "slow: kills ranks"]
-fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_other_way_round() {
+fn checkpoints_are_resumed_on_other_numbers_of_ranks() {
     if !launcher() {
         return;
     }
@@ -130,7 +130,7 @@ fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_othe
 }
 
 #[test]
-fn an_interruption_of_ranks_keeps_the_run() {
+fn an_interruption_of_ranks_writes_a_checkpoint() {
     if !launcher() {
         return;
     }
@@ -149,7 +149,7 @@ fn an_interruption_of_ranks_keeps_the_run() {
 }
 
 #[test]
-fn what_checkpoints_of_ranks_refuse_is_told_once() {
+fn checkpoint_errors_of_ranks_are_reported_once() {
     if !launcher() {
         return;
     }
@@ -245,7 +245,7 @@ fn the_steady_state_is_certified_by_ranks_with_the_bits_of_one_process() {
 }
 
 #[test]
-fn ranks_draw_and_order_as_one_process_does() {
+fn plots_and_orders_have_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -449,7 +449,7 @@ fn generator() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_in_the_words_of_one_process() {
+fn errors_of_a_file_have_the_words_of_one_process() {
     if !launcher() {
         return;
     }

@@ -168,7 +168,7 @@ fn each_rank_reads_its_own_rows_of_a_file() {
 }
 
 #[test]
-fn reports_say_of_all_rows_what_one_process_says() {
+fn reports_equal_those_of_one_process() {
     if !launcher() {
         return;
     }
@@ -226,7 +226,7 @@ fn interleaved_systems_have_the_bits_of_one_process() {
 
 /// Pivots of 0 lead to elimination with pivoting on the host of rank 0.
 #[test]
-fn the_last_resort_finds_what_it_finds_in_one_process() {
+fn elimination_on_the_host_has_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -257,7 +257,7 @@ fn the_last_resort_finds_what_it_finds_in_one_process() {
 }
 
 #[test]
-fn a_dry_run_says_what_each_rank_would_take() {
+fn a_dry_run_predicts_the_memory_of_each_rank() {
     if !launcher() {
         return;
     }
@@ -281,7 +281,7 @@ fn a_dry_run_says_what_each_rank_would_take() {
 
 /// An error is reported once; all ranks end with exit code 2 and write no file.
 #[test]
-fn errors_are_told_once() {
+fn errors_are_reported_once() {
     if !launcher() {
         return;
     }

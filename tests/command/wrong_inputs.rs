@@ -137,7 +137,7 @@ fn table(text: &str) -> Vec<Vec<&str>> {
 
 #[test]
 #[ignore = "slow: starts the program 300 times"]
-fn wrong_lines_are_refused_with_what_and_how() {
+fn invalid_lines_are_rejected_with_error_and_suggestion() {
     let cases = table(include_str!("wrong/lines.txt"));
     assert!(cases.len() >= 290, "{} lines", cases.len());
 
@@ -149,7 +149,7 @@ fn wrong_lines_are_refused_with_what_and_how() {
 
 #[test]
 #[ignore = "slow: starts the program 100 times"]
-fn wrong_files_are_refused_with_what_and_how() {
+fn invalid_files_are_rejected_with_error_and_suggestion() {
     let cases = table(include_str!("wrong/files.txt"));
 
     all(&cases, |place, case| {

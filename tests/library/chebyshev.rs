@@ -21,7 +21,7 @@ fn options(method: Method, epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let (leak, epsilon) = if precision == F32 { (1e-2, 1e-2) } else { (1e-4, 1e-9) };
         let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
@@ -48,7 +48,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let queue = model("birth-death:300,1,1.2");
         let rewards = [
@@ -105,13 +105,13 @@ mod suite {
 }
 
 on_usual_lanes!(
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits,
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 
@@ -138,7 +138,7 @@ fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
 }
 
 #[test]
-fn two_methods_overlap_and_going_on_gives_the_later_result() {
+fn methods_agree_and_restarts_give_the_later_result() {
     let mut rng = fastrand::Rng::with_seed(8);
     for case in 0..24 {
         let chain = nearly_reversible(&mut rng, [0.0, 1e-3, 0.1, 1.0][case % 4]);
@@ -166,7 +166,7 @@ fn two_methods_overlap_and_going_on_gives_the_later_result() {
 }
 
 #[test]
-fn a_cycle_is_given_up_soon_and_swept() {
+fn a_cycle_falls_back_to_uniformization_soon() {
     let ring = model("circulant:300,1");
     let times = [1e3, 1.0];
 
@@ -191,7 +191,7 @@ fn a_cycle_is_given_up_soon_and_swept() {
 }
 
 #[test]
-fn what_it_rounds_is_within_the_bound_where_norms_grow() {
+fn rounding_with_growing_norms_is_within_the_bound() {
     // Norms of some thousands, which a bound from the last two vectors alone would miss.
     let n = 40;
     let list: Vec<(u32, u32, f64)> =
@@ -227,7 +227,7 @@ fn far() -> [(Box<dyn Transitions>, f64); 2] {
 }
 
 #[test]
-fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
+fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t, 1.0, 0.9 * t]);
     let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
@@ -259,7 +259,7 @@ fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
 
 #[test]
 #[ignore = "slow: two sweeps of 60,000 products"]
-fn auto_loses_nothing_where_it_is_given_up() {
+fn auto_loses_little_if_chebyshev_gives_up() {
     let [_, (ring, t)] = far();
     let times = [t, 1.0];
     let of = |method| run(&cpu(), &*ring, &Initial::State(0), &times, &options(method, 1e-4));
@@ -275,7 +275,7 @@ fn auto_loses_nothing_where_it_is_given_up() {
 
 #[test]
 #[ignore = "slow: two sweeps of 60,000 products"]
-fn what_is_kept_in_checkpoints_or_exchanged_seldom_is_swept() {
+fn checkpoints_and_deep_halos_use_uniformization() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t]);
     let problem =

@@ -273,7 +273,7 @@ fn lanes_and_formats_may_change(precision: Precision) {
 }
 
 #[test]
-fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_same() {
+fn times_beyond_memory_take_another_run_also_after_resuming() {
     let case = Case::new("little memory", "wlan:4,3", &[2.0, 2.01, 2.02, 2.03, 2.04, 2.05]);
     let n = case.chain.states() as u64;
     let cpu = |memory_limit| {
@@ -308,7 +308,7 @@ fn middle(case: &Case, path: &Path, machine: &Machine) {
 }
 
 #[test]
-fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
+fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("run.kept");
     let cpu = machine("cpu", F64, false).unwrap();
@@ -411,7 +411,7 @@ fn damaged_files_and_other_versions_are_refused_and_never_panic() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
+fn a_checkpoint_that_cannot_be_written_is_reported_and_the_run_continues() {
     static TOLD: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let place = tempfile::tempdir().unwrap();
     let below = place.path().join("below");

@@ -83,7 +83,7 @@ fn run(
 }
 
 #[test]
-fn every_construct_computes_what_wgsl_says() {
+fn every_construct_computes_the_values_of_wgsl() {
     let Some(device) = device() else { return };
     let stream = device.default_stream();
     let constructs = crate::constructs::all();

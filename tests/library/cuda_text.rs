@@ -207,7 +207,7 @@ fn nvrtc_compiles_every_construct() {
 }
 
 #[test]
-fn the_compiler_fuses_what_is_written_as_fma_and_nothing_else() {
+fn the_compiler_fuses_only_explicit_fma() {
     let Some(nvrtc) = Nvrtc::open() else { return };
     let fused = |ptx: &str| ptx.matches("fma.rn").count();
     for precision in [Precision::F32, Precision::F64] {
@@ -396,7 +396,7 @@ fn entry_points_outside_the_subset_are_refused() {
 }
 
 #[test]
-fn what_naga_refuses_is_refused_in_its_words() {
+fn errors_of_naga_keep_its_words() {
     refuses_text("fn construct( {", "naga: error: expected");
     refuses_text("@compute @workgroup_size(256) fn construct() { let x: i32 = 1u; }", "naga: error:");
     refuses_text(

@@ -108,7 +108,7 @@ fn long(epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn a_slow_way_out_ends_the_sweep_within_the_bound(spec: &str, precision: Precision) {
+    pub(crate) fn a_slow_exit_terminates_early_within_the_bound(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = if precision == F32 { 1e-3 } else { 1e-7 };
         let times = [20.0 / leak, 0.0, 0.1 / leak, 3.0, 1.0 / leak, 20.0 / leak];
@@ -136,7 +136,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn a_way_out_that_is_slower_than_rounding_has_its_bound(spec: &str, precision: Precision) {
+    pub(crate) fn an_exit_slower_than_rounding_has_its_bound(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         // Rounding of steps in double precision is about 10⁻¹⁵, which adds up to 10⁻⁵ until t. In
         // single precision the exit is invisible.
@@ -157,7 +157,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rewards_go_on_along_the_curve(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_follow_the_extrapolation(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = if precision == F32 { 1e-3 } else { 1e-7 };
         let (chain, initial) = pairs(4, leak);
@@ -197,14 +197,14 @@ mod suite {
 }
 
 on_usual_lanes!(
-    a_slow_way_out_ends_the_sweep_within_the_bound,
-    a_way_out_that_is_slower_than_rounding_has_its_bound,
-    rewards_go_on_along_the_curve,
+    a_slow_exit_terminates_early_within_the_bound,
+    an_exit_slower_than_rounding_has_its_bound,
+    rewards_follow_the_extrapolation,
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    a_slow_way_out_ends_the_sweep_within_the_bound,
-    a_way_out_that_is_slower_than_rounding_has_its_bound,
-    rewards_go_on_along_the_curve
+    a_slow_exit_terminates_early_within_the_bound,
+    an_exit_slower_than_rounding_has_its_bound,
+    rewards_follow_the_extrapolation
 );
 
 fn cpu() -> Machine {
@@ -258,7 +258,7 @@ fn two_parts(leaks: [f64; 2]) -> Csr {
 }
 
 #[test]
-fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
+fn classes_with_different_decay_rates_are_extrapolated_separately() {
     let leaks = [1e-7, 1e-9];
     let (chain, initial) = (two_parts(leaks), Initial::State(0));
     let first = |i: usize| if i == 1 || i == 2 { 2.0 } else { 0.0 };
@@ -300,7 +300,7 @@ fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
 }
 
 #[test]
-fn parts_of_random_chains_are_those_of_krylov_spaces() {
+fn classes_of_random_chains_agree_with_krylov() {
     let mut rng = fastrand::Rng::with_seed(22);
     for case in 0..20 {
         // Two rings with chords, which exit at their own rates from some states; the last state
@@ -349,7 +349,7 @@ fn very_long_times_have_their_bounds() {
 }
 
 #[test]
-fn a_slow_way_out_ends_where_it_leads_to() {
+fn the_limit_of_a_slow_exit_is_in_its_absorbing_states() {
     // Too many states with too large a bandwidth to be eliminated before early termination.
     let (chain, initial) = tangled_pairs(1000, 1e-7);
 
@@ -362,7 +362,7 @@ fn a_slow_way_out_ends_where_it_leads_to() {
 
 #[test]
 #[ignore = "slow: steady states of large chains"]
-fn the_steady_state_goes_on_from_where_finite_times_end() {
+fn the_steady_state_continues_from_finite_times() {
     // Two closed classes that share the initial distribution, and one closed class. Both chains are
     // too large, with too large a bandwidth, to be eliminated at once.
     let (fork, begin) = tangled_pairs(1000, 1e-2);
@@ -383,7 +383,7 @@ fn the_steady_state_goes_on_from_where_finite_times_end() {
 }
 
 #[test]
-fn a_flow_below_the_last_place_is_not_denied() {
+fn a_flow_below_the_last_place_counts_in_the_bound() {
     let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 
     // Iterates do not show the flow, which moves 5·10⁻⁸ of one half in 10¹⁰. Double-double
@@ -415,7 +415,7 @@ fn both(
 }
 
 #[test]
-fn with_and_without_a_stop_two_answers_lie_within_both_bounds() {
+fn results_with_and_without_early_termination_agree_within_their_bounds() {
     let tandem = Chain::new("tandem", model("tandem:6")).absorbing(&[5, 20]);
     for times in [&[2e3, 1.0, 50.0][..], &[500.0]] {
         let [(stopped, one), (swept, other)] = both(&*tandem.transitions, &tandem.initial, times, 1e-8);
@@ -430,7 +430,7 @@ fn with_and_without_a_stop_two_answers_lie_within_both_bounds() {
 }
 
 #[test]
-fn going_on_from_a_result_gives_the_later_one_within_the_bounds() {
+fn restarts_from_a_result_give_the_later_one_within_the_bounds() {
     let mut rng = fastrand::Rng::with_seed(5);
     for case in 0..40 {
         let n = 3 + rng.u32(..30);
@@ -475,7 +475,7 @@ fn leaking_pair([b, c, leak]: [f64; 3], t: f64) -> ([f64; 3], f64) {
 }
 
 #[test]
-fn a_pair_that_leaks_slowly_has_its_bound_at_any_time() {
+fn a_pair_with_a_slow_exit_has_its_bound_at_any_time() {
     let reward = [Reward { name: "up".to_owned(), values: vec![1.0, 0.0, 0.0] }];
     // Equal rates make P periodic. At the longest time, the weights have rounding errors above ε.
     for (rates, t) in [
@@ -510,7 +510,7 @@ fn a_pair_that_leaks_slowly_has_its_bound_at_any_time() {
 }
 
 #[test]
-fn what_rounds_too_much_for_a_bound_is_no_reason_to_leave_a_curve_as_it_is() {
+fn an_extrapolation_is_refined_although_other_rounding_exceeds_epsilon() {
     // Five states, one of which exits at 8·10^−15. With double-double vectors, the other rounding
     // errors remain.
     let list = [

@@ -17,7 +17,7 @@ fn cpu(memory_limit: Option<u64>) -> Lane {
 }
 
 #[test]
-fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
+fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     let chain = model("wlan:5,4");
     let initial = Initial::State(0);
     let problem =
@@ -47,7 +47,7 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
 }
 
 #[test]
-fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
+fn small_chains_are_predicted_to_be_fast_on_the_cpu() {
     let measured = |spec: &str, time: f64, speed: Option<f64>| {
         let (chain, times, initial) = (model(spec), [time], Initial::State(0));
         let problem =

@@ -84,7 +84,7 @@ fn solve(graph: &Graph, targets: &[u32], options: &Options) -> Solution {
 }
 
 #[test]
-fn every_interval_holds_what_elimination_finds() {
+fn every_interval_contains_the_result_of_elimination() {
     for (name, n, links, seeds) in cases() {
         let graph = graph(n, &links);
         let targets: Vec<u32> = (0..n as u32).rev().collect();
@@ -115,7 +115,7 @@ fn every_interval_holds_what_elimination_finds() {
 }
 
 #[test]
-fn a_push_and_walks_hold_what_elimination_finds_as_often_as_they_say() {
+fn intervals_of_a_push_and_walks_have_their_coverage() {
     let (mut asked, mut held, mut walked) = (0, 0, 0);
     for (name, n, links, seeds) in cases() {
         let graph = graph(n, &links);
@@ -143,7 +143,7 @@ fn a_push_and_walks_hold_what_elimination_finds_as_often_as_they_say() {
 }
 
 #[test]
-fn walks_end_where_they_are_limited() {
+fn walks_end_at_their_limit() {
     let (_, graph) = kolmo::models::graph("rmat:8,8", 1).expect("a built-in").expect("sound parameters");
     let options = Options { epsilon: 1e-9, ..Options::default() };
     let walks = Walks { most: 1 << 14, ..Walks::default() };
@@ -155,7 +155,7 @@ fn walks_end_where_they_are_limited() {
 }
 
 #[test]
-fn what_mixes_well_takes_few_products() {
+fn fast_mixing_graphs_take_few_products() {
     let (_, graph) = kolmo::models::graph("rmat:10,8", 1).expect("a built-in").expect("sound parameters");
     let all: Vec<u32> = (0..1024).collect();
     let exact = solve(&graph, &all, &Options { relative: 1e-12, ..Options::default() });
@@ -174,7 +174,7 @@ fn what_mixes_well_takes_few_products() {
 }
 
 #[test]
-fn products_end_where_they_are_limited_and_where_rounding_is_all_that_is_left() {
+fn products_end_at_their_limit_and_when_only_rounding_remains() {
     let (_, graph) =
         kolmo::models::graph("barabasi:300,3", 1).expect("a built-in").expect("sound parameters");
     let options = Options { most_products: 3, ..Options::default() };
@@ -262,7 +262,7 @@ fn a_time_limit_ends_products_with_bounds() {
 }
 
 #[test]
-fn walks_that_would_take_longer_than_products_leave_it_to_them() {
+fn walks_longer_than_products_are_replaced_by_products() {
     let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
     let options = Options { epsilon: 1e-6, ..Options::default() };
     let solution =
@@ -272,7 +272,7 @@ fn walks_that_would_take_longer_than_products_leave_it_to_them() {
 }
 
 #[test]
-fn questions_without_an_answer_are_refused() {
+fn invalid_problems_are_rejected() {
     let small = graph(3, &[(0, 1)]);
     let ask =
         |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut |_, _| Ok(())) {

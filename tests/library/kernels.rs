@@ -117,7 +117,7 @@ fn kernel_named(name: &str) -> &'static Kernel {
 }
 
 #[test]
-fn bindings_lie_in_group_0_and_are_numbered_from_0_without_gaps() {
+fn bindings_are_in_group_0_and_numbered_from_0_without_gaps() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
         for (i, (group, binding)) in (0..).zip(bindings(&module)) {
@@ -240,7 +240,7 @@ fn a_kernel_has_one_compute_entry_point_with_its_own_name() {
 }
 
 #[test]
-fn workgroups_are_as_large_as_kernels_say() {
+fn workgroups_have_the_declared_size() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
         for entry in &module.entry_points {

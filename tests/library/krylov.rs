@@ -26,7 +26,7 @@ fn options(method: Method, epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = 1e-4;
         let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
@@ -52,7 +52,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let queue = model("birth-death:300,1,1.2");
         let rewards = [
@@ -111,25 +111,25 @@ mod suite {
 }
 
 instance!(cpu_f64("cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 #[cfg(feature = "wgpu")]
 instance!(wgpu_f64("wgpu:0", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 #[cfg(feature = "cuda")]
 instance!(cuda_f64("cuda:0", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 
@@ -171,7 +171,7 @@ fn bounds_hold_against_ball_arithmetic() {
 }
 
 #[test]
-fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
+fn a_quasi_stationary_remainder_terminates_early() {
     let (slow, initial) = three_scales();
     let times = [1e5, 1e9];
 
@@ -188,7 +188,7 @@ fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
 }
 
 #[test]
-fn a_stop_that_rounding_is_in_the_way_of_is_refined() {
+fn early_termination_limited_by_rounding_is_refined() {
     let (leak, t) = (1e-11, 1e10);
     let (chain, initial) = pairs(600, leak);
 
@@ -202,7 +202,7 @@ fn a_stop_that_rounding_is_in_the_way_of_is_refined() {
 }
 
 #[test]
-fn what_it_cannot_serve_is_swept_or_refused() {
+fn unsuitable_problems_fall_back_to_uniformization_or_are_rejected() {
     // A wave needs as many products as the ring has states to travel around it.
     let ring = model("circulant:300,1");
     let times = [200.0, 1.0];
@@ -231,7 +231,7 @@ fn what_it_cannot_serve_is_swept_or_refused() {
 }
 
 #[test]
-fn what_swings_or_leaks_in_several_parts_is_served_over_long_times() {
+fn periodic_chains_and_several_decay_rates_are_solved_over_long_times() {
     // Steps alternate between even and odd states: iterates do not converge, probabilities do.
     let ring: Vec<(u32, u32, f64)> =
         (0..10).flat_map(|i| [(i, (i + 1) % 10, 1.0), (i, (i + 9) % 10, 1.0)]).collect();
@@ -306,7 +306,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn methods_overlap_and_going_on_gives_the_later_result(
+    fn methods_agree_and_restarts_give_the_later_result(
         (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
     ) {
         let (s, t) = (10f64.powf(s), 10f64.powf(t));

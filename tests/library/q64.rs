@@ -122,7 +122,7 @@ fn the_printed_error_is_the_true_one() {
 ///
 /// The chain is iterated with a self-loop in every state, and early termination ends both runs.
 #[test]
-fn stops_and_rewards_are_those_of_double_precision() {
+fn early_termination_and_rewards_agree_with_double_precision() {
     let Some(fixed) = machine("cpu", false) else { return };
     let Some(double) = crate::support::machine("cpu", kolmo::kernel::Precision::F64, false) else { return };
     for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:3,2")] {
@@ -154,7 +154,7 @@ fn stops_and_rewards_are_those_of_double_precision() {
 }
 
 #[test]
-fn what_fixed_point_does_not_hold_is_refused() {
+fn problems_beyond_fixed_point_are_rejected() {
     let Some(machine) = machine("cpu", false) else { return };
     let pair = chain(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
     let rewards = [Reward { name: "cost".to_owned(), values: vec![1.0, -1.0] }];

@@ -165,7 +165,7 @@ fn twenty_thousand_tasks_do_not_nest() {
 }
 
 #[test]
-fn a_watch_may_use_the_lane_that_calls_it() {
+fn an_observer_may_use_the_lane_that_calls_it() {
     let Some(machine) = machine("cpu", Precision::F64, false) else { return };
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -202,7 +202,7 @@ impl kolmo::transient::Observer for Used<'_> {
 }
 
 #[test]
-fn a_place_beyond_all_numbers_is_no_place() {
+fn an_offset_beyond_the_range_is_out_of_bounds() {
     let Some(machine) = machine("cpu", Precision::F64, false) else { return };
     let lane = &machine.lanes[0];
     let buffer = lane.alloc::<u8>("bytes", 64).expect("it fits");

@@ -279,7 +279,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
 }
 
 #[test]
-fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
+fn every_order_of_the_states_gives_the_result_in_the_original_order() {
     let chain = ragged(400);
     let rewards = [Reward { name: "number".to_owned(), values: (0..400).map(f64::from).collect() }];
     let initial = Initial::Uniform(vec![5, 300]);
@@ -344,7 +344,7 @@ fn a_chain_without_transitions_stays_where_it_is() {
 }
 
 #[test]
-fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
+fn absorbing_states_keep_their_probability_and_do_not_enter_alpha() {
     // 0 → 1 at rate 2 only: π_0(t) = e^{−2t}. A self-loop of rate 50 must not matter.
     let death = chain(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
 
@@ -392,7 +392,7 @@ fn the_steady_state_of_a_queue_is_geometric() {
 }
 
 #[test]
-fn a_reward_that_dies_out_has_a_sum_at_infinity_and_others_are_infinite() {
+fn a_decaying_reward_has_a_finite_sum_and_others_are_infinite() {
     // 0 → 1 at rate 2: the reward of state 0 accumulates to 1/2.
     let death = chain(2, &[(0, 1, 2.0)]);
     let rewards = [
@@ -449,7 +449,7 @@ fn the_steady_state_of_a_periodic_chain_is_found() {
 }
 
 #[test]
-fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
+fn the_limit_with_two_closed_classes_splits_by_absorption_probabilities() {
     // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
     let fork = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
 
@@ -459,7 +459,7 @@ fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
 }
 
 #[test]
-fn a_slow_part_does_not_pass_for_a_steady_state() {
+fn a_slow_class_does_not_pass_for_a_steady_state() {
     // A ↔ B at rate 1, B ↔ C at rate 1e-6. At t = 2e5 consecutive iterates hardly differ, although
     // C has received most of a tenth.
     let slow = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
@@ -474,7 +474,7 @@ fn a_slow_part_does_not_pass_for_a_steady_state() {
 }
 
 #[test]
-fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
+fn steady_state_detection_saves_products_and_keeps_the_bound() {
     let queue = model("birth-death:30,1,2");
 
     let (got, solution) = run(&cpu(), &*queue, &Initial::State(0), &[1e5], &Options::default());
@@ -487,7 +487,7 @@ fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
 }
 
 #[test]
-fn many_times_of_one_sweep_equal_each_alone() {
+fn many_times_of_one_run_equal_each_alone() {
     let tandem = model("tandem:6");
     let times: Vec<f64> = (0..40).map(|i| 0.25 * f64::from(i)).collect();
 
@@ -520,7 +520,7 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
 }
 
 #[test]
-fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
+fn earlier_copies_on_a_lane_do_not_count_for_a_run() {
     let machine = cpu();
     let mut numbers = vec![1.0; 4 << 20];
     let buffer = machine.lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
@@ -536,7 +536,7 @@ fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
 }
 
 #[test]
-fn times_that_do_not_fit_memory_take_another_sweep() {
+fn times_beyond_memory_take_another_run() {
     use kolmo::lane::{DeviceSpec, OpenOptions};
     let wlan = model("wlan:4,3");
     let times = [5.0, 5.1, 5.2, 5.3, 5.4, 5.5];
@@ -611,7 +611,7 @@ fn problems_without_an_answer_are_refused_with_the_number() {
 }
 
 #[test]
-fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
+fn an_epsilon_that_cannot_be_proved_is_not_met_but_computed() {
     let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
     let options = Options { epsilon: 1e-17, ..Options::default() };
 
@@ -635,7 +635,7 @@ fn a_chain_from_arrays_gives_its_probabilities_in_one_call() {
 }
 
 #[test]
-fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
+fn invalid_arrays_are_rejected_with_the_reason() {
     let refused = |indptr: &[usize], indices: &[u32], rates: &[f64]| {
         Chain::from_csr(2, indptr, indices, rates).expect_err("no chain").to_string()
     };
@@ -658,7 +658,7 @@ fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64>
 }
 
 #[test]
-fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
+fn rewards_that_cease_accumulate_to_a_finite_value() {
     let zero = Initial::State(0);
     // 0 ⇄ 1 at rate 1, and 1 → 2 at ½. State 0 is visited three times for one unit of time each,
     // and state 1 three times for two thirds.
@@ -683,7 +683,7 @@ fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
 }
 
 #[test]
-fn rewards_and_beginnings_that_are_no_numbers_are_named() {
+fn invalid_rewards_and_initial_distributions_are_reported() {
     let pair = chain(3, &[(0, 1, 1.0), (1, 2, 1.0)]);
     for (value, said) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (f64::NEG_INFINITY, "-inf")] {
         let refused = endless(&pair, &Initial::State(0), &[1.0, value, 0.0]).unwrap_err().to_string();

@@ -207,7 +207,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rings_are_closed(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn cyclic_systems_are_solved(spec: &str, precision: Precision, checked: bool) {
         let Some(machine) = machine(spec, precision, checked) else { return };
         for (n, batch) in [(1, 1), (2, 1), (3, 2), (4, 1), (17, 3), (64, 1), (2048, 1), (2049, 1), (5000, 1)]
         {
@@ -357,7 +357,7 @@ macro_rules! on {
             every_size_around_blocks_and_tiles,
             every_size_in_blocks,
             many_systems_do_not_touch_each_other,
-            rings_are_closed,
+            cyclic_systems_are_solved,
             a_plan_is_used_again,
         );
     };
@@ -366,7 +366,7 @@ macro_rules! on {
             every_size_around_blocks_and_tiles,
             every_size_in_blocks,
             many_systems_do_not_touch_each_other,
-            rings_are_closed,
+            cyclic_systems_are_solved,
             right_hand_sides_share_a_matrix,
             corrections_reach_double_precision,
             hard_systems_are_solved_as_well_as_with_partial_pivoting,
@@ -509,7 +509,7 @@ fn neumann(n: usize, b: Vec<f64>) -> System {
 }
 
 #[test]
-fn row_sums_of_zero_are_singular_for_every_order_and_in_every_way() {
+fn row_sums_of_zero_are_singular_for_every_order_and_method() {
     let auto = Options::default();
     let ways = [
         auto,
@@ -657,7 +657,7 @@ fn singular_or_solved(name: &str, system: &System) {
 }
 
 #[test]
-fn zero_diagonals_of_odd_order_are_not_passed_off_as_solved() {
+fn zero_diagonals_of_odd_order_are_not_reported_as_solved() {
     for (n, seeds) in [(129, 0..40), (2001, 0..12), (2047, 0..12), (5001, 0..6)] {
         for seed in seeds {
             let mut r = Numbers(0x5851_f42d_4c95_7f2d ^ (seed << 20) ^ n as u64);
@@ -751,7 +751,7 @@ fn right_hand_sides_of_any_size_are_solved() {
 }
 
 #[test]
-fn unknowns_that_no_double_holds_are_not_met() {
+fn unknowns_beyond_the_range_of_doubles_are_not_met() {
     let one = |d: f64, b: f64| System::new(vec![0.0], vec![d], vec![0.0], vec![b]).unwrap();
     let beyond = sound(&cpu(), &one(1e-200, 1e200), &Options::default());
     assert_eq!((beyond.status, beyond.growth), (Status::NotMet, f64::INFINITY));
@@ -911,7 +911,7 @@ mod adversarial {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn a_system_is_solved_or_said_not_to_be(
+        fn a_system_is_solved_or_reported_as_not_met(
             rows in prop::collection::vec((number(), number(), number(), -1.0..1.0f64), 1..80),
             cyclic in any::<bool>(),
             pivot in prop_oneof![Just(Pivot::Auto), Just(Pivot::Scaled), Just(Pivot::None)],

@@ -173,7 +173,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         // The inverse of 1, −4, 6, −4, 1 does not decay. Diagonals close to 6 decay slowly.
         let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
@@ -190,7 +190,7 @@ mod suite {
     }
 
     /// The pre-check reads 8 samples of rows. The certificate finds weak rows between them.
-    pub(crate) fn what_decays_too_slowly_somewhere_is_told_apart(spec: &str, precision: Precision) {
+    pub(crate) fn slow_decay_in_some_rows_is_detected(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let weak = |rows: std::ops::Range<usize>, d: f64| {
             check(&machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
@@ -243,7 +243,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn systems_of_a_batch_do_not_see_one_another(spec: &str, precision: Precision) {
+    pub(crate) fn systems_of_a_batch_are_independent(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for (form, n) in [
             (Form::Pentadiagonal, 1),
@@ -285,7 +285,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn a_plan_leaves_what_a_solution_begins_with(spec: &str, precision: Precision) {
+    pub(crate) fn a_plan_computes_the_first_solution(spec: &str, precision: Precision) {
         fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
             let mut plan =
                 BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
@@ -315,11 +315,11 @@ mod suite {
 on_usual_lanes!(
     every_size_is_solved_in_one_pass,
     lanes_and_parts_change_no_bit,
-    windows_grow_with_what_couplings_reach,
-    what_decays_too_slowly_somewhere_is_told_apart,
+    windows_grow_with_the_decay_length,
+    slow_decay_in_some_rows_is_detected,
     hard_rows_go_to_the_host,
-    systems_of_a_batch_do_not_see_one_another,
-    a_plan_leaves_what_a_solution_begins_with,
+    systems_of_a_batch_are_independent,
+    a_plan_computes_the_first_solution,
 );
 
 /// Pivoting on the host without the pre-check, for each form and its transpose.
@@ -353,7 +353,7 @@ fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn inconsistent_arrays_are_rejected() {
     let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);
     let refused = |result: kolmo::Result<BandedSystem>| result.expect_err("it is refused").to_string();
     assert!(refused(BandedSystem::pentadiagonal(1, five(0), vec![vec![]])).contains("0 rows"));

@@ -56,7 +56,7 @@ mod suite {
 
     /// Matrices of several sizes, with few right-hand sides, with more than one batch, and with
     /// one.
-    pub(crate) fn right_hand_sides_are_solved_as_each_alone(spec: &str, precision: Precision) {
+    pub(crate) fn right_hand_sides_have_their_separate_solutions(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let plain = Options { refine: Refine::Steps(0), tolerance: 1e-4, ..Options::default() };
         for (n, batch) in
@@ -82,7 +82,7 @@ mod suite {
     }
 
     /// Slow decay everywhere, rows that the pre-check does not read, and rows that need exchanges.
-    pub(crate) fn other_ways_are_taken_and_kept(spec: &str, precision: Precision) {
+    pub(crate) fn other_methods_are_selected_and_kept(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let n = 20_011;
         let of = |d: &dyn Fn(usize) -> f64| {
@@ -133,8 +133,8 @@ mod suite {
 }
 
 on_usual_lanes!(
-    right_hand_sides_are_solved_as_each_alone,
-    other_ways_are_taken_and_kept,
+    right_hand_sides_have_their_separate_solutions,
+    other_methods_are_selected_and_kept,
     transposed_solutions_are_those_of_the_transposed_matrix,
 );
 
@@ -153,7 +153,7 @@ fn each_right_hand_side_has_its_status() {
 }
 
 #[test]
-fn a_singular_matrix_is_said_to_be_one_each_time() {
+fn a_singular_matrix_is_reported_each_time() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let matrix = System::matrix(1, vec![1.0; 3], vec![0.0; 3], vec![1.0; 3]).expect("lengths fit");
     for pivot in [Pivot::None, Pivot::Auto] {
@@ -188,7 +188,7 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
 
 /// Cyclic systems that are nearly singular or not dominant are solved separately, in tiles.
 #[test]
-fn rings_that_cannot_be_opened_are_solved_alone() {
+fn difficult_cyclic_systems_are_solved_separately() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let options = Options { refine: Refine::Steps(0), ..Options::default() };
     let (n, batch) = (50, 3);

@@ -44,7 +44,7 @@ mod suite {
     /// Systems in windows as a whole, in windows, in tiles, and cyclic ones.
     ///
     /// The backward error is compared with the host's.
-    pub(crate) fn systems_are_solved_there(spec: &str, precision: Precision) {
+    pub(crate) fn systems_are_solved_on_the_device(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
             .map(|(n, batch)| dominant(n, batch, 35))
@@ -70,7 +70,7 @@ mod suite {
     }
 
     /// A defect of one row is found, in any place.
-    pub(crate) fn what_the_host_has_to_look_at_is_known(spec: &str, precision: Precision) {
+    pub(crate) fn rows_that_need_the_host_are_detected(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for n in [5, 2048, 5000] {
             for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
@@ -104,11 +104,11 @@ mod suite {
     }
 }
 
-instance!(cpu_f64("cpu", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cpu_f64("cpu", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 #[cfg(feature = "wgpu")]
-instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 #[cfg(feature = "cuda")]
-instance!(cuda_f64("cuda:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cuda_f64("cuda:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 
 /// Transposed matrices, which need device addresses: on the CPU, and on CUDA devices.
 fn transposed_matrices(spec: &str) {
@@ -131,18 +131,18 @@ fn transposed_matrices(spec: &str) {
 }
 
 #[test]
-fn transposed_matrices_stay_there_on_the_cpu() {
+fn transposed_matrices_stay_on_the_cpu_lane() {
     transposed_matrices("cpu");
 }
 
 #[cfg(feature = "cuda")]
 #[test]
-fn transposed_matrices_stay_there_on_cuda() {
+fn transposed_matrices_stay_on_the_cuda_device() {
     transposed_matrices("cuda:0");
 }
 
 #[test]
-fn what_takes_the_host_is_refused() {
+fn systems_that_need_the_host_are_rejected() {
     let machine_of = |precision| machine("cpu", precision, false).expect("the CPU opens");
     let double = machine_of(F64);
     let refused = |machine: &Machine, n, batch, cyclic| {

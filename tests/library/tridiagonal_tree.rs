@@ -173,7 +173,7 @@ macro_rules! on {
             use super::*;
 
             #[test]
-            fn bits_do_not_depend_on_steps_and_places() {
+            fn bits_do_not_depend_on_levels_and_ranks() {
                 the_tree_is_one::<$type>($spec);
             }
 

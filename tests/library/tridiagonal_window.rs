@@ -134,7 +134,7 @@ fn check_sizes(machine: &Machine, sizes: impl IntoIterator<Item = usize>) {
 }
 
 #[test]
-fn memory_beside_the_rows_is_less_than_a_hundredth() {
+fn additional_memory_is_less_than_a_hundredth() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let n = 300_000;
     for (d, one_pass) in [(4.0, true), (2.0, false)] {
@@ -178,7 +178,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
             assert!(check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
@@ -189,7 +189,7 @@ mod suite {
     }
 
     /// Couplings that the pre-check does not see, at the limit of certification.
-    pub(crate) fn decay_on_the_edge_of_certification_is_told_apart(spec: &str, precision: Precision) {
+    pub(crate) fn decay_at_the_limit_of_certification_is_distinguished(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let certified = |excess: f64| {
             let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
@@ -216,7 +216,7 @@ mod suite {
         );
     }
 
-    pub(crate) fn what_decays_from_a_point_is_not_certified(spec: &str, precision: Precision) {
+    pub(crate) fn decay_from_a_single_row_is_not_certified(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let mut system = toeplitz(30_011, |_| 2.6);
         system.b[0].fill(0.0);
@@ -259,15 +259,15 @@ mod suite {
 on_usual_lanes!(
     lanes_and_chunks_change_no_bit,
     every_size_is_certified,
-    windows_grow_with_what_couplings_reach,
-    decay_on_the_edge_of_certification_is_told_apart,
-    what_decays_from_a_point_is_not_certified,
+    windows_grow_with_the_decay_length,
+    decay_at_the_limit_of_certification_is_distinguished,
+    decay_from_a_single_row_is_not_certified,
     hard_rows_are_not_certified,
 );
 
 /// Unknowns in arrays of the caller have the bits of those in arrays of the library.
 #[test]
-fn borrowed_arrays_have_the_same_answers() {
+fn borrowed_arrays_have_the_bits_of_own_ones() {
     use kolmo::tridiagonal::{Factor, Matrix, Method, Options, solve, solve_into};
 
     let Some(machine) = machine("cpu", F64, false) else { return };

@@ -252,25 +252,25 @@ fn intervals_cover(control: ControlVariate, functional: bool) {
 }
 
 #[test]
-fn intervals_cover_what_they_say() {
+fn intervals_have_their_coverage() {
     intervals_cover(ControlVariate::Sweeps(0), false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_behind_sweeps_cover_what_they_say() {
+fn intervals_after_sweeps_have_their_coverage() {
     intervals_cover(ControlVariate::Jacobi, false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_behind_bicgstab_cover_what_they_say() {
+fn intervals_after_bicgstab_have_their_coverage() {
     intervals_cover(ControlVariate::Krylov, false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_of_functionals_cover_what_they_say() {
+fn intervals_of_functionals_have_their_coverage() {
     intervals_cover(ControlVariate::Sweeps(0), true);
 }
 
@@ -292,7 +292,7 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
 /// order, it falls faster and is smaller.
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn errors_fall_as_they_should() {
+fn errors_fall_at_the_expected_rates() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
@@ -562,7 +562,7 @@ fn the_published_estimates_of_length_and_chains_are_used() {
 }
 
 #[test]
-fn lazy_walks_refuse_what_they_cannot_do() {
+fn lazy_walks_reject_unsupported_options() {
     let machine = cpu();
     let ask = |matrix: &CsrMatrix, options: Options| {
         let rhs = vec![vec![1.0; matrix.rows()]];
@@ -597,7 +597,7 @@ fn ask_for(matrix: &CsrMatrix, rhs: &[f64], components: &[u32], options: &Option
 
 /// If sweeps alone solve a system, only rounding remains, and it is bounded.
 #[test]
-fn what_sweeps_alone_solve_has_a_certain_interval() {
+fn systems_solved_by_sweeps_have_a_certain_interval() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| match i {
         0 => row.push((0, 7.0)),
         _ => row.extend([(0, 1.0), (1, 7.0)]),
@@ -710,7 +710,7 @@ fn the_size_of_the_right_hand_side_changes_no_digit() {
 }
 
 #[test]
-fn what_is_no_number_is_an_error_with_its_name() {
+fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
     let rhs = [vec![1.0, 1e200]];
     for lazy in [false, true] {
@@ -759,7 +759,7 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
 }
 
 #[test]
-fn what_the_components_do_not_depend_on_may_diverge() {
+fn rows_without_influence_on_the_components_may_diverge() {
     let rows: [&[(u32, f64)]; 4] =
         [&[(2, 1.0), (0, 1.0)], &[(1, 1.0), (3, 0.1)], &[(0, 2.0), (2, 1.0)], &[(1, 0.1), (3, 1.0)]];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| {
@@ -871,7 +871,7 @@ fn a_functional_of_one_entry_is_that_component() {
 }
 
 #[test]
-fn functionals_of_what_converges_are_answered_though_the_rest_does_not() {
+fn functionals_of_convergent_rows_are_computed_although_others_diverge() {
     // Rows 0 and 1 converge, rows 2 and 3 do not.
     let rows: [&[(u32, f64)]; 4] = [&[(1, 0.5)], &[(0, 0.25)], &[(3, 2.0)], &[(2, 2.0)]];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
@@ -911,7 +911,7 @@ fn functionals_without_an_answer_are_refused_with_the_number() {
 
 /// A time limit of zero, for systems that would need hours of walks.
 #[test]
-fn a_time_limit_ends_with_what_is_certain_by_then() {
+fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
     for (control, lazy) in
@@ -985,7 +985,7 @@ fn laplacian(n: usize) -> CsrMatrix {
 }
 
 #[test]
-fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
+fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let limit = std::time::Duration::from_millis(300);
     let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[99], functionals: &[] };
@@ -1012,7 +1012,7 @@ fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
 }
 
 #[test]
-fn walks_that_rounding_keeps_from_their_half_width_are_not_walked() {
+fn walks_limited_by_rounding_are_skipped() {
     // The residual of BiCGSTAB is below the rounding error, and a first round of walks would take
     // minutes.
     let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);

@@ -108,7 +108,7 @@ impl std::iter::Sum for DoubleWord {
 }
 
 #[test]
-fn a_third_and_a_seventh_come_back() {
+fn thirds_and_sevenths_are_accurate() {
     let one = |k: f64| DoubleWord::ONE / DoubleWord::from(k);
     let sum = one(3.0) + one(7.0) - DoubleWord::from(10.0) / DoubleWord::from(21.0);
     let product = one(3.0) * DoubleWord::from(3.0) - DoubleWord::ONE;

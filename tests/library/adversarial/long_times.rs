@@ -205,7 +205,7 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
 }
 
 #[test]
-fn long_times_of_slow_chains_lie_within_bounds_that_are_near() {
+fn errors_of_stiff_chains_at_long_times_are_within_tight_bounds() {
     let seen = std::sync::Mutex::default();
     run_all(&KINDS, 4, |kind, seed| case(kind, seed, &seen));
     let Seen { mut found, all: asked, left_out } = seen.into_inner().expect("no case panicked");

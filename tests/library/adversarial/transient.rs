@@ -425,7 +425,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
 }
 
 #[test]
-fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
+fn errors_of_adversarial_chains_are_within_their_bounds() {
     let seen = Seen::default();
     run_all(&KINDS, 3, |kind, seed| case(kind, seed, &seen));
     let seen = seen.into_inner().expect("no case panicked");
@@ -461,7 +461,7 @@ fn start(n: usize) -> Vec<f64> {
 }
 
 #[test]
-fn rates_at_both_ends_of_the_range_are_answered_or_refused() {
+fn rates_at_either_end_of_the_range_are_solved_or_rejected() {
     let options = Options { epsilon: 1e-6, ..Options::default() };
     // Exit rates that overflow.
     let over = small(3, &[(0, 1, 9e307), (0, 2, 9e307), (1, 0, 1.0), (2, 1, 3.0)]);
@@ -555,7 +555,7 @@ fn small_limits_are_exact_however_stiff() {
 }
 
 #[test]
-fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
+fn a_converged_run_counts_the_rounding_of_its_steps() {
     let chain = small(3, &[(0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)]);
     let (result, solution) =
         from_first(&chain, Precision::F64, 1e9, &Options { epsilon: 1e-6, ..Options::default() })
@@ -568,7 +568,7 @@ fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
 }
 
 #[test]
-fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
+fn initial_probabilities_of_a_third_count_their_rounding() {
     let chain = chain(&small(3, &[(0, 1, 1.0)]));
     let machine = cpu_lanes(1, Precision::F64);
     let initial = Initial::Uniform(vec![0, 1, 2]);

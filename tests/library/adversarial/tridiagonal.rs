@@ -719,6 +719,6 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
 }
 
 #[test]
-fn no_answer_is_worse_than_it_says() {
+fn no_error_exceeds_its_bound() {
     run_all(&KINDS, 12, case);
 }

@@ -512,7 +512,7 @@ fn small(random: &mut Random, which: u64) -> (Case, Vec<f64>) {
 ///
 /// Counted by number of chains, control variate and confidence.
 #[test]
-fn few_chains_hold_as_often_as_they_say() {
+fn intervals_of_few_chains_have_their_coverage() {
     let tally: Mutex<std::collections::BTreeMap<String, (u32, u32)>> = Mutex::default();
     run_all(&[0u64, 1, 2], 48, |which, seed| {
         let mut random = Random { key: [seed as u32, 1000 + which as u32], drawn: 0 };

@@ -90,7 +90,7 @@ fn texts(kernel: &Kernel) -> Vec<String> {
 }
 
 #[test]
-fn what_lies_in_the_library_is_shared() {
+fn code_in_the_library_is_shared() {
     let Some(folder) = shaders() else {
         return crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it");
     };
