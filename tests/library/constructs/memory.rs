@@ -1,4 +1,4 @@
-//! Literals, vectors, arrays, structs and where they lie.
+//! Literals, vectors, arrays, structs and their memory layout.
 
 use super::{Construct, Element, THREADS, bytes, each, text, thread};
 
