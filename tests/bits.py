@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Hashes of what kolmo prints for some hundred commands, to see that a change moves no bit.
+"""Print hashes of the output of some hundred commands, to check that a change moves no bit.
 
-usage: bits.py [--kolmo PATH] [--devices cpu,wgpu:0] [--mpirun] > FILE    # before and after; then compare the files
+usage: bits.py [--kolmo PATH] [--devices cpu,wgpu:0] [--mpirun] > FILE
 
-Several lanes are given the natural order of states, since `auto` chooses one by measurements.
-A line is the first 16 digits of a SHA-256 of stdout and of the exit code, and the command. Needs only the standard library.
+Run it before and after a change, and compare the files. A line has the first 16 digits of a SHA-256
+of stdout, the exit code and `out.csv`, then the command. Commands on several lanes set the natural
+order of states, since `auto` chooses one by measurement. Needs only the standard library.
 """
 import argparse, hashlib, os, shutil, subprocess, sys, tempfile
 
@@ -23,7 +24,7 @@ def both(line, devices=None):
         commands.append(f"{line} --device {device}")
 
 
-# Chains: formats, precisions, orders, lanes, methods, times, questions.
+# Chains: formats, precisions, orders, lanes, methods, times, selections.
 for precision in ("f64", "f32"):
     for form in ("hyb", "packed", "pair", "pattern", "auto"):
         both(f"transient wlan:6,4 --time 0.5,3 --matrix-format {form} --precision {precision} -o out.csv")
@@ -44,7 +45,7 @@ for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
 both("transient wlan:8,4 --time 1e6 --epsilon 1e-4 --top 3")
 both("transient wlan:2,2 --time 1,2,4,8,16 --states 0,5-9")
 
-# Walks: sequences, precisions, orders of rows, sweeps, lazy ones, groups, right-hand sides, functionals.
+# Walks: sequences, precisions, row orders, sweeps, lazy walks, right-hand sides, functionals.
 for sequence in ("sobol", "halton", "faure", "philox", "mtgp32"):
     for precision in ("f64", "f32"):
         both(f"walk poisson2d:12,0.9 --component 3,77 --sequence {sequence} --chains 4096 --precision {precision}")
@@ -55,13 +56,13 @@ commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device c
 for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --chains 4096", "--lazy --chains 4096"):
     both(f"walk poisson2d:12,0.9 --functional h.txt {rest}")
 
-# PageRank: iterates of f32 and of f64, from all nodes and from seeds, walks behind a push.
+# PageRank: iterates in f32 and f64, from all nodes and from seeds, walks after a push.
 for model in ("rmat:10,8", "barabasi:2000,4"):
     for rest in ("--relative 1e-4", "--relative 1e-9", "--undirected", "--seeds 5,17", "--epsilon 1e-9",
                  "--component 5,17 --lazy --epsilon 1e-4", "--component 5,17 --lazy --epsilon 1e-3 --seeds 0 --undirected"):
         commands.append(f"walk {model} --pagerank 0.85 --top 20 {rest} --device cpu")
 
-# Tridiagonal systems: sizes about tiles and blocks, pivoting, rings, batches, refinement, layouts.
+# Tridiagonal systems: sizes near tiles and blocks, pivoting, cyclic, batches, refinement.
 for n in (1, 2, 7, 127, 128, 129, 2048, 5001, 100000):
     both(f"tridiagonal random:{n} -o out.csv")
 for rest in ("--precision f32", "--pivot scaled", "--pivot none --refine 0", "--cyclic", "--block 7 --interface device",
@@ -81,14 +82,14 @@ if a.mpirun:
 for line in commands:
     count, _, rest = line.partition(": ") if line.startswith("mpirun") else ("", "", line)
     words = [kolmo, *rest.split(), "--quiet"]
-    # The bound is given, so that no hash changes with its default.
+    # An explicit epsilon, so that no hash depends on its default.
     if rest.startswith("transient") and "--epsilon" not in rest:
         words += ["--epsilon", "1e-6"]
     if count:
         words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count.split()[1], *words]
     folder = tempfile.mkdtemp()
     if "h.txt" in words:
-        # Both signs, and a third of the unknowns.
+        # A third of the unknowns, with either sign.
         with open(os.path.join(folder, "h.txt"), "w") as file:
             file.writelines(f"{0.5 * (i % 7) - 1 if i % 3 == 0 else 0}\n" for i in range(144))
     ran = subprocess.run(words, cwd=folder, capture_output=True)

@@ -1,7 +1,8 @@
-// What tests of pages share: headless Chromium, and what is wrong with a page as it is drawn.
+// Shared code of the tests of pages: headless Chromium, and the defects of a page as it is drawn.
 //
-// Needs playwright-core (npm install playwright-core, here or in the folder that KOLMO_PLAYWRIGHT names) and a Chromium
-// (KOLMO_CHROMIUM names it; /usr/bin/chromium). tests/page.sh and tests/web.sh bring both together.
+// Needs playwright-core (npm install playwright-core, here or in the folder KOLMO_PLAYWRIGHT).
+// Needs Chromium (KOLMO_CHROMIUM, by default /usr/bin/chromium). tests/page.sh and tests/web.sh set
+// these up.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -22,7 +23,7 @@ export function launch(flags) {
   return chromium.launch({ executablePath, args });
 }
 
-/// Opens a file in a window of this width. Console errors and warnings and any request are wrong.
+/// Opens a file in a window of this width. Console errors, warnings and any request are failures.
 export async function open(browser, file, width, colorScheme) {
   const where = `${width} px, ${colorScheme}`;
   const viewport = { width, height: width < 600 ? 740 : 900 };
@@ -35,8 +36,10 @@ export async function open(browser, file, width, colorScheme) {
   return { where, page, close: () => context.close() };
 }
 
-/// Anything wider than the window but in a box that scrolls, text smaller than 8 px, charts that draw nothing, and text
-/// without contrast are wrong. Returns the numbers of charts and of cells with a number.
+/// Checks a page, and returns the numbers of charts and of cells with a number.
+///
+/// Failures are a page wider than the window, text smaller than 8 px or without contrast, and empty
+/// charts.
 export async function look({ where, page }) {
   const found = await page.evaluate(inspect);
   found.problems.forEach((what) => wrong(where, what));
@@ -92,7 +95,7 @@ function inspect() {
   return { problems: [...new Set(problems)], figures: figures.length, cells: document.querySelectorAll('td[data-value]').length };
 }
 
-/// Ends the program, which fails where something was wrong.
+/// Ends the program, with exit code 1 after a failure.
 export async function end(browser) {
   await browser.close();
   process.exit(failures === 0 ? 0 : 1);

@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
-"""Solve chains with every method of kolmo transient, and compare bounds with references, products and times.
+"""Solve chains with every method of `kolmo transient`; compare errors, products and times.
 
-usage: methods.py FOLDER [--kolmo PATH] [--device D] [--only NAME] [--methods A,B] [--most X] [--rounds N] [--slow]
+usage: methods.py FOLDER [--kolmo PATH] [--device D] [--only NAME] [--methods A,B] [--most X]
+                  [--rounds N] [--slow]
 
-FOLDER has a folder a chain: model.tra or model.tra.gz, case.json with alpha and references (t, name), each a vector in a .npy file. Every method has to
-stay within its bound of the reference, and auto is timed against uniformization, in turns, the least of N rounds each, and may take a twentieth
-more products at most; --most leaves out what has a larger alpha t. --slow makes every tenth state of each chain leak at 1e-7 alpha to one that is never left, asks for alpha t = 1e8 and 1e10 within
-1e-6, and compares auto with krylov within the sum of both bounds, as far as --methods and --most leave them. The last line counts. Needs Python alone.
+FOLDER has one folder per chain: model.tra or model.tra.gz, and case.json with alpha and references
+(t, name). A reference is a vector in a .npy file.
+
+* The error of every method must be within its bound.
+* `auto` may take at most 5 % more products than `uniformization`. Times are the least of N
+  rounds, and the methods run in turns.
+* --most skips references with a larger alpha t.
+* --slow adds an exit at rate 1e-7 alpha from every tenth state to an absorbing state. It solves
+  for alpha t = 1e8 and 1e10 within 1e-6, and compares `auto` with `krylov` within the sum of
+  their bounds.
+
+The last line counts. Needs only the standard library.
 """
 import argparse, ast, gzip, json, os, struct, subprocess, sys, tempfile
 
-SLACK = 5e-12  # what references are good to
+SLACK = 5e-12  # accuracy of the references
 
 
 def vector(path):
@@ -35,7 +44,7 @@ class Case:
         self.alpha = self.info["alpha"]
 
     def leaking(self, place):
-        """The same chain with a slow way out, in a file."""
+        """Writes the chain with slow exits to a file, and returns its path."""
         read = gzip.open if self.model.endswith(".gz") else open
         with read(self.model, "rt") as file:
             head, *lines = [line for line in file if line.strip() and not line.startswith("#")]
@@ -54,7 +63,7 @@ class Case:
 
 
 def solve(args, model, time, epsilon, method, place, limit=600):
-    """The report and the probabilities; none where it took too long."""
+    """Returns report and probabilities; None if the time limit was exceeded."""
     out, report = os.path.join(place, "p.npy"), os.path.join(place, "r.json")
     line = [args.kolmo, "transient", model, "--time", repr(time), "--epsilon", repr(epsilon), "--device", args.device,
             "--method", method, "-o", out, "--report", report, "--quiet"]
@@ -92,7 +101,7 @@ def references(args, cases):
             least, rows = {}, {}
             with tempfile.TemporaryDirectory() as place:
                 for turn in range(args.rounds):
-                    # What runs first in a pair has no advantage.
+                    # Alternates the order, so that no method has an advantage.
                     for method in args.methods[::-1 if turn % 2 else 1]:
                         report, got = solve(args, case.model, reference["t"], epsilon, method, place)
                         if report is None:

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Run `kolmo check` on models of the Quantitative Verification Benchmark Set and compare with the published results.
+"""Run `kolmo check` on models of the Quantitative Verification Benchmark Set, and compare.
 
-usage: models.py FOLDER [--kolmo PATH] [--device LIST] [--most-states N] [--epsilon E] [--only NAME]
+usage: models.py FOLDER [--kolmo PATH] [--device LIST] [--most-states N] [--epsilon E]
+                 [--only NAME]
 
-FOLDER/*/index.json name the models, properties, constants, numbers of states and results. A value passes where it lies within the
-printed bound of an exact result or of an interval, and within 1e-5 of a result that is approximate.
-Needs only the Python standard library. The last line counts.
+FOLDER/*/index.json lists models, properties, constants, numbers of states and published results.
+A value passes if it is within the printed bound of an exact result or an interval, or within 1e-5
+of an approximate result. The last line counts. Needs only the standard library.
 """
 import argparse, fractions, glob, json, os, subprocess, tempfile, time
 
 
 def published(value):
-    """The lower and upper end of a result, and what it may be off."""
+    """Returns the lower and upper end of a result, and its tolerance."""
     if isinstance(value, dict) and "num" in value:
         exact = fractions.Fraction(int(value["num"]), int(value["den"]))
         return exact, exact, 0
@@ -30,13 +31,13 @@ def passes(row, value):
         return row["truth"] in (str(low).lower(), "undecided")
     if row["value"] is None or row["bound"] is None:
         return False
-    # The value printed is a double.
+    # The printed value is rounded to a double.
     slack += row["bound"] + 2.0**-52 * abs(row["value"])
     return low - fractions.Fraction(slack) <= fractions.Fraction(row["value"]) <= high + fractions.Fraction(slack)
 
 
 def check(a, folder, file, instance):
-    """Counts of results passed, failed and passed over."""
+    """Returns the numbers of passed, failed and skipped results."""
     model, properties = (os.path.join(folder, name) for name in file["original-file"])
     results = [r for r in instance.get("results", []) if r.get("value") is not None]
     text = open(properties).read() if os.path.exists(properties) else ""

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Fetches NVRTC, NVIDIA's run-time compiler, from PyPI and prints the folder that holds libnvrtc.so.*: a compiler
-# for the CUDA texts where there is no CUDA. Once fetched it is kept.
+# Downloads NVRTC, NVIDIA's run-time compiler, from PyPI once, and prints the folder of
+# libnvrtc.so.*
+#
+# It compiles the CUDA kernels on machines without CUDA.
 #
 #   KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) cargo test --features cuda --test library cuda_text::
-#   tests/nvrtc.sh 12        CUDA 12's, instead of 13's
+#   tests/nvrtc.sh 12        NVRTC of CUDA 12 instead of 13
 set -eu
 
 major=${1:-13}
@@ -19,7 +21,8 @@ folder=$(cd "$target" && pwd)/nvrtc/cu$major
 library() { find "$folder" -name "libnvrtc.so.$major" 2>/dev/null | head -n 1; }
 
 if [ -z "$(library)" ]; then
-    # Unpacked elsewhere and moved, so that an interrupted download leaves nothing that looks whole.
+    # Unpacked elsewhere and moved, so that an interrupted download leaves no complete-looking
+    # folder.
     fresh=$folder.$$
     trap 'rm -rf "$fresh"' EXIT
     mkdir -p "$fresh/wheel"

@@ -1,5 +1,9 @@
-// Opens a page of `kolmo bench compare --html` in headless Chromium, at the width of a telephone and of a desk, in light and
-// dark: node tests/page.mjs PAGE.html [FOLDER for pictures]. tests/browser.mjs says what it needs and what it looks at.
+// Checks a page of `kolmo bench compare --html` in headless Chromium, light and dark, at the widths
+// of a telephone and a desktop.
+//
+// node tests/page.mjs PAGE.html [FOLDER for pictures]
+//
+// Requirements and checks: see tests/browser.mjs.
 import { existsSync } from 'node:fs';
 import { end, launch, look, open } from './browser.mjs';
 

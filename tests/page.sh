@@ -1,8 +1,9 @@
 #!/bin/sh
-# Looks at the page of `kolmo bench compare` in headless Chromium: sh tests/page.sh [KOLMO]
+# Checks the page of `kolmo bench compare` in headless Chromium: sh tests/page.sh [KOLMO]
 #
-# Needs Chromium (KOLMO_CHROMIUM, or chromium on the path) and npm, which fetches playwright-core into a temporary folder.
-# Where they are missing the check is left out and says so; tests/command/compare_page.rs tests the page without a browser.
+# Needs Chromium (KOLMO_CHROMIUM, or chromium on the path) and npm, which downloads playwright-core
+# into a temporary folder. Without them, the check is skipped with a message;
+# tests/command/compare_page.rs tests the page without a browser.
 set -eu
 cd "$(dirname "$0")/.."
 kolmo=${1:-${CARGO_TARGET_DIR:-target}/debug/kolmo}

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Runs the tests: sh tests/run.sh [--all] [arguments of `cargo test`]
 #
-# Without --all: what needs nothing but a Vulkan adapter, in minutes, and the quick tests of the Python package where Python has
-# NumPy, SciPy, matplotlib, pytest and tqdm. With it, everything: the tests that are marked slow, ranks under mpirun, the texts for
-# CUDA, the rules of SPIR-V, a browser's compiler, the whole Python package. What is needed and missing is installed where that can
-# be done, and is required then, so that nothing is passed over in silence; what is left out all the same is named and counted at
-# the end.
+# Without --all: the tests that need only a Vulkan adapter, in minutes, and the quick tests of the
+# Python package if Python has NumPy, SciPy, matplotlib, pytest and tqdm.
+#
+# With --all, also: slow tests, ranks under mpirun, translation to CUDA, validation of SPIR-V, a
+# browser's compiler, and all tests of the Python package.
+#
+# Missing requirements are installed if possible. They are then required, so that no test is skipped
+# silently. Skipped tests are listed and counted at the end.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,7 +20,7 @@ if [ "${1:-}" = --all ]; then
     shift
 fi
 
-# Whether a Vulkan driver is known to the loader.
+# True if the loader finds a Vulkan driver.
 has_driver() {
     [ -n "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ] && return 0
     for file in /usr/share/vulkan/icd.d/*.json /usr/local/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json; do
@@ -26,7 +29,7 @@ has_driver() {
     return 1
 }
 
-# Not libclang-cpp, which compilers bring.
+# Excludes libclang-cpp, which is installed with compilers.
 has_libclang() {
     [ -n "${LIBCLANG_PATH:-}" ] && return 0
     ls /usr/lib*/llvm*/lib/libclang.so* /usr/lib*/llvm*/lib/libclang-[0-9]* /usr/lib/*/libclang.so* /usr/lib/*/libclang-[0-9]* \
@@ -41,7 +44,7 @@ packages=''
 python=''
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
-    # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
+    # Metal and DX12 are part of the system, but a machine in a data centre may have no adapter.
     [ -z "$all" ] || features=cuda,sprs
     ;;
 *)
@@ -56,7 +59,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         [ -n "$KOLMO_CHROMIUM" ] || missing="$missing chromium"
         export KOLMO_CHROMIUM="${KOLMO_CHROMIUM:-chromium}"
         features=cuda,mpi,peers,sprs
-        # The Python package with the others: what they share is compiled once.
+        # Includes the Python package, so that shared crates are compiled once.
         packages=--workspace
         export PYO3_BUILD_EXTENSION_MODULE=1
         python3 -m venv --help >/dev/null 2>&1 || missing="$missing python3-venv"
@@ -86,7 +89,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     ;;
 esac
 if [ -n "$all" ]; then
-    # NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
+    # NVIDIA's run-time compiler compiles the CUDA kernels without a GPU.
     if [ -z "${KOLMO_NVRTC_DIR:-}" ] && [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && python3 -m pip --version >/dev/null 2>&1; then
         KOLMO_NVRTC_DIR=$(sh tests/nvrtc.sh)
     fi
@@ -96,7 +99,7 @@ if [ -n "$all" ]; then
     else
         say 'no Python with pip: the kernels are not compiled for CUDA'
     fi
-    # Behind `--` stands what the test programs get.
+    # Arguments after `--` are for the test programs.
     separator=--
     for argument; do
         [ "$argument" != -- ] || separator=''
@@ -106,7 +109,7 @@ fi
 KOLMO_REQUIRE_DEVICES=${KOLMO_REQUIRE_DEVICES:-$required}
 KOLMO_SKIPPED=$(mktemp)
 trap 'rm -f "$KOLMO_SKIPPED"' EXIT
-# Mesa's layer that picks a device by the display complains in every process that has none.
+# Without a display, Mesa's device selection layer prints a warning in every process.
 export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"

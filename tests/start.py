@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Phases of whole processes: medians of what reports say, and of what passed around it.
+"""Print the phases of whole processes: medians from reports, and the time outside of them.
 
     python3 tests/start.py [--kolmo target/release/kolmo] [--runs 5] [--json FILE] DEVICE…
     python3 tests/start.py --read MODEL.tra[.gz] DEVICE…
 
-`around` is what passed before the report's clock began and after it ended: the process is loaded, and the driver lets go of
-the device. Chains above --most-states are left out. `peak` is the most memory that the process had at once, in MB.
+`around` is the time before and after that of the report: loading the process, and closing the
+device in the driver. `peak` is the peak memory of the process in MB. Chains above --most-states
+are skipped.
 
-With --read the time is one that a single product serves. Beside each run stand `gunzip` to nowhere, and Storm's
-build_sparse_model_from_explicit where the module stormpy is and the text is in Storm's form (`ctmc`, then triples)."""
+--read measures a file with a time so short that one product suffices. It also prints `gunzip` to
+/dev/null, and Storm's build_sparse_model_from_explicit if the module stormpy is installed and the
+text is in Storm's form (`ctmc`, then triples)."""
 
 import argparse
 import gzip
@@ -44,7 +46,7 @@ def run(kolmo, arguments, device, folder):
         raise SystemExit(f"{command} ended with {status}")
     seconds = json.loads(report.read_text())["seconds"]
     phases = {phase: seconds[phase] for phase in PHASES}
-    # Linux counts in KiB.
+    # Linux reports KiB.
     return {"process": took, "around": took - seconds["total"], **phases, "peak": usage.ru_maxrss * 1024 / 1e6}
 
 
@@ -54,7 +56,7 @@ def timed(command):
     return time.perf_counter() - began
 
 
-# Storm counts the time itself: its modules take seconds to load.
+# Measured inside of the process, since the modules of Storm take seconds to load.
 STORM = """
 import sys, time, stormpy
 began = time.perf_counter()
@@ -64,7 +66,7 @@ print(time.perf_counter() - began)
 
 
 def by_storm(path, folder):
-    """Seconds in which Storm reads a text, if it is there and reads its form."""
+    """Returns the seconds in which Storm reads a text; None without Storm or in another form."""
     packed = path.suffix == ".gz"
     with gzip.open(path) if packed else path.open("rb") as text:
         begins = text.readline()
@@ -80,7 +82,7 @@ def by_storm(path, folder):
 
 
 def read(args, path, folder):
-    """Times from a file to its first product, in turns with those of others."""
+    """Prints the times from a file to its first product, and those of the other programs."""
     packed = path.suffix == ".gz"
     if packed:
         with gzip.open(path) as text:
@@ -115,7 +117,7 @@ def main():
     parser.add_argument("--read", type=Path, action="append")
     parser.add_argument("devices", nargs="+")
     args = parser.parse_args()
-    # Outputs go to memory where there is a file system for that.
+    # Outputs are in memory if there is a file system for it.
     place = "/dev/shm" if Path("/dev/shm").is_dir() else None
     if args.read:
         with tempfile.TemporaryDirectory(dir=place) as folder:

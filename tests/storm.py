@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Answer properties of models with kolmo and with Storm, and compare.
+"""Check properties of models with kolmo and with Storm, and compare.
 
 usage: storm.py [--kolmo PATH] [--precision P] [--only NAME]
 
-Needs `pip install stormpy==1.14.0`; 2.0.0 answers I=t wrongly. Models and properties are in tests/models/: NAME.sm with constants in its
-first line, `// const N=4`, and NAME.csl, a property a line. A value passes where it lies within kolmo's bound and Storm's precision, which
-is relative for what may be large. A truth passes where it is Storm's, or undecided. The last line counts.
+Needs `pip install stormpy==1.14.0`; 2.0.0 has wrong results for I=t. Models and properties are in
+tests/models/: NAME.sm with constants in its first line, `// const N=4`, and NAME.csl with one
+property per line. A value passes if it is within kolmo's bound plus Storm's precision, which is
+relative for large values. A truth value passes if it equals Storm's or is undecided. The last
+line counts.
 """
 import argparse, csv, glob, io, math, os, subprocess
 
@@ -18,7 +20,7 @@ def by_storm(path, constants, properties):
     program, parsed = stormpy.preprocess_symbolic_input(program, parsed, constants)
     program = program.as_prism_program()
     environment = stormpy.Environment()
-    # Sparse elimination where there is no time in the question.
+    # Sparse elimination for properties without time bounds.
     environment.solver_environment.set_linear_equation_solver_type(stormpy.EquationSolverType.eigen)
     answers = []
     for one in parsed:
@@ -56,7 +58,7 @@ def main():
     p.add_argument("--only")
     a = p.parse_args()
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
-    # May be set once.
+    # Settings may be set only once.
     stormpy.set_settings(["--precision", a.precision, "--timebounded:kappa", "1e-15"])
     passed = failed = 0
     for path in sorted(glob.glob(os.path.join(folder, "*.sm"))):

@@ -1,5 +1,9 @@
-// Computes chains in the page of web/ with headless Chromium, whose WebGPU is SwiftShader, and compares every number with
-// the command line's: node tests/web.mjs PAGE.html KOLMO [FOLDER for pictures]. tests/browser.mjs says what it needs.
+// Computes chains in the page of web/ in headless Chromium, with SwiftShader as WebGPU device.
+// Compares every number with the command line.
+//
+// node tests/web.mjs PAGE.html KOLMO [FOLDER for pictures]
+//
+// Requirements: see tests/browser.mjs.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,7 +36,7 @@ label "down" = broken = N;
 writeFileSync(kept('junk.exe'), 'MZ');
 writeFileSync(kept('queues.lab'), '0="init" 1="full"\n0: 0\n119: 1\n112: 1\n');
 
-// Every chain with a stop or none, with the matrix in one workgroup or in many, with a COO part or none.
+// With and without early termination, in one workgroup or in many, with and without a COO part.
 const top = { top: '50' };
 const cases = [
   { model: 'tandem:15', times: '0:1:10', ...top },
@@ -49,7 +53,7 @@ const cases = [
   { model: 'tandem:5', times: '0:1:10', device: 'cpu', ...top },
 ];
 
-/// What the command line says of a case.
+/// Returns the report of the command line for a case.
 function command_line({ model, times, labels = '', constants = '', top }) {
   const report = kept('report.json');
   const shown = labels ? labels.split(', ').flatMap((label) => ['--label', label]) : ['--top', top];
@@ -60,7 +64,7 @@ function command_line({ model, times, labels = '', constants = '', top }) {
   return JSON.parse(readFileSync(report));
 }
 
-/// What the page says of it.
+/// Returns the report of the page for a case.
 async function in_page(page, { files = [], device = 'webgpu', stops, ...fields }) {
   if (files.length > 0) await page.setInputFiles('#files', files.map(kept));
   await page.selectOption('#device', device);
@@ -74,7 +78,9 @@ async function in_page(page, { files = [], device = 'webgpu', stops, ...fields }
   return report;
 }
 
-/// Compares the errors that the page shows with those of its report: what the mass lacks where all terms were summed, else the bound.
+/// Compares the errors shown on the page with those of its report.
+///
+/// If all terms were summed, the error is 1 − Σπ, else the bound.
 async function shown(page, report) {
   const errors = report.per_time.map(({ time, deficit, stopped, bound }) =>
     (time === null || stopped !== null || deficit === null ? Object.values(bound).reduce((a, b) => a + b, 0) : deficit));
@@ -90,7 +96,7 @@ async function shown(page, report) {
   if (JSON.stringify(cells) !== JSON.stringify(errors)) wrong('errors shown', `${cells} of ${errors}`);
 }
 
-/// Files that are held can be dropped, and others are refused.
+/// Model files can be removed, and other files are rejected.
 async function files_are_kept_apart(page) {
   await page.setInputFiles('#files', ['queues.tra', 'junk.exe'].map(kept));
   await page.waitForFunction(() => document.getElementById('refused').textContent !== '');
@@ -104,7 +110,7 @@ async function files_are_kept_apart(page) {
   if ((await held()).length > 0 || await page.inputValue('#model') !== '') wrong('files that are removed', `${await held()}`);
 }
 
-/// What the page says of a wrong model, and that a long run can be stopped.
+/// A wrong model gives an error message, and a long run can be stopped.
 async function wrong_and_stopped(page) {
   await page.fill('#model', 'tandem:0.5');
   await page.fill('#labels', '');
@@ -112,7 +118,7 @@ async function wrong_and_stopped(page) {
   await page.waitForFunction(() => document.getElementById('wrong').textContent !== '');
   const said = await page.textContent('#wrong');
   if (!said.includes('tandem:0.5')) wrong('a model that is none', said);
-  // An answer, which the next run's are not to be taken for.
+  // A result, which must not look like that of the next run.
   await in_page(page, { model: 'tandem:5', times: '1' });
   await page.fill('#model', 'wlan:12,6');
   await page.fill('#times', '100');
@@ -163,7 +169,7 @@ for (const width of [390, 1280]) {
 }
 await browser.close();
 
-// Without WebGPU the page says what to do, and computes the same.
+// Without WebGPU, the page prints a notice and computes on the CPU.
 const without = await launch(['--disable-gpu', '--disable-features=WebGPUService']);
 const bare = await open(without, page_file, 390, 'light');
 await bare.page.waitForFunction(() => document.getElementById('notice').textContent !== '');

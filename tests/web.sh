@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes the page of web/ and computes chains in it with headless Chromium: sh tests/web.sh [KOLMO] [FOLDER for pictures]
+# Builds the page of web/ and computes chains in it: sh tests/web.sh [KOLMO] [FOLDER for pictures]
 #
-# Needs what tests/page.sh needs, and the target wasm32-wasip1, which it has rustup add. What is missing is an error.
+# Needs Chromium and npm like tests/page.sh, and the target wasm32-wasip1, which rustup installs. A
+# missing requirement is an error.
 set -eu
 cd "$(dirname "$0")/.."
 kolmo=${1:-${CARGO_TARGET_DIR:-target}/debug/kolmo}

@@ -1,4 +1,4 @@
-//! `--checkpoint`: runs that are killed or interrupted go on to the same bytes.
+//! `--checkpoint`: killed or interrupted runs resume and give equal bytes.
 #![cfg(unix)]
 
 use std::process::Command;
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::support::Place;
 
-/// Runs `line` to its end with its process killed at random moments; returns how often it was.
+/// Runs `line` to its end while killing its process at random; returns the number of kills.
 fn killed(place: &Place, line: &str, longest: u64, signal: &str, random: &mut fastrand::Rng) -> u32 {
     let mut kills = 0;
     loop {
         let mut child = place.start(line);
-        // At most some kills: a slow machine comes to an end, too.
+        // At most eight kills, so that a slow machine completes as well.
         if kills < 8 {
-            // Early moments as often as late ones.
+            // Spread over orders of magnitude: early moments are as frequent as late ones.
             std::thread::sleep(Duration::from_millis(random.u64(1..longest) >> random.u32(0..5)));
             if child.try_wait().unwrap().is_none() {
                 let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
                 let output = child.wait_with_output().unwrap();
-                // It may have come to its end in between.
+                // The process may have completed in the meantime.
                 if !output.status.success() {
                     assert!(kill.success());
                     kills += 1;
@@ -36,7 +36,7 @@ fn killed(place: &Place, line: &str, longest: u64, signal: &str, random: &mut fa
 
 #[test]
 #[ignore = "slow: kills runs at random moments"]
-fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
+fn a_killed_run_resumes_with_equal_bytes() {
     let place = Place::new();
     let mut random = fastrand::Rng::with_seed(21);
     let cases = [
@@ -47,7 +47,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
     let mut all = 0;
     for line in cases {
         let started = Instant::now();
-        // What is kept in a checkpoint is not expanded, and a steady state begins afresh.
+        // With a checkpoint, `auto` uses no expansion, and a steady state starts afresh.
         assert!(place.kolmo(&format!("{line} -o whole.npy --checkpoint c")).code == 0, "{line}");
         std::fs::remove_file(place.path().join("c")).unwrap();
         let longest = started.elapsed().as_millis() as u64 + 10;
@@ -58,12 +58,13 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
         assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
         let resumed = &place.json("r.json")["checkpoint"]["resumed"];
         println!("{line}: killed {kills} times, at last resumed at {resumed}");
-        // What was killed between its two names is removed by the next that writes there, once it is a second old.
+        // The next process that writes to the folder removes partial files that are at least a
+        // second old.
         for left in place.names().iter().filter(|name| name.ends_with(".partial")) {
             let file = std::fs::File::options().write(true).open(place.path().join(left)).unwrap();
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2)).unwrap();
         }
-        // Everything is delivered again by the complete checkpoint.
+        // A complete checkpoint delivers all results again.
         let again = place.kolmo(&with);
         assert_eq!(again.code, 0, "{}", again.stderr);
         assert_eq!(place.names(), ["c", "p.npy", "r.json", "whole.npy"]);
@@ -76,7 +77,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
 
 #[test]
 #[ignore = "slow: three long runs"]
-fn ctrl_c_keeps_the_run_and_says_so() {
+fn ctrl_c_writes_a_checkpoint_and_reports_it() {
     let place = Place::new();
     let line = "transient wlan:6,4 --time 300 --device cpu -o p.npy --checkpoint c";
     let mut child = place.start(line);
@@ -85,7 +86,7 @@ fn ctrl_c_keeps_the_run_and_says_so() {
         assert!(started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Long enough that it multiplies, which nothing tells from outside.
+    // Long enough to be in the iteration, which is invisible from outside.
     std::thread::sleep(Duration::from_millis(400));
     assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
@@ -107,7 +108,7 @@ fn ctrl_c_keeps_the_run_and_says_so() {
 }
 
 #[test]
-fn what_the_options_of_checkpoints_refuse() {
+fn invalid_checkpoint_options_are_rejected() {
     let place = Place::new();
     place.put("text", "0.5\n");
     std::fs::create_dir(place.path().join("folder")).unwrap();

@@ -1,11 +1,11 @@
-//! The command line keeps what it promises: streams, exit codes, formats, reports.
+//! The command line: streams, exit codes, formats, reports.
 
 use std::io::{BufRead, BufReader};
 
 use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, gzip, npy, number, three_umb, two};
 use serde_json::Value;
 
-/// Asserts that probabilities lie within ε of the exact ones in l1.
+/// Asserts that probabilities are within ε of the exact ones in l1.
 #[track_caller]
 fn near(got: &[f64], exact: &[f64], epsilon: f64) {
     assert_eq!(got.len(), exact.len(), "{got:?}");
@@ -53,7 +53,7 @@ fn several_times_give_a_column_each() {
 }
 
 #[test]
-fn a_range_of_times_holds_its_stop_where_the_step_meets_it() {
+fn a_range_of_times_includes_its_end_if_a_step_reaches_it() {
     let place = Place::new();
     let header = |times: &str| {
         place.transient(&format!("birth-death:2,3,2 {times}")).stdout.lines().next().map(str::to_owned)
@@ -64,7 +64,7 @@ fn a_range_of_times_holds_its_stop_where_the_step_meets_it() {
     // 3 · 0.1 is above 0.3 in floating point.
     assert_eq!(header("--times 0:0.1:0.3").unwrap(), "state,t=0,t=0.1,t=0.2,t=0.3");
     assert_eq!(header("--times 1e-1:2.5e-2:0.2").unwrap(), "state,t=0.1,t=0.125,t=0.15,t=0.175,t=0.2");
-    // Both options: every time once, ascending.
+    // Two options for times: every time once, ascending.
     assert_eq!(header("--time inf,0.5,3 --times 0:0.5:1").unwrap(), "state,t=0,t=0.5,t=1,t=3,t=inf");
     assert_eq!(header("--times 2:1:2").unwrap(), "state,probability");
 }
@@ -103,7 +103,7 @@ fn a_label_is_the_sum_over_its_states() {
     let quoted = place.transient("m.tra --time 0.7 --label never,ever");
 
     assert_eq!(run.rows()[1][..2], ["0.7", "busy"]);
-    // A sum of two numbers rounds once.
+    // A sum of two numbers is rounded once.
     near(&run.column(2), &[all[1] + all[2], all[0]], f64::EPSILON);
     assert_eq!(quoted.stdout, "time,what,value\n0.7,\"never,ever\",0\n");
 }
@@ -124,7 +124,7 @@ fn the_largest_probabilities_come_first() {
 }
 
 #[test]
-fn rewards_take_the_place_of_the_vector_on_stdout() {
+fn rewards_replace_the_vector_on_stdout() {
     let place = Place::new();
     place.put("m.tra", TWO).put("r.srew", "2 1\n1 8\n");
     let t = 0.4f64;
@@ -135,7 +135,8 @@ fn rewards_take_the_place_of_the_vector_on_stdout() {
     assert_eq!(rows[0], ["time", "reward", "instantaneous", "cumulative"]);
     assert_eq!(rows[1], ["0", "r", "0", "0"]);
     assert_eq!(rows[2][..2], ["0.4", "r"]);
-    // E[8·1{X = 1}] and its integral over [0, t]; an error of ε in l1 weighs at most 8, and 8t over time.
+    // E[8·1{X = 1}] and its integral over [0, t]. An l1 error of ε weighs at most 8, and 8t over
+    // time.
     near(&[number(rows[2][2])], &[8.0 * two(t)[1]], 8e-12);
     near(&[number(rows[2][3])], &[8.0 * 0.6 * (t + (-5.0 * t).exp_m1() / 5.0)], 8e-12 * t);
     assert_eq!(npy(&place.get("p.npy")).0, "2, 2");
@@ -152,12 +153,12 @@ fn quiet_leaves_stderr_empty_and_otherwise_it_has_the_summary() {
     let words: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(words, ["model", "device", "bound", "time"], "{said}");
     assert!(said.contains("66 states") && said.contains(": met"), "{said}");
-    // No colours but for a terminal.
+    // Colours are for terminals only.
     assert!(!said.contains('\u{1b}'), "{said:?}");
     assert_eq!(quiet, "");
     assert!(all.contains("alpha = 26") && all.contains("terms 1 to"), "{all}");
     assert!(!all.contains("a GPU"), "{all}");
-    // Where nothing is said of devices, a small chain does not wait for a GPU.
+    // Without `--device`, a small chain does not wait for a GPU.
     let chosen = place.kolmo("transient tandem:5 --time 1 --verbose").stderr;
     assert!(
         chosen.contains("device   cpu") && chosen.contains("before a GPU would have started"),
@@ -202,7 +203,7 @@ fn the_extension_is_the_format_of_the_output() {
     let (shape, rows) = npy(&place.get("p.npy"));
     assert_eq!(shape, "3, 66");
     assert_eq!(rows.len(), 3 * 66);
-    // Rows in the order asked: the second is time 1 again, within the bound of both.
+    // Rows in the requested order: the second is time 1 again, within the sum of two bounds.
     near(&rows[66..132], &values, 2e-6);
     assert_eq!(place.names(), ["p.csv", "p.npy", "p.txt"]);
 }
@@ -236,14 +237,14 @@ fn the_report_has_every_key_of_the_contract() {
     assert_eq!(report["command"], "transient");
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["status"], "met");
-    // 26 transitions at most out of a state; 189 transitions and 66 diagonal entries.
+    // At most 26 transitions per state; 189 transitions and 66 diagonal entries.
     assert_eq!(report["n"], 66);
     assert_eq!(report["nnz"], 255);
     assert_eq!(report["alpha"], 26.0);
     assert_eq!(report["per_time"].as_array().map(Vec::len), Some(2));
     assert_eq!(report["devices"][0]["backend"], "cpu");
     let bound: f64 = report["bound"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    // At each time below 1e-6; these are the worst of each kind.
+    // Each time has a bound below 1e-6; the report has the maximum of each error term.
     assert!(bound <= 2e-6, "{bound}");
     for time in report["per_time"].as_array().unwrap() {
         has(time, &["time", "window", "bound", "mass", "deficit"]);
@@ -293,7 +294,7 @@ fn a_bound_that_cannot_be_met_exits_1_with_all_its_output() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_of_stdout_is_no_error() {
     let place = Place::new();
     // Some megabytes of text, more than any pipe holds.
     let mut child = place.start("transient birth-death:200000,1,1 --time 1 --device cpu");
@@ -309,7 +310,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn nobody_listening_on_stderr_is_no_error() {
+fn a_closed_stderr_is_no_error() {
     let place = Place::new();
     for (line, code) in
         [("transient tandem:5 --time 1 --device cpu", 0), ("transient none.tra --time 1 --device cpu", 2)]
@@ -323,10 +324,10 @@ fn nobody_listening_on_stderr_is_no_error() {
     }
 }
 
-// Where a chain begins and ends.
+// Initial distributions and absorbing states.
 
 #[test]
-fn the_chain_begins_where_it_is_told() {
+fn the_initial_distribution_is_an_option() {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\" 2=\"end\"\n0: 0\n1: 0 1\n2: 1 2\n");
     place.put("p.txt", "0.25\n\n# the rest\n0.5\n0.25\n");
@@ -415,7 +416,7 @@ fn every_format_gives_the_same_bits() {
 }
 
 #[test]
-fn labels_and_rewards_lie_in_the_model_or_beside_it() {
+fn labels_and_rewards_are_in_the_model_or_in_separate_files() {
     let place = Place::new();
     place.put("m.drn", THREE_DRN);
     place.put("z.tra.gz", gzip(THREE));
@@ -458,13 +459,13 @@ fn lanes_that_share_the_rows_give_the_same_bytes() {
 
 // Devices.
 
-/// The devices that the command sees, and those that the environment requires.
+/// Returns the devices that the command lists; asserts that they include the required ones.
 fn devices(place: &Place) -> Vec<Value> {
     let run = place.kolmo("devices --format json");
     assert_eq!((run.code, &run.stderr[..]), (0, ""));
     let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");
     let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    // Compilers and launchers may be required, too.
+    // `KOLMO_REQUIRE_DEVICES` also names compilers and launchers.
     let lane = |name: &&str| ["cpu", "wgpu", "cuda"].contains(&name.split(':').next().unwrap_or(""));
     for name in required.split(',').filter(lane) {
         assert!(devices.iter().any(|d| d["device"] == name), "{name} is required and not in {devices:?}");
@@ -514,7 +515,7 @@ fn every_usable_device_meets_the_bound() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_machine_without_adapters_still_computes_and_names_what_it_has() {
+fn a_machine_without_adapters_computes_and_lists_its_devices() {
     let place = Place::new();
     let none = [("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")];
 
@@ -529,7 +530,7 @@ fn a_machine_without_adapters_still_computes_and_names_what_it_has() {
     }
 }
 
-// Bench, help.
+// Benchmarks and help.
 
 #[test]
 fn bench_reports_a_json_line_a_case() {
@@ -564,7 +565,8 @@ fn bench_reports_a_json_line_a_case() {
         for line in &lines {
             has(line, &wanted);
             assert_eq!(keys(&line["seconds"]), ["median", "min"]);
-            // C = 15: arrivals (2C − 1)(C + 1), first queue 2C² + C(C + 1), second C(2C + 1), diagonal n.
+            // C = 15: arrivals (2C − 1)(C + 1), first queue 2C² + C(C + 1), second C(2C + 1),
+            // diagonal n.
             let nnz = 29 * 16 + 2 * 225 + 15 * 16 + 15 * 31 + 496;
             assert_eq!((&line["n"], &line["nnz"]), (&Value::from(496), &Value::from(nnz)));
         }
@@ -590,7 +592,7 @@ fn help_and_version_go_to_stdout() {
 #[test]
 fn help_is_short_grouped_or_whole() {
     let place = Place::new();
-    // What is said of an option is indented further.
+    // Descriptions of options are indented further.
     let option = |line: &str| line.trim_start().starts_with('-') && line.find('-') <= Some(6);
     let options = |text: &str| text.lines().filter(|line| option(line) && line.contains("--")).count();
     for command in ["transient", "walk", "tridiagonal"] {
@@ -610,7 +612,7 @@ fn help_is_short_grouped_or_whole() {
     assert!(tolerance.contains("[default: 1e-12]"), "{tolerance}");
 }
 
-/// The schema is checked by [`Place::json`].
+/// [`Place::json`] checks the schema.
 #[test]
 fn reports_of_every_command_and_precision_are_as_documented() {
     let place = Place::new();
@@ -631,7 +633,7 @@ fn reports_of_every_command_and_precision_are_as_documented() {
             let run = place.kolmo(&line);
             assert!(run.code == 0 || run.code == 1, "kolmo {line}: {}", run.stderr);
             let report = place.json("r.json");
-            // What runs in doubles alone does not say so.
+            // Commands that compute only in double precision report none.
             let said = report["devices"][0].get("precision").or(report.get("precision"));
             assert!(said.is_none_or(|said| said == precision), "{line}: {report:#}");
         }

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read};
 
 use crate::support::{Place, TWO, npy, two};
 
-/// The members of an archive: header and bytes.
+/// Returns the members of an archive by name, each with header and data.
 fn members(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
     let mut archive = zip::ZipArchive::new(Cursor::new(place.get(name))).expect("an archive");
     let mut all = BTreeMap::new();
@@ -18,7 +18,7 @@ fn members(place: &Place, name: &str) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// The doubles of a member, which has to have that shape.
+/// Returns the doubles of a member, and asserts its shape.
 #[track_caller]
 fn floats(members: &BTreeMap<String, Vec<u8>>, name: &str, shape: &str) -> Vec<f64> {
     let (found, values) = npy(&members[name]);

@@ -1,5 +1,7 @@
-//! Devices, files and disks that fail at a chosen moment, under every command: exit 2, a message that names what
-//! failed, no panic, and nothing left in the directory that is not whole.
+//! Faults of devices, files and disks at a chosen moment, under every command.
+//!
+//! Each ends with exit code 2 and a message that names the failed part. There is no panic, and the
+//! directory contains no incomplete file.
 //!
 //! Devices fail on request in builds with debug assertions (`src/lane/fault.rs`).
 #![cfg(all(unix, debug_assertions))]
@@ -11,7 +13,7 @@ use std::process::{Command, Stdio};
 use crate::devices::skip;
 use crate::support::{Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, three_umb};
 
-/// Every command that computes on lanes, with the files that it writes.
+/// Every command that computes on lanes, with its output files.
 const COMMANDS: [(&str, &str); 17] = [
     ("transient", "transient tandem:8 --time 1,2 -o p.npy --report r.json"),
     (
@@ -38,12 +40,12 @@ const COMMANDS: [(&str, &str); 17] = [
     ),
 ];
 
-/// The line on the CPU, unless it names devices.
+/// Adds a device to a line that names none.
 fn on(line: &str, device: &str) -> String {
     if line.contains("--device") { line.to_owned() } else { format!("{line} --device {device}") }
 }
 
-/// What lies in the directory but for complete checkpoints and an empty folder of settings.
+/// Returns the files in the directory, except complete checkpoints and the folder of settings.
 fn left(place: &Place) -> Vec<String> {
     let mut names = place.names();
     names.retain(|name| {
@@ -57,8 +59,9 @@ fn left(place: &Place) -> Vec<String> {
     names
 }
 
-/// Lets the K-th event fail for growing K until nothing fails any more, for what measures for seconds twice.
-/// Returns failures, and runs.
+/// Makes the K-th event fail, for growing K until no run fails; returns failures and runs.
+///
+/// Benchmarks and `tune` take seconds, and run only twice.
 fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
     let (mut at, mut failures, mut runs, mut fine) = (1u64, 0, 0, 0);
     let measures = line.starts_with("bench") || line.starts_with("tune");
@@ -80,7 +83,7 @@ fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
                 failures += 1;
                 fine = 0;
             }
-            // Not reached, or made good.
+            // The event was not reached, or the program recovered.
             0 | 1 => {
                 let written: Vec<&str> = ["p.npy", "p.csv", "p.txt", "x.npy", "x.csv", "x.html", "r.json"]
                     .into_iter()
@@ -128,7 +131,7 @@ fn a_device_lost_in_a_copy() {
 #[cfg(feature = "wgpu")]
 #[test]
 #[ignore = "slow: runs every command again and again"]
-fn the_same_on_a_wgpu_device() {
+fn faults_of_a_wgpu_device() {
     let place = Place::new();
     let there = place.kolmo("transient tandem:3 --time 1 --device wgpu:0 --top 1");
     if there.code != 0 {
@@ -144,7 +147,7 @@ fn the_same_on_a_wgpu_device() {
     }
 }
 
-/// Runs `kolmo` from a shell that says `before` first.
+/// Runs `kolmo` from a shell, after the shell command `before`.
 fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
     let output = Command::new("sh")
         .args(["-c", &format!("{before}; exec \"$0\" {line}")])
@@ -213,7 +216,9 @@ fn memory_that_does_not_suffice_is_exit_2() {
     assert!(refused >= 8, "{refused} of 10 runs had too little memory");
 }
 
-/// As a user who may have no or few threads: as root under a number that no user has, since root is not limited.
+/// Runs every command with few or no additional threads.
+///
+/// Root has no such limit, so that root runs as a user id without a user.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_threads_every_command_answers() {
@@ -288,7 +293,7 @@ fn a_file_beyond_its_limit_is_an_error() {
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
-/// Lines with one output each, so that each is the one that fails.
+/// Command lines with one output each, so that this output fails.
 const OUTPUTS: [(&str, &str); 22] = [
     ("transient tandem:25 --time 1", "-o p.npy"),
     ("transient tandem:25 --time 1", "-o p.csv"),
@@ -318,14 +323,14 @@ const OUTPUTS: [(&str, &str); 22] = [
 const LINE: &str =
     r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
 
-/// A directory with what some lines of [`OUTPUTS`] read.
+/// Returns a directory with the input of some of [`OUTPUTS`].
 fn with_lines() -> Place {
     let place = Place::new();
     place.put("lines.json", format!("{LINE}\n").repeat(30));
     place
 }
 
-/// The line on the CPU, if its command computes on devices.
+/// Adds the CPU as device if the command computes on devices.
 fn on_cpu(line: &str) -> String {
     let computes = !["generate", "completions", "bench compare --from", "manual", "devices", "tune --show"]
         .iter()
@@ -339,7 +344,7 @@ fn a_disk_that_is_full() {
     for (line, output) in OUTPUTS {
         let line = on_cpu(line);
         let name = output.split(' ').next_back().expect("a name");
-        // Files can have that many blocks of 512 bytes; a signal that would say so is not wanted.
+        // Limits files to `blocks` blocks of 512 bytes, and ignores the signal.
         for blocks in [0, 4] {
             let place = with_lines();
             let before = format!("trap '' XFSZ; ulimit -f {blocks}");
@@ -356,7 +361,7 @@ fn a_disk_that_is_full() {
             assert!(said.contains("too large"), "{line} {output}: {}", run.stderr);
             assert_eq!(left(&place), ["lines.json"], "{line} {output}");
         }
-        // The device that is always full.
+        // A device that is always full.
         if !output.ends_with("npz") {
             let place = with_lines();
             std::os::unix::fs::symlink("/dev/full", place.path().join(name)).expect("a link");
@@ -371,7 +376,7 @@ fn a_disk_that_is_full() {
 }
 
 #[test]
-fn a_disk_that_has_no_room_for_all_manual_pages() {
+fn a_disk_too_small_for_all_manual_pages() {
     for blocks in [0, 4] {
         let place = Place::new();
         std::fs::create_dir(place.path().join("pages")).expect("a folder");
@@ -388,12 +393,13 @@ fn a_disk_that_has_no_room_for_all_manual_pages() {
     }
 }
 
-/// Runs `line` in a file system of `size` bytes, in a namespace of its own. None where such things are not allowed.
-/// Standard output is what lies there afterwards.
+/// Runs `line` in a small file system (`mount` options `options`) in its own namespace.
+///
+/// `None` if the system forbids this. Standard output lists the files afterwards.
 #[cfg(target_os = "linux")]
 fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run> {
     std::fs::create_dir(place.path().join("disk")).expect("a folder");
-    // 77: no file system, which kolmo says of nothing.
+    // 77: no file system; kolmo has no such exit code.
     let script = format!(
         "mount -t tmpfs -o {options} tmpfs disk || exit 77; cp lines.json disk; cd disk || exit 77; \"$0\" {line} >&2; \
          code=$?; ls -A; exit $code"
@@ -430,11 +436,11 @@ fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run>
 #[test]
 #[ignore = "slow: runs every command again and again"]
 fn a_file_system_that_fills_up() {
-    // Two pages, of which one holds the input; then no place for one more file: the folder and two others are there.
+    // Two pages, one of which holds the input. Then inodes for the folder and one more file only.
     for options in ["size=8k", "size=1m,nr_inodes=2"] {
         for (line, output) in OUTPUTS {
             let line = on_cpu(line);
-            // These fit, or measure long.
+            // These fit, or take long.
             if output.contains("report") && options.starts_with("size=8k") || line.starts_with("bench seed") {
                 continue;
             }
@@ -467,7 +473,7 @@ fn a_checkpoint_on_a_full_disk_costs_a_warning_and_nothing_else() {
 
 #[test]
 #[ignore = "slow: measures"]
-fn measurements_that_find_no_room_leave_those_before_them() {
+fn measurements_on_a_full_disk_keep_the_old_file() {
     let place = Place::new();
     let line = "tune --device cpu --max-size 7500 --max-lanes 1 --repeat 1 --memory-limit 64MiB --quiet";
     let first = place.kolmo_with(line, &[("KOLMO_CONFIG_DIR", "settings")]);
@@ -523,7 +529,7 @@ fn a_stdout_that_is_full() {
 }
 
 #[test]
-fn messages_that_nobody_can_read_change_nothing() {
+fn messages_on_a_full_stderr_change_no_result() {
     for (line, code) in [
         ("transient tandem:25 --time 1 --device cpu --top 3", 0),
         ("walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu", 0),
@@ -544,7 +550,7 @@ fn messages_that_nobody_can_read_change_nothing() {
     }
 }
 
-/// Every format, and a command that reads it, with `FILE` where its name goes.
+/// Every format, and a command that reads it; `FILE` stands for the file name.
 fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let place = Place::new();
     for line in [
@@ -601,21 +607,22 @@ fn files_that_end_too_early() {
         whole.put(name, &bytes);
         assert_eq!(whole.kolmo(&line).code, 0, "{line}");
         let mut refused = 0;
-        // The last bytes of some formats say nothing: a line's end, a tar's zeros.
+        // The last bytes of some formats carry no data: a line end, the zeros of a tar archive.
         let last = if name.ends_with("umb") { bytes.len() - 1024 } else { bytes.len() - 3 };
         for end in (0..8).map(|k| k * last / 7) {
             let place = Place::new();
             place.put(name, &bytes[..end]);
             let run = place.kolmo(&line);
-            // A number that lost digits is a number, and a state without transitions one that is never left.
+            // A number that lost digits is still a number. A state without transitions is
+            // absorbing.
             let state =
                 bytes[..end].rsplit(|&b| b == b'\n').next().is_some_and(|line| line.starts_with(b"state"));
-            // Tables tell no length.
+            // Tables contain no length.
             let table = ["csv", "lab", "srew", "json"].iter().any(|format| name.ends_with(format));
             let whole = state || table || (end == last && !name.contains("npz"));
             assert!(run.code == 2 || whole, "{line} of {end} bytes: {}", run.stderr);
             if run.code == 2 {
-                // Fewer labels are a file, too.
+                // A file with fewer labels is valid, too.
                 let named = run.stderr.contains(name) || run.stderr.contains("no label 'down'");
                 assert!(named, "{line} of {end} bytes: {}", run.stderr);
                 refused += 1;
@@ -641,11 +648,11 @@ fn reads_that_return_a_few_bytes_at_a_time() {
             scope.spawn(|| {
                 let mut pipe = OpenOptions::new().write(true).open(&pipe).expect("a reader opens the pipe");
                 for piece in bytes.chunks(61) {
-                    // A reader that needs a file that can be sought goes away.
+                    // A reader that needs a seekable file closes the pipe.
                     if pipe.write_all(piece).is_err() {
                         break;
                     }
-                    // Slower than the reader, which finds one piece at a time then.
+                    // Slower than the reader, so that each read returns one piece.
                     std::thread::sleep(std::time::Duration::from_micros(200));
                 }
             });
@@ -660,7 +667,7 @@ fn reads_that_return_a_few_bytes_at_a_time() {
     }
 }
 
-/// As [`reads_that_return_a_few_bytes_at_a_time`], of half a file: what a pipe says whose writer died.
+/// Reads half a file from a pipe, like that of a writer that died.
 #[test]
 #[ignore = "slow: runs every command again and again"]
 fn pipes_that_end_too_early() {
@@ -677,7 +684,7 @@ fn pipes_that_end_too_early() {
         let run = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut pipe = OpenOptions::new().write(true).open(&pipe).expect("a reader opens the pipe");
-                // A reader that needs a file that can be sought goes away.
+                // A reader that needs a seekable file closes the pipe.
                 let _ = pipe.write_all(half);
             });
             place.kolmo(&line)
@@ -695,7 +702,7 @@ fn pipes_that_end_too_early() {
     assert!(refused >= 12, "{refused}");
 }
 
-/// What another process's memory says where none is mapped: an error of the device, in the middle of a file.
+/// Reading unmapped memory of a process gives an I/O error, as from a failing device.
 #[cfg(target_os = "linux")]
 #[test]
 fn files_that_cannot_be_read() {

@@ -1,9 +1,9 @@
-//! What is written is neither an input nor another output, and what is killed leaves nothing.
+//! Outputs never overwrite inputs or other outputs, and killed runs leave no files.
 #![cfg(unix)]
 
 use crate::support::{Place, THREE, TWO};
 
-/// A directory with a model, what lies beside it, and other names of both.
+/// A directory with a model, its other files, and further names (links) of the model.
 fn place() -> Place {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n2: 1\n");
@@ -54,11 +54,11 @@ fn no_output_is_an_input_or_another_output() {
     let after: Vec<_> = place.names().into_iter().filter(|name| name != "d").collect();
     assert_eq!(after, before);
     assert_eq!(after.iter().map(|name| place.get(name)).collect::<Vec<_>>(), contents);
-    // Devices have nothing to lose.
+    // Devices may be outputs of several options.
     place.transient("m.tra --time 1 --report /dev/null --checkpoint /dev/null -q");
 }
 
-/// With Linux's files without a name.
+/// Relies on unnamed files of Linux (`O_TMPFILE`).
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_is_killed_leaves_nothing() {
@@ -80,7 +80,7 @@ fn a_run_that_is_killed_leaves_nothing() {
     assert_eq!(place.text("p.npy"), "old");
 }
 
-/// Runs `kolmo` with this line by a shell, which sees redirections.
+/// Runs `kolmo` from a shell, which interprets redirections.
 fn by_shell(place: &Place, line: &str) -> (i32, String) {
     let kolmo = crate::support::binary();
     let output = std::process::Command::new("sh")
@@ -91,7 +91,7 @@ fn by_shell(place: &Place, line: &str) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A shell's `>&-`, in place of which the runtime opens `/dev/null`.
+/// A shell's `>&-` closes stdout; the runtime opens `/dev/null` instead.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_answer_for_a_closed_stdout_is_an_error() {
@@ -109,7 +109,7 @@ fn an_answer_for_a_closed_stdout_is_an_error() {
         let (code, stderr) = by_shell(&place, &format!("{line} >&-"));
         assert_eq!(code, 2, "kolmo {line}: {stderr}");
         assert!(stderr.contains("stdout: ") && stderr.contains("is closed"), "kolmo {line}: {stderr}");
-        // Whoever asks for nothing gets it.
+        // An explicit `/dev/null` is no error.
         assert_eq!(by_shell(&place, &format!("{line} >/dev/null")).0, 0, "kolmo {line}");
         assert_eq!(by_shell(&place, &format!("{line} 1<>/dev/null")).0, 0, "kolmo {line}");
     }
@@ -156,7 +156,7 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
     place.put("m.umb", gzip(tar("index.json", &vec![b' '; LARGE])));
     place.put("blank.lab.gz", gzip([b"0=\"init\"\n0: 0\n", &vec![b' '; LARGE][..]].concat()));
     place.put("m.tra", THREE);
-    // Headers that promise as much as is there.
+    // Headers with the correct sizes.
     let header = |descr: &str, shape: &str| {
         let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
         [b"\x93NUMPY\x01\0", &(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat()
@@ -182,7 +182,7 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
         assert_eq!(limited.code, 2, "{line}: {}", limited.stderr);
         let said = limited.stderr.contains("16.0 MiB") && limited.stderr.contains("limit");
         assert!(said, "{line}: {}", limited.stderr);
-        // What is wrong with it otherwise is said where there is room for it.
+        // With enough memory, other errors of the file are reported.
         let free = place.kolmo(&format!("transient {line} --time 1 --device cpu"));
         assert!(!free.stderr.contains("limit is") && !free.stderr.contains("unpacked"), "{}", free.stderr);
     }
@@ -191,7 +191,7 @@ fn packed_files_are_unpacked_within_the_memory_limit() {
     assert_eq!(limited.code, 2, "{}", limited.stderr);
 }
 
-/// Names from files and arguments that would set a terminal's title or end an XML document.
+/// Names that would set a terminal's title or end an XML document.
 #[test]
 fn control_characters_reach_data_files_alone() {
     const EVIL: &str = "a\u{1b}]0;title\u{7}\u{9b}2J\u{202e}<&>";
@@ -213,7 +213,7 @@ fn control_characters_reach_data_files_alone() {
     let solve = ["transient", &model, "--labels", "e.lab", "--times", "0:1:2", "--device", "cpu"];
     let (code, stdout, stderr) = run(&[&solve[..], &["--label", EVIL, "--plot", "p.svg"]].concat());
     assert_eq!(code, 0, "{stderr}");
-    // A pipe gets the label as it is.
+    // A pipe gets the label unchanged.
     assert!(stdout.contains(EVIL), "{stdout:?}");
     assert!(stderr.contains("m\\u{1b}") || stderr.contains("ma\\u{1b}"), "{stderr}");
     let svg = place.text("p.svg");
@@ -251,7 +251,7 @@ fn names_that_are_not_utf_8_are_named() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr.contains("argument 2, 'm\u{fffd}.tra', is not UTF-8; rename"), "{stderr}");
-    // Options that are files alone take any name.
+    // Options that take only files accept any name.
     let output = std::process::Command::new(crate::support::binary())
         .args(["transient", "m.tra", "--time", "1", "--device", "cpu", "-q", "--report"])
         .arg(odd)

@@ -1,4 +1,4 @@
-//! `kolmo walk --pagerank` and the graphs that `kolmo generate` writes, as a user meets them.
+//! `kolmo walk --pagerank`, and the graphs of `kolmo generate`.
 
 use std::io::Write;
 
@@ -7,13 +7,15 @@ use flate2::write::GzEncoder;
 
 use crate::support::{Place, Run, number};
 
-/// Nodes 7 and 30 link to each other, 5 to 7 twice; 900 has no link.
+/// Nodes 7 and 30 link to each other, 5 to 7 twice; 900 has no outgoing edge.
 const LINKS: &str = "# Directed graph\n# FromNodeId\tToNodeId\n7\t30\n30 7\n5 7\n5 7\n30 900\n";
 
-/// Of nodes 5, 7, 30 and 900: with a = 0.0375 + 0.2125 x_900, x_5 = a, x_7 = a + 0.85 x_5 + 0.425 x_30,
-/// x_30 = a + 0.85 x_7, x_900 = a + 0.425 x_30.
+/// Returns the PageRank of nodes 5, 7, 30 and 900.
+///
+/// With a = 0.0375 + 0.2125 x_900: x_5 = a, x_7 = a + 0.85 x_5 + 0.425 x_30, x_30 = a + 0.85 x_7,
+/// x_900 = a + 0.425 x_30.
 fn exact() -> [f64; 4] {
-    // Over a: x_7 = 1.85 + 0.425 (1 + 0.85 x_7).
+    // Divided by a: x_7 = 1.85 + 0.425 (1 + 0.85 x_7).
     let seven = (1.85 + 0.425) / (1.0 - 0.425 * 0.85);
     let thirty = 1.0 + 0.85 * seven;
     let nine = 1.0 + 0.425 * thirty;
@@ -25,7 +27,7 @@ fn rank(place: &Place, line: &str) -> Run {
     place.kolmo(&format!("walk {line} --pagerank 0.85 --device cpu"))
 }
 
-/// Asserts that the lines are those of these nodes, each with its PageRank in its interval.
+/// Asserts that the output lists these nodes, each with its PageRank in its interval.
 #[track_caller]
 fn holds(run: &Run, wanted: &[(&str, f64)]) {
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -58,7 +60,7 @@ fn graphs_come_in_lists_of_links_and_matrices() {
     for file in ["links.txt", "links.txt.gz"] {
         holds(&rank(&place, &format!("{file} --components 900,5")), &[("900", nine), ("5", five)]);
     }
-    // All of them, the largest first, where nobody names any.
+    // Without `--component`: all nodes, the largest first.
     let all = rank(&place, "links.txt");
     holds(&all, &[("30", thirty), ("7", seven), ("900", nine), ("5", five)]);
     assert!(all.stderr.contains("order    4 of the 4 places are certain"), "{}", all.stderr);
@@ -79,20 +81,20 @@ fn graphs_come_in_lists_of_links_and_matrices() {
 fn seeds_and_undirected_links_are_as_asked() {
     let place = Place::new();
     place.put("links.txt", LINKS);
-    // From 900, which has no link, and back: all of the time is there.
+    // Node 900 has no outgoing edge and restarts at itself: it holds all probability.
     let run = rank(&place, "links.txt --seeds 900 --component 900,7 --report r.json");
     let rows = run.rows();
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!((number(rows[1][1]) - 1.0).abs() <= number(rows[1][2]));
     assert_eq!(rows[2][1], "0");
     assert_eq!(place.json("r.json")["seeds"], serde_json::json!([900]));
-    // Links of two nodes alone, both ways: each has half.
+    // Two nodes with edges in both directions: each has one half.
     place.put("pair.txt", "1 2\n");
     holds(&rank(&place, "pair.txt --undirected --component 1"), &[("1", 0.5)]);
 }
 
 #[test]
-fn a_push_and_walks_answer_for_a_node() {
+fn a_push_and_walks_rank_a_node() {
     let place = Place::new();
     place.put("links.txt", LINKS);
     let run = rank(&place, "links.txt --lazy --component 7 --epsilon 1e-3 --report r.json --verbose");
@@ -129,7 +131,7 @@ fn damping_factors_near_one_end() {
         let run = place.kolmo(&format!("walk two.txt --pagerank {damping} --component 0,1"));
         holds(&run, &[("0", 0.5), ("1", 0.5)]);
         let run = place.kolmo(&format!("walk ring.txt --pagerank {damping} --seeds 0 --component 0-3"));
-        // x_k = (1 − d) d^k / (1 − d⁴) = (1 + (3/2 − k) (1 − d)) / 4 but for the square of 1 − d.
+        // x_k = (1 − d) d^k / (1 − d⁴) = (1 + (3/2 − k) (1 − d)) / 4, up to the square of 1 − d.
         let rest = 1.0 - damping.parse::<f64>().expect("a number");
         let x = |k: f64| 0.25 * (1.0 + (1.5 - k) * rest);
         holds(&run, &[("0", x(0.0)), ("1", x(1.0)), ("2", x(2.0)), ("3", x(3.0))]);
@@ -155,7 +157,7 @@ fn symmetric_input_is_undirected_already() {
             plain.stdout,
             undirected.stdout
         );
-        // NetworkX, on the undirected graph.
+        // Computed by NetworkX on the undirected graph.
         let first = plain.rows().iter().find(|row| row[0] == "0").map(|row| number(row[1]));
         approx::assert_abs_diff_eq!(first.expect("node 0"), 0.381_705_6, epsilon = 1e-3);
     }

@@ -1,9 +1,11 @@
-//! Bad input and bad usage end with exit 2, a message that names the object, the number and the remedy, and nothing
-//! left in the directory.
+//! Invalid input and usage.
+//!
+//! Each ends with exit code 2, a message with object, number and suggestion, and no file in the
+//! directory.
 
 use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, archive, gzip, three_umb};
 
-/// Asserts that `kolmo` refuses the line with these parts of a message, and leaves the directory as it was.
+/// Asserts that `kolmo` rejects the line with these parts of a message, and writes no file.
 #[track_caller]
 fn refuses(place: &Place, line: &str, parts: &[&str]) {
     let before = place.names();
@@ -17,7 +19,7 @@ fn refuses(place: &Place, line: &str, parts: &[&str]) {
     assert_eq!(place.names(), before, "kolmo {line}");
 }
 
-/// Asserts that a model in a file of that name is refused, by each command that reads it, when outputs are asked for.
+/// Asserts that a model file is rejected by each command that reads it, with outputs requested.
 #[track_caller]
 fn refuses_model(name: &str, contents: impl AsRef<[u8]>, parts: &[&str]) {
     let place = Place::new();
@@ -27,7 +29,7 @@ fn refuses_model(name: &str, contents: impl AsRef<[u8]>, parts: &[&str]) {
     refuses(&place, &line, &parts);
 }
 
-/// Asserts that [`TWO`] with these options is refused, when outputs are asked for.
+/// Asserts that [`TWO`] with these options is rejected, with outputs requested.
 #[track_caller]
 fn refuses_options(options: &str, parts: &[&str]) {
     let place = Place::new();
@@ -36,7 +38,7 @@ fn refuses_options(options: &str, parts: &[&str]) {
     refuses(&place, &line, parts);
 }
 
-// Files of no known content.
+// Files of unknown content.
 
 #[test]
 fn empty_files_are_refused_in_every_format() {
@@ -84,7 +86,7 @@ fn truncated_files_are_refused_in_every_format() {
 }
 
 #[test]
-fn counts_that_no_memory_holds_are_refused_with_the_number() {
+fn counts_beyond_any_memory_are_rejected_with_the_number() {
     let huge = "4294967294";
     refuses_model("m.tra", format!("{huge} 1\n0 1 1\n"), &["states", "available", huge]);
     refuses_model("m.tra", "99999999999999999999 1\n0 1 1\n", &[]);
@@ -110,7 +112,7 @@ fn counts_that_no_memory_holds_are_refused_with_the_number() {
 }
 
 #[test]
-fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
+fn built_ins_beyond_any_memory_are_rejected_with_the_number() {
     let place = Place::new();
     for (model, states) in [
         ("birth-death:4294967294,1,1", "4294967294"),
@@ -118,7 +120,7 @@ fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
         ("tandem:46341", "46341"),
     ] {
         for command in ["transient --time 1", "bench spmv --repeat 1", "bench transient --repeat 1"] {
-            // The limit is for machines that would have the memory.
+            // The limit is for machines with that much memory.
             let line = format!("{command} {model} --device cpu --memory-limit 8GiB --report r.json --quiet");
             refuses(&place, &line, &[states]);
         }
@@ -126,7 +128,7 @@ fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
 }
 
 #[test]
-fn other_models_dialects_are_refused_with_what_to_do() {
+fn other_model_types_are_rejected_with_a_suggestion() {
     let mdp = "2 3 4\n0 0 0 0.5\n0 0 1 0.5\n0 1 1 1\n1 0 0 1\n";
     refuses_model("m.tra", mdp, &["m.tra:1"]);
     refuses_model("m.tra", "mdp\n0 0 1 1\n", &["mdp"]);
@@ -153,7 +155,7 @@ fn other_models_dialects_are_refused_with_what_to_do() {
     refuses_model("m", THREE, &[".tra", ".mtx", "tandem:15"]);
 }
 
-// Numbers that are none.
+// Invalid numbers.
 
 #[test]
 fn states_that_do_not_exist_are_refused_with_their_line() {
@@ -185,7 +187,7 @@ fn transitions_listed_twice_are_refused_with_both_lines() {
 }
 
 #[test]
-fn rates_that_are_none_are_refused_with_their_line() {
+fn invalid_rates_are_rejected_with_their_line() {
     for rate in ["-1", "NaN", "inf", "-inf", "1e999", "fast", "1/0"] {
         refuses_model("m.tra", format!("2 2\n0 1 3\n1 0 {rate}\n"), &["m.tra:3", "rate"]);
         refuses_model("m.drn", THREE_DRN.replace(": 1.5", &format!(": {rate}")), &["m.drn:", "rate"]);
@@ -213,7 +215,7 @@ fn a_generator_whose_rows_do_not_sum_to_zero_is_refused_with_the_row() {
 }
 
 #[test]
-fn initial_distributions_that_are_none_are_refused() {
+fn invalid_initial_distributions_are_rejected() {
     let place = Place::new();
     place.put("m.tra", TWO);
     for (text, parts) in [
@@ -241,7 +243,7 @@ fn initial_distributions_that_are_none_are_refused() {
 // Options.
 
 #[test]
-fn times_that_are_none_are_refused() {
+fn invalid_times_are_rejected() {
     for time in ["-1", "NaN", "1,-2", "", "soon", "-inf", "1,,2", "1e999x"] {
         refuses_options(&format!("--time={time}"), &["time"]);
     }
@@ -263,7 +265,7 @@ fn an_epsilon_outside_of_0_to_1_is_refused() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_refused_with_those_that_are() {
+fn missing_devices_are_rejected_with_a_list_of_present_ones() {
     let place = Place::new();
     for device in
         ["wgpu:7", "wgpu:x", "gpu", "wgpu:-1", "cuda:99", "cpu,gpu", "CPU:0", "wgpu:99999999999999999999"]
@@ -296,7 +298,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
         ("p.xyz", &[".xyz", ".npy", ".csv", ".txt"]),
         ("p", &[".npy", ".csv", ".txt"]),
     ] {
-        // The model does not exist either: the output is looked at first.
+        // The model does not exist either: the output is checked first.
         let line = format!("transient none.tra --time 1 --device cpu -o {output}");
         refuses(&place, &line, parts);
     }
@@ -343,7 +345,7 @@ fn a_directory_without_permission_is_reported() {
     let permissions =
         |mode| std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(mode)).unwrap();
     permissions(0o555);
-    // Root writes anywhere.
+    // Root may write anywhere.
     if std::fs::write(locked.join("probe"), "").is_err() {
         refuses(&place, "transient tandem:5 --time 1 --device cpu -o locked/p.csv", &["locked/p.csv"]);
     }
@@ -351,7 +353,7 @@ fn a_directory_without_permission_is_reported() {
 }
 
 #[test]
-fn names_that_are_unknown_are_refused_with_those_that_are_known() {
+fn unknown_names_are_rejected_with_the_known_ones() {
     refuses_options("--time 1 --label down", &["'down'", "init, up"]);
     refuses_options("--time 1 --absorbing down", &["'down'", "init, up"]);
     refuses_options("--time 1 --initial label:down", &["'down'", "init, up"]);
@@ -405,7 +407,7 @@ fn more_transitions_than_promised_are_read_with_a_warning() {
 }
 
 #[test]
-fn times_that_were_probably_meant_otherwise_are_noted() {
+fn probably_mistyped_times_get_a_note() {
     let place = Place::new();
     place.put("m.tra", THREE);
     let said = |options: &str| place.transient(&format!("m.tra {options}")).stderr;
@@ -417,7 +419,7 @@ fn times_that_were_probably_meant_otherwise_are_noted() {
     assert!(!said("--times 0:10:1 -q").contains("note"), "quiet");
 }
 
-/// Dense matrices and numbers as Fortran and SciPy write them.
+/// Dense matrices, and numbers in the notation of Fortran and SciPy.
 #[test]
 fn other_forms_of_the_same_matrix_are_the_same_chain() {
     let place = Place::new();
@@ -434,7 +436,7 @@ fn other_forms_of_the_same_matrix_are_the_same_chain() {
         let other = run(name);
         assert_eq!((other.code, &other.stdout), (0, &sparse.stdout), "{name}: {}", other.stderr);
     }
-    // A symmetric matrix has its lower triangle alone.
+    // A symmetric matrix lists only its lower triangle.
     place.put("full.mtx", "%%MatrixMarket matrix array real general\n2 2\n4\n-1\n-1\n3\n");
     place.put("half.mtx", "%%MatrixMarket matrix array real symmetric\n2 2\n4\n-1\n3\n");
     let walk = |name: &str| place.kolmo(&format!("walk {name} --component 0,1 --device cpu -q"));

@@ -1,4 +1,4 @@
-//! Ctrl-C ends every phase of a run at once, with exit 130 and nothing left behind.
+//! Ctrl-C ends every phase of a run at once, with exit code 130 and no files.
 #![cfg(unix)]
 
 use std::process::{Child, Command};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::Place;
 
-/// How long a run has to begin, generously: the machine may be busy.
+/// Time limit for the start of a run, generous since the machine may be busy.
 const START: Duration = Duration::from_secs(60);
-/// How long it has to end once it was asked to: a second is promised, which a busy machine may not give it.
+/// Time limit for the end after an interrupt: a second is promised, but the machine may be busy.
 const END: Duration = Duration::from_secs(20);
 
 /// Waits until the run has opened its output, which it does before all work.
@@ -21,11 +21,11 @@ fn begun(place: &Place, child: &mut Child) {
     }
 }
 
-/// Interrupts a run `later` than its beginning, and asserts that it ends as promised.
+/// Interrupts a run `later` after its start, and asserts that it ends as documented.
 fn interrupt(place: &Place, line: &str, later: Duration, left: &[&str]) {
     let mut child = place.start(line);
     begun(place, &mut child);
-    // Nothing tells from outside which phase a run is in.
+    // The phase of a run is invisible from outside.
     std::thread::sleep(later);
     assert!(child.try_wait().unwrap().is_none(), "kolmo {line} ended before it could be interrupted");
     let asked = Instant::now();
@@ -75,7 +75,7 @@ fn a_run_that_builds_stops() {
 #[test]
 fn a_run_that_reads_stops() {
     let place = Place::new();
-    // A pipe that nobody writes to: a model that takes for ever.
+    // A pipe without a writer: a model that takes forever.
     assert!(Command::new("mkfifo").arg(place.path().join("m.tra")).status().unwrap().success());
 
     interrupt(
@@ -132,7 +132,7 @@ fn a_second_ctrl_c_ends_at_once() {
     let mut child = place.start("generate wlan:113,6 -o m.tra");
     begun(&place, &mut child);
     let asked = Instant::now();
-    // Two that come at once count as one: again until one of them is the second.
+    // Two simultaneous signals count as one: repeated until one of them is the second.
     while child.try_wait().unwrap().is_none() {
         assert!(asked.elapsed() < END, "it goes on");
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -1,12 +1,14 @@
-//! Every option of every command, given nonsense: exit 2 before any work, a message that names what is wrong, and
-//! nothing written.
+//! Every option of every command with an invalid value.
+//!
+//! Each ends with exit code 2 before any work, with a message that names the error, and writes no
+//! file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{Place, TWO};
 
-/// Every command with what it needs to run.
+/// Every command with its required arguments.
 const COMMANDS: [(&str, &str); 13] = [
     ("transient", "m.tra --time 1"),
     ("walk", "poisson2d:5,0.8 --component 3"),
@@ -29,7 +31,7 @@ fn place() -> Place {
     place
 }
 
-/// Works on all of these, on every processor.
+/// Calls `work` for each item, on all processors.
 fn each<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = AtomicUsize::new(0);
@@ -37,7 +39,7 @@ fn each<T: Sync>(all: &[T], work: impl Fn(&T) + Sync) {
         for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
             scope.spawn(|| {
                 while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // All of them, not the first alone.
+                    // A failure does not skip the other cases.
                     if catch_unwind(AssertUnwindSafe(|| work(one))).is_err() {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -61,7 +63,7 @@ fn refused(line: &str, said: &str) {
     assert_eq!(after, before, "kolmo {line}");
 }
 
-/// The options of a command that take a value, as its help lists them.
+/// Returns the options of a command that take a value, as its help lists them.
 fn options(command: &str) -> Vec<String> {
     let help = Place::new().kolmo(&format!(
         "{command} {}",
@@ -78,13 +80,13 @@ fn options(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_option_names_a_value_that_makes_no_sense() {
+fn every_option_rejects_an_invalid_value_by_name() {
     let mut cases = Vec::new();
     for (command, needed) in COMMANDS {
         let options = options(command);
         assert!(!options.is_empty(), "{command} has options");
         for option in options {
-            // What is needed is given once.
+            // A required option is given only once.
             let mut words: Vec<&str> = needed.split_whitespace().collect();
             let short = if option == "--output" { "-o" } else { &option[..] };
             if let Some(at) = words.iter().position(|word| *word == option || *word == short) {

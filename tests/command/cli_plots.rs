@@ -22,7 +22,7 @@ pub(crate) fn picture(place: &Place, name: &str) -> Picture {
     assert!(title.is_some_and(|title| !title.is_empty()), "{name} has no title");
     assert!(svg.contains("@media (prefers-color-scheme:dark)"), "{name} has no dark colours");
     let texts = all("text").iter().map(|t| t.text().unwrap_or("").trim().to_owned()).collect();
-    // Not those of the legend.
+    // Excludes the markers of the legend.
     let marker =
         |c: &&roxmltree::Node<'_, '_>| c.parent().and_then(|p| p.attribute("class")) != Some("legend");
     let circle = |c: &roxmltree::Node<'_, '_>| {
@@ -44,7 +44,8 @@ fn labels_are_drawn_over_all_finite_times() {
     for text in ["down", "init", "time (1 / unit of the rates)", "probability", "two.tra: labels"] {
         assert!(texts.iter().any(|t| t == text), "{text} is not in {texts:?}");
     }
-    // Four times each; where one is high the other is low, and the heights are those of 3/5 (1 − e^{−5t}).
+    // Four times each. One curve is low where the other is high, and the heights are those of 3/5
+    // (1 − e^{−5t}).
     let of = |color: &str| circles.iter().filter(|c| c.0 == color).collect::<Vec<_>>();
     let (down, init) = (of("#0072B2"), of("#D55E00"));
     assert_eq!((down.len(), init.len()), (4, 4));
@@ -71,7 +72,7 @@ fn without_names_the_most_likely_states_are_drawn() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_before_the_work() {
+fn invalid_plots_are_rejected_before_the_work() {
     let place = Place::new();
     for (line, words) in [
         ("birth-death:9,1,2 --time 1 --plot p.svg", "1 finite times"),
@@ -104,7 +105,7 @@ fn walks_draw_a_half_width_for_every_round() {
     assert!(rounds.len() > 2, "{rounds:?}");
     for component in report["components"].as_array().expect("components") {
         let own: Vec<_> = rounds.iter().filter(|r| r["component"] == component["component"]).collect();
-        // The last round is the answer, and each has more chains than the one before.
+        // The last round is the result, and each round has more chains than the one before.
         assert_eq!(own.last(), Some(&component));
         assert!(own.windows(2).all(|w| w[0]["chains"].as_u64() < w[1]["chains"].as_u64()));
     }
@@ -123,7 +124,7 @@ fn tune_draws_one_device() {
 }
 
 #[test]
-fn dry_runs_of_walk_and_tridiagonal_say_memory_and_time_and_leave_no_answer() {
+fn dry_runs_of_walk_and_tridiagonal_predict_memory_and_time() {
     let place = Place::new();
     for (line, keys) in [
         (
@@ -151,14 +152,14 @@ fn dry_runs_of_walk_and_tridiagonal_say_memory_and_time_and_leave_no_answer() {
 }
 
 #[test]
-fn a_dry_run_counts_what_a_tridiagonal_system_takes() {
+fn a_dry_run_predicts_the_memory_of_a_tridiagonal_system() {
     let place = Place::new();
 
     let dry = place.kolmo("tridiagonal random:40000 --device cpu --dry-run --report dry.json");
     let real = place.kolmo("tridiagonal random:40000 --device cpu --report real.json -o x.npy");
 
     assert_eq!((dry.code, real.code), (0, 0), "{}{}", dry.stderr, real.stderr);
-    // The pilot is the whole here: what it took is what it takes.
+    // The pilot solves the whole system, so its memory is the prediction.
     let needed = place.json("dry.json")["memory"][0]["needed"].as_u64().expect("bytes");
     assert!(needed >= 40_000 * 5 * 8, "{needed} bytes for five arrays");
 }
@@ -206,7 +207,7 @@ fn every_command_has_a_manual_page() {
         .collect();
     match std::process::Command::new("mandoc").arg("-Tlint").args(&pages).output() {
         Ok(lint) => {
-            // Other pages are not installed where this is tested.
+            // The referenced pages are not installed.
             let said = String::from_utf8_lossy(&lint.stdout);
             let wrong: Vec<&str> =
                 said.lines().filter(|line| !line.contains("referenced manual not found")).collect();

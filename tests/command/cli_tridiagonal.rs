@@ -1,4 +1,4 @@
-//! `kolmo tridiagonal`: every format and shape, its report, and what it refuses.
+//! `kolmo tridiagonal`: formats, shapes, reports and errors.
 
 use std::io::{Cursor, Write};
 
@@ -7,7 +7,7 @@ use kolmo::tridiagonal::System;
 use serde_json::Value;
 use zip::write::SimpleFileOptions;
 
-/// An array as a `.npy` file; `shape` as Python writes it.
+/// Returns an array as a `.npy` file; `shape` in Python's notation.
 fn array(shape: &str, values: &[f64]) -> Vec<u8> {
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({shape}), }}");
     while (10 + header.len() + 1) % 64 != 0 {
@@ -21,7 +21,7 @@ fn array(shape: &str, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// A `.npz` file of arrays with their shapes.
+/// Returns a `.npz` file of arrays with their shapes.
 fn arrays(members: &[(&str, &str, &[f64])]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (name, shape, values) in members {
@@ -31,7 +31,7 @@ fn arrays(members: &[(&str, &str, &[f64])]) -> Vec<u8> {
     zip.finish().expect("memory takes it").into_inner()
 }
 
-/// Four rows whose unknowns are 1, 2, 3, 4: b = A·x with all numbers whole.
+/// Four rows with the unknowns 1, 2, 3, 4: b = A·x in integers.
 const CSV: &str = "dl,d,du,b\n,4,1,6\n1,5,2,17\n-1,6,1,20\n2,8,,38\n";
 const MTX: &str = "%%MatrixMarket matrix coordinate real general\n4 4 10\n1 1 4\n1 2 1\n2 1 1\n2 2 5\n2 3 2\n3 2 -1\n\
     3 3 6\n3 4 1\n4 3 2\n4 4 8\n";
@@ -40,7 +40,7 @@ const D: [f64; 4] = [4.0, 5.0, 6.0, 8.0];
 const DU: [f64; 4] = [1.0, 2.0, 1.0, f64::INFINITY];
 const B: [f64; 4] = [6.0, 17.0, 20.0, 38.0];
 
-/// Runs `kolmo tridiagonal` on the CPU; it has to meet its bound.
+/// Runs `kolmo tridiagonal` on the CPU, and asserts that it meets its tolerance.
 #[track_caller]
 fn solved(place: &Place, line: &str) -> Run {
     let run = place.kolmo(&format!("tridiagonal {line} --device cpu"));
@@ -48,7 +48,7 @@ fn solved(place: &Place, line: &str) -> Run {
     run
 }
 
-/// Asserts shape and values of `x.npy`, each to some roundings of numbers up to 100.
+/// Asserts shape and values of `x.npy`, up to some rounding errors of numbers up to 100.
 #[track_caller]
 fn unknowns(place: &Place, shape: &str, expected: &[f64]) {
     let (got, x) = npy(&place.get("x.npy"));
@@ -85,7 +85,7 @@ fn every_format_gives_the_same_unknowns() {
     }
     solved(&place, "s.csv -o x.txt --quiet");
     assert_eq!(place.text("x.txt").lines().count(), 4);
-    // A matrix alone has the right-hand side 1, and says so.
+    // A matrix alone gets the right-hand side 1, with a message.
     let run = solved(&place, "s.mtx -o x.npy");
     assert!(run.stderr.contains("no right-hand side") && run.stderr.contains("-b FILE"), "{}", run.stderr);
 }
@@ -100,7 +100,7 @@ fn several_right_hand_sides_keep_the_shape_of_b() {
     let run = solved(&place, "s.csv -b b.npy --quiet");
     assert_eq!(run.rows()[0], ["row", "x0", "x1"]);
 
-    // Three systems that share one matrix.
+    // Three right-hand sides with one matrix.
     let rows: Vec<f64> = [1.0, 3.0, -1.0].iter().flat_map(|f| B.map(|b| f * b)).collect();
     place.put("b.npy", array("3, 4", &rows));
     solved(&place, "s.csv -b b.npy -o x.npy --report r.json --quiet");
@@ -109,7 +109,7 @@ fn several_right_hand_sides_keep_the_shape_of_b() {
 }
 
 #[test]
-fn many_systems_lie_one_behind_the_other_or_interleaved() {
+fn many_systems_are_sequential_or_interleaved() {
     let place = Place::new();
     let both = |v: [f64; 4], f: f64| [v, v.map(|v| f * v)].concat();
     let [dl, d, du] = [DL, D, DU].map(|v| both(v, 2.0));
@@ -145,7 +145,7 @@ fn many_systems_lie_one_behind_the_other_or_interleaved() {
 #[test]
 fn cyclic_and_transposed_systems() {
     let place = Place::new();
-    // Corners 1 and 1 on top of the four rows: x = 1, 2, 3, 4 again with b₀ + 4 and b₃ + 1.
+    // With corner elements 1 and 1, b₀ + 4 and b₃ + 1 give the unknowns 1, 2, 3, 4 again.
     let (mut dl, mut du, mut b) = (DL, DU, B);
     (dl[0], du[3]) = (1.0, 1.0);
     (b[0], b[3]) = (10.0, 39.0);
@@ -159,7 +159,7 @@ fn cyclic_and_transposed_systems() {
     unknowns(&place, "4", &[1.0, 2.0, 3.0, 4.0]);
 }
 
-/// Five rows whose unknowns are 1 … 5.
+/// Five rows with the unknowns 1 … 5.
 const FIVE: &str = "dl2,dl,d,du,du2,b\n,,10,3,1,19\n,2,10,3,1,35\n1,2,10,3,1,52\n1,2,10,3,,63\n1,2,10,,,61\n";
 
 #[test]
@@ -197,7 +197,7 @@ fn pentadiagonal_systems_have_the_formats_of_tridiagonal_ones() {
     place.put("b.npy", array("5,", &[17.0, 33.0, 50.0, 61.0, 65.0]));
     solved(&place, "s.csv -b b.npy --transpose -o x.npy --quiet");
     unknowns(&place, "5", &x);
-    // Systems as rows and as columns, and right-hand sides that share a matrix.
+    // Systems as rows and as columns, and right-hand sides with one matrix.
     place.put("many.npz", npz("3, 5", 3, true));
     solved(&place, "many.npz -o x.npy --quiet");
     unknowns(&place, "3, 5", &x.repeat(3));
@@ -233,7 +233,7 @@ fn blocks_are_read_written_and_solved() {
 }
 
 #[test]
-fn what_other_systems_do_not_have_is_refused() {
+fn options_without_support_for_banded_systems_are_rejected() {
     let place = Place::new();
     place.put("s.csv", FIVE).put("b.npy", array("4,", &[1.0; 4]));
     for (line, parts) in [
@@ -279,7 +279,7 @@ fn a_column_that_is_not_read_is_refused_by_its_name() {
         place.put("t.csv", format!("{head}\n{rows}"));
         refuses(&place, "t.csv -o x.npy", parts);
     }
-    // The index that pandas writes, and the row names and quotes of R.
+    // The index column of pandas, and the row names and quotes of R.
     for head in [",dl,d,du,b", "\"\",\"dl\",\"d\",\"du\",\"b\""] {
         place.put("t.csv", format!("{head}\n\"1\",0,2,-1,1\n\"2\",-1,2,-1,0\n\"3\",-1,2,0,1\n"));
         solved(&place, "t.csv -o x.txt --quiet");
@@ -297,13 +297,14 @@ fn singular_matrices_are_exit_1_for_every_order() {
         assert_eq!(run.code, 1, "{line}: {}", run.stderr);
         assert!(run.stderr.contains("singular to working precision"), "{line}: {}", run.stderr);
     }
-    // Unknowns of 1e20 whose rounding errors, times the matrix, are beyond the largest double.
+    // Unknowns of 1e20 with rounding errors that exceed the largest double when multiplied by the
+    // matrix.
     place.put("t.csv", "dl,d,du,b\n0,1.3e308,-1.1e308,1\n0,1e-20,0,1\n");
     solved(&place, "t.csv -o x.npy --quiet");
 }
 
 #[test]
-fn the_report_says_what_was_done_and_how_well() {
+fn the_report_has_method_and_residuals() {
     let place = Place::new();
     let run = solved(&place, "random:20011 -o x.npy --report r.json --lanes 2 --verbose");
     let report = place.json("r.json");
@@ -340,7 +341,7 @@ fn the_report_says_what_was_done_and_how_well() {
     assert_eq!((&report["n"], &report["lanes"], &report["chunks"]), (&20_011.into(), &2.into(), &2.into()));
     assert_eq!((&report["method"], &report["dominant"]), (&"one_pass".into(), &true.into()));
     assert_eq!(report["bound"]["residual"], report["residual"]);
-    // The residual is that of what was written.
+    // The residual is that of the written unknowns.
     let system: System = kolmo::models::tridiagonal("random:20011", 0).unwrap().unwrap().system;
     let (_, x) = npy(&place.get("x.npy"));
     let residual = system.residual(&system.b[0], &x, &mut []);
@@ -373,7 +374,7 @@ fn settings_of_the_method_are_followed() {
 }
 
 #[test]
-fn rows_that_the_device_does_not_hold_go_through_it_in_chunks() {
+fn rows_beyond_the_device_memory_are_solved_in_chunks() {
     let place = Place::new();
     // 100 003 rows are 4 MB.
     let solve = |options: &str| -> (Vec<f64>, Value) {
@@ -384,7 +385,7 @@ fn rows_that_the_device_does_not_hold_go_through_it_in_chunks() {
     for (options, lanes, limit) in [
         ("--lanes 1", 1, 1500),
         ("--lanes 2", 2, 1500),
-        // The interface system of all blocks of 10, a fifth of the rows, lies on one lane.
+        // The interface system of all blocks of 10, a fifth of the rows, is on one lane.
         ("--block 10 --lanes 2", 2, 2500),
         ("--pivot scaled --lanes 1", 1, 1500),
     ] {
@@ -392,7 +393,8 @@ fn rows_that_the_device_does_not_hold_go_through_it_in_chunks() {
         assert_eq!(report["lanes"], lanes);
         assert!(report["chunks"].as_u64().unwrap() > lanes, "{options}: {report:#}");
         assert!(report["residual"].as_f64().unwrap() < 1e-14, "{options}: {report:#}");
-        // |A⁻¹|·|A| is at most 21 for these rows (tests/library/tridiagonal.rs), and both have residuals of some roundings.
+        // |A⁻¹|·|A| is at most 21 for these rows (tests/library/tridiagonal.rs), and each residual
+        // is a few rounding errors.
         let worst = whole.iter().zip(&x).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-13, "{options}: {worst:e}");
     }
@@ -438,7 +440,7 @@ fn rows_that_are_not_dominant_are_exchanged() {
     assert!(run.stderr.contains("scaled partial pivoting"), "{}", run.stderr);
 }
 
-/// Asserts that the line is refused with these parts of a message, and that the directory is left as it was.
+/// Asserts that the line is rejected with these parts of a message, and writes no file.
 #[track_caller]
 fn refuses(place: &Place, line: &str, parts: &[&str]) {
     let before = place.names();
@@ -471,7 +473,7 @@ fn bad_systems_are_refused_with_their_place() {
     file("s.npz", &lengths(0, 0, 0, 0), &["0 rows"]);
     file("s.csv", b"dl,d,du,b\n", &["no row"]);
     file("s.csv", b"", &["empty"]);
-    // Numbers that are none.
+    // Invalid numbers.
     for (bad, row) in [("1,NaN,1,1", 1), ("inf,4,1,1", 1), ("1,4,1,-inf", 1)] {
         place.put("s.csv", format!("dl,d,du,b\n1,4,1,1\n{bad}\n1,4,1,1\n"));
         refuses(&place, "s.csv -o x.npy", &[&format!("row {row}"), "finite"]);
@@ -519,7 +521,7 @@ fn bad_options_are_refused() {
         ("random:4,0", &["BATCH"]),
         ("random:4,2,2", &["3 parameters"]),
         ("toeplitz:4,1,nan,1", &["finite"]),
-        // More than any memory, with both numbers.
+        // More than any memory, with the two sizes.
         ("random:2147483647,100000", &["dl, d, du and b", "6250.0 TiB"]),
         ("random:100000 --memory-limit 1KiB --lanes 1", &["were asked for", "--memory-limit is 1.0 KiB"]),
     ] {

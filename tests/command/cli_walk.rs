@@ -1,8 +1,8 @@
-//! `kolmo walk` and the systems that `kolmo generate` writes, as a user meets them.
+//! `kolmo walk` and the systems of `kolmo generate`.
 
 use crate::support::{Place, Run, number};
 
-/// 4 x + y = 6, x + 3 y = 7 in the shifted identity's company: x = (1, 2, 5).
+/// 4 x + y = 6, x + 3 y = 7, 0.5 z = 2.5: the solution is (1, 2, 5).
 const SYSTEM: &str =
     "%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 4\n1 2 1\n2 1 1\n2 2 3\n3 3 0.5\n";
 const X: [f64; 3] = [1.0, 2.0, 5.0];
@@ -11,7 +11,7 @@ fn walk(place: &Place, line: &str) -> Run {
     place.kolmo(&format!("walk {line} --device cpu"))
 }
 
-/// Asserts that the command ended with this code and that every interval holds the component.
+/// Asserts the exit code, and that every interval contains its component.
 #[track_caller]
 fn holds(run: &Run, code: i32, x: impl Fn(usize) -> f64) {
     assert_eq!(run.code, code, "{}", run.stderr);
@@ -27,7 +27,7 @@ fn holds(run: &Run, code: i32, x: impl Fn(usize) -> f64) {
     }
 }
 
-/// Asserts that `kolmo` refuses the line with these parts of a message, and leaves the directory as it was.
+/// Asserts that `kolmo` rejects the line with these parts of a message, and writes no file.
 #[track_caller]
 fn refuses(place: &Place, line: &str, parts: &[&str]) {
     let before = place.names();
@@ -63,12 +63,12 @@ fn right_hand_sides_come_in_three_formats() {
         holds(&run, 0, |m| X[m]);
         assert_eq!(run.rows().iter().skip(1).map(|r| r[0]).collect::<Vec<_>>(), ["2", "0", "1"]);
     }
-    // Ones by default: x = (2, 3, 22)/11 but for the last.
+    // The default right-hand side is 1: x = (2, 3, 22)/11.
     holds(&walk(&place, "a.mtx --component 0,1,2"), 0, |m| [2.0 / 11.0, 3.0 / 11.0, 2.0][m]);
 }
 
 #[test]
-fn several_right_hand_sides_are_told_apart() {
+fn several_right_hand_sides_add_a_column() {
     let place = Place::new();
     place
         .put("a.mtx", SYSTEM)
@@ -85,7 +85,7 @@ fn several_right_hand_sides_are_told_apart() {
 }
 
 #[test]
-fn functionals_stand_behind_components() {
+fn functionals_follow_components() {
     let place = Place::new();
     place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n").put("h.txt", "1\n-1\n0\n");
     place.put("two.mtx", "%%MatrixMarket matrix array real general\n3 2\n1\n1\n1\n0\n0\n-1e300\n");
@@ -103,14 +103,14 @@ fn functionals_stand_behind_components() {
     assert_eq!(report["components"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["functionals"][1]["quantity"], "functional");
     assert_eq!(report["functionals"][1]["component"], 1);
-    // Alone, with two right-hand sides, in an archive.
+    // Functionals alone: with two right-hand sides, in an archive, and in a dry run.
     place.put("b2.mtx", "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n");
     let run = walk(&place, "a.mtx -b b2.mtx --functional h.txt");
     assert_eq!((run.rows()[1][1], run.rows()[2][0]), ("h0", "1"), "{}", run.stdout);
     assert_eq!(walk(&place, "a.mtx --functional h.txt -o x.npz").code, 0);
     let run = walk(&place, "a.mtx --functional h.txt --dry-run");
     assert!(run.code == 0 && run.stderr.contains("chains"), "{}", run.stderr);
-    // Without preparation.
+    // Without a preparation of the matrix (`--lazy`).
     let run = walk(&place, "a.mtx -b b.txt --component 2 --functional h.txt --lazy --epsilon 1e-2");
     assert_eq!(run.code, 0, "{}", run.stderr);
     for (row, (name, wanted)) in run.rows()[1..].iter().zip([("2", 5.0), ("h0", -1.0)]) {
@@ -119,7 +119,9 @@ fn functionals_stand_behind_components() {
     }
 }
 
-/// The path of n states: by its rows of L, or as the conductances of n + 1 resistors in series whose ends are at 0 V.
+/// The path of n states as a matrix.
+///
+/// Rows of L, or the conductances of n + 1 resistors in series whose ends are at 0 V.
 fn path(n: usize, diagonal: &str, beside: &str) -> String {
     let mut entries: Vec<String> = Vec::new();
     for i in 1..=n {
@@ -139,11 +141,11 @@ fn resistances_and_steps_until_absorption_are_components() {
     // The gambler's ruin: (i + 1) (n − i) steps from state i.
     let run = walk(&place, "ruin.mtx --splitting given --component 0,9 --epsilon 1e-6");
     holds(&run, 0, |i| ((i + 1) * (n - i)) as f64);
-    // i + 1 resistors to one end beside n − i to the other.
+    // i + 1 resistors to one end, in parallel with n − i to the other.
     place.put("in.txt", (0..n).map(|i| if i == 9 { "1\n" } else { "0\n" }).collect::<String>());
     let run = walk(&place, "ohms.mtx -b in.txt --component 9 --epsilon 1e-7");
     holds(&run, 0, |i| ((i + 1) * (n - i)) as f64 / (n + 1) as f64);
-    // With its absorbing states nothing is lost.
+    // With absorbing states included, rows of L sum to 1, and I − L is singular.
     place.put(
         "whole.mtx",
         "%%MatrixMarket matrix coordinate real general\n3 3 4\n1 1 1\n2 1 0.5\n2 3 0.5\n3 3 1\n",
@@ -179,12 +181,12 @@ fn the_report_has_the_parts_of_the_half_width() {
             "{c}"
         );
     }
-    // L of rows 0 and 1 is 1/4 and 1/3.
+    // The rows 0 and 1 of L sum to 1/4 and 1/3.
     approx::assert_abs_diff_eq!(report["norm"].as_f64().expect("a number"), 1.0 / 3.0, epsilon = 1e-12);
 }
 
 #[test]
-fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
+fn an_exhausted_budget_is_exit_1_with_an_interval() {
     let place = Place::new();
     let line =
         "poisson2d:20,0.95 --component 210 --sweeps 0 --epsilon 1e-9 --max-chains 4096 --confidence 0.9999";
@@ -192,7 +194,7 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("NOT met") && number(run.rows()[1][2]) > 1e-9, "{}", run.stderr);
     assert_eq!(run.rows()[1][3], "4096");
-    // Twice the sweeps need no chains to say it better.
+    // 500 sweeps solve the system without chains.
     let exact = walk(&place, "poisson2d:20,0.95 --component 210 --sweeps 500 --epsilon 1e-9");
     assert_eq!(exact.code, 0, "{}", exact.stderr);
     approx::assert_abs_diff_eq!(
@@ -203,7 +205,7 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
 }
 
 #[test]
-fn walks_that_take_long_say_so_and_end_with_the_time_limit() {
+fn long_walks_are_announced_and_end_with_the_time_limit() {
     let place = Place::new();
     let line = "poisson2d:20,0.95 --component 210 --control none --epsilon 1e-6 --max-chains 34000000000";
     let run = walk(&place, &format!("{line} --time-limit 61 --dry-run"));
@@ -322,19 +324,21 @@ fn the_published_method_runs_as_published() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     let row = &run.rows()[1];
     assert!(row[2] == "inf" && number(row[3]) > 1000.0, "{row:?}");
-    // Ten sweeps and an interval say where it should be; the paper's ε is a probable error, three of which are plenty
-    // for points that are more even than random ones.
+    // 200 sweeps give the reference. The ε of the paper is a probable error, and three of these
+    // suffice for points that are more even than random ones.
     let exact = walk(&place, "random-dominant:200,6,0.8,positive --component 7 --sweeps 200 --epsilon 1e-9");
     let off = (number(row[1]) - number(exact.rows()[1][1])).abs();
     assert!(off < 0.15, "off by {off}");
 }
 
-/// BiCGSTAB on a device leaves the bits of the CPU: of one with vector instructions, or, where an adapter in software rounds fused
-/// products twice, of one without.
+/// BiCGSTAB on a device has the bits of the CPU.
+///
+/// These are the bits with vector instructions, or without, since software adapters may round fused
+/// products twice.
 #[test]
 fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {
     let place = Place::new();
-    // Just large enough to lie on the device.
+    // Just large enough to be on the device.
     let line = "walk poisson2d:190,0.95 --component 18050,7 --epsilon 1e-6 --quiet";
     let on = |device: &str, environment| place.kolmo_with(&format!("{line} --device {device}"), environment);
     let there = on("wgpu:0", &[]);
@@ -350,7 +354,7 @@ fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {
     assert!(all.contains(&&there.stdout), "{}, not one of {all:?}", there.stdout);
 }
 
-/// A chain of −1, 2, −1.
+/// The tridiagonal matrix −1, 2, −1.
 fn chain(n: usize) -> String {
     let entries: String = (1..=n).map(|i| format!("{i} {i} 2\n")).collect();
     let below: String = (2..=n).map(|i| format!("{i} {} -1\n", i - 1)).collect();
@@ -358,7 +362,7 @@ fn chain(n: usize) -> String {
 }
 
 #[test]
-fn long_chains_are_looked_at_and_end_in_time() {
+fn long_chains_are_predicted_and_end_in_time() {
     let place = Place::new();
     place.put("lap.mtx", chain(499));
     let line = "lap.mtx --component 249 --control none";
@@ -369,14 +373,14 @@ fn long_chains_are_looked_at_and_end_in_time() {
     let run = walk(&place, &format!("{line} --time-limit 0.5"));
     assert!(run.code == 1 && run.stderr.contains("has ended the work"), "{}", run.stderr);
     assert!(at.elapsed().as_secs_f64() < 10.0, "{:?}", at.elapsed());
-    // Nothing is left to chance where BiCGSTAB goes before.
+    // After BiCGSTAB, the interval has no statistical part.
     let run = walk(&place, "lap.mtx --component 249 --epsilon 1e-4");
     holds(&run, 0, |_| 31_250.0);
     assert!(run.stderr.contains("proved: met") && run.stderr.contains("no walk"), "{}", run.stderr);
 }
 
 #[test]
-fn messages_name_what_was_given_and_what_helps() {
+fn messages_name_the_input_and_a_suggestion() {
     let place = Place::new();
     place.put("a.mtx", SYSTEM).put("links.txt", "0 1\n1 0\n").put("system.npz", "PK\x03\x04");
     refuses(

@@ -1,4 +1,4 @@
-//! `kolmo bench compare`: its lines, its table, and the page, which is parsed and held against the lines.
+//! `kolmo bench compare`: its lines, its table, and its page, which is compared with the lines.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::support::Place;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
-/// The devices of the test: a software adapter where it is required to be here.
+/// The devices of the test: a software adapter as well if it is required.
 fn devices() -> &'static str {
     if crate::devices::required("wgpu:0") { "cpu,wgpu:0" } else { "cpu" }
 }
@@ -36,10 +36,10 @@ fn attribute(node: Node<'_, '_>, name: &str) -> f64 {
 
 #[test]
 #[ignore = "slow: measures"]
-fn the_page_shows_what_the_lines_say_and_loads_nothing() {
+fn the_page_shows_the_lines_and_loads_nothing() {
     let place = Place::new();
 
-    // What a copy takes is measured on as much memory as there is.
+    // Copies are measured on as much memory as is available.
     let run = place.kolmo(&format!(
         "bench compare --size tiny --repeat 1 --device {} --memory-limit 300MiB --report lines.json --html page.html",
         devices()
@@ -85,7 +85,7 @@ fn the_lines_keep_the_contract(lines: &[Value]) {
             |key: &str| at(line, key).as_f64().unwrap_or_else(|| panic!("no number '{key}' in {line}"));
         assert!(number("seconds.min") <= number("seconds.median") && number("seconds.min") > 0.0, "{line}");
         assert!(number("speed") > 0.0, "{line}");
-        // All of this work is in double precision; the coarsest of it are 16 chains.
+        // All of this work is in double precision; the coarsest results are from 16 chains.
         assert!(number("relative_error") >= 0.0 && number("relative_error") < 1.0, "{line}");
         let exact = matches!(line["part"].as_str(), Some("step" | "transient" | "tridiagonal"));
         assert!(!exact || number("relative_error") < 1e-6, "{line}");
@@ -116,7 +116,7 @@ fn nothing_comes_from_elsewhere(root: Node<'_, '_>, html: &str) {
     }
 }
 
-/// Seconds as a page writes them, and half a unit of the last digit.
+/// Returns the seconds that a page prints, and half a unit of the last digit.
 fn written_seconds(text: &str) -> Option<(f64, f64)> {
     let (number, unit) = text.rsplit_once(' ')?;
     let (scale, digit) = match unit {
@@ -144,7 +144,7 @@ fn the_cells_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
         seen[index] = true;
     }
     assert!(seconds >= lines.len() / 2, "{seconds} times in the tables of {} lines", lines.len());
-    // Of a system's lanes only the first has a row.
+    // Of the numbers of lanes of a system, only the first has a row.
     let hidden = |line: &Value| line["figure"] == "veneva-2024-streams" && line["lanes"] != 1;
     for (line, seen) in lines.iter().zip(seen) {
         assert!(seen || hidden(line), "the page does not show {line}");
@@ -161,7 +161,7 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
     let of = |key: &str, value: &str| lines.iter().filter(|line| line[key] == *value).collect::<Vec<_>>();
     for part in ["step", "transient", "walk", "tridiagonal"] {
         let own = of("part", part);
-        // A chart for each case, its bars in the order of the devices.
+        // A chart for each case, with bars in the order of the devices.
         let mut cases: Vec<&Value> = Vec::new();
         for line in &own {
             if !cases.contains(&&line["case"]) {
@@ -179,18 +179,18 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
             let (widest, fastest) =
                 (widths.iter().copied().fold(0.0, f64::max), rates.iter().copied().fold(0.0, f64::max));
             for (width, rate) in widths.iter().zip(&rates) {
-                // Half a unit is drawn of what is shorter.
+                // Shorter bars are drawn with half a unit.
                 let exact = (widest * rate / fastest).max(0.5);
                 assert!((width - exact).abs() <= 0.02, "{widths:?} for {rates:?}");
             }
         }
     }
-    // A marker for every number that a logarithm can show.
+    // A marker for every number that a logarithmic axis can show.
     let own = |circle: &Node<'_, '_>| !circle.ancestors().any(|n| n.attribute("class") == Some("legend"));
     let marks = |kind: &str| -> usize {
         charts(root, kind).iter().map(|c| elements(*c, "circle").filter(own).count()).sum()
     };
-    // Lines over lanes where there are several, else bars.
+    // Lines over the number of lanes if there are several, else bars.
     let transfers = of("part", "transfer");
     match transfers.iter().any(|line| line["lanes"].as_u64() > Some(1)) {
         true => assert_eq!(marks("transfer"), transfers.len()),
@@ -208,14 +208,14 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
     // Times, and speeds.
     let speeds = if devices().contains(',') { 2 } else { 1 };
     assert_eq!(marks("lai-2015-figure-5"), speeds * of("figure", "lai-2015-figure-5").len());
-    // Thirteen of the published table: five of the CPU, three of one GPU, five of two.
+    // Thirteen values of the published table: five of the CPU, three of one GPU, five of two.
     assert_eq!(marks("karwacki-2012-table-2"), 13 + of("figure", "karwacki-2012-table-2").len());
     let devices = devices().split(',').count();
     assert_eq!(charts(root, "roofline").len(), devices);
-    // The host's cores have nothing to overlap with.
+    // The CPU has no transfers to overlap.
     assert_eq!(charts(root, "veneva-2024-streams").len(), if devices > 1 { 3 } else { 0 });
     the_conclusion_is_first(root);
-    // The published numbers stand beside.
+    // The published numbers are shown for comparison.
     let text: String = root.descendants().filter(Node::is_text).filter_map(|n| n.text()).collect();
     let streams: &[&str] = if devices > 1 { &["86.87662", "0.004448"] } else { &[] };
     for published in ["705", "352", "139.8", "2012", "2015"].iter().chain(streams) {
@@ -223,7 +223,7 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
     }
 }
 
-/// Each other device stands in the first section with each engine, as so many times faster or slower.
+/// The first section compares each other device in each engine, by a factor of speed.
 fn the_conclusion_is_first(root: Node<'_, '_>) {
     let first = elements(root, "section").next().expect("a section");
     assert_eq!(first.attribute("id"), Some("conclusion"));
@@ -241,7 +241,7 @@ fn the_conclusion_is_first(root: Node<'_, '_>) {
 
 #[test]
 #[ignore = "slow: measures"]
-fn another_run_stands_beside_this_one() {
+fn another_run_is_shown_next_to_this_one() {
     let place = Place::new();
     let first = place.kolmo(
         "bench compare --size tiny --only transfer --device cpu --memory-limit 300MiB --report other.json -q",
@@ -286,7 +286,7 @@ fn a_page_can_be_made_of_stored_lines() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_measured() {
+fn invalid_options_are_rejected_before_measurements() {
     let place = Place::new();
     place.put("no.json", "{\"bench\":\"spmv\"}\n").put("broken.json", "{\n").put("empty.json", "\n");
 

@@ -1,19 +1,22 @@
-//! Chains as MRMC, PRISM, Storm and SciPy write them.
+//! Chains in the formats of MRMC, PRISM, Storm and SciPy.
 
 use std::io::{Cursor, Write};
 
 use crate::support::{Place, number};
 
-/// A component that fails, is repaired, and may get stuck: its three states counted from 1, as in MRMC's files and those of
-/// `prism -exportmrmc`. It starts in the second one.
+/// A component that fails, is repaired, and may get stuck; it starts in the first state.
+///
+/// Its three states are counted from 1, as in MRMC's files and those of `prism -exportmrmc`.
 const MRMC: &str = "STATES 3\nTRANSITIONS 4\n1 2 0.02\n2 1 0.25\n2 3 0.01\n3 2 0.25\n";
 const MRMC_LABELS: &str = "#DECLARATION\ninit down\n#END\n1 init\n2 down\n";
 
-/// The same chain in PRISM's files, counted from 0.
+/// The chain of [`MRMC`] in PRISM's files, counted from 0.
 const PRISM: &str = "3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n";
 const PRISM_LABELS: &str = "0=\"init\" 1=\"deadlock\" 2=\"down\"\n0: 0\n1: 2\n";
 
-/// π(2) of that chain from its first state: the exponential of its generator as a series of 200 terms, summed elsewhere.
+/// π(2) from the first state of [`MRMC`].
+///
+/// The exponential of its generator as a series of 200 terms, computed without kolmo.
 const AT_2: [f64; 3] = [0.969047507304, 0.030669083420, 0.000283409275];
 
 fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
@@ -24,7 +27,7 @@ fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
 }
 
 #[test]
-fn what_lies_beside_mrmcs_transitions_counts_from_one_too() {
+fn companion_files_of_mrmc_count_from_one() {
     let place = Place::new();
     place.put("mrmc.tra", MRMC).put("mrmc.lab", MRMC_LABELS).put("mrmc.rew", "1 20\n3 7\n");
     place.put("prism.tra", PRISM).put("prism.lab", PRISM_LABELS);
@@ -42,7 +45,7 @@ fn what_lies_beside_mrmcs_transitions_counts_from_one_too() {
         assert!(mrmc.stderr.contains("mrmc.tra counts its states from 1"), "{}", mrmc.stderr);
     }
     close(&place.transient("mrmc.tra --time 2").column(1), &AT_2, 1e-6);
-    // Files that are named rather than found count as the model does.
+    // Files that are named explicitly count states like the model.
     place.put("l", MRMC_LABELS).put("r", "2 1\n");
     let down = place.transient("mrmc.tra --time 2 --labels l --label down --rewards r -o v.csv");
     close(&down.column(2), &AT_2[1..2], 1e-6);
@@ -77,7 +80,7 @@ fn exit_rates_that_contradict_their_transitions_are_an_error() {
     assert!(run.stderr.contains(wanted), "{}", run.stderr);
 }
 
-/// A `.npy` file of doubles, or of 64-bit integers where they are meant.
+/// Returns a `.npy` file of doubles, or of 64-bit integers.
 fn array(shape: &str, fortran: bool, values: &[f64], integers: bool) -> Vec<u8> {
     let order = if fortran { "True" } else { "False" };
     let kind = if integers { "<i8" } else { "<f8" };
@@ -111,7 +114,7 @@ fn word(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn members_that_nobody_reads_are_an_error() {
+fn unknown_members_are_an_error() {
     let place = Place::new();
     let vector = |values: &[f64]| array(&format!("({},)", values.len()), false, values, false);
     let system = [("dl", vector(&[0.0, 1.0])), ("d", vector(&[4.0, 4.0])), ("du", vector(&[1.0, 0.0]))];
@@ -126,7 +129,7 @@ fn members_that_nobody_reads_are_an_error() {
 }
 
 #[test]
-fn numbers_that_are_none_name_file_row_and_system() {
+fn invalid_numbers_name_file_row_and_system() {
     let place = Place::new();
     let bands = |d: f64| {
         let two = |values: &[f64]| array("(2, 2)", false, values, false);
@@ -149,7 +152,7 @@ fn numbers_that_are_none_name_file_row_and_system() {
 fn matrices_of_scipy_and_numpy_are_converted() {
     let place = Place::new();
     place.put("m.tra", PRISM);
-    // Column by column, the rate 0.25 from 1 to 0 in two pieces.
+    // By columns, with the rate 0.25 from 1 to 0 in two entries.
     let integers = |values: &[f64]| array(&format!("({},)", values.len()), false, values, true);
     let doubles = |values: &[f64]| array(&format!("({},)", values.len()), false, values, false);
     let csc = |format: &str| {
@@ -220,7 +223,7 @@ fn fortran_order_is_that_of_its_rows() {
     assert!(number(place.text("c.csv").lines().nth(1).expect("a row").rsplit(',').next().expect("x")) > 0.0);
 }
 
-/// A server with a queue of at most two jobs, as `prism server.sm -exportmodel server.all` writes it.
+/// A server with a queue of at most two jobs, from `prism server.sm -exportmodel server.all`.
 fn server(place: &Place) {
     place.put(
         "server.tra",
@@ -240,17 +243,17 @@ fn server(place: &Place) {
     place.put("server2.trew", "# Reward structure \"served\"\n# Transition rewards\n6 2\n3 1 1\n5 3 1\n");
 }
 
-/// A field of the first line below the header.
+/// Returns a field of the first line below the header.
 fn field(csv: &str, column: &str) -> f64 {
     let mut lines = csv.lines();
     let at = lines.next().expect("a header").split(',').position(|name| name == column).expect("a column");
-    // What is quoted may have commas, and is no number.
+    // A quoted field may contain commas, and is not a number.
     let quoted: Vec<&str> = lines.next().expect("a row").split('"').collect();
     let row = if quoted.len() == 3 { format!("{}{}", quoted[0], quoted[2]) } else { quoted[0].to_owned() };
     number(row.split(',').nth(at).expect("a field"))
 }
 
-/// The answers in the document were computed without kolmo, from the matrix exponentials of the three chains involved.
+/// The values in the document were computed without kolmo, from three matrix exponentials.
 #[test]
 fn each_property_of_the_table_has_its_answer() {
     let place = Place::new();
@@ -272,7 +275,7 @@ fn each_property_of_the_table_has_its_answer() {
 }
 
 #[test]
-fn intervals_take_two_sweeps_whose_bounds_add() {
+fn intervals_take_two_runs_whose_bounds_add() {
     let place = Place::new();
     server(&place);
     let until = |more: &str| {
@@ -289,7 +292,7 @@ fn intervals_take_two_sweeps_whose_bounds_add() {
     };
     assert!(bound(&report) <= 1e-9 && bound(&report) > 0.0, "{report}");
     assert_eq!(report["per_time"][0]["time"], 3.0);
-    // An interval that begins at 0 is a time bound, one of length 0 is a moment.
+    // An interval that begins at 0 is a time bound, one of length 0 a point in time.
     let value = |more: &str| field(&until(more).0, "value");
     assert_eq!(value("--within 0,3"), value("--time 3"));
     let (moment, longer) = (value("--within 2,2"), value("--within 2,3"));
@@ -312,28 +315,28 @@ fn absorbing_sets_are_repeatable_and_lists() {
     let of = |sets: &str| place.transient(&format!("server.tra --time 2 {sets}")).stdout;
     assert_eq!(of("--absorbing full --absorbing down"), of("--absorbing full,down"));
     assert_eq!(of("--absorbing full --absorbing down"), of("--absorbing full|down"));
-    // It begins in one of them.
+    // The initial state is in the absorbing set.
     let stays = place.transient("server.tra --time 2 --absorbing !down").column(1);
     close(&stays, &[0.0, 1.0, 0.0, 0.0, 0.0, 0.0], 1e-6);
     assert_ne!(of("--absorbing full"), of("--absorbing full,down"));
-    // Known without a file that declares them.
+    // `init` and `deadlock` are known without a label file.
     let bare = Place::new();
     bare.put("m.tra", "3 2\n0 1 1\n1 2 3\n");
     let rows = bare.transient("m.tra --time 1 --label deadlock --label init --label !init");
     let values = rows.column(2);
     let (one, three) = ((-1f64).exp(), (-3f64).exp());
-    // 0 → 1 → 2: what is left in 0 and in 1 by the two rates.
+    // 0 → 1 → 2: the probabilities of 0 and 1 from the two rates.
     close(&values, &[1.0 - one - (one - three) / 2.0, one, 1.0 - one], 1e-6);
 }
 
 #[test]
-fn transition_rewards_are_earned_at_their_rates() {
+fn transition_rewards_accumulate_at_their_rates() {
     let place = Place::new();
     server(&place);
     place.put("one.tra", place.text("server.tra")).put("one.lab", place.text("server.lab"));
     place.put("one.srew", "# Reward structure \"both\"\n# State rewards\n6 1\n1 10\n");
     place.put("one.trew", "# Reward structure \"both\"\n# Transition rewards\n6 1\n1 3 4\n");
-    // In state 1: 10 for each unit of time, and 4 for each arrival at rate 0.5.
+    // In state 1: 10 per unit of time, and 4 for each arrival at rate 0.5.
     let both = place.transient("one.tra --initial 1 --time 0 --rewards both");
     assert_eq!(field(&both.stdout, "instantaneous"), 12.0);
     place.put("more.trew", "1 3 4\n");
@@ -346,7 +349,7 @@ fn transition_rewards_are_earned_at_their_rates() {
         "{}",
         run.stderr
     );
-    // A numbered file of another model's is not taken.
+    // A numbered file of another model is ignored.
     place.put("one1.tra", "1 0\n").put("one1.srew", "1 1\n0 1\n");
     place.transient("one.tra --time 1");
     // MRMC's impulses: two states, counted from 1.
@@ -394,7 +397,7 @@ fn prisms_own_form_of_output() {
 }
 
 #[test]
-fn stdin_stdout_and_csv_come_and_go() {
+fn models_and_distributions_through_stdin_stdout_and_csv() {
     let place = Place::new();
     server(&place);
     let piped = |model: &str, line: &str| {
@@ -414,7 +417,7 @@ fn stdin_stdout_and_csv_come_and_go() {
     for model in ["server.tra", "m.mtx", "m.drn"] {
         let (code, out, err) = piped(model, "transient - --time 1 --initial 0 --states 0,1 -o -");
         let wanted = place.transient(&format!("{model} --time 1 --initial 0 --states 0,1")).stdout;
-        // Names lie beside a file.
+        // State names come from files next to the model, which stdin lacks.
         let values = |text: &str| -> Vec<String> {
             text.lines().skip(1).map(|line| line.split(',').take(3).collect::<Vec<_>>().join(",")).collect()
         };
@@ -422,7 +425,7 @@ fn stdin_stdout_and_csv_come_and_go() {
     }
     let (code, _, err) = piped("bad.tra", "transient - --time 1");
     assert!(code == Some(2) && err.contains("error: stdin:2: state 5 is out of range"), "{err}");
-    // Probabilities that one run writes another begins with.
+    // The output of one run is the initial distribution of another.
     place.transient("server.tra --time 1 -o p.csv");
     place.transient("server.tra --time 1 -o p.NPY");
     let from = |file: &str| place.transient(&format!("server.tra --time 2 --initial {file}")).stdout;

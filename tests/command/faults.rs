@@ -1,11 +1,11 @@
-//! What does not work on several lanes is said, before the work where it can be known.
+//! Errors on several lanes are reported, before the work where possible.
 
 use serde_json::Value;
 
 use crate::support::Place;
 
 #[test]
-fn a_dry_run_says_what_is_needed_and_what_is_there() {
+fn a_dry_run_prints_needed_and_free_memory() {
     let place = Place::new();
     let line = "transient wlan:5,4 --time 1,2 --device cpu,cpu --dry-run -o p.npy --report r.json";
 
@@ -20,7 +20,7 @@ fn a_dry_run_says_what_is_needed_and_what_is_there() {
     assert_eq!((&report["dry_run"], &report["fits"]), (&Value::from(true), &Value::from(true)));
     let rows: u64 = report["lanes"].as_array().unwrap().iter().map(|l| l["rows"].as_u64().unwrap()).sum();
     assert_eq!(rows, report["n"].as_u64().unwrap());
-    // A real run takes as many multiplications as it said, or fewer.
+    // A real run needs at most the predicted number of products.
     place.kolmo("transient wlan:5,4 --time 1,2 --device cpu,cpu -o p.npy --report real.json");
     let (said, real) = (report["terms"].as_u64().unwrap(), place.json("real.json"));
     assert!(real["terms"].as_u64().unwrap() <= said);
@@ -28,7 +28,7 @@ fn a_dry_run_says_what_is_needed_and_what_is_there() {
 }
 
 #[test]
-fn a_dry_run_of_what_does_not_fit_fails_as_the_run_itself() {
+fn a_dry_run_beyond_memory_fails_like_the_run() {
     let place = Place::new();
     let line =
         "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
@@ -46,7 +46,7 @@ fn a_dry_run_of_what_does_not_fit_fails_as_the_run_itself() {
 
 #[cfg(feature = "cuda")]
 #[test]
-fn devices_that_do_not_reach_each_other_go_through_the_host_and_say_so() {
+fn devices_without_peer_access_copy_through_the_host() {
     let place = Place::new();
     let line = "transient wlan:3,2 --time 3 --order natural --device cuda:0,cuda:0 --verbose";
     let near = place.kolmo(&format!("{line} -o near.npy"));
@@ -67,7 +67,7 @@ fn devices_that_do_not_reach_each_other_go_through_the_host_and_say_so() {
 }
 
 #[test]
-fn the_seeds_table_has_every_column_and_says_what_is_missing() {
+fn the_seed_table_has_every_column_and_lists_missing_parts() {
     let place = Place::new();
     let sizes = "bench seed-table --sizes 2,3 --times 1 --epsilon 1e-4 --seconds 5 --memory-limit 300MiB";
 

@@ -1,4 +1,4 @@
-//! Lanes on the command line: transfers, measurements, and what `--lanes auto` makes of them.
+//! Lanes on the command line: transfers, measurements, and `--lanes auto`.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use crate::devices::skip;
 use crate::support::{Place, Run, npy};
 use serde_json::Value;
 
-/// Whether a device is here.
+/// Returns true if a device is present; otherwise the test is skipped with a message.
 fn here(device: &str) -> bool {
     let list: Value =
         serde_json::from_str(&Place::new().kolmo("devices --format json").stdout).expect("JSON");
@@ -36,7 +36,7 @@ fn transfers(device: &str) {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let all = lines(&place.text("r.jsonl"));
     let cases = ["host to device", "device to host", "round trip", "copy on the device"];
-    // CUDA copies from and to page-locked memory by itself, and through some of its own where memory is not.
+    // CUDA copies page-locked memory directly, and pageable memory through its own buffers.
     let memory: &[bool] = if device.starts_with("cuda") { &[false, true] } else { &[false] };
     let mut expected = Vec::new();
     for lanes in [1, 2, 4, 8, 16, 32] {
@@ -55,7 +55,7 @@ fn transfers(device: &str) {
         }
         let bytes = record["bytes"].as_f64().unwrap();
         let median = record["seconds"]["median"].as_f64().unwrap();
-        // What reads the numbers here may be off by the last digit of each.
+        // Parsing may change the last digit of each number.
         let rate = record["gb_per_s"].as_f64().unwrap() / (bytes / median / 1e9);
         approx::assert_abs_diff_eq!(rate, 1.0, epsilon = 4.0 * f64::EPSILON);
         assert_eq!(record["repetitions"], 2);
@@ -102,7 +102,7 @@ fn transfers_of_nothing_are_refused() {
     }
 }
 
-/// The environment of a command that keeps its settings in the place's `settings`.
+/// The environment of a command with its settings in `settings` of the directory.
 fn settings(place: &Place) -> [(&'static str, String); 1] {
     [("KOLMO_CONFIG_DIR", place.path().join("settings").to_string_lossy().into_owned())]
 }
@@ -112,7 +112,7 @@ fn kolmo(place: &Place, line: &str) -> Run {
     place.kolmo_with(line, &settings.each_ref().map(|(name, value)| (*name, &value[..])))
 }
 
-/// The one file of settings.
+/// Returns the only file of settings, as path and JSON.
 fn stored(place: &Place) -> (std::path::PathBuf, Value) {
     let entries = std::fs::read_dir(place.path().join("settings")).expect("a folder of settings");
     let files: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
@@ -121,7 +121,7 @@ fn stored(place: &Place) -> (std::path::PathBuf, Value) {
     (files[0].clone(), serde_json::from_slice(&text).expect("JSON"))
 }
 
-/// Puts measurements into the place's settings, which are made once for all tests.
+/// Writes measurements to the settings of a directory; they are made once for all tests.
 fn measured(place: &Place) {
     static MEASURED: OnceLock<(OsString, Vec<u8>)> = OnceLock::new();
     let folder = place.path().join("settings");
@@ -192,7 +192,7 @@ fn tuned(device: &str) {
         }
         assert!(size["stages"]["comp_1"].as_f64().unwrap() > 0.0);
     }
-    // On a busy machine a difference of two times may be anything; a cost is not negative.
+    // On a busy machine, differences of times may have any sign, but a cost is not negative.
     assert!(tuned["lane_cost"].as_f64().unwrap() >= 0.0);
     assert_eq!(tuned["choice"]["candidates"].as_array().map(Vec::len), Some(6));
     for part in ["sum", "small"] {
@@ -204,7 +204,7 @@ fn tuned(device: &str) {
     }
     assert!(tuned["overlap"]["big"].is_null());
 
-    // What the table says of a size is what a solution of that size takes.
+    // The table's choice for a size is that of a solution of this size.
     let line = run.stdout.lines().find(|line| line.trim_start().starts_with("5 000 ")).expect("5000 rows");
     let columns: Vec<&str> = line.split_whitespace().collect();
     // Two words of rows, three times, the best count, the choice.
@@ -239,7 +239,7 @@ fn a_cuda_device_is_tuned_and_its_choice_is_used() {
     tuned("cuda:0");
 }
 
-/// Unknowns and report of `random:3000` on the CPU.
+/// Returns unknowns and report of `random:3000` on the CPU.
 fn solved(place: &Place, options: &str) -> (Run, Vec<f64>, Value) {
     let line = format!("tridiagonal random:3000 --device cpu -o x.npy --report t.json {options}");
     let run = kolmo(place, &line);
@@ -248,7 +248,7 @@ fn solved(place: &Place, options: &str) -> (Run, Vec<f64>, Value) {
 }
 
 #[test]
-fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
+fn stored_measurements_decide_and_options_overrule_them() {
     let place = Place::new();
     let (quiet, _, _) = solved(&place, "");
     assert!(!quiet.stderr.contains("tune"), "it cannot matter here: {}", quiet.stderr);
@@ -272,7 +272,7 @@ fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
     assert!(run.stderr.contains("4 lanes for 3 000 rows on cpu, as `kolmo tune` measured"), "{}", run.stderr);
     assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&4.into(), &4.into()));
     assert_eq!(report["status"], "met");
-    // Both solve the system, whose rows are dominant, to a relative residual of some roundings.
+    // Each solves a dominant system to a relative residual of a few rounding errors.
     let worst = alone.iter().zip(&together).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(worst < 1e-12, "{worst}");
     let (_, _, report) = solved(&place, "--lanes 2 --quiet");
@@ -284,7 +284,7 @@ fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
     assert_eq!(report["lanes"], 1);
 }
 
-/// Every command that looks at what is stored.
+/// Every command that reads the stored measurements.
 const READERS: [&str; 4] = [
     "tridiagonal random:3000 --device cpu -o x.npy --verbose",
     "transient tandem:3 --time 1 --device cpu --top 1",
@@ -296,7 +296,7 @@ const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 4 --repeat 1 
 
 #[test]
 #[ignore = "slow: measures"]
-fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
+fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
     let place = Place::new();
     measured(&place);
     let (path, file) = stored(&place);
@@ -308,7 +308,7 @@ fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
     };
     let damages = [
         (Vec::new(), "EOF"),
-        // In the middle of a key: half of a number may be one.
+        // Cut inside a key, since half of a number may be a number.
         (good[..good.windows(6).position(|w| w == b"\"runs\"").expect("runs") + 3].to_vec(), "EOF"),
         (vec![0; 4096], "expected value"),
         (vec![0xff; 10], "expected value"),
@@ -322,7 +322,7 @@ fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
     ];
     for (i, (bytes, why)) in damages.iter().enumerate() {
         std::fs::write(&path, bytes).expect("the file can be changed");
-        // All take the same way to the file; the last one measures for a while.
+        // All read the file in one way; the last one measures for a while.
         for line in &READERS[..if i == 0 { 4 } else { 3 }] {
             let run = kolmo(&place, line);
 
@@ -342,7 +342,7 @@ fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
         assert_eq!(shown.code, 0, "{why}\n{}", shown.stderr);
         let state = ["cannot be used: ", "expired: "].iter().any(|state| shown.stdout.contains(state));
         assert!(state && shown.stdout.contains(why), "{why}\n{}", shown.stdout);
-        // Nobody but `kolmo tune` measures, so nobody else writes.
+        // Only `kolmo tune` measures, so only it writes.
         assert_eq!(&std::fs::read(&path).expect("a file of settings"), bytes, "{why}");
     }
 
@@ -375,7 +375,7 @@ fn unknown_keys_of_measurements_are_named_with_their_file() {
         let said: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with(&wanted)).collect();
         assert_eq!(said.len(), 1, "{line}\n{}", run.stderr);
         assert!(said[0].contains("colour") && said[0].contains("walks.grids.1.mood"), "{}", run.stderr);
-        // The rest is used.
+        // The remaining keys are used.
         let used = !line.starts_with("tridiagonal") || run.stderr.contains("as `kolmo tune` measured");
         assert!(used, "{line}\n{}", run.stderr);
     }
@@ -384,7 +384,7 @@ fn unknown_keys_of_measurements_are_named_with_their_file() {
 }
 
 #[test]
-fn what_is_no_file_in_the_place_of_measurements_is_refused_before_they_begin() {
+fn a_folder_instead_of_the_measurement_file_is_rejected() {
     let place = Place::new();
     measured(&place);
     let (path, _) = stored(&place);
@@ -423,7 +423,7 @@ fn the_grid_of_walks_is_the_fastest_that_was_measured() {
     let grids = file["walks"]["grids"].as_array_mut().expect("grids");
     assert_eq!((&grids[0]["groups"], &grids[0]["size"]), (&84.into(), &512.into()));
     assert!(grids.iter().all(|grid| grid["seconds"].as_f64().is_some_and(|s| s > 0.0)), "{grids:?}");
-    // A device on which one is far ahead.
+    // A device with one grid that is far faster.
     grids.iter_mut().for_each(|grid| grid["seconds"] = 1.0.into());
     let fast = grids.iter_mut().find(|grid| grid["size"] == 128).expect("a grid of 128");
     fast["seconds"] = 0.5.into();
@@ -483,7 +483,7 @@ fn lanes_of_a_system(device: &str) {
     let median = |r: &Value| r["seconds"]["median"].as_f64().unwrap();
     let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
     assert_eq!(resident.len(), 1);
-    // Page-locked rows, and others beside them.
+    // Page-locked rows, and pageable ones.
     let kinds: &[bool] = if device.starts_with("cuda") { &[true, false] } else { &[false] };
     assert_eq!(host.len(), 6 * kinds.len());
     for (own, &locked) in host.chunks(6).zip(kinds) {
@@ -492,7 +492,7 @@ fn lanes_of_a_system(device: &str) {
         let fastest = own.iter().min_by(|a, b| median(a).total_cmp(&median(b))).unwrap();
         for record in own {
             assert_eq!((&record["locked"], &record["lanes_best"]), (&locked.into(), &fastest["lanes"]));
-            // Nothing was measured before.
+            // No earlier measurements.
             assert_eq!((&record["lanes_predicted"], &record["predicted_seconds"]), (&1.into(), &Value::Null));
             assert!(near(&record["gain"], median(own[0]) / median(record)), "{record}");
         }

@@ -1,4 +1,6 @@
-//! Everything that starts the program `kolmo`, by itself or under `mpirun`. What calls the library is in `tests/library/`.
+//! Tests that start the program `kolmo`, alone or under `mpirun`.
+//!
+//! Tests that call the library are in `tests/library/`.
 
 #[path = "../devices.rs"]
 mod devices;

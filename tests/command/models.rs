@@ -1,5 +1,7 @@
-//! Models in the PRISM language where a chain's file may stand, and properties in CSL. The models are of these tests; their
-//! answers come from closed formulas, and from the matrix exponentials behind the table of docs/prism.md.
+//! Models in the PRISM language and properties in CSL.
+//!
+//! The models belong to these tests. Expected values come from closed formulas, and from the matrix
+//! exponentials of the table in docs/prism.md.
 
 use crate::support::{Place, Run, binary, number};
 
@@ -33,7 +35,7 @@ rewards "jobs" true : q; endrewards
 rewards "served" [serve] true : 1; endrewards
 "#;
 
-/// Something decays to one of two ends.
+/// A state that decays to one of two absorbing states.
 const DECAY: &str = r#"ctmc
 module decay
   s : [0..2];
@@ -56,7 +58,7 @@ fn check(place: &Place, words: &[&str]) -> Run {
     Run { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// The values and bounds of a check that succeeds, as they are printed.
+/// Returns the printed values and bounds of a successful check.
 fn answers(place: &Place, words: &[&str]) -> Vec<(String, f64)> {
     let run = check(place, words);
     assert_eq!(run.code, 0, "{words:?}\n{}", run.stderr);
@@ -75,7 +77,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn a_model_stands_where_a_file_may() {
+fn a_model_replaces_a_file_of_a_chain() {
     let place = place();
     for format in ["tra", "drn", "umb", "mtx", "npz"] {
         let run = place.kolmo(&format!("generate queue.sm --const N=4 -o q.{format}"));
@@ -88,7 +90,7 @@ fn a_model_stands_where_a_file_may() {
         assert_eq!(of(&format!("q.{format}")), of("queue.sm --const N=4"), "{format}");
         assert_eq!(of("queue.sm --const N=4"), of("birth-death:5,1,2"), "{format}");
     }
-    // Labels, names and rewards lie beside the chain.
+    // Files of labels, state names and rewards are next to the chain.
     for more in [
         "--label full --label init",
         "--rewards customers",
@@ -122,7 +124,7 @@ fn a_model_stands_where_a_file_may() {
 }
 
 #[test]
-fn what_is_wrong_with_a_model_is_refused_with_its_place() {
+fn errors_of_a_model_have_their_position() {
     let place = place();
     place.put("bad.sm", QUEUE.replace("q > 0", "p > 0")).put("mdp.nm", QUEUE.replace("ctmc", "mdp"));
     place.put("empty.csl", "// nothing\n");
@@ -162,7 +164,7 @@ fn what_is_wrong_with_a_model_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_property_that_is_refused_leaves_the_others_answered() {
+fn an_unsupported_property_leaves_the_others_checked() {
     let place = place();
     let (right, wrong) = ("P=? [ F<=1 q=4 ]", "filter(range, P=? [ F<=1 q=4 ], true)");
     let words = ["queue.sm", wrong, right, "--const", "N=4"];
@@ -183,7 +185,7 @@ fn a_property_that_is_refused_leaves_the_others_answered() {
 }
 
 #[test]
-fn a_property_that_is_wrong_leaves_the_others_answered() {
+fn an_invalid_property_leaves_the_others_checked() {
     let place = place();
     let wrong = ["P=? [ F<=1 q=4", "\"odd\": P=? [ F<=1 x=4 ]", "A [ F q=4 ]", "P=? [ F<=-1 q=4 ]"];
     for wrong in wrong {
@@ -205,16 +207,16 @@ fn a_property_that_is_wrong_leaves_the_others_answered() {
     }
     let run = check(&place, &["queue.sm", "some.csl", "--const", "N=4", "--prop", "2"]);
     assert!(run.code == 2 && run.stdout.is_empty() && run.stderr.contains("some.csl:2"), "{}", run.stderr);
-    // One that fails once it is computed.
+    // A property that fails during the computation.
     place.put("minus.sm", DECAY.replace("s = 0 : 5", "s = 0 : -5"));
     let run = check(&place, &["minus.sm", "filter(max, R=? [ F s>0 ])", "P=? [ F<=1 s=1 ]"]);
     assert!(run.code == 2 && run.stdout.lines().nth(1).is_some_and(|line| line.ends_with(",refused,")));
     assert!(run.stderr.contains("1 of 2 properties"), "{}", run.stderr);
 }
 
-/// What the graph decides takes no time, and is exact.
+/// Qualitative properties are decided by the graph, fast and exactly.
 #[test]
-fn what_is_certain_or_impossible_is_decided_by_the_graph() {
+fn qualitative_properties_are_decided_by_the_graph() {
     let place = place();
     let line = "ctmc\nconst int N;\nmodule line\n n : [0..N];\n [] n<N -> 5 : (n'=n+1);\n [] n>0 -> n : (n'=n-1);\nendmodule\n";
     place.put("line.sm", line);
@@ -235,7 +237,7 @@ fn what_is_certain_or_impossible_is_decided_by_the_graph() {
     ] {
         assert_eq!(asked("N=60", property).0, wanted, "{property}");
     }
-    // The mean time is 10^589: finite, and no double.
+    // The mean time is 10^589: finite, but beyond the range of doubles.
     for property in ["T=? [ F n=N ]", "filter(max, T=? [ F n=N ])"] {
         let run = check(&place, &["line.sm", property, "--const", "N=400"]);
         assert_eq!(run.code, 1, "{}", run.stderr);
@@ -251,7 +253,7 @@ fn what_is_certain_or_impossible_is_decided_by_the_graph() {
     assert!((number(value) - wanted).abs() <= *bound && *bound < 1e-14, "{value} ± {bound}");
 }
 
-/// The reward is the double next to 0.1, so that its sum is known exactly.
+/// The reward is the double nearest to 0.1, so that its sum is known exactly.
 #[test]
 fn sums_over_states_have_the_rounding_of_their_additions() {
     let place = place();
@@ -280,7 +282,7 @@ fn sums_over_states_have_the_rounding_of_their_additions() {
     assert!(error.abs() <= total, "{} {total:e}", run.stdout);
 }
 
-/// Checks the error for a chain of births at this rate, which passes all numbers in finite time.
+/// Checks the error for a pure birth process with this rate, which explodes in finite time.
 fn expect_explosion(rate: &str) {
     let place = place();
     let births = format!("ctmc\nmodule q\n n : int init 1;\n [] true -> {rate} : (n'=n+1);\nendmodule\n");
@@ -292,19 +294,20 @@ fn expect_explosion(rate: &str) {
 }
 
 #[test]
-fn an_explosion_is_named_after_a_few_parts() {
+fn an_explosion_is_reported_after_a_few_truncations() {
     expect_explosion("pow(n,1.5)");
 }
 
 #[test]
 #[ignore = "slow: millions of multiplications"]
-fn a_fast_explosion_is_named_after_a_few_parts() {
+fn a_fast_explosion_is_reported_after_a_few_truncations() {
     expect_explosion("n*n");
 }
 
-/// Births at rates of second and deaths at rates of third order rest far from where they begin.
+/// Births at a rate of second order and deaths at one of third order reach an equilibrium far from
+/// the initial state.
 #[test]
-fn a_part_that_ends_before_the_state_of_rest_goes_on() {
+fn a_truncation_short_of_the_equilibrium_is_extended() {
     let place = place();
     let model = |range: &str, guard: &str| {
         format!(
@@ -316,13 +319,13 @@ fn a_part_that_ends_before_the_state_of_rest_goes_on() {
     let words = ["P=? [ F=0.4 n>=1400 ]", "--epsilon", "1e-7"];
     let cut = answers(&place, &[&["endless.sm"], &words[..], &["--truncate", "1e-8"]].concat()).remove(0);
     let whole = answers(&place, &[&["whole.sm"], &words[..]].concat()).remove(0);
-    // From 1400 to 1800 the long-run probabilities fall by Σ ln(n/1400) = 52 in the exponent.
+    // From 1400 to 1800 the stationary probabilities fall by Σ ln(n/1400) = 52 in the exponent.
     let error = (number(&cut.0) - number(&whole.0)).abs();
     assert!(error <= cut.1 + whole.1 + 1e-12 && cut.1 <= 1e-7, "{cut:?} {whole:?}");
 }
 
 #[test]
-fn constants_of_properties_that_are_not_asked_for_are_left_out() {
+fn constants_of_unselected_properties_are_ignored() {
     let place = place();
     place.put("two.csl", "const double T; \"soon\": P=? [ F<=T q=4 ]; \"now\": P=? [ F<=1 q=4 ];");
     let words = ["queue.sm", "two.csl", "--const", "N=4", "--prop"];
@@ -333,7 +336,7 @@ fn constants_of_properties_that_are_not_asked_for_are_left_out() {
     assert!(run.stderr.contains("double T"), "{}", run.stderr);
 }
 
-/// With r = 1/2 customers a service the long run has q customers with a probability ∝ rᵠ.
+/// With load r = 1/2, the stationary probability of q customers is ∝ rᵠ.
 #[test]
 fn properties_of_closed_form_are_answered() {
     let place = place();
@@ -367,7 +370,7 @@ fn properties_of_closed_form_are_answered() {
         }
         let [(value, bound)] = &answers(&place, &words)[..] else { panic!("{property}") };
         let error = (number(value) - wanted).abs();
-        // What the formula itself is rounded by comes on top.
+        // Rounding of the closed form is added.
         assert!(
             error <= bound + 4.0 * f64::EPSILON && *bound < 1e-11,
             "{property}: {value} ± {bound}, {wanted}"
@@ -375,7 +378,7 @@ fn properties_of_closed_form_are_answered() {
     }
 }
 
-/// Rewards of the way from q to q + 1 are those of q, and of the ways back from q − 1.
+/// The reward from q to q + 1 is that of q, plus those of the returns from q − 1.
 #[test]
 fn rewards_until_a_condition_holds_have_their_closed_forms() {
     let place = place();
@@ -393,7 +396,7 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
         ("queue.sm", "4", "R{\"served\"}=? [ F \"full\" ]", up(|q| 2.0 * q.min(1.0))),
         ("queue.sm", "4", "R{\"served\"}=? [ F q=0 ]", 0.0),
         ("queue.sm", "4", "filter(avg, T=? [ F q=4 ], q>=3)", 7.5),
-        // Iterated: elimination would take longer.
+        // Iterated, since elimination would take longer.
         ("queue.sm", "600", far, 599.0),
         ("queue.sm", "600", "filter(state, R{\"served\"}=? [ F q=0 ], q=600)", 1198.0),
         ("decay.sm", "", "R=? [ F s>0 ]", 1.25),
@@ -414,7 +417,7 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
         assert!(right && bound <= 1e-6, "{property}: {value} ± {bound}, {wanted}");
     }
     assert_eq!(answers(&place, &["decay.sm", "R>3 [ F \"left\" ]"])[0].0, "true");
-    // A model may call a constant T.
+    // A model may have a constant named T.
     place.put("t.csl", "const double T = 2; P=? [ F<=T s=1 ]; T=? [ F s>0 ]; T=2;");
     let values = answers(&place, &["decay.sm", "t.csl", "--report", "r.json"]);
     assert_eq!((values.len(), &values[2].0[..]), (3, "true"));
@@ -424,7 +427,7 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
 }
 
 #[test]
-fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
+fn accumulated_rewards_are_bounded_by_the_missing_window() {
     let place = Place::new();
     place.put(
         "pair.sm",
@@ -441,14 +444,15 @@ fn accumulated_rewards_are_bounded_by_what_the_window_lacks() {
         let (value, wanted) = (number(value), 2.0 / 3.0 * t + (1.0 - (-3.0 * t).exp()) / 9.0);
         let error = (value - wanted).abs();
         assert!(error <= bound + 4.0 * f64::EPSILON * wanted, "{property}: {value} ± {bound:e}, {wanted}");
-        // E (N − R − 1)⁺ behind the last term is less than P(N > R), and the longer the window the more so.
+        // E (N − R − 1)⁺ beyond the last term R is less than P(N > R), and the more so the longer
+        // the window.
         assert!(*bound <= 0.5 * t * epsilon + 1e-13 * t, "{property}: ± {bound:e} of {t} times {epsilon:e}");
     }
 }
 
-/// More rewards than one run of sweeps takes, of a chain that is not eliminated.
+/// More rewards than one run of sweeps computes, for a chain that is not eliminated.
 #[test]
-fn rewards_until_one_condition_share_their_sweeps() {
+fn rewards_until_one_condition_share_their_runs() {
     let place = Place::new();
     let walk = "ctmc\nmodule walk\n  x : [0..5000] init 300;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
     let rewards: String = (1..=4).map(|k| format!("rewards \"r{k}\" true : {k}; endrewards\n")).collect();
@@ -460,7 +464,7 @@ fn rewards_until_one_condition_share_their_sweeps() {
 
     let found = answers(&place, &words);
 
-    // From x in the mean time x to 0, less 2^(x − 5000) and so on.
+    // The mean time from x to 0 is x, less 2^(x − 5000) and smaller terms.
     for ((value, bound), rate) in found.iter().zip([1.0, 2.0, 1.0, 3.0, 4.0]) {
         let (value, wanted) = (number(value), 300.0 * rate);
         let error = (value - wanted).abs();
@@ -472,12 +476,12 @@ fn rewards_until_one_condition_share_their_sweeps() {
 }
 
 #[test]
-fn what_is_earned_over_a_long_time_has_a_bound() {
+fn rewards_over_a_long_time_have_a_bound() {
     let place = Place::new();
     let side = |name: &str, sign: &str| format!("rewards \"{name}\" x {sign} 1500 : 1; endrewards\n");
     let walk = "ctmc\nmodule walk\n  x : [0..3000] init 1500;\n  [] x < 3000 -> 1 : (x'=x+1);\n  [] x > 0 -> 1 : (x'=x-1);\nendmodule\n";
     place.put("walk.sm", [walk, &side("left", "<"), &side("middle", "="), &side("right", ">")].concat());
-    // αt is so large that polynomials take over from the sweep.
+    // αt is so large that a Chebyshev expansion replaces uniformization.
     let time = 40_000.0;
     let asked = ["left", "middle", "right"].map(|name| format!("R{{\"{name}\"}}=? [ C<=40000 ]"));
 
@@ -488,13 +492,13 @@ fn what_is_earned_over_a_long_time_has_a_bound() {
     assert!(bound < 1e-3, "{found:?}");
     approx::assert_abs_diff_eq!(left, right, epsilon = bound);
     approx::assert_abs_diff_eq!(left + middle + right, time, epsilon = bound);
-    // Far from the ends ∫ ds/√(4πs).
+    // Far from the ends: ∫ ds/√(4πs).
     approx::assert_relative_eq!(middle, (time / std::f64::consts::PI).sqrt(), max_relative = 0.01);
 }
 
-/// Answers from every state: inside of other operators, under filters, and in files.
+/// Values for every state: in nested operators, in filters, and in files.
 #[test]
-fn answers_from_every_state_have_their_closed_forms() {
+fn values_for_every_state_have_their_closed_forms() {
     let place = place();
     let gone = |t: f64| 1.0 - (-4.0 * t).exp();
     let full = 0.5f64.powi(4) / (0..=4).map(|q| 0.5f64.powi(q)).sum::<f64>();
@@ -521,7 +525,7 @@ fn answers_from_every_state_have_their_closed_forms() {
         ("queue.sm", "4", "filter(max, R{\"customers\"}=? [ S ], q<2)", mean),
         ("queue.sm", "4", "filter(avg, P=? [ G<=0 q>1 ])", 0.6),
         ("queue.sm", "4", "filter(min, q, q>1)", 2.0),
-        // Iterated: from below and above.
+        // Iterated from below and above.
         ("queue.sm", "300", "filter(max, T=? [ F q=0 ])", 299.0),
         ("queue.sm", "300", "filter(min, P=? [ q>0 U q=300 ], q>=300)", 1.0),
         ("queue.sm", "300", "filter(max, P=? [ q>0 U q=300 ], q<300)", 0.5),
@@ -546,9 +550,9 @@ fn answers_from_every_state_have_their_closed_forms() {
     }
 }
 
-/// From each state what the sweep from that state alone says.
+/// The value of each state is that of a run from this state alone.
 #[test]
-fn answers_from_every_state_are_those_from_each() {
+fn values_for_every_state_equal_single_ones() {
     let place = place();
     for question in [
         "P=? [ F<=2 \"full\" ]",
@@ -572,7 +576,7 @@ fn answers_from_every_state_are_those_from_each() {
 }
 
 #[test]
-fn what_is_undecided_in_a_state_is_said_and_enclosed() {
+fn undecided_states_are_reported_and_enclosed() {
     let place = place();
     let gone = |t: f64| 1.0 - (-4.0 * t).exp();
     let run = check(&place, &["decay.sm", "P>=0.75 [ F s=1 ]", "s>0", "--all-states", "-o", "v.npy"]);
@@ -583,7 +587,7 @@ fn what_is_undecided_in_a_state_is_said_and_enclosed() {
         .map(|b| f64::from_le_bytes(b.try_into().expect("eight")))
         .collect();
     assert!(values[0].is_nan() && values[1..] == [1.0, 0.0, 0.0, 1.0, 1.0], "{values:?}");
-    // What cannot be decided inside is enclosed.
+    // An undecided nested property gives an enclosure.
     let run = check(&place, &["decay.sm", "P=? [ F<=0.3 P>=0.75 [ F s=1 ] ]"]);
     assert!(run.stderr.contains("1 states, such as (s=0)"), "{}", run.stderr);
     let line = run.stdout.lines().nth(1).expect("an answer");
@@ -591,7 +595,7 @@ fn what_is_undecided_in_a_state_is_said_and_enclosed() {
     assert!(fields[1] - fields[0] <= 0.75 * gone(0.3) && fields[1] + fields[0] >= 1.0, "{line}");
     let run = check(&place, &["decay.sm", "R=? [ F P>=0.75 [ F s=1 ] ]"]);
     assert!(run.code == 2 && run.stderr.contains("cannot be decided within the bound"), "{}", run.stderr);
-    // Where a model begins in several states a bound is to hold in each.
+    // If a model has several initial states, a bound must hold in each.
     let several = DECAY.replace("endmodule", "endmodule\ninit s<2 endinit");
     place.put("several.sm", several);
     assert_eq!(answers(&place, &["several.sm", "P>=0.5 [ F s=1 ]"])[0].0, "true");
@@ -618,7 +622,7 @@ fn bounds_are_true_false_or_undecided() {
     }
 }
 
-/// The answers in the document were computed without kolmo.
+/// The values in the document were computed without kolmo.
 #[test]
 fn a_model_and_its_file_have_the_answers_of_the_table() {
     let place = place();
@@ -643,7 +647,7 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
 }
 
 #[test]
-fn ranges_add_columns_and_share_sweeps() {
+fn ranges_add_columns_and_share_runs() {
     let place = place();
     place.put(
         "queue.csl",
@@ -657,12 +661,13 @@ fn ranges_add_columns_and_share_sweeps() {
     assert!(lines[1].starts_with("\"P=? [ F<=T \"\"full\"\" ]\",3,1,0."), "{}", lines[1]);
     assert!(lines[30].starts_with("P=? [ F=T q=0 ],4,2,0."), "{}", lines[30]);
     let report = place.json("r.json");
-    // Of each chain one sweep reaches "full", and one answers all else at all times.
+    // For each chain, one uniformization run reaches "full", and one computes all other properties
+    // at all times.
     assert_eq!(report["sweeps"], 4);
     assert_eq!(report["chains"][1]["n"], 5);
     assert_eq!(report["properties"][0]["name"], "soon");
     assert_eq!(report["properties"][0]["constants"]["T"], 1.0);
-    // Each alone is answered as all together.
+    // Each property alone has the value that it has with the others.
     for (k, line) in lines[16..21].iter().enumerate() {
         let prop = (k + 1).to_string();
         let alone = check(&place, &["queue.sm", "queue.csl", "--const", "N=4,T=1", "--prop", &prop]);
@@ -676,7 +681,7 @@ fn ranges_add_columns_and_share_sweeps() {
 
 #[cfg(unix)]
 #[test]
-fn an_exploration_ends_when_it_is_asked_to() {
+fn an_exploration_can_be_interrupted() {
     let place = Place::new();
     let many = "module m\n a : [0..99]; b : [0..99]; c : [0..99]; d : [0..99];\n [] a<99 -> 1 : (a'=a+1); [] b<99 -> 1 : (b'=b+1);\n \
                 [] c<99 -> 1 : (c'=c+1); [] d<99 -> 1 : (d'=d+1);\nendmodule\n";
@@ -691,8 +696,7 @@ fn an_exploration_ends_when_it_is_asked_to() {
     assert_eq!(place.names(), ["many.sm"]);
 }
 
-/// Blocks of docs/models.md and docs/prism.md: the files that their lines write, and what `kolmo
-/// check` prints of them.
+/// Blocks of docs/models.md and docs/prism.md: the written files, and the output of `kolmo check`.
 #[test]
 fn the_pages_say_what_is_printed() {
     says_what_is_printed(include_str!("../../docs/models.md"), 4 + 5);
@@ -739,7 +743,7 @@ fn says_what_is_printed(page: &str, lines: usize) {
     assert_eq!(seen, lines);
 }
 
-/// Files as editors, other tools and mistaken fingers leave them.
+/// Files with the encodings of other programs, and misspelt names.
 #[test]
 fn files_of_other_encodings_and_misspelt_names() {
     let place = place();
@@ -763,7 +767,7 @@ fn files_of_other_encodings_and_misspelt_names() {
     // A sum or a number is a property.
     let values = answers(&place, &["queue.sm", "q+1.5", "N/2", "--const", "N=4"]);
     assert_eq!(values.iter().map(|(value, _)| number(value)).collect::<Vec<_>>(), [1.5, 2.0]);
-    // A range of one value is one.
+    // A range of one value is a value.
     let run = check(&place, &["queue.sm", "q+N", "--const", "N=4:4"]);
     assert_eq!(run.stdout, "property,N,value,bound\nq+N,4,4,0\n", "{}", run.stderr);
     assert!(run.stderr.contains("explored 5 states, 8 transitions"), "{}", run.stderr);
@@ -797,7 +801,7 @@ fn variables_of_chains_in_files_are_those_of_properties() {
         refused("P=? [ F<=1 \"fuul\" ]", "did you mean 'full'");
         refused("R{\"zz\"}=? [ C<=1 ]", "the chain has: jobs, served");
     }
-    // A value that is missing or a word is none of a property.
+    // Missing values and words are not values of a property.
     place
         .put("odd.tra", "3 3\n0 1 2\n1 2 1.5\n2 0 0.5\n")
         .put("odd.sta", "(s,w,x)\n0:(0,on,1)\n1:(1,off,2.5)\n2:(2,on,-1e1)\n");
@@ -806,7 +810,7 @@ fn variables_of_chains_in_files_are_those_of_properties() {
 }
 
 #[test]
-fn rewards_without_an_end_are_refused_where_they_are_used() {
+fn infinite_rewards_are_rejected_when_used() {
     let place = place();
     let rewards = "rewards \"share\" true : 6/q; endrewards\nrewards true : 2; endrewards\n";
     place.put("bad.sm", QUEUE.replace("int N", "int N = 3") + rewards);
@@ -831,7 +835,7 @@ fn rewards_without_an_end_are_refused_where_they_are_used() {
 }
 
 #[test]
-fn a_model_without_end_says_so_at_once() {
+fn an_infinite_model_is_rejected_at_once() {
     let place = place();
     place.put("pool.sm", POOL);
     for line in ["transient pool.sm --time 1", "generate pool.sm -o p.tra", "check pool.sm P=?[F<=1x=3]"] {
@@ -855,7 +859,9 @@ fn a_model_without_end_says_so_at_once() {
     }
 }
 
-/// Customers who come at rate 200 and go at rate 1 each: Poisson at every time, if there are none at first.
+/// An infinite-server queue with arrival rate 200 and service rate 1.
+///
+/// Started empty, the number of customers is Poisson distributed at every time.
 const POOL: &str = r#"ctmc
 module pool
   x : int;
@@ -874,7 +880,7 @@ fn poisson(mean: f64, k: u32) -> f64 {
     (f64::from(k) * mean.ln() - mean - factorial).exp()
 }
 
-/// The answers, their bounds and what is lost.
+/// Returns the values, their bounds and truncation errors.
 fn lost(place: &Place, words: &[&str]) -> Vec<(f64, f64, f64)> {
     let run = check(place, &[words, &["--report", "r.json"]].concat());
     assert_eq!(run.code, 0, "{words:?}\n{}", run.stderr);
@@ -891,7 +897,7 @@ fn lost(place: &Place, words: &[&str]) -> Vec<(f64, f64, f64)> {
 }
 
 #[test]
-fn a_model_without_end_is_explored_as_far_as_probability_comes() {
+fn an_infinite_model_is_truncated_by_probability() {
     let place = place();
     place.put("pool.sm", POOL);
     let mean = 200.0 * (1.0 - (-2.0f64).exp());
@@ -913,20 +919,20 @@ fn a_model_without_end_is_explored_as_far_as_probability_comes() {
     let wanted = [sum(180, 400), poisson(mean, 173), 2.0 * sum(0, 171), 1200.0, 0.0, 1.0];
     assert_eq!(answers.len(), wanted.len());
     for ((value, bound, loss), wanted) in answers.into_iter().zip(wanted) {
-        // Sums of logarithms here have errors of their own.
+        // The sums of logarithms have errors of their own.
         let slack = 1e-12 * f64::max(wanted, 1.0);
         assert!((value - wanted).abs() <= bound + slack && bound <= 1e-5, "{value} ± {bound}, not {wanted}");
         assert!(value <= wanted + (bound - loss) + slack, "{value} is no lower bound of {wanted}");
     }
-    // Where the truncated part ends nothing comes that is worth it: a part many times as large says the same.
+    // Boundary states contribute little: a state space many times as large gives the same value.
     let far = place.transient("pool.sm --time 1,2 --label x>=180 --truncate 1e-14");
     assert!((far.column(2)[1] - sum(180, 400)).abs() < 1e-9, "{}", far.stdout);
     assert!(far.stderr.contains("= loss "), "{}", far.stderr);
 }
 
-/// Most of it is lost, and the bound says so.
+/// With a large truncation error, the bound contains it.
 #[test]
-fn what_is_lost_is_in_the_bound() {
+fn the_truncation_error_is_in_the_bound() {
     let place = place();
     place.put("pool.sm", POOL.replace("200", "300"));
     let words =
@@ -948,7 +954,7 @@ fn reactions_are_independent_poisson_variables() {
     place.put("cell.sm", text);
     let t = 1.5f64;
     let a = 30.0 * (1.0 - (-t).exp());
-    // What came s ago is in b with probability 2 (e^{-s/2} - e^{-s}).
+    // A molecule that arrived s ago is in b with probability 2 (e^{-s/2} - e^{-s}).
     let b = 60.0 * (2.0 * (1.0 - (-0.5 * t).exp()) - (1.0 - (-t).exp()));
     let run = place.transient("cell.sm --time 1.5 --states a=23&b=16 --truncate 1e-10 --report r.json");
     let wanted = poisson(a, 23) * poisson(b, 16);
@@ -962,9 +968,9 @@ fn reactions_are_independent_poisson_variables() {
     assert!((number(&value) - (1.0 - tail)).abs() <= bound + 1e-12, "{value} {tail}");
 }
 
-/// A model with ranges is its own oracle: truncated, and whole.
+/// A model with ranges is its own reference: truncated, and complete.
 #[test]
-fn a_truncated_model_answers_as_the_whole() {
+fn a_truncated_model_agrees_with_the_whole() {
     let place = place();
     place.put("pool.sm", POOL).put("whole.sm", POOL.replace("x : int", "x : [0..400]"));
     let whole = std::fs::read_to_string(place.path().join("whole.sm")).expect("a text");
@@ -976,7 +982,8 @@ fn a_truncated_model_answers_as_the_whole() {
         "P=? [ G<=1 x<130 ]",
         "R{\"all\"}=? [ C<=1 ]",
         "P<0.5 [ F<=1 x>=130 ]",
-        // So long that sweeps of the first parts end before: the last part is what they would have come to.
+        // So long that runs on the first truncations end early: the last one computes the remaining
+        // probability.
         "P=? [ G<=200 x<250 ]",
     ];
     let truncated = answers(&place, &[&["whole.sm"], &words[..], &["--truncate", "1e-10"]].concat());
@@ -987,7 +994,7 @@ fn a_truncated_model_answers_as_the_whole() {
         assert!(error <= bound + own, "{value} ± {bound}, {wanted} ± {own}");
     }
     assert_eq!(truncated[5].0, whole[5].0);
-    // Nothing is left out of a small one.
+    // Nothing is truncated in a small model.
     assert_eq!(
         answers(&place, &["queue.sm", "P=? [ F<=1 q=4 ]", "--const", "N=4", "--truncate", "1e-10"]).len(),
         1
@@ -995,7 +1002,7 @@ fn a_truncated_model_answers_as_the_whole() {
 }
 
 #[test]
-fn what_a_truncated_model_cannot_answer_is_refused() {
+fn unsupported_properties_of_truncated_models_are_rejected() {
     let place = place();
     place.put("pool.sm", POOL);
     let of_pool = |property: &str, part: &str| {

@@ -1,4 +1,4 @@
-//! Running the command under `mpirun`, in a directory of its own.
+//! Running the command under `mpirun` in a directory of its own.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::devices::skip;
 use crate::support::{Place, binary};
 
-/// Longest that ranks may take before they count as hanging.
+/// Time after which ranks count as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
 
-/// How ranks ended, and what they said.
+/// Exit code, output and run time of the ranks.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -19,7 +19,7 @@ pub(crate) struct Ran {
     pub(crate) seconds: f64,
 }
 
-/// Whether there is a launcher.
+/// True if a launcher is present; otherwise the test is skipped with a message.
 pub(crate) fn launcher() -> bool {
     let there = Command::new("mpirun").arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
@@ -28,17 +28,17 @@ pub(crate) fn launcher() -> bool {
     there
 }
 
-/// `mpirun` in a directory, in an environment in which it works for root and in containers.
+/// `mpirun` in a directory, with an environment that works for root and in containers.
 pub(crate) fn mpirun(place: &Place) -> Command {
     let mut command = Command::new("mpirun");
     command
         .current_dir(place.path())
         .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
-        // Several ranks a core, and containers without the right to read one another's memory.
+        // Several ranks per core, and containers that forbid reading the memory of other processes.
         .envs([
             ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
             ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-            // Without a look for networks that a test does not use: a fifth of a start.
+            // Skips the search for networks that a test does not use: a fifth of a start.
             ("OMPI_MCA_pml", "ob1"),
             ("OMPI_MCA_btl", "self,vader"),
         ])
@@ -54,10 +54,10 @@ pub(crate) fn finish(child: Child) -> Ran {
     ran
 }
 
-/// The end of a run, and whether it came by itself within so long.
+/// Waits for a run, and returns its result and true if it ended within `patience`.
 pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Ran, bool) {
     let started = Instant::now();
-    // A pipe that nobody reads would stop the writer.
+    // A full pipe would block the writer.
     let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
     let read = |from: &mut dyn std::io::Read| {
         let mut text = Vec::new();
@@ -88,15 +88,16 @@ pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Ran, bool)
     })
 }
 
-/// `kolmo` with the words of `line` on so many ranks.
+/// Runs `kolmo` with the words of `line` on `count` ranks.
 pub(crate) fn ranks(place: &Place, count: usize, line: &str) -> Ran {
     let mut command = mpirun(place);
     command.args(["-n", &count.to_string()]).arg(binary()).args(line.split_whitespace());
     finish(command.spawn().expect("mpirun starts"))
 }
 
-/// The same on so many ranks as in one process: exit code, stdout, and the file `OUT` if the line names it. A start takes half
-/// a second, so that only lines that take ways of their own are tried on several numbers.
+/// Asserts that ranks give exit code, stdout and output files (`OUT`) of one process.
+///
+/// A start takes half a second, so only lines with special cases run on several numbers of ranks.
 pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str) {
     let alone = place.kolmo(&line.replace("OUT", "alone"));
     assert!(alone.code <= 1, "kolmo {line}\n{}", alone.stderr);
@@ -119,7 +120,7 @@ pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str) {
     }
 }
 
-/// Checks several cases at a time: a launcher whose ranks end with an error mostly waits.
+/// Checks several cases concurrently: a launcher whose ranks fail spends its time waiting.
 pub(crate) fn side_by_side<C: Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -130,7 +131,7 @@ pub(crate) fn side_by_side<C: Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// Ranks of one run with command lines of their own.
+/// Runs ranks with separate command lines.
 pub(crate) fn apart(place: &Place, lines: &[&str]) -> Ran {
     let mut command = mpirun(place);
     for (i, line) in lines.iter().enumerate() {
@@ -142,13 +143,14 @@ pub(crate) fn apart(place: &Place, lines: &[&str]) -> Ran {
     finish(command.spawn().expect("mpirun starts"))
 }
 
-/// Processes of this run: children of `mpirun`.
+/// Returns the processes of a run: children of `mpirun`.
 pub(crate) fn children(of: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let listed = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     let all = listed.collect::<String>();
     let all = all.split_whitespace().filter_map(|id| id.parse().ok());
-    // Not what is still a copy of the launcher, which would wait for ever for one that ends as such.
+    // Excludes copies of the launcher that have not yet started kolmo: it would wait forever for
+    // one that is killed.
     let begun =
         |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c.trim() == "kolmo");
     all.filter(begun).collect()

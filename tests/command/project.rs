@@ -1,7 +1,11 @@
-//! What holds of the repository as a whole: `unsafe` in the lanes and at peers' libraries alone, each block with its
-//! argument; licences of dependencies; no dependency of the command line in the library; and a package that is whole.
+//! Properties of the repository.
 //!
-//! These tests ask cargo, which is not there where a test program was carried to another machine.
+//! * `unsafe` is limited to few modules, and each block has a SAFETY comment.
+//! * Licences of dependencies are accepted.
+//! * The library does not depend on crates of the command line.
+//! * The package is complete.
+//!
+//! These tests run cargo, which is missing if the test program was moved to another machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +20,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// What cargo prints, or none with one line said where the test runs apart from its repository.
+/// Returns the output of cargo; without the repository, the test is skipped with a message.
 fn cargo(arguments: &str) -> Option<String> {
     let Some(cargo) = std::env::var_os("CARGO").filter(|_| root().join("Cargo.toml").exists()) else {
         skip("sources", "no cargo here");
@@ -42,7 +46,7 @@ fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of a file with `unsafe` as a word of code, and those of them that no argument stands before.
+/// Returns the lines with `unsafe` in code, and those of them without a preceding SAFETY comment.
 fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
     let lines: Vec<&str> = text.lines().collect();
     let code = |line: &str| line.split("//").next().unwrap_or("").to_owned();
@@ -52,7 +56,8 @@ fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
         words.any(|w| w == "unsafe")
     };
     let all: Vec<usize> = (0..lines.len()).filter(|&i| word(lines[i])).collect();
-    // Types of foreign functions need none: they do nothing. Functions and traits state what they demand.
+    // Types of foreign functions need no argument. Functions and traits state their preconditions
+    // instead.
     let needs = |&i: &usize| {
         let line = code(lines[i]);
         !line.contains("unsafe extern") && (line.contains("unsafe {") || line.contains("unsafe impl"))
@@ -66,7 +71,7 @@ fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
 }
 
 #[test]
-fn unsafe_code_is_where_memory_is_shared_or_foreign_and_each_block_has_its_argument() {
+fn unsafe_code_is_in_few_modules_and_each_block_has_a_safety_comment() {
     const PLACES: [&str; 6] = [
         "src/kernel/twin",
         "src/lane",
@@ -186,7 +191,7 @@ fn the_package_has_all_that_it_needs() {
         shaders += 1;
     }
     assert!(shaders > 20, "{shaders} kernels");
-    // What sources include by name is packed, too.
+    // Files that sources include are packed, too.
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
     sources(&root().join("tests/library"), &mut files);

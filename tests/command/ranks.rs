@@ -1,4 +1,4 @@
-//! The command line under `mpirun`: the bits of one process, and one clear end when a rank fails.
+//! The command line under `mpirun`: the bits of one process, and clear errors when a rank fails.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
 use std::process::{Command, Stdio};
@@ -13,20 +13,20 @@ fn vectors_have_the_bits_of_one_process() {
         return;
     }
     for (counts, line) in [
-        // Ten blocks and a rest; two windows open at once; steps between two exchanges by measurement.
+        // Ten blocks and a remainder; two windows at once; halo depth by measurement.
         (&[1, 2, 3, 5][..], "transient tandem:35 --time 0.4,3,0 -o OUT.npy"),
         // One block for five ranks: four of them have no row.
         (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
         // Two blocks and one row more.
         (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
-        // Every rank reads of every other; a uniform width, whose rule looks at all rows.
+        // Every rank needs values of all other ranks; a uniform width, chosen from all rows.
         (
             &[2, 5],
             "transient circulant:3000,-1,1,700,-1100 --time 7 --ell-width cusp --matrix-format hyb -o OUT.npy",
         ),
         (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
         (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
-        // On several lanes the order is chosen by measurement unless it is given.
+        // With several lanes, the order is chosen by measurement unless it is given.
         (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 --order natural -o OUT.csv"),
     ] {
         bits_on(counts, &Place::new(), &format!("{line} --device cpu --quiet"));
@@ -34,7 +34,7 @@ fn vectors_have_the_bits_of_one_process() {
 }
 
 #[test]
-fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
+fn selections_and_rewards_have_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -55,7 +55,7 @@ fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
         (&[5][..], "transient tandem:35 --time 0.4,3 --states 5,0,900-920,2555"),
         (&[3], "transient tandem:35 --time 0.4,3,0 --labels m.lab --label full --label odd --label init"),
         (&[5], "transient tandem:35 --time 0.4,3 --top 300"),
-        // The last time is stopped at the steady state.
+        // Early termination at the steady state for the last time.
         (&[3], "transient tandem:35 --time 0,0.4,3,800 --rewards r.srew --epsilon 1e-2"),
         (
             &[2, 3],
@@ -68,7 +68,7 @@ fn what_is_asked_of_vectors_has_the_bits_of_one_process() {
 }
 
 #[test]
-fn reports_tell_the_same_bounds_and_every_ranks_device() {
+fn reports_have_equal_bounds_and_the_device_of_every_rank() {
     if !launcher() {
         return;
     }
@@ -109,9 +109,9 @@ fn walks_have_the_bits_of_one_process() {
     }
 }
 
-/// One error, which all ranks have, is told once; everything ends with exit code 2.
+/// An error on all ranks is reported once; all ranks end with exit code 2.
 #[test]
-fn an_error_of_all_ranks_is_told_once() {
+fn an_error_of_all_ranks_is_reported_once() {
     if !launcher() {
         return;
     }
@@ -162,7 +162,7 @@ fn an_error_of_rank_2_ends_all_with_its_message() {
     let line = |rest: &str| format!("transient tandem:300 --time 9 --quiet -o x.npy {rest}");
     let well = line("--device cpu");
     for (ill, part) in [
-        // Before the work, while devices are opened; when the matrix is laid out.
+        // Before the work, when devices are opened; during the layout of the matrix.
         (line("--device cuda:99"), "cuda:99"),
         (line("--device cpu --memory-limit 64KiB"), "memory-limit"),
     ] {
@@ -183,7 +183,7 @@ fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
     }
     let place = Place::new();
     let mut command = mpirun(&place);
-    // Long enough that nobody ends by himself.
+    // Long enough that no rank completes.
     command.args(["-n", "3"]).arg(binary());
     command.args("transient birth-death:90000,1,1 --time 1e9 --device cpu --quiet -o x.npy".split(' '));
     let child = command.spawn().expect("mpirun starts");
@@ -211,7 +211,7 @@ fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
 struct Networks(Vec<String>);
 
 impl Networks {
-    /// None where this process may not make any.
+    /// Creates the namespaces; `None` without the permission.
     fn new() -> Option<Self> {
         let id = std::process::id();
         let made = Self(vec![format!("kolmo-a{id}"), format!("kolmo-b{id}")]);
@@ -243,7 +243,7 @@ impl Drop for Networks {
     }
 }
 
-/// As between two hosts: started through a remote shell, values through TCP, no memory in common.
+/// Emulates two hosts: a remote shell starts ranks, values go through TCP, no shared memory.
 #[test]
 fn ranks_in_two_networks_give_the_bits_of_one_process() {
     if !launcher() {
@@ -254,7 +254,7 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
     };
     let place = Place::new();
     let other = &networks.0[1];
-    // What Open MPI takes for ssh. Another host has another name.
+    // The replacement of ssh for Open MPI. The other host has another name.
     let shell =
         format!("#!/bin/sh\nshift\nexec ip netns exec {other} unshare -u sh -c \"hostname {other}; $*\"\n");
     place.put("shell", shell);
@@ -278,9 +278,9 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
     assert!(place.get("shared.npy") == place.get("alone.npy"), "{ran:?}");
 }
 
-/// Ranks of one host hand values over in memory that they share; without it, in messages.
+/// Ranks of one host exchange values in shared memory; without it, in messages.
 #[test]
-fn messages_carry_what_windows_do() {
+fn messages_and_shared_memory_give_equal_bits() {
     if !launcher() {
         return;
     }
@@ -319,7 +319,7 @@ fn a_dry_run_predicts_other_numbers_of_ranks() {
     assert!(many["swap"]["latency"].as_f64() > Some(0.0) && many["step"].as_f64() > Some(0.0), "{many}");
     let looked = many["ranks"].as_array().expect("some ranks");
     assert_eq!(looked.iter().map(|r| r["rank"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(3), Some(6)]);
-    // An inner rank reads of both neighbours, and holds a seventh.
+    // An inner rank reads from two neighbours and has a seventh of the rows.
     assert!(looked[1]["halo"].as_u64() > looked[0]["halo"].as_u64(), "{many}");
     let alone = place.kolmo("transient wlan:9,3 --time 1 --device cpu --dry-run --ranks 7");
     assert_eq!(alone.code, 2);

@@ -1,5 +1,6 @@
-//! What `kolmo transient` does under `mpirun` beyond the bits of its vectors: checkpoints, charts, the steady state,
-//! files that are read by parts, memory.
+//! `kolmo transient` under `mpirun`, in addition to its probability vectors.
+//!
+//! Checkpoints, plots, the steady state, files that are read by parts, memory.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
 use std::process::Command;
@@ -11,15 +12,14 @@ use crate::mpirun::{
 use crate::support::{Place, THREE_DRN, binary, gzip, three_umb};
 use kolmo::transient::checkpoint::inspect;
 
-/// Starts `kolmo` on so many ranks.
+/// Starts `kolmo` on `count` ranks.
 fn start(place: &Place, count: usize, line: &str) -> std::process::Child {
     let mut command = mpirun(place);
     command.args(["-n", &count.to_string()]).arg(binary()).args(line.split_whitespace());
     command.spawn().expect("mpirun starts")
 }
 
-/// Runs `line` to its end on 3, 2, 1, 3, 2 … ranks, all of which are killed at random moments. Returns how often
-/// they were.
+/// Runs `line` on 3, 2, 1, 3, 2 … ranks and kills all ranks at random; returns the number of kills.
 fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -> u32 {
     let mut kills = 0;
     loop {
@@ -30,12 +30,12 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
             while children(child.id()).len() < count && since.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // Early moments as often as late ones.
+            // Spread over orders of magnitude: early moments are as frequent as late ones.
             std::thread::sleep(Duration::from_millis(random.u64(1..longest) >> random.u32(0..4)));
             if child.try_wait().expect("mpirun was started").is_none() {
                 let ranks = children(child.id()).iter().map(u32::to_string).collect::<Vec<_>>();
                 let _ = Command::new("kill").arg("-KILL").args(&ranks).status();
-                // A launcher whose ranks end while it is still starting them may miss it, and is ended too.
+                // A launcher may miss ranks that end during the start, and is ended as well.
                 let (ran, _) = finish_within(child, Duration::from_secs(2));
                 if ran.code == Some(0) {
                     return kills;
@@ -52,7 +52,7 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
 
 #[test]
 #[ignore = "slow: kills ranks at random moments"]
-fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_process() {
+fn killed_ranks_resume_on_any_number_of_ranks_with_the_bytes_of_one_process() {
     if !launcher() {
         return;
     }
@@ -74,7 +74,7 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
         assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
         let resumed = place.json("r.json")["checkpoint"]["resumed"].as_u64();
         println!("{line}: killed {kills} times, at last resumed at {resumed:?}");
-        // A complete checkpoint delivers everything again, to one process too.
+        // A complete checkpoint delivers all results again, also to one process.
         for again in [place.kolmo(&with).code, ranks(&place, 2, &with).code.unwrap_or(-1)] {
             assert_eq!(again, 0);
             assert!(place.get("p.npy") == place.get("whole.npy"), "{line}");
@@ -85,7 +85,7 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
     assert!(all > 2, "killed {all} times");
 }
 
-/// Runs until a checkpoint of some work is there, and ends the ranks or their launcher then.
+/// Runs until a checkpoint with some work exists, then ends the ranks or their launcher.
 fn until_kept(place: &Place, count: usize, line: &str, signal: &str, to_ranks: bool) -> Ran {
     let child = start(place, count, line);
     let since = Instant::now();
@@ -103,7 +103,7 @@ fn until_kept(place: &Place, count: usize, line: &str, signal: &str, to_ranks: b
 
 #[test]
 #[ignore = "slow: kills ranks"]
-fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_other_way_round() {
+fn checkpoints_are_resumed_on_other_numbers_of_ranks() {
     if !launcher() {
         return;
     }
@@ -121,7 +121,7 @@ fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_othe
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(place.get("p.npy") == place.get("whole.npy"), "{before} ranks, then {after}");
         assert!(place.json("r.json")["checkpoint"]["resumed"].as_u64() > Some(0));
-        // One process goes on from the same bytes.
+        // One process continues from equal bytes.
         place.put("c", &stored);
         assert_eq!(place.kolmo(&format!("{kept} --resume")).code, 0);
         assert!(place.get("p.npy") == place.get("whole.npy"), "{before} ranks, then one process");
@@ -130,7 +130,7 @@ fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_othe
 }
 
 #[test]
-fn an_interruption_of_ranks_keeps_the_run() {
+fn an_interruption_of_ranks_writes_a_checkpoint() {
     if !launcher() {
         return;
     }
@@ -149,7 +149,7 @@ fn an_interruption_of_ranks_keeps_the_run() {
 }
 
 #[test]
-fn what_checkpoints_of_ranks_refuse_is_told_once() {
+fn checkpoint_errors_of_ranks_are_reported_once() {
     if !launcher() {
         return;
     }
@@ -180,8 +180,10 @@ fn what_checkpoints_of_ranks_refuse_is_told_once() {
     assert_eq!(place.names(), ["c", "damaged", "text"]);
 }
 
-/// Four closed classes, a state that cannot be reached, and a transient part: 0 … 699 a line that leaks everywhere.
-/// Chords keep the ways short, and the number of steps small.
+/// A chain with four closed classes, unreachable states, and transient states.
+///
+/// States 0 … 699 are a path with exits everywhere. Chords keep distances and the number of steps
+/// small.
 fn classes() -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |from: usize, to: usize, rate: f64| lines.push(format!("{from} {to} {rate}\n"));
@@ -191,7 +193,7 @@ fn classes() -> String {
     }
     let chords = |len: usize| (0..len).map(move |i| (i, (7 * i + 3) % len));
     chords(700).filter(|(i, to)| to.abs_diff(*i) > 1).for_each(|(i, to)| add(i, to, 2.5));
-    // Two rings far apart, two states that are never left, and one that is never met.
+    // Two rings far apart, two absorbing states, and one unreachable state.
     for (from, first, len) in [(350, 700, 300), (699, 1700, 257)] {
         add(from, first, 0.5);
         (0..len).for_each(|i| add(first + i, first + (i + 1) % len, 3.0 + (i % 4) as f64));
@@ -201,7 +203,7 @@ fn classes() -> String {
     (0..700).step_by(5).for_each(|i| add(i, 1000, 0.25));
     (3..700).step_by(5).for_each(|i| add(i, 1699, 0.125));
     add(1001, 5, 1.0);
-    // What is between them goes back to the line, and is never met either.
+    // The states between them lead back to the path, and are unreachable as well.
     (1002..1699).for_each(|i| add(i, i - 1, 1.0));
     lines.sort_by_key(|line| {
         let mut numbers = line.split(' ').map(|n| n.parse::<f64>().unwrap_or(0.0) as usize);
@@ -243,7 +245,7 @@ fn the_steady_state_is_certified_by_ranks_with_the_bits_of_one_process() {
 }
 
 #[test]
-fn ranks_draw_and_order_as_one_process_does() {
+fn plots_and_orders_have_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -266,7 +268,7 @@ fn ranks_draw_and_order_as_one_process_does() {
     assert!(ran.stderr.contains("--plot draws probabilities over time"), "{ran:?}");
 }
 
-/// Files of one chain in formats that ranks read by parts.
+/// Writes files of one chain in formats that ranks read by parts.
 fn files(place: &Place, model: &str) {
     for name in ["m.tra", "m.npz", "m.mtx"] {
         assert_eq!(place.kolmo(&format!("generate {model} -o {name} --quiet")).code, 0, "{name}");
@@ -307,10 +309,10 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         (&[5], "transient m.tra --time 2 --rewards r.srew"),
         (&[3], "transient m.tra --time 2 --order rcm --top 9"),
         (&[2], "transient m.tra --time 2 --halo-depth 3 --top 9"),
-        // Hand-written: comments, no line end, self-loops, zeros, a first line that says nothing.
+        // Hand-written: comments, no final line end, self-loops, zeros, a first line without sizes.
         (&[5], "transient odd.tra --time 2 -o OUT.npy"),
         (&[3], "transient generator.npz --time 0.7 -o OUT.npy"),
-        // Rows whose entries lie with several ranks, and entries that are not listed.
+        // Rows with entries on several ranks, and entries that are not listed.
         (&[5], "transient generator.mtx --time 0.7 -o OUT.npy"),
         (&[2], "transient symmetric.mtx --time 0.7 -o OUT.npy"),
     ] {
@@ -318,8 +320,9 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
     }
 }
 
-/// A chain as Storm writes it: a ring with chords, labels of which some come late, rewards of states and of jumps. The
-/// number of choices is not what it should be.
+/// A chain in Storm's format: a ring with chords.
+///
+/// With late labels, state and transition rewards, and a wrong number of choices.
 fn drn(n: usize) -> String {
     let mut text = format!(
         "// of Storm\n@type: CTMC\n@value_type: double\n@parameters\n\n@reward_models\nup jumps \n@nr_states\n{n}\n\
@@ -361,12 +364,12 @@ fn drn_files_are_read_by_parts_with_labels_and_rewards() {
     ] {
         bits_on(counts, &place, &format!("{line} --device cpu --quiet"));
     }
-    // What a reader should know is said once, in the same words.
+    // A warning is printed once, in the words of one process.
     let line = "transient m.drn --time 1 --rewards up --device cpu --checkpoint c";
     let alone = place.kolmo(line);
     let warnings: Vec<&str> = alone.stderr.lines().filter(|l| l.starts_with("warning:")).collect();
     assert_eq!(warnings.len(), 1, "{}", alone.stderr);
-    // Rewards that lie on several ranks are those of the checkpoint of one process.
+    // Rewards on several ranks equal those in the checkpoint of one process.
     let ran = ranks(&place, 3, &format!("{line} --resume --report r.json"));
     assert_eq!((ran.code, &ran.stdout), (Some(0), &alone.stdout), "{ran:?}");
     assert!(place.json("r.json")["checkpoint"]["resumed"].as_u64() > Some(0));
@@ -378,7 +381,9 @@ fn drn_files_are_read_by_parts_with_labels_and_rewards() {
     assert!(other.stderr.contains("the rewards (there up"), "{other:?}");
 }
 
-/// A ring in Matrix Market's format: a generator whose diagonal comes last, or rates of which half are listed.
+/// A ring in Matrix Market format.
+///
+/// A generator whose diagonal comes last, or symmetric rates of which half are listed.
 fn ring(n: usize, generator: bool) -> String {
     let symmetry = if generator { "general" } else { "symmetric" };
     let mut lines = vec![format!("%%MatrixMarket matrix coordinate real {symmetry}\n% a ring\n")];
@@ -396,7 +401,7 @@ fn ring(n: usize, generator: bool) -> String {
     lines.concat()
 }
 
-/// A ring's generator as SciPy stores it without compression.
+/// A ring's generator in SciPy's format without compression.
 fn generator() -> Vec<u8> {
     const N: i32 = 900;
     let member = |descr: &str, shape: &str, data: Vec<u8>| {
@@ -444,7 +449,7 @@ fn generator() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_in_the_words_of_one_process() {
+fn errors_of_a_file_have_the_words_of_one_process() {
     if !launcher() {
         return;
     }
@@ -508,7 +513,7 @@ fn what_is_wrong_with_a_file_is_said_in_the_words_of_one_process() {
     });
 }
 
-/// Bytes of a rank are its share of those of one process, its halo, and a twentieth more.
+/// A rank has its share of the memory of one process, its halo, and at most 5 % more.
 #[test]
 fn ranks_hold_their_share_and_their_halo() {
     if !launcher() {
@@ -532,8 +537,8 @@ fn ranks_hold_their_share_and_their_halo() {
                 let bytes = report["memory"][rank]["device_bytes"].as_f64().expect("bytes");
                 let rows = report["plan"][rank]["rows"].as_f64().expect("rows");
                 let halo = report["plan"][rank]["halo"].as_f64().expect("a halo");
-                // Of each value that arrives or leaves, about as many: twice in the iterates, once beside the others
-                // of its message, its place, and its way through the host on either side.
+                // About as many values leave as arrive. Each takes two doubles in the iterates, one
+                // in its message, and an index of four bytes.
                 let most = 1.05 * whole * rows / n + 2.0 * halo * (2.0 * 8.0 + 8.0 + 4.0);
                 assert!(bytes <= most, "{line}: rank {rank} of {count}: {bytes} of {most}");
                 assert!(bytes >= 0.9 * whole * rows / n, "{line}: rank {rank} of {count} holds {bytes}");

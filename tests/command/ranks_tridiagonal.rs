@@ -1,4 +1,4 @@
-//! `kolmo tridiagonal` and `kolmo bench transfer` under `mpirun`: the bits of one process, each rank with rows of its own.
+//! `kolmo tridiagonal` and `kolmo bench transfer` under `mpirun`, with the bits of one process.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
 use std::io::Write;
@@ -16,20 +16,21 @@ fn unknowns_have_the_bits_of_one_process() {
         return;
     }
     for (counts, line) in [
-        // Four tiles and a rest; with corrections, whose residuals see the rows of neighbours.
+        // Four tiles and a remainder; refinement, whose residuals need rows of neighbours.
         (&[1, 2, 3, 5][..], "tridiagonal random:10007 --refine 2 -o OUT.npy"),
-        // One cut is possible at most, so most ranks have no row.
+        // At most one boundary is possible, so most ranks have no row.
         (&[5], "tridiagonal random:4500 -o OUT.csv"),
         (&[3], "tridiagonal random:1 -o OUT.txt"),
-        // Ranks join seven, six and five levels of units, of the larger system nine, eight and seven.
+        // Ranks merge seven, six and five levels of units; nine, eight and seven of the larger
+        // system.
         (&[2, 3, 5], "tridiagonal random:1200003 --refine 0 -o OUT.npy"),
         (&[5], "tridiagonal random:4500001 --refine 0 -o OUT.npy"),
         (&[2, 5], "tridiagonal laplace:100003 --seed 5 -o OUT.npy"),
         (&[3], "tridiagonal random:40011 --transpose -o OUT.npy"),
         (&[5], "tridiagonal random:70001 --precision f32 --tolerance 1e-5 -o OUT.npy"),
-        // Each rank's lanes cut its rows again.
+        // The lanes of each rank divide its rows again.
         (&[2], "tridiagonal random:60013 --lanes 3 -o OUT.npy"),
-        // These join three levels of units or one, and their rank the others.
+        // Lanes merge three levels of units or one, and their rank the others.
         (&[2, 3], "tridiagonal random:1200003 --lanes 2 --refine 0 -o OUT.npy"),
     ] {
         bits_on(counts, &Place::new(), &format!("{line} --device cpu --quiet"));
@@ -45,11 +46,11 @@ fn rings_and_many_systems_have_the_bits_of_one_process() {
         (&[2, 5][..], "tridiagonal toeplitz:50001,-1,2.5,-1.2 --cyclic -o OUT.npy"),
         (&[3], "tridiagonal toeplitz:30001,-1,2.5,-1.2 --cyclic --transpose -o OUT.npy"),
         (&[2, 3], "tridiagonal toeplitz:900001,-1,2.5,-1.2 --cyclic --refine 0 --lanes 2 -o OUT.npy"),
-        // Whole rings, two a rank or none.
+        // Whole cyclic systems, two per rank or none.
         (&[3, 5], "tridiagonal toeplitz:3001,-1,2.5,-1.2,4 --cyclic --transpose -o OUT.npy"),
-        // Small ones, many together.
+        // Many small cyclic systems in one batch.
         (&[2], "tridiagonal toeplitz:300,-1,2.5,-1.2,100 --cyclic -o OUT.npy"),
-        // Systems that lie on two ranks, and systems that are solved whole.
+        // Systems across two ranks, and systems that are solved as a whole.
         (&[2, 5], "tridiagonal random:3000,19 -o OUT.npy"),
         (&[3], "tridiagonal random:100,5000 -o OUT.npy"),
         (&[5], "tridiagonal random:77,2001 -o OUT.csv"),
@@ -65,9 +66,9 @@ fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
     }
     for (counts, line) in [
         (&[3][..], "tridiagonal random:90001 --pivot scaled -o OUT.npy"),
-        // No row is dominant, so that rows are exchanged after all, in blocks that lie on one rank each.
+        // No row is dominant, so that rows are exchanged, in blocks that do not cross ranks.
         (&[2, 5], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10"),
-        // Ranks make one interface system smaller there, and two here, one if they are five.
+        // Ranks reduce one interface system above, and two here (one with five ranks).
         (&[2, 3, 5], "tridiagonal toeplitz:1300003,1,0.5,1 -o OUT.npy --refine 0 --tolerance 1e-10"),
         (&[5], "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10"),
         (&[3], "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host"),
@@ -93,7 +94,7 @@ fn a_gpus_lanes_have_the_bits_of_one_lane_too() {
     bits_on(&[2, 3], &place, line);
 }
 
-/// An archive as `numpy.savez` writes it, or `numpy.savez_compressed`.
+/// Writes an archive like `numpy.savez` or `numpy.savez_compressed`.
 fn archive(place: &Place, name: &str, method: CompressionMethod, members: &[(&str, &[usize], &[f64])]) {
     let options = zip::write::SimpleFileOptions::default().compression_method(method);
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -104,14 +105,14 @@ fn archive(place: &Place, name: &str, method: CompressionMethod, members: &[(&st
     place.put(name, archive.finish().expect("an archive").into_inner());
 }
 
-/// An `.npy` file.
+/// Returns an `.npy` file.
 fn array(shape: &[usize], values: &[f64]) -> Vec<u8> {
     let mut writer = kolmo::io::npy::NpyWriter::new(Vec::new(), shape).expect("memory takes it");
     writer.write(values).expect("memory takes it");
     writer.finish().expect("memory takes it")
 }
 
-/// Numbers in (0, 1), different ones.
+/// Returns distinct numbers in (0, 1).
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed;
     let mut next = || {
@@ -152,7 +153,7 @@ fn each_rank_reads_its_own_rows_of_a_file() {
         (&[1, 2, 3, 5][..], "tridiagonal three.npz -o OUT.npy"),
         (&[3], "tridiagonal three.npz -o OUT.csv"),
         (&[2], "tridiagonal none.npz -o OUT.npy"),
-        // Two right-hand sides that share a matrix, one behind the other.
+        // Two right-hand sides with one matrix, one after the other.
         (&[5], "tridiagonal none.npz -b b.npy -o OUT.npy"),
         (&[2], "tridiagonal small.npz -o OUT.npy"),
     ] {
@@ -167,7 +168,7 @@ fn each_rank_reads_its_own_rows_of_a_file() {
 }
 
 #[test]
-fn reports_say_of_all_rows_what_one_process_says() {
+fn reports_equal_those_of_one_process() {
     if !launcher() {
         return;
     }
@@ -223,9 +224,9 @@ fn interleaved_systems_have_the_bits_of_one_process() {
     }
 }
 
-/// Pivots of 0 lead to elimination with pivoting, on the host of rank 0.
+/// Pivots of 0 lead to elimination with pivoting on the host of rank 0.
 #[test]
-fn the_last_resort_finds_what_it_finds_in_one_process() {
+fn elimination_on_the_host_has_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -256,7 +257,7 @@ fn the_last_resort_finds_what_it_finds_in_one_process() {
 }
 
 #[test]
-fn a_dry_run_says_what_each_rank_would_take() {
+fn a_dry_run_predicts_the_memory_of_each_rank() {
     if !launcher() {
         return;
     }
@@ -273,14 +274,14 @@ fn a_dry_run_says_what_each_rank_would_take() {
     let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
     let needed = |of: &serde_json::Value| of["memory"][0]["needed"].as_f64().expect("bytes");
     let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
-    // Shares, and what every lane keeps beside them.
+    // The shares of the ranks, and additional memory of every lane.
     approx::assert_abs_diff_eq!(each / needed(&alone), 1.0, epsilon = 0.1);
     assert_eq!(shared["ranks"], 3);
 }
 
-/// One error, which is told once; everything ends with exit code 2 and no file.
+/// An error is reported once; all ranks end with exit code 2 and write no file.
 #[test]
-fn errors_are_told_once() {
+fn errors_are_reported_once() {
     if !launcher() {
         return;
     }
@@ -306,7 +307,7 @@ fn errors_are_told_once() {
         ("random:10000 -o nowhere/x.npy", "nowhere"),
         ("random:3000000 --dry-run --memory-limit 64KiB", "memory-limit"),
         ("random:10000 --cyclic --block 10", "--cyclic with --block"),
-        // Seen by the last rank alone.
+        // Only the last rank reads this row.
         ("bad.npz", "d of row 29000 is NaN"),
     ] {
         let ran = ranks(&place, 3, &format!("tridiagonal {line} --device cpu --quiet --report r.json"));
@@ -328,7 +329,7 @@ fn an_error_of_rank_2_ends_all_with_its_message() {
     let well = line("--device cpu");
     for (ill, part) in [
         (line("--device cuda:99"), "cuda:99"),
-        // When memory is given out: a tile does not fit.
+        // At allocation: a tile does not fit.
         (line("--device cpu --memory-limit 64KiB"), "memory-limit"),
     ] {
         let ran = apart(&place, &[&well, &well, &ill]);
@@ -354,7 +355,7 @@ fn ranks_may_differ_in_lanes_and_memory() {
     let each =
         ["cpu", "cpu,cpu", "cpu --memory-limit 2MiB"].map(|device| line(&format!("x.npy --device {device}")));
 
-    // The device alone is a rank's own, and what stands behind it here.
+    // Only the device and its options may differ between ranks.
     let ran = apart(&place, &[&each[0], &each[1], &each[2]]);
 
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -369,7 +370,7 @@ fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
     }
     let place = Place::new();
     let mut command = mpirun(&place);
-    // Long enough that nobody ends by himself.
+    // Long enough that no rank completes.
     command.args(["-n", "3"]).arg(binary());
     command.args("tridiagonal random:8000000 --refine 100 --device cpu --quiet -o x.npy".split(' '));
     let child = command.spawn().expect("mpirun starts");

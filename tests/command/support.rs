@@ -1,4 +1,4 @@
-//! Running the `kolmo` command in a directory of its own, and files to run it on.
+//! Running the `kolmo` command in a directory of its own, and input files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longest that a command may take before it counts as hanging.
+/// Time after which a command counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// The command that was built beside this test program, wherever both lie now.
+/// Returns the path of the command that was built with this test program.
 pub(crate) fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CARGO_BIN_EXE_kolmo") {
         return path.into();
@@ -23,10 +23,10 @@ pub(crate) fn binary() -> PathBuf {
     directory.join(format!("kolmo{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// A directory that is removed with everything in it.
+/// A directory that is removed with its contents.
 pub(crate) struct Place(tempfile::TempDir);
 
-/// How a command ended, and what it said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -56,7 +56,7 @@ impl Place {
         String::from_utf8(self.get(name)).expect("text")
     }
 
-    /// A JSON file; a report has to be as documented.
+    /// Reads a JSON file; a report is validated against the schema.
     pub(crate) fn json(&self, name: &str) -> Value {
         static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
         let value: Value = serde_json::from_slice(&self.get(name)).expect("JSON");
@@ -72,7 +72,7 @@ impl Place {
         value
     }
 
-    /// Everything in the directory, hidden files included.
+    /// Returns the names of all files in the directory, including hidden ones.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).expect("the directory is there");
         let mut names: Vec<String> =
@@ -81,7 +81,7 @@ impl Place {
         names
     }
 
-    /// Whether the process has opened an output here, under a temporary name or without one.
+    /// True if the process has opened an output here, under a temporary name or without one.
     #[cfg(unix)]
     pub(crate) fn is_written_by(&self, child: &Child) -> bool {
         let here = self.path().canonicalize().expect("the directory is there");
@@ -97,7 +97,7 @@ impl Place {
         self.kolmo_with(line, &[])
     }
 
-    /// As [`kolmo`](Self::kolmo), with environment variables.
+    /// Runs [`kolmo`](Self::kolmo) with environment variables.
     pub(crate) fn kolmo_with(&self, line: &str, environment: &[(&str, &str)]) -> Run {
         let output = assert_cmd::Command::new(binary())
             .args(line.split_whitespace())
@@ -116,14 +116,14 @@ impl Place {
         run
     }
 
-    /// `kolmo transient` on the CPU; it has to meet its bound.
+    /// Runs `kolmo transient` on the CPU, and asserts that it meets its bound.
     pub(crate) fn transient(&self, line: &str) -> Run {
         let run = self.kolmo(&format!("transient {line} --device cpu"));
         assert_eq!(run.code, 0, "kolmo transient {line}\n{}", run.stderr);
         run
     }
 
-    /// Starts `kolmo` and does not wait for it.
+    /// Starts `kolmo` without waiting for it.
     pub(crate) fn start(&self, line: &str) -> Child {
         std::process::Command::new(binary())
             .args(line.split_whitespace())
@@ -138,23 +138,23 @@ impl Place {
 }
 
 impl Run {
-    /// The lines of stdout, each split at its commas.
+    /// Returns the lines of stdout, split at commas.
     pub(crate) fn rows(&self) -> Vec<Vec<&str>> {
         self.stdout.lines().map(|line| line.split(',').collect()).collect()
     }
 
-    /// Column `k` of stdout below its header.
+    /// Returns column `k` of stdout without the header.
     pub(crate) fn column(&self, k: usize) -> Vec<f64> {
         self.rows()[1..].iter().map(|row| number(row[k])).collect()
     }
 }
 
-/// A number as kolmo prints it.
+/// Parses a number that kolmo printed.
 pub(crate) fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is a number"))
 }
 
-/// Shape and values of a `.npy` file of doubles.
+/// Returns shape and values of a `.npy` file of doubles.
 pub(crate) fn npy(bytes: &[u8]) -> (String, Vec<f64>) {
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\0");
     let end = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -176,22 +176,24 @@ pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
 /// Two states, 0 → 1 at rate 3 and back at rate 2.
 pub(crate) const TWO: &str = "2 2\n0 1 3\n1 0 2\n";
 
-/// π(t) of [`TWO`] from state 0: π₁ = 3/5 (1 − e^{−5t}).
+/// Returns π(t) of [`TWO`] from state 0: π₁ = 3/5 (1 − e^{−5t}).
 pub(crate) fn two(t: f64) -> [f64; 2] {
     let one = -0.6 * (-5.0 * t).exp_m1();
     [1.0 - one, one]
 }
 
-/// Three states: 0 → 1 at 3, 1 → 0 at 1.5, 1 → 2 at 0.5, 2 → 0 at 1. All rates and branching probabilities are
-/// binary fractions, so every format holds the same chain to the bit.
+/// Three states: 0 → 1 at 3, 1 → 0 at 1.5, 1 → 2 at 0.5, 2 → 0 at 1.
+///
+/// All rates and branching probabilities are binary fractions, so every format represents the chain
+/// exactly.
 pub(crate) const THREE: &str = "3 4\n0 1 3\n1 0 1.5\n1 2 0.5\n2 0 1\n";
 
-/// [`THREE`] as Storm writes it, with a label and a reward.
+/// [`THREE`] in Storm's format, with a label and a reward.
 pub(crate) const THREE_DRN: &str = "// three states\n@type: CTMC\n@parameters\n\n@reward_models\ncost\n\
     @nr_states\n3\n@model\nstate 0 !3 [0] init\n\taction 0 [0]\n\t\t1 : 3\nstate 1 !2 [1] busy\n\taction 0 [0]\n\
     \t\t0 : 1.5\n\t\t2 : 0.5\nstate 2 !1 [4] busy\n\taction 0 [0]\n\t\t0 : 1\n";
 
-/// [`THREE`] as the generator, its diagonal included.
+/// [`THREE`] as the generator, including its diagonal.
 pub(crate) const THREE_GENERATOR: &str = "%%MatrixMarket matrix coordinate real general\n3 3 7\n1 1 -3\n1 2 3\n\
     2 1 1.5\n2 2 -2\n2 3 0.5\n3 1 1\n3 3 -1\n";
 
@@ -221,7 +223,7 @@ pub(crate) fn three_umb() -> Vec<u8> {
     ])
 }
 
-/// A tar archive of some files.
+/// Returns a tar archive of some files.
 pub(crate) fn archive<N: AsRef<OsStr>>(files: &[(N, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in files {

@@ -1,7 +1,9 @@
-//! Wrong inputs by the hundred: lines of `wrong/lines.txt`, files of `wrong/files.txt`, and mutations of sound files.
+//! Hundreds of invalid inputs.
 //!
-//! Each ends within seconds with exit code 2 and a message that names what is wrong and what to do, without a word on stdout and
-//! with nothing left in the directory. A mutation may be sound by chance; then the outputs are whole.
+//! Lines of `wrong/lines.txt`, files of `wrong/files.txt`, and mutations of valid files. Each ends
+//! within seconds with exit code 2, and a message that names the error and a suggestion. Nothing is
+//! printed on stdout, and no file is written. A mutation may be valid by chance; then the outputs
+//! are complete.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, three_umb};
 
-/// Longest that a refusal may take, on a machine that does other things too.
+/// Time limit for an error message, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Words of a remedy, or of what is expected; usage errors have the option's possible values or point to the help.
+/// Words of a suggestion or of an expectation.
+///
+/// Usage errors list the option's possible values or point to the help.
 const REMEDIES: [&str; 33] = [
     "; ",
     "give ",
@@ -51,7 +55,7 @@ const REMEDIES: [&str; 33] = [
     "are written",
 ];
 
-/// A directory with sound files of every kind.
+/// A directory with valid files of every kind.
 fn sound() -> Place {
     let place = Place::new();
     place.put("m.tra", TWO).put("m.lab", "0=\"init\" 1=\"up\"\n0: 0\n1: 1\n").put("m.srew", "2 1\n1 3\n");
@@ -75,13 +79,13 @@ fn sound() -> Place {
     place
 }
 
-/// A line with the device that needs no search, where it names none.
+/// Adds `--device cpu`, which needs no device search, to a line without a device.
 fn on_cpu(line: &str) -> String {
     let computes = ["transient ", "walk ", "tridiagonal "].iter().any(|command| line.starts_with(command));
     if computes && !line.contains("--device") { format!("{line} --device cpu") } else { line.to_owned() }
 }
 
-/// What is wrong with the way in which `kolmo` refuses a line in that directory.
+/// Returns the defect of the error message that `kolmo` prints for a line, if any.
 fn complaint(place: &Place, line: &str, words: &str) -> Option<String> {
     let (before, started) = (place.names(), Instant::now());
     let run = place.kolmo(&on_cpu(line));
@@ -108,7 +112,7 @@ fn complaint(place: &Place, line: &str, words: &str) -> Option<String> {
     (took > PATIENCE).then(|| format!("kolmo {line}\n    took {took:?}"))
 }
 
-/// Runs `one` for each case on two threads, each in a directory of its own, and fails with all complaints together.
+/// Runs `one` for each case on two threads in separate directories, and fails with all complaints.
 fn all<T: Sync>(cases: &[T], one: impl Fn(&Place, &T) -> Option<String> + Sync) {
     let (next, complaints) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -125,7 +129,7 @@ fn all<T: Sync>(cases: &[T], one: impl Fn(&Place, &T) -> Option<String> + Sync) 
     assert!(complaints.is_empty(), "{} of {}:\n{}", complaints.len(), cases.len(), complaints.join("\n"));
 }
 
-/// Fields of the lines of a table; what begins with # is none.
+/// Returns the fields of the lines of a table; lines that begin with # are comments.
 fn table(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split(" => ").collect()).collect()
@@ -133,7 +137,7 @@ fn table(text: &str) -> Vec<Vec<&str>> {
 
 #[test]
 #[ignore = "slow: starts the program 300 times"]
-fn wrong_lines_are_refused_with_what_and_how() {
+fn invalid_lines_are_rejected_with_error_and_suggestion() {
     let cases = table(include_str!("wrong/lines.txt"));
     assert!(cases.len() >= 290, "{} lines", cases.len());
 
@@ -145,7 +149,7 @@ fn wrong_lines_are_refused_with_what_and_how() {
 
 #[test]
 #[ignore = "slow: starts the program 100 times"]
-fn wrong_files_are_refused_with_what_and_how() {
+fn invalid_files_are_rejected_with_error_and_suggestion() {
     let cases = table(include_str!("wrong/files.txt"));
 
     all(&cases, |place, case| {
@@ -157,7 +161,7 @@ fn wrong_files_are_refused_with_what_and_how() {
     });
 }
 
-/// A sound file and a line that reads it.
+/// A valid file and a line that reads it.
 const MUTATED: [(&str, &str); 16] = [
     ("m.tra", "transient x.tra --time 1 -o o.csv"),
     ("m.lab", "transient m.tra --labels x.lab --time 1 --label up -o o.csv"),
@@ -180,7 +184,7 @@ const MUTATED: [(&str, &str); 16] = [
 /// Mutations of each file.
 const MUTATIONS: u64 = 14;
 
-/// One change of a file: bytes for binary formats, words for text.
+/// Returns a file with one change: of bytes in binary formats, of words in text.
 fn mutated(bytes: &[u8], text: bool, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = bytes.to_vec();
@@ -230,7 +234,7 @@ fn mutated_files_are_refused_or_read() {
         let wrong = match run.code {
             2 if after != before => Some(format!("{said}left {after:?}")),
             2 if !run.stderr.contains("error: ") => Some(format!("{said}without a message")),
-            // A message names the file, or the number in it.
+            // A message names the file, or a number in it.
             2 => {
                 refused.lock().expect("no test panics").insert((k, seed));
                 None
@@ -244,6 +248,6 @@ fn mutated_files_are_refused_or_read() {
         wrong
     });
     let refused = refused.into_inner().expect("no test panics");
-    // Else the mutations change too little.
+    // Otherwise the mutations change too little.
     assert!(2 * refused.len() > cases.len(), "{} of {} were refused", refused.len(), cases.len());
 }

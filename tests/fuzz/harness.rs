@@ -1,8 +1,7 @@
-//! Fuzz targets, one function each: arbitrary input from users, disks and shader authors.
+//! Fuzz targets, one function each: bytes from a user, a disk or a shader's author.
 //!
-//! A target panics if a property does not hold for its input. `tests/library/fuzz.rs` runs all
-//! targets a fixed number of times in every test run. The targets of cargo-fuzz in `fuzz/` use
-//! them, too.
+//! A target asserts properties that hold for any input. `tests/library/fuzz.rs` runs the targets a
+//! fixed number of times with the tests; cargo-fuzz runs them in `fuzz/`.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,10 +10,10 @@ use std::path::{Path, PathBuf};
 use kolmo::Error;
 use kolmo::transient::ChainFile;
 
-/// A function that accepts any bytes and panics if a property does not hold.
+/// A function of arbitrary bytes, which panics if a property does not hold.
 pub(crate) type Target = fn(&[u8]);
 
-/// Every target with its name.
+/// All targets by name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("tra", tra),
     ("lab", lab),
@@ -44,7 +43,7 @@ pub(crate) fn run(target: &str, bytes: &[u8]) {
     work(bytes);
 }
 
-/// Calls `work` with a temporary file that has these bytes.
+/// Calls `work` with a file of these bytes, in a temporary directory of this process.
 fn file<R>(name: &str, bytes: &[u8], work: impl FnOnce(&Path) -> R) -> R {
     thread_local! {
         static PLACE: tempfile::TempDir = {
@@ -62,7 +61,7 @@ fn file<R>(name: &str, bytes: &[u8], work: impl FnOnce(&Path) -> R) -> R {
     })
 }
 
-/// Returns a reader's value; asserts that an error names the file and is short.
+/// Asserts that an error message names the file and is short.
 fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
     match result {
         Ok(value) => Some(value),
@@ -78,7 +77,7 @@ fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
     }
 }
 
-/// Asserts the properties of chains that the solver relies on.
+/// Asserts the properties of a chain that the solver relies on.
 fn sound(chain: &ChainFile) {
     let t = &chain.transitions;
     assert!(t.from.len() == t.to.len() && t.to.len() == t.rate.len());
@@ -96,13 +95,13 @@ fn sound(chain: &ChainFile) {
     for reward in &chain.rewards {
         assert!(reward.values.len() == n && reward.values.iter().all(|v| v.is_finite()), "{}", reward.name);
     }
-    // Conversion to CSR, if it takes only microseconds.
+    // A matrix by rows, if that takes only microseconds.
     if n <= 10_000 {
         let _ = kolmo::internals::Csr::from_list(n, t.clone());
     }
 }
 
-/// PRISM's transitions in two dialects; a written chain must read back as itself.
+/// PRISM's transitions in two dialects, and a round trip through the writer.
 fn tra(bytes: &[u8]) {
     file("m.tra", bytes, |path| {
         let Some(chain) = named(path, kolmo::io::tra::read(path)) else { return };
@@ -111,7 +110,7 @@ fn tra(bytes: &[u8]) {
             return;
         }
         let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, chain.transitions) else {
-            // The error names both lines of a transition that is listed twice.
+            // The error names the two lines of the transition that is listed twice.
             assert!(kolmo::io::read_chain(path, None).is_err());
             return;
         };
@@ -160,7 +159,7 @@ fn drn(bytes: &[u8]) {
     });
 }
 
-/// Archives in the unified Markov binary format, given as they are.
+/// An unmodified archive in the unified Markov binary format.
 fn umb(bytes: &[u8]) {
     file("m.umb", bytes, |path| {
         if let Some(chain) = named(path, kolmo::io::umb::read(path)) {
@@ -169,7 +168,7 @@ fn umb(bytes: &[u8]) {
     });
 }
 
-/// Splits the input into pieces, each after a byte for its kind and two bytes for its length.
+/// Splits the input into pieces; one byte selects the member, two give the length.
 fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
     while let [which, low, high, rest @ ..] = bytes {
@@ -180,7 +179,7 @@ fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     all
 }
 
-/// UMB archives with correct checksums, built from members in the input.
+/// A UMB archive of members from the input, with correct checksums.
 fn umb_members(bytes: &[u8]) {
     const NAMES: [&str; 9] = [
         "index.json",
@@ -224,7 +223,7 @@ fn mtx(bytes: &[u8]) {
     });
 }
 
-/// NumPy arrays, as vectors, chains and right-hand sides.
+/// NumPy arrays as vectors, chains and right-hand sides.
 fn npy(bytes: &[u8]) {
     file("m.npy", bytes, |path| {
         named(path, kolmo::io::npy::read_vector(path));
@@ -237,7 +236,7 @@ fn npy(bytes: &[u8]) {
     });
 }
 
-/// SciPy archives, as chains, matrices and tridiagonal systems.
+/// Unmodified SciPy archives as chains, matrices and tridiagonal systems.
 fn npz(bytes: &[u8]) {
     file("m.npz", bytes, |path| {
         if let Some(chain) = named(path, kolmo::io::npz::read_chain(path)) {
@@ -248,7 +247,7 @@ fn npz(bytes: &[u8]) {
     });
 }
 
-/// SciPy archives with correct checksums, built from members in the input.
+/// A SciPy archive of members from the input, with correct checksums.
 fn npz_members(bytes: &[u8]) {
     const NAMES: [&str; 9] = [
         "format.npy",
@@ -267,7 +266,7 @@ fn npz_members(bytes: &[u8]) {
             if which & 0x80 == 0 { zip::CompressionMethod::Stored } else { zip::CompressionMethod::Deflated };
         let options = zip::write::SimpleFileOptions::default().compression_method(method);
         let name = NAMES[usize::from(which & 0x7f) % NAMES.len()];
-        // A duplicate name is rejected.
+        // A second member of one name is rejected.
         if archive.start_file(name, options).is_ok() {
             archive.write_all(piece).expect("memory takes it");
         }
@@ -284,7 +283,7 @@ fn system_csv(bytes: &[u8]) {
     });
 }
 
-/// Files with one number per line: initial distributions and right-hand sides.
+/// One number per line: initial distributions and right-hand sides.
 fn vector(bytes: &[u8]) {
     file("m.txt", bytes, |path| {
         if let Some(values) = named(path, kolmo::io::text::read_vector(path)) {
@@ -305,7 +304,9 @@ fn links(bytes: &[u8]) {
     });
 }
 
-/// Names of built-in models and systems. Large parameters are skipped, since they only take memory.
+/// Names of built-in models and systems.
+///
+/// Names with large parameters are skipped: they are valid, but need much memory.
 fn model(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let large = |p: &str| p.trim().parse::<f64>().is_ok_and(|v| (30.0..1e17).contains(&v.abs()));
@@ -333,7 +334,7 @@ fn model(bytes: &[u8]) {
     }
 }
 
-/// Texts of options, and their round trip through `Display`.
+/// Values of options, and their round trip through text.
 fn options(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(device) = text.parse::<kolmo::lane::DeviceSpec>() {
@@ -345,7 +346,7 @@ fn options(bytes: &[u8]) {
     let _ = text.parse::<kolmo::walk::ControlVariate>();
 }
 
-/// Measurement files of `kolmo tune`.
+/// Files of measurements of `kolmo tune`.
 fn tuned(bytes: &[u8]) {
     use kolmo::settings::{Found, Key, load};
     let key = Key {
@@ -354,8 +355,7 @@ fn tuned(bytes: &[u8]) {
         precision: "f64".into(),
         driver: "1.2".into(),
     };
-    // Files of another version are rejected early, so the seeds contain a placeholder for the
-    // version.
+    // Files of another version are rejected at once, so the version is inserted.
     let text = String::from_utf8_lossy(bytes).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     file("lanes-cuda-big-gpu-2-f64.json", text.as_bytes(), |path| {
         match load(path.parent().expect("a directory"), &key) {
@@ -370,11 +370,11 @@ fn tuned(bytes: &[u8]) {
     });
 }
 
-/// Checkpoints, as they are and with a corrected hash of the header.
+/// Checkpoints, unmodified and with the correct hash of the head.
 fn checkpoint(bytes: &[u8]) {
     let path = Path::new("run.kept");
     named(path, kolmo::transient::checkpoint::inspect(path, bytes));
-    // The header's length follows the version and its length.
+    // After the version, its length and the length of the head.
     let number = |from: usize, len: usize| -> Option<usize> {
         let mut le = [0; 8];
         le[..len].copy_from_slice(bytes.get(from..from + len)?);
@@ -388,14 +388,14 @@ fn checkpoint(bytes: &[u8]) {
     }
 }
 
-/// Translation of kernels: from WGSL to CUDA C++ or an error.
+/// Translates WGSL to CUDA C++ or rejects it.
 #[cfg(feature = "cuda")]
 fn cuda(bytes: &[u8]) {
     use kolmo::kernel::{Kernel, Precision};
     use kolmo::registry::all;
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // Panics of naga itself are not failures of the target.
+    // Panics of naga itself are not tested here.
     let parsed = std::panic::catch_unwind(|| {
         let module = naga::front::wgsl::parse_str(text).ok()?;
         let mut validator = naga::valid::Validator::new(

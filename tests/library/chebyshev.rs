@@ -1,4 +1,4 @@
-//! Chebyshev's expansion: against closed forms and sweeps, and what it does where norms grow.
+//! Chebyshev expansion: against closed forms and uniformization, and with growing norms.
 
 use crate::curves::{of_pairs, pairs};
 use crate::support::{Keep, chain, l1, machine, model, ragged, run};
@@ -21,11 +21,11 @@ fn options(method: Method, epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let (leak, epsilon) = if precision == F32 { (1e-2, 1e-2) } else { (1e-4, 1e-9) };
         let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
-        // Several parts exchange halos.
+        // Several blocks exchange halos.
         for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
             let split = Partitioning { parts, ..Partitioning::default() };
@@ -33,7 +33,7 @@ mod suite {
             let (got, solution) =
                 run(&machine, &chain, &initial, &times, &Options { split, ..options(CHEBYSHEV, epsilon) });
 
-            // √(2αt ln 1/ε) of them, where a sweep takes αt.
+            // The expansion needs about √(2αt ln 1/ε) products, where uniformization needs αt.
             let expansion = solution.expansion.expect("it was asked for");
             assert_eq!((solution.terms, expansion.given_up), (expansion.terms, 0), "{expansion:?}");
             let most = (2.0 * solution.times[0].alpha_t * 30.0).sqrt() as u64;
@@ -48,7 +48,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let queue = model("birth-death:300,1,1.2");
         let rewards = [
@@ -89,7 +89,8 @@ mod suite {
         {
             let with = |format, parts| {
                 let split = Partitioning { parts, ..Partitioning::default() };
-                // On several lanes the order of the states is chosen by measurement unless it is given.
+                // With several lanes, the order of the states is chosen by measurement unless it is
+                // given.
                 let asked = Options { format, split, order: Order::Natural, ..options(CHEBYSHEV, 1e-4) };
                 run(&machine, chain, &Initial::State(700), &[2.0, 7.0], &asked).0
             };
@@ -104,13 +105,13 @@ mod suite {
 }
 
 on_usual_lanes!(
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits,
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 
@@ -118,7 +119,7 @@ fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")
 }
 
-/// A chain that is reversible but for a cycle at some rate.
+/// Returns a chain that is reversible except for a cycle of the rate `cycle`.
 fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
     let n = 4 + rng.u32(..30);
     let weights: Vec<f64> = (0..n).map(|_| 0.2 + rng.f64()).collect();
@@ -137,7 +138,7 @@ fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
 }
 
 #[test]
-fn two_methods_overlap_and_going_on_gives_the_later_result() {
+fn methods_agree_and_restarts_give_the_later_result() {
     let mut rng = fastrand::Rng::with_seed(8);
     for case in 0..24 {
         let chain = nearly_reversible(&mut rng, [0.0, 1e-3, 0.1, 1.0][case % 4]);
@@ -165,7 +166,7 @@ fn two_methods_overlap_and_going_on_gives_the_later_result() {
 }
 
 #[test]
-fn a_cycle_is_given_up_soon_and_swept() {
+fn a_cycle_falls_back_to_uniformization_soon() {
     let ring = model("circulant:300,1");
     let times = [1e3, 1.0];
 
@@ -190,8 +191,8 @@ fn a_cycle_is_given_up_soon_and_swept() {
 }
 
 #[test]
-fn what_it_rounds_is_within_the_bound_where_norms_grow() {
-    // Norms of some thousands, which a bound from the last two vectors alone would not notice.
+fn rounding_with_growing_norms_is_within_the_bound() {
+    // Norms of some thousands, which a bound from the last two vectors alone would miss.
     let n = 40;
     let list: Vec<(u32, u32, f64)> =
         (0..n).flat_map(|i| [(i, (i + 1) % n, 1.0), (i, (i + n - 1) % n, 0.6)]).collect();
@@ -199,11 +200,12 @@ fn what_it_rounds_is_within_the_bound_where_norms_grow() {
     let (got, solution) = run(&cpu(), &walk, &Initial::State(0), &[25.0], &options(CHEBYSHEV, 1e-9));
     let expansion = solution.expansion.expect("it was asked for");
     assert!(expansion.norm > 1e3 && expansion.given_up == 0, "{expansion:?}");
-    // The sum of the terms has the norm 1; the largest of theirs comes last, with the least weight.
+    // The weighted sum of the terms has norm 1. The last term has the largest norm and the smallest
+    // weight.
     let mean = expansion.weighted_norm;
     assert!(1.0 - solution.times[0].bound.total() <= mean && mean < expansion.norm, "{expansion:?}");
 
-    // Of a circulant matrix the eigenvectors are known: λ_k = Σ r (ω^{ko} − 1).
+    // The eigenvalues of a circulant matrix with rates r at offsets o are λ_k = Σ r (ω^{ko} − 1).
     let exact = |j: u32| {
         let term = |k: u32| {
             let angle = std::f64::consts::TAU * f64::from(k) / f64::from(n);
@@ -217,13 +219,15 @@ fn what_it_rounds_is_within_the_bound_where_norms_grow() {
     assert!(error <= bound + 1e-14, "{error:e}, bound {bound:e}");
 }
 
-/// A symmetric walk that diffuses for long, and a drift around a ring; αt = 60,000, where expansions take some 1300 products.
+/// Returns a symmetric random walk that diffuses for long, and a drift around a ring.
+///
+/// Both have αt = 60,000, and an expansion takes about 1300 products.
 fn far() -> [(Box<dyn Transitions>, f64); 2] {
     [(model("birth-death:1000,1,1"), 3e4), (model("circulant:2000,1"), 6e4)]
 }
 
 #[test]
-fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
+fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t, 1.0, 0.9 * t]);
     let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
@@ -240,7 +244,7 @@ fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
         assert!(l1(&got[i], &swept[i]) <= bounds, "{bounds:e}");
     }
     assert!(got[1] == swept[1], "the sweep's own");
-    // The same on any lanes and in any parts.
+    // Lanes and blocks must not change a bit.
     let three = machine("cpu,cpu,cpu", F64, false).expect("the CPU opens");
     assert!(run(&three, &*walk, &initial, &times, &natural(Method::Auto)).0 == got, "on three lanes");
     let split = Partitioning { parts: 4, ..Partitioning::default() };
@@ -255,7 +259,7 @@ fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
 
 #[test]
 #[ignore = "slow: two sweeps of 60,000 products"]
-fn auto_loses_nothing_where_it_is_given_up() {
+fn auto_loses_little_if_chebyshev_gives_up() {
     let [_, (ring, t)] = far();
     let times = [t, 1.0];
     let of = |method| run(&cpu(), &*ring, &Initial::State(0), &times, &options(method, 1e-4));
@@ -271,7 +275,7 @@ fn auto_loses_nothing_where_it_is_given_up() {
 
 #[test]
 #[ignore = "slow: two sweeps of 60,000 products"]
-fn what_is_kept_in_checkpoints_or_exchanged_seldom_is_swept() {
+fn checkpoints_and_deep_halos_use_uniformization() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t]);
     let problem =

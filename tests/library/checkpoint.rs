@@ -1,5 +1,6 @@
-//! A run that is interrupted any number of times gives the bits of one that is not; a checkpoint of another run, or a
-//! damaged one, is refused.
+//! Checkpoints: an interrupted run returns the bits of an uninterrupted one.
+//!
+//! A damaged checkpoint, or one of another run, is rejected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use kolmo::transient::{
 };
 use kolmo::{Error, Machine};
 
-/// A run as it is asked for.
+/// A problem and its options.
 struct Case {
     name: &'static str,
     chain: Box<dyn Transitions>,
@@ -36,7 +37,7 @@ impl Case {
             times: times.to_vec(),
             rewards: Vec::new(),
             vectors: true,
-            // Which order several lanes choose depends on what they measure.
+            // With several lanes, the order depends on measurements unless it is given.
             options: Options { order: Order::Natural, ..Options::default() },
         }
     }
@@ -63,7 +64,7 @@ impl Case {
 }
 
 fn cases(precision: Precision) -> Vec<Case> {
-    // In single precision rounding hides that it has settled, and all steps are taken.
+    // In single precision, rounding hides the steady state, and all steps are taken.
     let late = if precision == F32 { 1.2e4 } else { 1e5 };
     let mut cases = vec![
         Case::new(
@@ -88,7 +89,7 @@ fn cases(precision: Precision) -> Vec<Case> {
     let mut subdivided = Case::new("intervals", "tandem:12", &[1.5, 3.0]);
     subdivided.options.method = Method::Subdivided { theta: 20.0 };
     cases.extend([orders, ragged_rows, leak]);
-    // Fractions are refused there.
+    // Q64 does not support subdivision.
     cases.extend((precision != Q64).then_some(subdivided));
     for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
         let mut case = Case::new("a format", "wlan:4,3", &[1.5]);
@@ -98,7 +99,7 @@ fn cases(precision: Precision) -> Vec<Case> {
     cases
 }
 
-/// Keeps results, and interrupts after so many looks at the watch.
+/// Keeps results, and interrupts after `looks` calls of `progress`.
 struct Stop {
     looks: u64,
     results: Vec<Vec<f64>>,
@@ -127,7 +128,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-/// All that a run says of its answer, to the bit.
+/// Returns results, bounds, windows, masses and rewards of a run as bits.
 fn answer(results: &[Vec<f64>], solution: &Solution) -> Vec<Vec<u64>> {
     let mut all: Vec<Vec<u64>> = results.iter().map(|p| bits(p)).collect();
     for time in &solution.times {
@@ -149,9 +150,11 @@ fn uninterrupted(case: &Case, machine: &Machine) -> Vec<Vec<u64>> {
     answer(&stop.results, &solution)
 }
 
-/// Runs a case, interrupted again and again, each time on the lanes and with the options that `vary` chooses, told
-/// whether there is a checkpoint yet.
-/// Returns the answer, the number of interruptions and that of those that left a checkpoint.
+/// Runs a case that is interrupted repeatedly, until it completes.
+///
+/// `vary` chooses lanes and options of each attempt; its second argument is true once there is a
+/// checkpoint. Returns the result, the number of interruptions and the number of those that left a
+/// checkpoint.
 fn interrupted<'a>(
     case: &Case,
     random: &mut fastrand::Rng,
@@ -166,7 +169,7 @@ fn interrupted<'a>(
         let pause = Duration::from_millis([0, 0, 1, 10_000][random.usize(..4)]);
         let mut checkpoint = Checkpoint::resume(&path).expect("a checkpoint of this run").every(pause);
         assert!(checkpoint.trouble().is_none());
-        // A run that takes thousands of steps is not interrupted in all of them.
+        // A run of thousands of steps is not interrupted in each of them.
         let looks = if interruptions < 16 { random.u64(looks.clone()) } else { u64::MAX };
         let mut stop = Stop { looks, results: Vec::new() };
         match solve_resumable(machine, &case.problem(), &options, &mut stop, &mut checkpoint) {
@@ -176,7 +179,7 @@ fn interrupted<'a>(
             Err(Error::Interrupted) => interruptions += 1,
             Err(e) => panic!("{}: {e}", case.name),
         }
-        // Not where a few steps take longer than an interruption waits for them.
+        // No checkpoint is written if a few steps take longer than an interruption waits for them.
         kept += u32::from(checkpoint.written() > 0);
         assert!(interruptions < 3000, "{}: it does not come to an end", case.name);
         let files = std::fs::read_dir(place.path()).expect("the directory").count();
@@ -187,11 +190,11 @@ fn interrupted<'a>(
 fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
     let Some(machine) = machine(spec, precision, false) else { return };
     let mut random = fastrand::Rng::with_seed(seed);
-    // Each run builds its matrix anew, which takes its time on a device.
+    // Each run rebuilds its matrix, which takes time on a device.
     let looks = if spec.contains("cpu") { 1..6 } else { 4..24 };
     let (mut all, mut kept) = (0, 0);
-    // How often a run looks depends on the time that its steps take, so a round may bring few interruptions: another
-    // follows, of shorter runs.
+    // The number of `progress` calls depends on the time that the steps take. A round may therefore
+    // bring few interruptions, and another one with shorter runs follows.
     for round in 1.. {
         for case in cases(precision) {
             let wanted = uninterrupted(&case, &machine);
@@ -270,7 +273,7 @@ fn lanes_and_formats_may_change(precision: Precision) {
 }
 
 #[test]
-fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_same() {
+fn times_beyond_memory_take_another_run_also_after_resuming() {
     let case = Case::new("little memory", "wlan:4,3", &[2.0, 2.01, 2.02, 2.03, 2.04, 2.05]);
     let n = case.chain.states() as u64;
     let cpu = |memory_limit| {
@@ -284,7 +287,7 @@ fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_sa
     let little = cpu(Some(solution.device_bytes + 16 * n));
 
     let wanted = uninterrupted(&case, &little);
-    // Whatever is free when the run goes on, it decides as before.
+    // A resumed run decides as before, regardless of the memory that is free then.
     let mut random = fastrand::Rng::with_seed(11);
     let (got, times, _) = interrupted(&case, &mut random, 1..6, |random, decided| {
         // The decision is that of the run that wrote the first checkpoint.
@@ -296,7 +299,7 @@ fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_sa
     assert!(got == wanted, "interrupted {times} times");
 }
 
-/// A checkpoint of `case` in the middle of its work.
+/// Writes a checkpoint of a partial run of `case`.
 fn middle(case: &Case, path: &Path, machine: &Machine) {
     let mut checkpoint = Checkpoint::create(path).unwrap().every(Duration::ZERO);
     let mut stop = Stop { looks: 5, results: Vec::new() };
@@ -305,7 +308,7 @@ fn middle(case: &Case, path: &Path, machine: &Machine) {
 }
 
 #[test]
-fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
+fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("run.kept");
     let cpu = machine("cpu", F64, false).unwrap();
@@ -408,7 +411,7 @@ fn damaged_files_and_other_versions_are_refused_and_never_panic() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
+fn a_checkpoint_that_cannot_be_written_is_reported_and_the_run_continues() {
     static TOLD: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let place = tempfile::tempdir().unwrap();
     let below = place.path().join("below");
@@ -419,7 +422,7 @@ fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
         assert!(e.to_string().contains("c: "), "{e}");
         TOLD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    // Its directory goes away.
+    // Without its directory, the checkpoint cannot be written.
     std::fs::remove_dir(&below).unwrap();
     let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
 

@@ -1,6 +1,6 @@
-//! Every construct that is translated to CUDA computes what WGSL says it does.
+//! Every construct that is translated to CUDA computes the values that WGSL defines.
 //!
-//! This runs on CUDA device 0. Where there is none it says so in one line and passes, unless
+//! This runs on CUDA device 0. Without a device the test is skipped with one line, unless
 //! `KOLMO_REQUIRE_DEVICES` names `cuda:0`.
 #![cfg(feature = "cuda")]
 
@@ -20,17 +20,17 @@ use kolmo::registry::all;
 struct Params([u32; 2]);
 
 #[expect(unsafe_code, reason = "a kernel's arguments are bytes to CUDA")]
-// SAFETY: two words, without padding, laid out as C lays them out.
+// SAFETY: two words without padding, in the layout of C.
 unsafe impl DeviceRepr for Params {}
 
-/// Device 0, or why there is none.
+/// Opens device 0, or returns the reason why it is missing.
 #[expect(unsafe_code, reason = "whether a library is there is found out by loading it")]
 fn open() -> Result<Arc<CudaContext>, String> {
-    // SAFETY: what runs when the driver is loaded is NVIDIA's, and asks nothing of its caller.
+    // SAFETY: loading the driver runs NVIDIA's code, which has no preconditions.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err("no CUDA driver".into());
     }
-    // SAFETY: the same.
+    // SAFETY: loading NVRTC runs NVIDIA's code, which has no preconditions.
     if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
         return Err("no NVRTC".into());
     }
@@ -49,7 +49,7 @@ fn device() -> Option<Arc<CudaContext>> {
         .ok()
 }
 
-/// What a construct leaves in its output.
+/// Runs a construct and returns its output buffer.
 #[expect(unsafe_code, reason = "CUDA cannot check that arguments match a kernel")]
 fn run(
     device: &Arc<CudaContext>,
@@ -76,13 +76,14 @@ fn run(
     }
     launch.arg(&input).arg(&mut output);
     let grid = LaunchConfig { grid_dim: (2, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
-    // SAFETY: the arguments are the kernel's, in order and type, and both arrays are as long as 512 threads need.
+    // SAFETY: the arguments are the kernel's, in order and type, and each array has the length that
+    // 512 threads need.
     unsafe { launch.launch(grid) }.map_err(driver)?;
     stream.clone_dtoh(&output).map_err(driver)
 }
 
 #[test]
-fn every_construct_computes_what_wgsl_says() {
+fn every_construct_computes_the_values_of_wgsl() {
     let Some(device) = device() else { return };
     let stream = device.default_stream();
     let constructs = crate::constructs::all();

@@ -1,9 +1,11 @@
-//! Every kernel, and every construct of the subset, becomes CUDA C++ that NVIDIA's compiler accepts without a
-//! word; everything else is refused by name, and nothing panics.
+//! Translation of kernels and constructs to CUDA C++.
 //!
-//! The compiler is NVRTC, which needs no GPU and no driver. It is looked for in `KOLMO_NVRTC_DIR` (see
-//! `tests/nvrtc.sh`), then where the system looks for libraries. With `nvrtc` in `KOLMO_REQUIRE_DEVICES` its
-//! absence is a failure.
+//! NVIDIA's compiler accepts every text without a warning. Constructs outside the subset are
+//! rejected by name, and nothing panics.
+//!
+//! The compiler is NVRTC, which needs no GPU and no driver. It is searched for in `KOLMO_NVRTC_DIR`
+//! (see `tests/nvrtc.sh`), then in the library paths of the system. With `nvrtc` in
+//! `KOLMO_REQUIRE_DEVICES` a missing NVRTC is a failure.
 #![cfg(feature = "cuda")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,8 +23,10 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::F64, Precision::Q64];
-/// The oldest architecture that CUDA 13 compiles for, the first of data centres with its own arithmetic for
-/// double precision, and a recent one.
+/// Target architectures.
+///
+/// The oldest one that CUDA 13 supports, the oldest of those with full double-precision units, and
+/// a recent one.
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
 fn kernel(name: &'static str, wgsl: String) -> Kernel {
@@ -33,7 +37,7 @@ fn translated(wgsl: &str) -> Result<CudaKernel, Unsupported> {
     translate(&kernel("construct", wgsl.to_owned()), Precision::F64)
 }
 
-/// NVRTC, as far as a test needs it.
+/// The functions of NVRTC that the tests call.
 struct Nvrtc(Library);
 
 type Program = *mut c_void;
@@ -52,7 +56,7 @@ type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 
 #[expect(unsafe_code, reason = "NVRTC is a C library")]
 impl Nvrtc {
-    /// The library, or none with one line said.
+    /// Loads the library; without it, the test is skipped with a message.
     fn open() -> Option<Self> {
         let mut places = Vec::new();
         let names =
@@ -61,7 +65,7 @@ impl Nvrtc {
             places.extend(names.map(|name| Path::new(&folder).join(name).into_os_string()));
         }
         places.extend(names.map(Into::into));
-        // SAFETY: what runs when NVRTC is loaded is NVIDIA's, and asks nothing of its caller.
+        // SAFETY: loading NVRTC runs NVIDIA's code, which has no preconditions.
         let found = places.iter().find_map(|place| unsafe { Library::new(place) }.ok());
         if found.is_none() {
             let remedy = "KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) brings one";
@@ -75,18 +79,21 @@ impl Nvrtc {
         unsafe { self.0.get(name.as_bytes()) }.unwrap_or_else(|e| panic!("NVRTC without {name}: {e}"))
     }
 
-    /// The text of a program: its log, or its PTX.
+    /// Returns the log or the PTX of a program, as text.
     fn read(&self, program: Program, size: &str, read: &str) -> String {
         let mut bytes = 0;
-        // SAFETY: the program lives, and NVRTC writes one number.
+        // SAFETY: the program exists, and NVRTC writes one number.
         assert_eq!(unsafe { self.function::<Size>(size)(program, &mut bytes) }, 0, "{size}");
         let mut text = vec![0u8; bytes + 1];
-        // SAFETY: the program lives, and NVRTC writes as many bytes as it has just said.
+        // SAFETY: the program exists, and NVRTC writes the number of bytes that it has just
+        // returned.
         assert_eq!(unsafe { self.function::<Read>(read)(program, text.as_mut_ptr().cast()) }, 0, "{read}");
         CStr::from_bytes_until_nul(&text).expect("the text ends").to_string_lossy().into_owned()
     }
 
-    /// PTX, or what the compiler says. A warning is as bad as an error: the text is ours.
+    /// Returns PTX, or the message of the compiler.
+    ///
+    /// A warning is an error: the text is our own.
     fn compile(&self, text: &str, architecture: &str) -> Result<String, String> {
         let source = CString::new(text).expect("a text without zero bytes");
         let mut options = vec![format!("--gpu-architecture={architecture}")];
@@ -106,7 +113,7 @@ impl Nvrtc {
             )
         };
         assert_eq!(made, 0, "nvrtcCreateProgram");
-        // SAFETY: the program lives, and as many options follow as are announced.
+        // SAFETY: the program exists, and the pointer holds the announced number of options.
         let status = unsafe {
             self.function::<Compile>("nvrtcCompileProgram")(
                 program,
@@ -120,7 +127,7 @@ impl Nvrtc {
         } else {
             Err(format!("status {status}: {log}"))
         };
-        // SAFETY: the program lives, and nobody uses it any more.
+        // SAFETY: the program exists, and is not used after this.
         unsafe { self.function::<Destroy>("nvrtcDestroyProgram")(&mut program) };
         result
     }
@@ -157,7 +164,7 @@ fn products_in_fixed_point_are_those_of_the_prelude() {
     let mut found = 0;
     for kernel in all().into_iter().filter(|kernel| kernel.has(Precision::Q64)) {
         let text = translate(kernel, Precision::Q64).unwrap_or_else(|e| panic!("{e}")).text;
-        // Functions that are translated have a number in their names.
+        // Names of translated functions contain a number.
         assert!(!text.contains("add_long_product_f"), "{}", kernel.name);
         found += u32::from(text.contains("= add_long_product("));
     }
@@ -171,7 +178,8 @@ fn nvrtc_compiles_every_kernel() {
     for (i, kernel) in all().into_iter().chain(variants()).enumerate() {
         for (j, precision) in PRECISIONS.into_iter().filter(|&precision| kernel.has(precision)).enumerate() {
             let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
-            // The text is the same for all; each architecture gets a third.
+            // The text does not depend on the architecture; each architecture compiles a third of
+            // the kernels.
             let architecture = ARCHITECTURES[(i + j) % ARCHITECTURES.len()];
             match nvrtc.compile(&cuda.text, architecture) {
                 Ok(ptx) => assert!(ptx.contains(&format!(".entry {}(", kernel.name)), "{ptx}"),
@@ -188,7 +196,8 @@ fn nvrtc_compiles_every_construct() {
     let mut complaints = Vec::new();
     for (i, construct) in crate::constructs::all().into_iter().enumerate() {
         let cuda = translated(&construct.wgsl).unwrap_or_else(|e| panic!("{}: {e}", construct.name));
-        // The text is the same for all; each architecture gets a third.
+        // The text does not depend on the architecture; each architecture compiles a third of the
+        // constructs.
         let architecture = ARCHITECTURES[i % ARCHITECTURES.len()];
         if let Err(e) = nvrtc.compile(&cuda.text, architecture) {
             complaints.push(format!("{} for {architecture}: {e}", construct.name));
@@ -198,7 +207,7 @@ fn nvrtc_compiles_every_construct() {
 }
 
 #[test]
-fn the_compiler_fuses_what_is_written_as_fma_and_nothing_else() {
+fn the_compiler_fuses_only_explicit_fma() {
     let Some(nvrtc) = Nvrtc::open() else { return };
     let fused = |ptx: &str| ptx.matches("fma.rn").count();
     for precision in [Precision::F32, Precision::F64] {
@@ -224,9 +233,9 @@ fn a_vec2_of_f64_is_moved_by_one_instruction() {
     assert!(line("ld.global.nc") && line("st.global"), "{ptx}");
 }
 
-// Refusals.
+// Rejected constructs.
 
-/// Asserts that a kernel with these declarations and statements is refused for the reason, at the line of `HERE`.
+/// Asserts that a kernel with these parts is rejected for the reason `why`, at the line of `HERE`.
 #[track_caller]
 fn refuses(declarations: &str, statements: &str, why: &str) {
     let (enables, declarations): (Vec<_>, Vec<_>) =
@@ -387,7 +396,7 @@ fn entry_points_outside_the_subset_are_refused() {
 }
 
 #[test]
-fn what_naga_refuses_is_refused_in_its_words() {
+fn errors_of_naga_keep_its_words() {
     refuses_text("fn construct( {", "naga: error: expected");
     refuses_text("@compute @workgroup_size(256) fn construct() { let x: i32 = 1u; }", "naga: error:");
     refuses_text(
@@ -399,7 +408,7 @@ fn what_naga_refuses_is_refused_in_its_words() {
 
 // No panic.
 
-/// Whether naga itself gets through a text: what it makes of nonsense is not ours to test.
+/// True if naga accepts a text. Panics of naga itself are not tested here.
 fn valid(wgsl: &str) -> bool {
     let read = || {
         let module = naga::front::wgsl::parse_str(wgsl).ok()?;
@@ -412,7 +421,7 @@ fn valid(wgsl: &str) -> bool {
     catch_unwind(read).is_ok_and(|module| module.is_some())
 }
 
-/// Words that a text may get in place of one of its own.
+/// Replacements for words of a text.
 const WORDS: &[&str] = &[
     "0",
     "1u",
@@ -506,7 +515,7 @@ const WORDS: &[&str] = &[
     "read_write",
 ];
 
-/// A WGSL text in words, with what stands between them.
+/// Splits a WGSL text into words and the characters between them.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut last = ' ';
@@ -529,7 +538,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// What the words are changed in.
+/// Texts whose words are changed.
 static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let constructs = crate::constructs::all().into_iter().map(|c| c.wgsl);
     constructs.chain(all().into_iter().map(|k| k.wgsl.replace(k.name, "construct"))).collect()

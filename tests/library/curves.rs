@@ -1,4 +1,6 @@
-//! Times so long that a sweep stops and goes on with a curve: against Arb's ball arithmetic, closed forms, and itself.
+//! Early termination: quasi-stationary extrapolation at long times.
+//!
+//! Compared with Arb's ball arithmetic, with closed forms, and with other methods.
 
 use crate::support::{Keep, chain, l1, machine, model, run};
 use kolmo::Machine;
@@ -44,8 +46,10 @@ pub(crate) fn known() -> Vec<Known> {
     all
 }
 
-/// States 1 … 2m in pairs (i, i + m) that exchange at rates 1 and ½, and a way out at rate `leak` from each to one of two
-/// absorbing states at the ends; at first all lies on 1 … m.
+/// Returns m pairs of states that exit slowly, and an initial distribution on 1 … m.
+///
+/// States i and i + m (1 ≤ i ≤ m) exchange at rates 1 and ½. Each exits at rate `leak` to one of
+/// two absorbing states, 0 and 2m + 1.
 pub(crate) fn pairs(m: u32, leak: f64) -> (Csr, Initial) {
     let mut list = Vec::new();
     for i in 1..=m {
@@ -57,7 +61,7 @@ pub(crate) fn pairs(m: u32, leak: f64) -> (Csr, Initial) {
     (chain(2 * m as usize + 2, &list), Initial::Uniform((1..=m).collect()))
 }
 
-/// Their probabilities, for even m.
+/// Returns the probabilities of [`pairs`] at time t, for even m.
 pub(crate) fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
     let (stays, turned) = ((-leak * t).exp(), (-1.5 * t).exp());
     let mut p = vec![-(-leak * t).exp_m1() / 2.0; 2 * m + 2];
@@ -66,7 +70,7 @@ pub(crate) fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
     p
 }
 
-/// Two orders of 0 … n − 1 at random, nowhere alike.
+/// Returns two random permutations of 0 … n − 1 that differ in every place.
 fn shuffled(n: u32) -> [Vec<u32>; 2] {
     let mut rng = fastrand::Rng::with_seed(45);
     let mut first: Vec<u32> = (0..n).collect();
@@ -78,7 +82,9 @@ fn shuffled(n: u32) -> [Vec<u32>; 2] {
     [first, second]
 }
 
-/// The same with ways from each state of 1 … m to others, which leave these as likely as each other, and no order narrow.
+/// Returns [`pairs`] with additional random transitions between the states 1 … m.
+///
+/// These keep a uniform distribution on 1 … m uniform, and no order has a small bandwidth.
 fn tangled_pairs(m: u32, leak: f64) -> (Csr, Initial) {
     let (pairs, initial) = pairs(m, leak);
     let (mut list, mut row) = (Vec::new(), Vec::new());
@@ -102,11 +108,11 @@ fn long(epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn a_slow_way_out_ends_the_sweep_within_the_bound(spec: &str, precision: Precision) {
+    pub(crate) fn a_slow_exit_terminates_early_within_the_bound(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = if precision == F32 { 1e-3 } else { 1e-7 };
         let times = [20.0 / leak, 0.0, 0.1 / leak, 3.0, 1.0 / leak, 20.0 / leak];
-        // Small chains have a kernel of their own, and several parts exchange halos.
+        // Small chains have a kernel of their own, and several blocks exchange halos.
         for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
             let split = Partitioning { parts, ..Partitioning::default() };
@@ -122,7 +128,7 @@ mod suite {
             assert!((stopped.mu - mu).abs() <= 4.0 * precision.unit_roundoff(), "{stopped:?}");
             for (i, &t) in times.iter().enumerate() {
                 let error = l1(&got[i], &of_pairs(m as usize, leak, t));
-                // What the closed form rounds by: t leak to a unit, and sums.
+                // Rounding of the closed form: t · leak in the last place, and sums.
                 let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
                 assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
             }
@@ -130,9 +136,10 @@ mod suite {
         }
     }
 
-    pub(crate) fn a_way_out_that_is_slower_than_rounding_has_its_bound(spec: &str, precision: Precision) {
+    pub(crate) fn an_exit_slower_than_rounding_has_its_bound(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
-        // Steps in double precision round by some 10⁻¹⁵, which adds up to 10⁻⁵ until t; single precision shows nothing of the way out.
+        // Rounding of steps in double precision is about 10⁻¹⁵, which adds up to 10⁻⁵ until t. In
+        // single precision the exit is invisible.
         let (leak, t) = (1e-11, 1e10);
         for (m, parts) in [(4, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
@@ -144,13 +151,13 @@ mod suite {
             assert_eq!(solution.status, met, "{:?}", solution.bound);
             assert!(solution.terms < 1000, "{} multiplications", solution.terms);
             let error = l1(&got[0], &of_pairs(m as usize, leak, t));
-            // What the closed form rounds by: t leak to a unit, and sums.
+            // Rounding of the closed form: t · leak in the last place, and sums.
             let bound = solution.bound.total() + 40.0 * f64::EPSILON;
             assert!(error <= bound, "{m} pairs: error {error:e}, bound {bound:e}");
         }
     }
 
-    pub(crate) fn rewards_go_on_along_the_curve(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_follow_the_extrapolation(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = if precision == F32 { 1e-3 } else { 1e-7 };
         let (chain, initial) = pairs(4, leak);
@@ -175,7 +182,8 @@ mod suite {
             let lived = -(-leak * t).exp_m1() / leak;
             let wanted =
                 [(3.0 * (-leak * t).exp(), 3.0 * lived), (-3.0 * (-leak * t).exp_m1(), 3.0 * (t - lived))];
-            // A few hundred terms before the stop are added in turn, in the lane's precision.
+            // A few hundred terms before early termination are added in turn, in the lane's
+            // precision.
             let bound = 3.0 * (at.bound.total() + 1000.0 * precision.unit_roundoff());
             for (reward, (instant, cumulative)) in at.rewards.iter().zip(wanted) {
                 assert!((reward.instantaneous - instant).abs() <= bound, "{t}: {reward:?}, not {instant}");
@@ -189,22 +197,23 @@ mod suite {
 }
 
 on_usual_lanes!(
-    a_slow_way_out_ends_the_sweep_within_the_bound,
-    a_way_out_that_is_slower_than_rounding_has_its_bound,
-    rewards_go_on_along_the_curve,
+    a_slow_exit_terminates_early_within_the_bound,
+    an_exit_slower_than_rounding_has_its_bound,
+    rewards_follow_the_extrapolation,
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    a_slow_way_out_ends_the_sweep_within_the_bound,
-    a_way_out_that_is_slower_than_rounding_has_its_bound,
-    rewards_go_on_along_the_curve
+    a_slow_exit_terminates_early_within_the_bound,
+    an_exit_slower_than_rounding_has_its_bound,
+    rewards_follow_the_extrapolation
 );
 
 fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")
 }
 
-/// Asserts that the errors at those known times that `asked` takes lie within their bounds, and that these are met where rounding
-/// lets them be.
+/// Asserts that the errors at the known times that `asked` selects are within their bounds.
+///
+/// Also asserts that ε is met for the chains that are listed below.
 fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
     let machine = cpu();
     for Known { name, chain, initial, times, wanted } in known() {
@@ -221,8 +230,8 @@ fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
             assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
         }
         assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
-        // Where the way out takes 1e7 steps and longer the rounding of these alone costs more than 1e-9, but a vector of twice the
-        // digits stands in their place.
+        // With 1e7 steps and more to the exit, the rounding of steps costs more than 1e-9. A
+        // double-double vector replaces them.
         let provable = match name {
             "periodic" | "begins_absorbed" | "death" | "settled" | "leak" | "leak_to_three" | "parts" => true,
             _ => continue,
@@ -231,7 +240,9 @@ fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
     }
 }
 
-/// State 0, from which it goes on to 1 ⇄ 2 or 3 ⇄ 4; and a way out from both states of a pair, at a rate of its own, to 5 or 6.
+/// A chain that leaves state 0 for 1 ⇄ 2 or 3 ⇄ 4.
+///
+/// The pairs exit from both states, each pair at its own rate, to 5 or 6.
 fn two_parts(leaks: [f64; 2]) -> Csr {
     let pair = |(first, end, leak)| {
         [
@@ -247,7 +258,7 @@ fn two_parts(leaks: [f64; 2]) -> Csr {
 }
 
 #[test]
-fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
+fn classes_with_different_decay_rates_are_extrapolated_separately() {
     let leaks = [1e-7, 1e-9];
     let (chain, initial) = (two_parts(leaks), Initial::State(0));
     let first = |i: usize| if i == 1 || i == 2 { 2.0 } else { 0.0 };
@@ -264,7 +275,7 @@ fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
         assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
         assert!(solution.terms < 1000, "{} multiplications", solution.terms);
         for (i, &t) in times.iter().enumerate() {
-            // State 0 is left by then, by half to each.
+            // State 0 is empty by then; each pair got one half.
             let held = leaks.map(|leak| 0.5 * (-leak * t).exp() / (1.0 - leak));
             let ends = leaks.map(|leak| 0.5 * -(-leak * t).exp_m1());
             let wanted = [
@@ -273,7 +284,7 @@ fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
                 held[0] * 2.0 / 3.0,
                 held[1] / 3.0,
                 held[1] * 2.0 / 3.0,
-                // What has left it within the short time in which 0 was.
+                // Less the exit that has not happened while state 0 still had probability.
                 ends[0] - leaks[0] * held[0],
                 ends[1] - leaks[1] * held[1],
             ];
@@ -289,10 +300,11 @@ fn parts_that_leak_at_their_own_rates_have_curves_of_their_own() {
 }
 
 #[test]
-fn parts_of_random_chains_are_those_of_krylov_spaces() {
+fn classes_of_random_chains_agree_with_krylov() {
     let mut rng = fastrand::Rng::with_seed(22);
     for case in 0..20 {
-        // Two rings with chords, which are left at rates of their own from some states; the last state leads to both.
+        // Two rings with chords, which exit at their own rates from some states; the last state
+        // leads to both.
         let (mut list, mut first) = (Vec::new(), 0);
         for end in 0..2u32 {
             let n = 3 + rng.u32(..8);
@@ -321,7 +333,7 @@ fn parts_of_random_chains_are_those_of_krylov_spaces() {
     }
 }
 
-/// Windows of times beyond this have ten million terms.
+/// Beyond this time, windows have ten million terms.
 const LONG: f64 = 1e11;
 
 #[test]
@@ -337,8 +349,8 @@ fn very_long_times_have_their_bounds() {
 }
 
 #[test]
-fn a_slow_way_out_ends_where_it_leads_to() {
-    // Too many states that are too far apart to be eliminated before a stop.
+fn the_limit_of_a_slow_exit_is_in_its_absorbing_states() {
+    // Too many states with too large a bandwidth to be eliminated before early termination.
     let (chain, initial) = tangled_pairs(1000, 1e-7);
 
     let (got, solution) = run(&cpu(), &chain, &initial, &[f64::INFINITY], &long(1e-6));
@@ -350,8 +362,9 @@ fn a_slow_way_out_ends_where_it_leads_to() {
 
 #[test]
 #[ignore = "slow: steady states of large chains"]
-fn the_steady_state_goes_on_from_where_finite_times_end() {
-    // Of two classes, which the beginning shares, and of one; too many states that are too far apart to be eliminated at once.
+fn the_steady_state_continues_from_finite_times() {
+    // Two closed classes that share the initial distribution, and one closed class. Both chains are
+    // too large, with too large a bandwidth, to be eliminated at once.
     let (fork, begin) = tangled_pairs(1000, 1e-2);
     let ring: Vec<_> =
         (0..7000).flat_map(|i| [(i, (i + 1) % 7000, 1.0), (i, (617 * i + 5) % 7000, 0.1)]).collect();
@@ -370,10 +383,11 @@ fn the_steady_state_goes_on_from_where_finite_times_end() {
 }
 
 #[test]
-fn a_flow_below_the_last_place_is_not_denied() {
+fn a_flow_below_the_last_place_counts_in_the_bound() {
     let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 
-    // No iterate shows it, and it moves 5·10⁻⁸ of one half in 10¹⁰: residuals of twice the digits tell.
+    // Iterates do not show the flow, which moves 5·10⁻⁸ of one half in 10¹⁰. Double-double
+    // residuals do.
     for (epsilon, status) in [(1e-6, Status::Met), (1e-8, Status::NotMet)] {
         let (got, solution) = run(&cpu(), &hidden.chain, &hidden.initial, &[1e10], &long(epsilon));
 
@@ -383,13 +397,13 @@ fn a_flow_below_the_last_place_is_not_denied() {
         let error: f64 = (got[0].iter().zip([wanted[0], wanted[0], wanted[1], wanted[1]]))
             .map(|(p, wanted)| (p - wanted).abs())
             .sum();
-        // The half that it leads out of is evened out within 10⁻¹⁷.
+        // The half that the flow leaves equilibrates within 10⁻¹⁷.
         assert!(error <= solution.bound.total() + 4.0 * f64::EPSILON, "{error:e}, {:?}", solution.bound);
         assert!(error > 1e-8, "it is {error:e} that no iterate tells of");
     }
 }
 
-/// Solutions of one problem by both ways of the sweep.
+/// Solutions of one problem with early termination and without.
 fn both(
     chain: &dyn Transitions,
     initial: &Initial,
@@ -401,7 +415,7 @@ fn both(
 }
 
 #[test]
-fn with_and_without_a_stop_two_answers_lie_within_both_bounds() {
+fn results_with_and_without_early_termination_agree_within_their_bounds() {
     let tandem = Chain::new("tandem", model("tandem:6")).absorbing(&[5, 20]);
     for times in [&[2e3, 1.0, 50.0][..], &[500.0]] {
         let [(stopped, one), (swept, other)] = both(&*tandem.transitions, &tandem.initial, times, 1e-8);
@@ -416,7 +430,7 @@ fn with_and_without_a_stop_two_answers_lie_within_both_bounds() {
 }
 
 #[test]
-fn going_on_from_a_result_gives_the_later_one_within_the_bounds() {
+fn restarts_from_a_result_give_the_later_one_within_the_bounds() {
     let mut rng = fastrand::Rng::with_seed(5);
     for case in 0..40 {
         let n = 3 + rng.u32(..30);
@@ -447,8 +461,10 @@ fn going_on_from_a_result_gives_the_later_one_within_the_bounds() {
     }
 }
 
-/// Probabilities at some time behind the fast part of a chain 0 ⇄ 1 at rates b and c that leaks from 0 to 2, and the time spent in 0: begun
-/// in 0. Nothing cancels but in what has leaked.
+/// Returns the probabilities of a leaking pair after its fast phase, and the time spent in 0.
+///
+/// The chain is 0 ⇄ 1 at rates b and c, with an exit from 0 to 2 at rate `leak`, started in 0.
+/// Nothing cancels except in the probability of 2.
 fn leaking_pair([b, c, leak]: [f64; 3], t: f64) -> ([f64; 3], f64) {
     let (a, fastest) = (b + leak, b + leak + c + ((b + leak - c).powi(2) + 4.0 * b * c).sqrt());
     let slow = -2.0 * leak * c / fastest;
@@ -459,9 +475,9 @@ fn leaking_pair([b, c, leak]: [f64; 3], t: f64) -> ([f64; 3], f64) {
 }
 
 #[test]
-fn a_pair_that_leaks_slowly_has_its_bound_at_any_time() {
+fn a_pair_with_a_slow_exit_has_its_bound_at_any_time() {
     let reward = [Reward { name: "up".to_owned(), values: vec![1.0, 0.0, 0.0] }];
-    // Equal rates make P periodic; and of the longest time the weights round by more than ε.
+    // Equal rates make P periodic. At the longest time, the weights have rounding errors above ε.
     for (rates, t) in [
         ([1.0, 1.0, 1e-13], 1e7),
         ([1.0, 1.0, 1e-13], 1e9),
@@ -494,8 +510,9 @@ fn a_pair_that_leaks_slowly_has_its_bound_at_any_time() {
 }
 
 #[test]
-fn what_rounds_too_much_for_a_bound_is_no_reason_to_leave_a_curve_as_it_is() {
-    // Five states, one of which leaks at 8·10^−15: twice as many digits leave what all else rounds by.
+fn an_extrapolation_is_refined_although_other_rounding_exceeds_epsilon() {
+    // Five states, one of which exits at 8·10^−15. With double-double vectors, the other rounding
+    // errors remain.
     let list = [
         (0, 2, 0.7577056400940917),
         (0, 4, 8.052025043772749e-15),
@@ -508,7 +525,7 @@ fn what_rounds_too_much_for_a_bound_is_no_reason_to_leave_a_curve_as_it_is() {
     let t = 723923951944.1655;
     for epsilon in [1e-9, 1e-12, 1e-15] {
         let (got, solution) = run(&cpu(), &chain, &Initial::State(1), &[t], &long(epsilon));
-        // By Arb.
+        // Computed by Arb.
         let leaked = 0.0022600981823168;
         let bound = solution.bound.total();
         assert!(bound <= f64::max(epsilon, 2e-9), "{:?} of {epsilon:e}", solution.bound);

@@ -1,4 +1,4 @@
-//! What goes wrong on several lanes is said, and nothing is left behind.
+//! Errors on several lanes are reported, and all memory is freed.
 
 use crate::support::{Keep, model};
 use kolmo::kernel::Precision::F64;
@@ -11,18 +11,18 @@ use kolmo::{Error, Machine};
 fn cpu(memory_limit: Option<u64>) -> Lane {
     let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
     let lane = Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").lanes.remove(0);
-    // Rows are shared out by bandwidth: by the same in every run.
+    // Rows are divided by bandwidth; a fixed value gives every run the same division.
     lane.remember(1e10, Vec::new());
     lane
 }
 
 #[test]
-fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
+fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     let chain = model("wlan:5,4");
     let initial = Initial::State(0);
     let problem =
         Problem { transitions: &*chain, initial: &initial, times: &[1.0], rewards: &[], vectors: true };
-    // One format: which one a lane takes may depend on what it has room for.
+    // A fixed format, since the automatic choice may depend on the free memory.
     let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
     let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, split, ..Options::default() };
     let plenty = 1 << 30;
@@ -31,7 +31,8 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     assert!(needed.fits());
     let second = needed.lanes[1].total();
 
-    // Half of it is missed before the work starts; what lies in between, on the way: after the first has its share.
+    // Half the memory is rejected before the work starts. The exact prediction fails during the
+    // work, after the first device has its share.
     for limit in [second / 2, second] {
         let machine = two(limit);
         let error = solve(&machine, &problem, &options, &mut Keep::default()).unwrap_err();
@@ -46,7 +47,7 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
 }
 
 #[test]
-fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
+fn small_chains_are_predicted_to_be_fast_on_the_cpu() {
     let measured = |spec: &str, time: f64, speed: Option<f64>| {
         let (chain, times, initial) = (model(spec), [time], Initial::State(0));
         let problem =
@@ -58,7 +59,7 @@ fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
     let short = seconds("tandem:15", 10.0).unwrap();
     assert!(short > 0.0 && short < 0.1, "{short} s");
     assert!(measured("tandem:15", 10.0, Some(1e6)).unwrap() > 10.0 * short, "on slow cores");
-    // As many times the products, and no bound but the window on them.
+    // More products in the ratio of the times, limited only by the window.
     let long = seconds("tandem:15", 1e6).unwrap();
     assert!(long / short > 1e4, "{long} s, {short} s");
     assert_eq!(seconds("tandem:15", f64::INFINITY), None, "products until the limit are not known");

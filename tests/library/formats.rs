@@ -1,4 +1,6 @@
-//! Every format of the matrix gives the bits of HYB on the same lanes, or says why it cannot store the chain.
+//! Every matrix format gives the bits of HYB on the same lanes.
+//!
+//! A format that cannot store the chain is rejected with the reason.
 
 use crate::support::{Keep, chain, machine, model, ragged};
 use kolmo::internals::Csr;
@@ -8,7 +10,7 @@ use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, Solution,
 use kolmo::{Error, Machine, Result};
 use proptest::prelude::*;
 
-/// Two windows that are open at the same time.
+/// Two times whose windows overlap.
 const TIMES: [f64; 2] = [0.3, 0.4];
 
 fn answer(
@@ -23,7 +25,7 @@ fn answer(
     solve(machine, &problem, options, &mut keep).map(|solution| (keep.0, solution))
 }
 
-/// Asserts that every format that stores the chain gives the bits of HYB; returns how many do.
+/// Asserts that every format that stores the chain gives the bits of HYB; returns their number.
 fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, parts: usize) -> usize {
     let options = |format| Options {
         format,
@@ -50,7 +52,7 @@ fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, p
     stored
 }
 
-/// Rows of one to five entries with rates from a few values, some of them long, none of them regular.
+/// Returns rows of one to five entries, some longer, with few distinct rates and no structure.
 fn irregular(n: u32, values: u32) -> Csr {
     let mut list = Vec::new();
     let mut state = 12345u64;
@@ -84,7 +86,7 @@ fn suite(spec: &str, precision: Precision, checked: bool) {
         let stored = formats_agree(&machine, &*model(spec), width, parts);
         assert_eq!(stored, 4, "{spec}: every format stores it");
     }
-    // Few rates but no structure: neighbours share neither rows nor, among 5000 states, pairs.
+    // Few rates but no structure: neighbours share neither rows nor, with 5000 states, pairs.
     assert_eq!(formats_agree(&machine, &irregular(5000, 7), WidthRule::Auto, 1), 3, "packed and pattern");
     formats_agree(&machine, &ragged(2000), WidthRule::Auto, 2);
 }
@@ -122,7 +124,7 @@ on! {
     formats_on_two_cuda_devices: "cuda:0,cuda:1", F64, false;
 }
 
-/// Steps without an exchange between them change no bit, whatever the matrix is stored in.
+/// Asserts that deep halos (several steps between exchanges) change no bit, in any format.
 fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
     let Some(machine) = machine(spec, F64, false) else { return };
     let mixed = machine.lanes.iter().any(|lane| lane.device().backend != machine.lanes[0].device().backend);
@@ -145,7 +147,8 @@ fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
                     (solution.matrix.format.as_str(), solution.matrix.halo_depth),
                     (format.name(), halo_depth)
                 );
-                // Unequal devices get shares as measured just then, and small numbers are not the same on all of them.
+                // Different devices get shares by measured bandwidth, and subnormal numbers differ
+                // between them.
                 let same = several.iter().flatten().zip(one.iter().flatten()).all(|(a, b)| match mixed {
                     true => (a - b).abs() <= 1e-15,
                     false => a == b,
@@ -192,7 +195,8 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
     let packed = taken(&irregular(5000, 7));
     assert_eq!(packed.format, "packed");
     assert!(packed.passed_over.iter().any(|why| why.starts_with("pair: more than 256")), "{packed:?}");
-    // A rate of its own for each of 1 200 000 transitions, more than the spare bits of 20-bit columns can name.
+    // 1 200 000 transitions with distinct rates: more than the spare bits of 20-bit columns can
+    // index.
     let n = 600_000u32;
     let all_differ: Vec<(u32, u32, f64)> = (0..n)
         .flat_map(|i| [(i, (i * 7 + 1) % n), (i, (i + 17) % n)])

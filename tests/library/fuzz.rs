@@ -1,8 +1,10 @@
-//! Every fuzz target on its seeds and on a fixed number of inputs made from them. The same functions run under
-//! libFuzzer, see `fuzz/`; here no compiler but the stable one is needed, and every run does the same.
+//! Every fuzz target on its seeds and on a fixed number of mutated inputs.
 //!
-//! `KOLMO_FUZZ=N` executes each target N times in both tests; `KOLMO_FUZZ_TARGET=NAME` only that one; `KOLMO_FUZZ_SEED=S` another
-//! sequence of inputs.
+//! libFuzzer runs the targets in `fuzz/`. Here the stable compiler suffices, and every run is
+//! deterministic.
+//!
+//! `KOLMO_FUZZ=N` executes each target N times in each of the two tests, `KOLMO_FUZZ_TARGET=NAME`
+//! runs only one target, and `KOLMO_FUZZ_SEED=S` selects another sequence of inputs.
 
 #[path = "../fuzz/harness.rs"]
 mod harness;
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The seeds lie in the repository; a test program may be carried to where it is not.
+/// Returns the seeds of a target; `None` if the test program runs without the repository.
 fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     let folders =
         [Path::new("tests/fuzz/seeds"), Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz/seeds"))];
@@ -32,7 +34,7 @@ fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     Some(all)
 }
 
-/// Checkpoints in the middle of a run and at its end; their bytes are those of this version.
+/// Checkpoints of a partial and of a completed run, made here because they depend on the version.
 fn checkpoints() -> Vec<Vec<u8>> {
     use kolmo::Machine;
     use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -66,7 +68,7 @@ fn checkpoints() -> Vec<Vec<u8>> {
     all
 }
 
-/// What numbers are replaced by.
+/// Replacements for numbers.
 const NUMBERS: [&str; 22] = [
     "0",
     "1",
@@ -92,7 +94,7 @@ const NUMBERS: [&str; 22] = [
     "0.1",
 ];
 
-/// An input made from the seeds.
+/// Returns an input mutated from the seeds.
 fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = seeds[random.usize(..seeds.len())].clone();
     for _ in 0..1 << random.u32(0..5) {
@@ -115,7 +117,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
                 let to = (from + random.usize(1..=1 + other.len() / 4)).min(other.len());
                 bytes.splice(at..end, other[from..to].iter().copied());
             }
-            // A number in text.
+            // Replaces a number in text.
             5..=7 => {
                 let digits: Vec<usize> = (0..bytes.len())
                     .filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_digit()))
@@ -126,7 +128,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
                     bytes.splice(from..from + len, number.bytes());
                 }
             }
-            // A line, doubled, moved or left out.
+            // Duplicates a line, or moves or deletes one.
             8 | 9 => {
                 let mut lines: Vec<Vec<u8>> =
                     bytes.split_inclusive(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
@@ -139,7 +141,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
                     bytes = lines.concat();
                 }
             }
-            // A number of 32 or 64 bits.
+            // Overwrites a number of 32 or 64 bits.
             _ => {
                 let value: u64 =
                     [0, 1, 0xff, 0xffff_ffff, 1 << 32, u64::MAX, i64::MAX as u64, random.u64(..)]
@@ -174,7 +176,7 @@ fn no_input_of_thousands_breaks_a_target() {
     every_target(2000);
 }
 
-/// Runs all targets so many times, unless the environment asks for something else.
+/// Runs all targets `executions` times, unless the environment sets other values.
 fn every_target(executions: u64) {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
     let executions = number("KOLMO_FUZZ").unwrap_or(executions);

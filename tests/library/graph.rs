@@ -3,10 +3,12 @@
 use kolmo::pagerank::{Graph, Node, Options, Solution, Walks, local_page_rank, page_rank};
 use kolmo::{Error, Status};
 
-/// A graph's nodes, links, and seeds.
+/// Name, number of nodes, edges, and seeds of a graph.
 type Case = (&'static str, usize, Vec<(u32, u32)>, Vec<u32>);
 
-/// x of (I − d Pᵀ) x = (1 − d) s by elimination; the columns of Pᵀ sum to 1, so that no pivot is small.
+/// Solves (I − d Pᵀ) x = (1 − d) s by elimination.
+///
+/// The columns of Pᵀ sum to 1, so that no pivot is small.
 fn dense(n: usize, links: &[(u32, u32)], d: f64, seeds: &[u32]) -> Vec<f64> {
     let start = |i: usize| match seeds {
         [] => 1.0 / n as f64,
@@ -82,7 +84,7 @@ fn solve(graph: &Graph, targets: &[u32], options: &Options) -> Solution {
 }
 
 #[test]
-fn every_interval_holds_what_elimination_finds() {
+fn every_interval_contains_the_result_of_elimination() {
     for (name, n, links, seeds) in cases() {
         let graph = graph(n, &links);
         let targets: Vec<u32> = (0..n as u32).rev().collect();
@@ -95,7 +97,8 @@ fn every_interval_holds_what_elimination_finds() {
                 for (node, &target) in solution.nodes.iter().zip(&targets) {
                     let exact = x[target as usize];
                     assert_eq!(node.node, target);
-                    // The oracle's own rounding: n steps, of which none grows numbers by more than 1 / (1 − d).
+                    // Rounding of the reference: n steps, none of which grows numbers by more than
+                    // 1 / (1 − d).
                     let slack = 4.0 * n as f64 * f64::EPSILON * exact / (1.0 - d);
                     assert!(
                         (node.estimate - exact).abs() <= node.half_width + slack,
@@ -112,7 +115,7 @@ fn every_interval_holds_what_elimination_finds() {
 }
 
 #[test]
-fn a_push_and_walks_hold_what_elimination_finds_as_often_as_they_say() {
+fn intervals_of_a_push_and_walks_have_their_coverage() {
     let (mut asked, mut held, mut walked) = (0, 0, 0);
     for (name, n, links, seeds) in cases() {
         let graph = graph(n, &links);
@@ -133,14 +136,14 @@ fn a_push_and_walks_hold_what_elimination_finds_as_often_as_they_say() {
             }
         }
     }
-    // 95 % at least, and three standard deviations of that.
+    // At least 95 %, less three standard deviations.
     let least = 0.95 - 3.0 * (0.95 * 0.05 / f64::from(asked)).sqrt();
     assert!(f64::from(held) >= least * f64::from(asked), "{held} of {asked}");
     assert!(walked > 1_000_000, "{walked} steps");
 }
 
 #[test]
-fn walks_end_where_they_are_limited() {
+fn walks_end_at_their_limit() {
     let (_, graph) = kolmo::models::graph("rmat:8,8", 1).expect("a built-in").expect("sound parameters");
     let options = Options { epsilon: 1e-9, ..Options::default() };
     let walks = Walks { most: 1 << 14, ..Walks::default() };
@@ -152,7 +155,7 @@ fn walks_end_where_they_are_limited() {
 }
 
 #[test]
-fn what_mixes_well_takes_few_products() {
+fn fast_mixing_graphs_take_few_products() {
     let (_, graph) = kolmo::models::graph("rmat:10,8", 1).expect("a built-in").expect("sound parameters");
     let all: Vec<u32> = (0..1024).collect();
     let exact = solve(&graph, &all, &Options { relative: 1e-12, ..Options::default() });
@@ -160,7 +163,7 @@ fn what_mixes_well_takes_few_products() {
         .map(|of| exact.nodes.iter().map(of).sum::<f64>());
     assert!((sum - 1.0).abs() <= within && within < 1e-10, "{sum} ± {within}");
     let solution = solve(&graph, &all, &Options { relative: 1e-4, ..Options::default() });
-    // ln(1e-4 · 0.15 / 1024) / ln 0.85 = 111 by the sum of what is left out alone.
+    // The sum of the remaining terms alone would need ln(1e-4 · 0.15 / 1024) / ln 0.85 = 111.
     assert!(solution.products <= 40, "{}", solution.products);
     for (node, exact) in solution.nodes.iter().zip(&exact.nodes) {
         assert!(
@@ -171,7 +174,7 @@ fn what_mixes_well_takes_few_products() {
 }
 
 #[test]
-fn products_end_where_they_are_limited_and_where_rounding_is_all_that_is_left() {
+fn products_end_at_their_limit_and_when_only_rounding_remains() {
     let (_, graph) =
         kolmo::models::graph("barabasi:300,3", 1).expect("a built-in").expect("sound parameters");
     let options = Options { most_products: 3, ..Options::default() };
@@ -186,7 +189,7 @@ fn products_end_where_they_are_limited_and_where_rounding_is_all_that_is_left() 
 
 #[test]
 fn undirected_graphs_have_links_both_ways() {
-    // A path of two links: the middle node has twice the others' links.
+    // A path of two edges: the middle node has twice the edges of the others.
     let graph = Graph::undirected(3, &[0, 1, 2], &[1, 2, 2]).expect("a sound graph");
     assert_eq!(graph.links(), 5);
     let mut pairs: Vec<(u64, u64)> = graph.pairs().collect();
@@ -198,13 +201,13 @@ fn undirected_graphs_have_links_both_ways() {
 
 #[test]
 fn symmetric_graphs_are_undirected_already() {
-    // A path with a loop at its end, both directions listed in any order, one of them as a count.
+    // A path with a loop at its end, with both directions in any order, and as counts.
     let (from, to) = ([0, 1, 2, 1, 2], [1, 0, 1, 2, 2]);
     let directed = Graph::new(3, &from, &to).expect("a sound graph");
     assert_eq!(Graph::undirected(3, &from, &to).expect("a sound graph"), directed);
     let counted = |counts: &[f64]| Graph::counted(2, &[0, 1, 1], &[1, 0, 0], counts, true).expect("sound");
     assert_eq!((counted(&[5.0, 2.0, 3.0]).links(), counted(&[4.0, 2.0, 3.0]).links()), (10, 18));
-    // As many links into each node as out of it do not make a graph symmetric.
+    // Equal in-degree and out-degree of every node do not make a graph symmetric.
     let ring = Graph::undirected(3, &[0, 1, 2], &[1, 2, 0]).expect("a sound graph");
     assert_eq!(ring.links(), 6);
 }
@@ -244,7 +247,7 @@ fn parallel_links_take_the_memory_of_one() {
 
 #[test]
 fn a_time_limit_ends_products_with_bounds() {
-    // 2000 nodes on a ring: no elimination, and some 10⁹ products to go.
+    // A ring of 2000 nodes: no elimination, and some 10⁹ iterations to convergence.
     let (from, to): (Vec<u32>, Vec<u32>) = (0..2000).map(|i| (i, (i + 1) % 2000)).unzip();
     let ring = Graph::new(2000, &from, &to).expect("a sound graph");
     let limit = std::time::Duration::from_millis(200);
@@ -259,7 +262,7 @@ fn a_time_limit_ends_products_with_bounds() {
 }
 
 #[test]
-fn walks_that_would_take_longer_than_products_leave_it_to_them() {
+fn walks_longer_than_products_are_replaced_by_products() {
     let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
     let options = Options { epsilon: 1e-6, ..Options::default() };
     let solution =
@@ -269,7 +272,7 @@ fn walks_that_would_take_longer_than_products_leave_it_to_them() {
 }
 
 #[test]
-fn questions_without_an_answer_are_refused() {
+fn invalid_problems_are_rejected() {
     let small = graph(3, &[(0, 1)]);
     let ask =
         |targets: &[u32], options: Options| match page_rank(&small, targets, &options, &mut |_, _| Ok(())) {

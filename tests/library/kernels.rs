@@ -1,8 +1,7 @@
-//! Every kernel is accepted by every shader language that wgpu can hand it to, and obeys the house rules of
-//! [`kolmo::kernel`].
+//! Kernels compile to every shader language of wgpu and obey the rules of [`kolmo::kernel`].
 //!
-//! A rule is a function from a kernel to what is wrong with it. Its test asks it of every kernel, and of some
-//! that are broken on purpose, which it must refuse for the reason given.
+//! A rule is a function that returns the defect of a kernel. Its test applies it to every kernel,
+//! and to kernels with a deliberate defect, which it must reject for the given reason.
 #![cfg(feature = "wgpu")]
 
 use std::collections::BTreeSet;
@@ -24,7 +23,7 @@ mod browser;
 mod languages;
 mod texts;
 
-/// The precisions that a kernel computes in.
+/// Returns the precisions that a kernel supports.
 fn precisions(kernel: &Kernel) -> impl Iterator<Item = Precision> + '_ {
     [Precision::F32, Precision::F64, Precision::Q64].into_iter().filter(|&precision| kernel.has(precision))
 }
@@ -32,16 +31,16 @@ fn precisions(kernel: &Kernel) -> impl Iterator<Item = Precision> + '_ {
 /// The one line that a lane of single precision replaces.
 const ALIAS: &str = "alias real = f64;";
 
-/// What every adapter offers: Vulkan's least maximum of workgroup memory, in bytes.
+/// Workgroup memory of every adapter in bytes: the minimum that Vulkan guarantees.
 const WORKGROUP_BYTES: u32 = 16 * 1024;
-/// Storage buffers of a kernel that every lane can bind.
+/// Largest number of storage buffers that every lane can bind.
 const BUFFERS: usize = 8;
-/// Bytes of immediates.
+/// Largest size of the immediates, in bytes.
 const IMMEDIATE_BYTES: u32 = 64;
 
 type Rule = fn(&Kernel) -> Result<(), String>;
 
-/// Asserts that every kernel obeys a rule, naming all that do not.
+/// Asserts that every kernel obeys a rule, and names those that do not.
 #[track_caller]
 fn obey(rule: Rule) {
     let kernels = all();
@@ -54,7 +53,7 @@ fn complaint(rule: Rule, kernel: &Kernel) -> Option<String> {
     rule(kernel).err().map(|what| format!("shaders/{}.wgsl: {what}", kernel.name))
 }
 
-/// Asserts that a rule refuses the kernel `name` once `from` is replaced by `to` in its text, and says `why`.
+/// Asserts that a rule rejects kernel `name` with `from` replaced by `to`, for the reason `why`.
 #[track_caller]
 fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
     let kernel = all().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"));
@@ -72,13 +71,14 @@ fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
     Kernel { wgsl: wgsl.leak(), ..*kernel }
 }
 
-/// The kernel as naga reads it, validated with what lanes ask of an adapter: immediates, and double precision
-/// where it is computed in.
+/// Parses and validates a kernel with the capabilities that lanes request from an adapter.
+///
+/// These are immediates, and double precision where the kernel needs it.
 fn module(kernel: &Kernel, precision: Precision) -> Result<(Module, ModuleInfo), String> {
     parsed(kernel, precision, kernel.text(precision))
 }
 
-/// The kernel in fixed point as a device has it that lacks integers of 64 bits.
+/// Returns the fixed-point kernel of devices without 64-bit integers.
 fn module_in_limbs(kernel: &Kernel) -> Result<(Module, ModuleInfo), String> {
     parsed(kernel, Precision::F32, kernel.text_in_limbs())
 }
@@ -97,7 +97,7 @@ fn parsed(kernel: &Kernel, precision: Precision, text: String) -> Result<(Module
     reflect::with_constants(kernel, &module, &info).map_err(|e| format!("constants: {e}"))
 }
 
-/// The group and number of every binding, in order.
+/// Returns the group and number of every binding, in order.
 fn bindings(module: &Module) -> BTreeSet<(u32, u32)> {
     module.global_variables.iter().filter_map(|(_, v)| v.binding).map(|b| (b.group, b.binding)).collect()
 }
@@ -106,7 +106,7 @@ fn variables(module: &Module, space: impl Fn(AddressSpace) -> bool) -> Vec<&Glob
     module.global_variables.iter().map(|(_, v)| v).filter(|v| space(v.space)).collect()
 }
 
-/// Bounds are checked with `--checked` and not otherwise.
+/// Returns the bounds checks of a lane: only with `--checked`.
 fn bounds(checked: bool) -> BoundsCheckPolicies {
     let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
     BoundsCheckPolicies { index: policy, buffer: policy, ..Default::default() }
@@ -117,7 +117,7 @@ fn kernel_named(name: &str) -> &'static Kernel {
 }
 
 #[test]
-fn bindings_lie_in_group_0_and_are_numbered_from_0_without_gaps() {
+fn bindings_are_in_group_0_and_numbered_from_0_without_gaps() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
         for (i, (group, binding)) in (0..).zip(bindings(&module)) {
@@ -145,7 +145,7 @@ fn a_kernel_binds_at_most_8_storage_buffers_and_nothing_else() {
         if bound != buffers {
             return Err(format!("{} bindings are no storage buffers", bound - buffers));
         }
-        // Two variables of one binding would be one argument.
+        // Two variables with one binding would be one argument.
         if bindings(&module).len() != bound {
             return Err(format!("{bound} variables share {} bindings", bindings(&module).len()));
         }
@@ -240,7 +240,7 @@ fn a_kernel_has_one_compute_entry_point_with_its_own_name() {
 }
 
 #[test]
-fn workgroups_are_as_large_as_kernels_say() {
+fn workgroups_have_the_declared_size() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
         for entry in &module.entry_points {
@@ -315,7 +315,7 @@ fn workgroup_memory_is_at_most_16_kib_in_every_precision() {
     refuses(rule, "sweep", "@compute", second, "16388 bytes of workgroup memory in f64");
 }
 
-/// Functions that SPIR-V has for 16 and 32 bits alone.
+/// True for functions that SPIR-V has only for 16 and 32 bits.
 fn transcendental(function: MathFunction) -> bool {
     use MathFunction as M;
     matches!(
@@ -374,7 +374,7 @@ fn no_kernel_calls_a_transcendental_function_in_double_precision() {
     }
     let helper = "fn wave(v: vec2<real>) -> real { return cos(v).x; }\n\n@compute";
     refuses(rule, "triad", "@compute", helper, "Cos of an f64");
-    // In single precision, and of what is always allowed, nothing is said.
+    // Single precision and functions with an f64 version are allowed.
     let triad = all().into_iter().find(|k| k.name == "triad").expect("the triad is a kernel");
     for call in ["real(exp(f32(i)))", "sqrt(c[i])"] {
         let allowed = with_text(triad, triad.wgsl.replace("real(3)", call));
@@ -386,8 +386,8 @@ fn no_kernel_calls_a_transcendental_function_in_double_precision() {
 fn no_kernel_has_atomics() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
-        // Every atomic operation needs a pointer to an atomic type; those on textures need one, and kernels
-        // bind storage buffers alone.
+        // Every atomic operation needs a pointer to an atomic type. Those on textures need a
+        // texture, and kernels bind only storage buffers.
         let atomics = module.types.iter().filter(|(_, t)| matches!(t.inner, TypeInner::Atomic(_))).count();
         if atomics > 0 {
             return Err(format!("{atomics} atomic types"));
@@ -400,7 +400,7 @@ fn no_kernel_has_atomics() {
     refuses(rule, "scale", "@compute", buffer, "1 atomic types");
 }
 
-/// Twins, launches and lanes go by what is declared in Rust; devices go by the text.
+/// The CPU implementation, launches and lanes use the declaration in Rust; devices use the text.
 #[test]
 fn parameters_and_bindings_are_declared_as_the_text_has_them() {
     fn rule(kernel: &Kernel) -> Result<(), String> {

@@ -1,4 +1,7 @@
-//! Krylov's method: against closed forms, Arb's ball arithmetic and sweeps, and what it does where it gets nowhere.
+//! Krylov method.
+//!
+//! Compared with closed forms, Arb's ball arithmetic and uniformization; includes chains on which
+//! it gives up.
 
 use crate::curves::{known, of_pairs, pairs};
 use crate::support::{Keep, chain, l1, machine, model, ragged, run};
@@ -23,11 +26,11 @@ fn options(method: Method, epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let leak = 1e-4;
         let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
-        // Several parts exchange halos.
+        // Several blocks exchange halos.
         for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
             let split = Partitioning { parts, ..Partitioning::default() };
@@ -37,7 +40,7 @@ mod suite {
 
             let expansion = solution.expansion.expect("it was asked for");
             assert_eq!((expansion.method, expansion.given_up), (Expanded::Krylov, 0), "{expansion:?}");
-            // A space or two, and a sweep for the short time.
+            // One or two Krylov bases, and uniformization for the short time.
             assert!(solution.terms < 120, "{} multiplications", solution.terms);
             assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
             for (i, &t) in times.iter().enumerate() {
@@ -49,7 +52,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let queue = model("birth-death:300,1,1.2");
         let rewards = [
@@ -90,7 +93,8 @@ mod suite {
         {
             let with = |format, parts| {
                 let split = Partitioning { parts, ..Partitioning::default() };
-                // On several lanes the order of the states is chosen by measurement unless it is given.
+                // With several lanes, the order of the states is chosen by measurement unless it is
+                // given.
                 let asked = Options { format, split, order: Order::Natural, ..options(KRYLOV, 1e-4) };
                 let (got, solution) = run(&machine, chain, &Initial::State(700), &[66.0, 70.0], &asked);
                 assert!(solution.expansion.is_some_and(|e| e.given_up == 0), "{format:?}");
@@ -107,25 +111,25 @@ mod suite {
 }
 
 instance!(cpu_f64("cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 #[cfg(feature = "wgpu")]
 instance!(wgpu_f64("wgpu:0", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 #[cfg(feature = "cuda")]
 instance!(cuda_f64("cuda:0", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    it_meets_closed_forms_with_few_products,
-    rewards_are_those_of_a_sweep,
+    closed_forms_are_met_with_few_products,
+    rewards_agree_with_uniformization,
     every_format_and_split_gives_the_same_bits
 );
 
@@ -133,7 +137,9 @@ fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")
 }
 
-/// One slow way out: two groups of states, of which each settles soon, that change at a slow rate, and leak at a slower one.
+/// A stiff chain with three time scales.
+///
+/// Each of two groups of states mixes fast, the groups exchange slowly, and exits are slower still.
 fn three_scales() -> (Csr, Initial) {
     let mut list = Vec::new();
     for group in 0..2 {
@@ -165,7 +171,7 @@ fn bounds_hold_against_ball_arithmetic() {
 }
 
 #[test]
-fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
+fn a_quasi_stationary_remainder_terminates_early() {
     let (slow, initial) = three_scales();
     let times = [1e5, 1e9];
 
@@ -182,7 +188,7 @@ fn what_it_leaves_shrinks_in_one_shape_and_is_stopped() {
 }
 
 #[test]
-fn a_stop_that_rounding_is_in_the_way_of_is_refined() {
+fn early_termination_limited_by_rounding_is_refined() {
     let (leak, t) = (1e-11, 1e10);
     let (chain, initial) = pairs(600, leak);
 
@@ -190,14 +196,14 @@ fn a_stop_that_rounding_is_in_the_way_of_is_refined() {
 
     assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
     assert!(solution.times[0].stopped.is_some() && solution.terms < 1000, "{} products", solution.terms);
-    // What the closed form rounds by: t leak to a unit, and sums.
+    // Rounding of the closed form: t · leak in the last place, and sums.
     let error = l1(&got[0], &of_pairs(600, leak, t));
     assert!(error <= solution.bound.total() + 40.0 * f64::EPSILON, "{error:e}, {:?}", solution.bound);
 }
 
 #[test]
-fn what_it_cannot_serve_is_swept_or_refused() {
-    // A ring takes as many products as it has states for a wave to go round.
+fn unsuitable_problems_fall_back_to_uniformization_or_are_rejected() {
+    // A wave needs as many products as the ring has states to travel around it.
     let ring = model("circulant:300,1");
     let times = [200.0, 1.0];
     let (initial, mut keep) = (Initial::State(0), Keep::default());
@@ -225,8 +231,8 @@ fn what_it_cannot_serve_is_swept_or_refused() {
 }
 
 #[test]
-fn what_swings_or_leaks_in_several_parts_is_served_over_long_times() {
-    // Steps between even and odd states: their iterates never settle, their probabilities do.
+fn periodic_chains_and_several_decay_rates_are_solved_over_long_times() {
+    // Steps alternate between even and odd states: iterates do not converge, probabilities do.
     let ring: Vec<(u32, u32, f64)> =
         (0..10).flat_map(|i| [(i, (i + 1) % 10, 1.0), (i, (i + 9) % 10, 1.0)]).collect();
     let (got, solution) =
@@ -234,7 +240,7 @@ fn what_swings_or_leaks_in_several_parts_is_served_over_long_times() {
     assert!(solution.status == Status::Met && solution.terms < 20_000, "{} products", solution.terms);
     assert!(l1(&got[0], &[0.1; 10]) <= solution.bound.total());
 
-    // Three parts that are left at rates of their own, exactly: each is as likely as its own exponential.
+    // Three transient classes with exact decay rates: each decays as its own exponential.
     let leaks = [1e-3, 1e-5, 1e-7];
     let mut list = Vec::new();
     for (part, &leak) in (0..3u32).zip(&leaks) {
@@ -282,7 +288,7 @@ fn memory_for_few_vectors_is_not_enough() {
     assert!(matches!(&refused, Error::Invalid(why) if why.contains("memory for")), "{refused}");
 }
 
-/// Small chains of all kinds: cyclic, absorbing, in several parts, with rates that lie far apart.
+/// Small chains: cyclic, absorbing, with several classes, with rates of different magnitude.
 fn any_chain() -> impl Strategy<Value = (Csr, Initial)> {
     let transition = |n: u32| (0..n, 1..n, -6.0..1.0f64);
     (2u32..30).prop_flat_map(move |n| {
@@ -300,7 +306,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn methods_overlap_and_going_on_gives_the_later_result(
+    fn methods_agree_and_restarts_give_the_later_result(
         (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
     ) {
         let (s, t) = (10f64.powf(s), 10f64.powf(t));

@@ -1,4 +1,4 @@
-//! Everything that calls the library. What starts the program `kolmo` is in `tests/command/`.
+//! Tests that call the library. Tests that start the program `kolmo` are in `tests/command/`.
 
 #[path = "../devices.rs"]
 mod devices;

@@ -1,4 +1,4 @@
-//! Fixed point: the same bits everywhere, and an error that the answer tells by itself.
+//! Fixed point: equal bits on all devices, and an error that follows from the result.
 
 use crate::devices::skip;
 use crate::support::{Keep, chain, dense, l1, model, ragged, run};
@@ -8,7 +8,7 @@ use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Initial, Method, Options, Order, Partitioning, Problem, Reward, Transitions, solve};
 use kolmo::{Machine, Status};
 
-/// A machine in fixed point, `limbs` without integers of 64 bits.
+/// Opens a machine in fixed point; `limbs` emulates devices without 64-bit integers.
 fn machine(spec: &str, limbs: bool) -> Option<Machine> {
     let devices: Vec<DeviceSpec> = spec.split(',').map(|d| d.parse().expect("a device")).collect();
     let options = OpenOptions { precision: Some(Q64), limbs, ..OpenOptions::default() };
@@ -28,7 +28,7 @@ fn options(format: MatrixFormat) -> Options {
 fn same_bits(spec: &str, limbs: bool) {
     use MatrixFormat::{Hyb, Packed, Pair, Pattern};
     let (Some(one), Some(other)) = (machine("cpu", false), machine(spec, limbs)) else { return };
-    // Where values are exchanged, as often as that is, and where not, in every format.
+    // Several lanes exchange values at different intervals. A single lane uses every format.
     let ways: &[_] = match spec.contains(',') {
         true => &[(Hyb, None), (Hyb, Some(3)), (Pattern, None)],
         false => &[(Hyb, None), (Packed, None), (Pair, None), (Pattern, None)],
@@ -81,7 +81,7 @@ fn cuda_lanes_have_the_bits_of_the_cpu() {
     same_bits("cuda:0,cuda:0,cuda:0", false);
 }
 
-/// What an answer lacks of the exact one is what it says, and no probability is above the exact one.
+/// The l1 error is the printed one, and no probability exceeds the exact value.
 #[test]
 fn the_printed_error_is_the_true_one() {
     let Some(machine) = machine("cpu", false) else { return };
@@ -96,11 +96,11 @@ fn the_printed_error_is_the_true_one() {
         (initial[0], initial[2]) = (0.75, 0.25);
         let start = Initial::Distribution(initial.clone());
         for t in [0.01, 1.0, 20.0] {
-            // Nothing is left out but a billionth, which the printed error has to name.
+            // Only about 1e-9 is truncated, which the printed error must contain.
             let (got, solution) = run(&machine, &*chain, &start, &[t], &options(MatrixFormat::Auto));
             let exact = dense(&*chain, &initial, t);
             let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
-            // The oracle is exact to some units of double precision.
+            // The reference is exact to some units in the last place of double precision.
             let doubt = 1e-13;
             assert!(got[0].iter().zip(&exact).all(|(p, exact)| *p <= exact + doubt), "{name} at {t}");
             assert!((printed - wrong).abs() <= doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
@@ -108,7 +108,7 @@ fn the_printed_error_is_the_true_one() {
             let mass: f64 = got[0].iter().sum();
             assert!((1.0 - mass - (printed - 0.5 * f64::EPSILON)).abs() <= 1e-15, "{name} at {t}");
 
-            // With nothing left out, what rounding takes.
+            // Without truncation, only the rounding error remains.
             let options = Options { epsilon: 1e-15, ..options(MatrixFormat::Auto) };
             let (_, solution) = run(&machine, &*chain, &start, &[t], &options);
             let most = n as f64 * solution.times[0].alpha_t * (-63f64).exp2() + (-50f64).exp2() + 1e-15;
@@ -118,10 +118,11 @@ fn the_printed_error_is_the_true_one() {
     }
 }
 
-/// The chain is iterated with every state staying with some probability, and a stop ends both; absorbing states
-/// and rewards are what they are in double precision.
+/// Early termination, absorbing states and rewards agree with double precision.
+///
+/// The chain is iterated with a self-loop in every state, and early termination ends both runs.
 #[test]
-fn stops_and_rewards_are_those_of_double_precision() {
+fn early_termination_and_rewards_agree_with_double_precision() {
     let Some(fixed) = machine("cpu", false) else { return };
     let Some(double) = crate::support::machine("cpu", kolmo::kernel::Precision::F64, false) else { return };
     for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:3,2")] {
@@ -153,7 +154,7 @@ fn stops_and_rewards_are_those_of_double_precision() {
 }
 
 #[test]
-fn what_fixed_point_does_not_hold_is_refused() {
+fn problems_beyond_fixed_point_are_rejected() {
     let Some(machine) = machine("cpu", false) else { return };
     let pair = chain(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
     let rewards = [Reward { name: "cost".to_owned(), values: vec![1.0, -1.0] }];
@@ -175,7 +176,9 @@ fn what_fixed_point_does_not_hold_is_refused() {
     }
 }
 
-/// A chain of `shared/cases/chains`: where it begins, and for each time how far at most the reference lies from π, and the file.
+/// A chain of `shared/cases/chains`, with its references.
+///
+/// A reference is a time, a bound of its distance from π, and the file.
 struct Case {
     name: String,
     chain: kolmo::transient::Chain,
@@ -183,7 +186,7 @@ struct Case {
     references: Vec<(f64, f64, std::path::PathBuf)>,
 }
 
-/// The chains of `shared/cases/chains` above the current folder, wherever the test runs.
+/// Returns the chains of `shared/cases/chains`, in the current folder or above it.
 fn cases() -> Option<Vec<Case>> {
     let here = std::env::current_dir().ok()?;
     let Some(folder) = here.ancestors().map(|f| f.join("shared/cases/chains")).find(|f| f.is_dir()) else {
@@ -202,8 +205,9 @@ fn cases() -> Option<Vec<Case>> {
         let alpha = number(&case["alpha"]);
         let references = case["references"].as_array().expect("references").iter().map(|reference| {
             let t = number(&reference["t"]);
-            // Exact but for the double; or as two programs agree in it, which is what their authors aimed at and more than
-            // they lose by rounding (README beside the chains).
+            // Arb's references are exact up to rounding to doubles. The others are as accurate as
+            // two programs agree: the accuracy that their authors aimed at, which is coarser than
+            // their rounding (README next to the chains).
             let arb = reference["source"].as_str().is_some_and(|source| source.starts_with("Arb"));
             let doubt = match () {
                 () if arb => f64::EPSILON,
@@ -224,18 +228,18 @@ fn cases() -> Option<Vec<Case>> {
     Some(all)
 }
 
-/// At every time up to an α t.
+/// Checks the printed error at every reference time with αt in the range `terms`.
 fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
     let (Some(machine), Some(cases)) = (machine("cpu", false), cases()) else { return };
     for Case { name, chain, alpha, references } in cases {
         for (t, doubt, file) in references.into_iter().filter(|(t, ..)| terms.contains(&(alpha * t))) {
             let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
-            // A stop before the last term has a bound of its own, which is no equality.
+            // Early termination has a bound of its own, so the error is bounded and not equal.
             let (got, solution) =
                 run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
             let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
             assert!(wrong <= printed + doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
-            // With what is left out, and with next to nothing left out.
+            // With truncation, and almost without truncation.
             for epsilon in [1e-10, 1e-15] {
                 let options = Options { epsilon, ..options(MatrixFormat::Auto) };
                 let (got, solution) = run(&machine, &*chain.transitions, &chain.initial, &[t], &options);
@@ -263,7 +267,7 @@ fn the_printed_error_of_real_chains_is_the_true_one_at_late_times() {
     errors_of_cases_are_true(2e3..2e5);
 }
 
-/// Every format, with integers of 64 bits and without, on one, two and three lanes.
+/// All formats, with and without 64-bit integers, on one, two and three lanes.
 #[test]
 fn real_chains_have_the_same_bits_everywhere() {
     let (Some(one), Some(cases)) = (machine("cpu", false), cases()) else { return };

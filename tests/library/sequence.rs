@@ -1,11 +1,11 @@
-//! The sequences against their published numbers, on every lane.
+//! Sequences against published numbers, on every lane.
 
 use kolmo::kernel::Precision::F32;
 use kolmo::lane::Lane;
 use kolmo::walk::sequence::mtgp32::{Mtgp32, SETS};
 use kolmo::walk::sequence::{PointSet, Points, Scramble, Sequence, Stream, fill, sobol};
 
-/// The lane of a device; sequences are the same in both precisions.
+/// Opens the lane of a device; sequences do not depend on the precision.
 fn lane(spec: &str, checked: bool) -> Option<Lane> {
     crate::support::machine(spec, F32, checked).map(|mut machine| machine.lanes.remove(0))
 }
@@ -14,7 +14,7 @@ fn points(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) ->
     Points::new(sequence, scramble, dimensions, seed).expect("the sequence has that scramble")
 }
 
-/// Rows of coordinates, one a dimension, from the lane.
+/// Returns coordinates computed by the lane, one row per dimension.
 fn rows(
     lane: &Lane,
     points: &Points,
@@ -29,7 +29,7 @@ fn rows(
     words.chunks(count as usize).map(<[u32]>::to_vec).collect()
 }
 
-/// numerator / denominator as a fraction of 2³², rounded down.
+/// Returns numerator / denominator as a fraction of 2³², rounded down.
 fn fraction(numerator: u64, denominator: u64) -> u32 {
     ((numerator << 32) / denominator) as u32
 }
@@ -37,7 +37,7 @@ fn fraction(numerator: u64, denominator: u64) -> u32 {
 mod suite {
     use super::*;
 
-    /// J. Burkardt's list and SciPy's, times 16.
+    /// Lists of J. Burkardt and of SciPy, times 16.
     pub(crate) fn sobol_gives_the_published_points(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let known: [[u32; 16]; 6] = [
@@ -83,7 +83,7 @@ mod suite {
         }
     }
 
-    /// Point i of dimension 0 is i in Gray code with its bits reversed, so that every bit of the number counts.
+    /// Point i of dimension 0 is the bit-reversed Gray code of i, so that every bit of i matters.
     pub(crate) fn sobol_reaches_the_last_point(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let points = points(Sequence::Sobol, Scramble::None, 1, 0);
@@ -94,8 +94,9 @@ mod suite {
         }
     }
 
-    /// Each of the 2^m cells of an elementary partition of the plane holds one of the first 2^m points of dimensions 0
-    /// and 1: a (0, m, 2)-net, scrambled or not.
+    /// The first 2^m points of dimensions 0 and 1 are a (0, m, 2)-net, scrambled or not.
+    ///
+    /// Each of the 2^m cells of an elementary partition of the plane contains one point.
     pub(crate) fn sobol_points_are_a_net(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         const M: u32 = 10;
@@ -105,7 +106,7 @@ mod suite {
             for split in 0..=M {
                 let mut cells = vec![0; 1 << M];
                 for (&x, &y) in got[0].iter().zip(&got[1]) {
-                    // A shift by 32 bits leaves nothing.
+                    // A shift by 32 bits must give 0.
                     let cell = |x: u32, bits: u32| u64::from(x) >> (32 - bits);
                     cells[(cell(x, split) << (M - split) | cell(y, M - split)) as usize] += 1;
                 }
@@ -114,14 +115,18 @@ mod suite {
         }
     }
 
-    /// The first b² points of Faure's sequence in base b, in each two dimensions: one in each of b × b cells, a
-    /// (0, 2, 2)-net; and b points of Halton's in each cell of a b-th part. Scrambled or not.
+    /// Sequences in base b are balanced, scrambled or not.
+    ///
+    /// Of the first b² points, in each pair of dimensions of Faure's sequence, one is in each of b
+    /// × b cells, a (0, 2, 2)-net. In one dimension of Halton's sequence, one is in each of b²
+    /// intervals.
     pub(crate) fn halton_and_faure_points_are_balanced(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         const B: u32 = 11;
         for scramble in [Scramble::None, Scramble::Owen] {
-            // A fraction that is a whole number of cells is rounded down, below its cell unless it is 0: its upper end
-            // lies in it. A scrambled one lies so near to an edge with a probability of 10⁻⁵ over all seeds; these do not.
+            // A fraction at the lower edge of a cell is rounded down, below the edge unless it is
+            // 0. Its upper end is inside the cell. A scrambled fraction is that close to an edge
+            // with probability 10⁻⁵ over all seeds; these are not.
             let cell = |x: u32, cells: u32| ((u64::from(x) + 1) * u64::from(cells) - 1) >> 32;
             let faure = points(Sequence::Faure, scramble, B, 2026);
             let got = rows(&lane, &faure, faure.stream(1, 2), 0, B * B, 0..B);
@@ -142,7 +147,7 @@ mod suite {
         }
     }
 
-    /// Streams of the known numbers of Owen's scramble: the seeds of the dimensions enter from outside.
+    /// Compares Owen scrambling and shifts of the lane with the host's functions.
     pub(crate) fn scrambles_are_those_of_the_host(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         for scramble in [Scramble::Owen, Scramble::Shift] {
@@ -163,14 +168,16 @@ mod suite {
         }
     }
 
-    /// The authors' known answers, as four dimensions of one point.
+    /// Known answers of the authors, as four dimensions of one point.
     pub(crate) fn philox_gives_the_published_words(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
-        // Word 1 of a counter is a block of four dimensions, of which there are 2³⁰: one known answer of three.
+        // Word 1 of a counter is a block of four dimensions. There are 2³⁰ blocks, so the lane can
+        // compute one of the three known answers.
         let philox = points(Sequence::Philox, Scramble::None, 4, 0);
         let got = rows(&lane, &philox, philox.stream(0, 0), 0, 1, 0..4);
         assert_eq!(got, [[0x6627_e8d5], [0xe169_c58d], [0xbc57_ac4c], [0x9b00_dbd8]]);
-        // The others have their first two words exchanged with those of the host's function, which they test.
+        // The host's function, which passes the other known answers, is the reference for another
+        // counter.
         let known = kolmo::walk::sequence::philox::philox(
             [0x243f_6a88, 0x05a3_08d3, 0x1319_8a2e, 0x0370_7344],
             [0xa409_3822, 0x299f_31d0],
@@ -182,7 +189,8 @@ mod suite {
         assert_eq!(got.concat(), known);
     }
 
-    /// J. Burkardt's `halton_advanced_test`, in fractions; and the six digits it prints of later points.
+    /// Fractions of J. Burkardt's `halton_advanced_test`, and its six printed digits of later
+    /// points.
     pub(crate) fn halton_gives_the_published_points(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let points = points(Sequence::Halton, Scramble::None, 2, 0);
@@ -201,7 +209,7 @@ mod suite {
         }
     }
 
-    /// Fractions of base 3 by hand, and those of base 17 that R's DiceDesign gives.
+    /// Fractions of base 3 by hand, and of base 17 from R's DiceDesign.
     pub(crate) fn faure_gives_the_published_points(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let three = points(Sequence::Faure, Scramble::None, 3, 0);
@@ -222,8 +230,9 @@ mod suite {
         }
     }
 
-    /// What the authors' reference program prints for every parameter set, as dimensions 0, 1 and 11 of 12; in one
-    /// piece and in two.
+    /// Output of the authors' reference program for every parameter set.
+    ///
+    /// Taken as dimensions 0, 1 and 11 of 12, in one piece and in several.
     pub(crate) fn mtgp32_gives_the_published_words(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let known: Vec<Vec<u32>> = include_str!("known/mtgp32.csv")
@@ -249,7 +258,8 @@ mod suite {
                 assert_eq!(whole[d * count as usize + g * 256 + i], known, "set {g}, output {output}");
             }
         }
-        // Three generators, six blocks of points in pieces of one, three, and one and a bit.
+        // Three generators and six blocks of points: pieces of one block, three blocks, and 300
+        // points.
         let piece = |first: usize, count: usize, all: &[u32]| -> Vec<u32> {
             all.chunks(6 * 256).flat_map(|row| &row[first..first + count]).copied().collect()
         };
@@ -265,7 +275,7 @@ mod suite {
         }
     }
 
-    /// Buffers of all five sequences, the same words as on the CPU.
+    /// Buffers of all five sequences equal those of the CPU.
     pub(crate) fn point_sets_are_the_same_on_every_lane(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
         let cpu = super::lane("cpu", false).expect("the CPU opens");
@@ -290,8 +300,8 @@ mod suite {
             };
             let [first, second] = [0, 1].map(|replicate| words(&lane, replicate));
             assert_eq!(first, words(&cpu, 0), "{sequence}");
-            // Two independent streams of 73000 words of 32 bits share 73000 · 2⁻³² on average; more than five with a
-            // probability below 10⁻³⁰.
+            // Two independent streams of 73000 words of 32 bits share 73000 · 2⁻³² on average, and
+            // more than five with a probability below 10⁻³⁰.
             let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
             assert!(same <= 5, "{sequence}: {same} words are the same in two replicates");
         }
@@ -325,7 +335,9 @@ mod suite {
     }
 }
 
-/// The suite on one device. `checked`: what reads and writes at all ends of buffers.
+/// Instances of the suite on one device.
+///
+/// With `checked`, only tests that read and write at the ends of buffers.
 macro_rules! on {
     (checked $($instance:tt)*) => {
         instance!($($instance)*:

@@ -1,11 +1,13 @@
-//! One chain on several lanes: any split, any number of steps between two exchanges, the bits of one lane.
+//! One chain on several lanes: every partitioning gives the bits of one lane.
 
 use crate::support::{chain, machine, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
 
-/// Chains that are split in different ways: banded in two sizes; with ranges of one block and less; unconnected, with
-/// rows that nothing leads to; with a row and a column that are dense.
+/// Chains that are partitioned in different ways.
+///
+/// Banded in two sizes, one block only, disconnected with unreachable states, one dense row and
+/// column, and rows of very different lengths.
 fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
     let mut split: Vec<(u32, u32, f64)> = (0..255).map(|i| (i, i + 1, 0.5 + f64::from(i) / 300.0)).collect();
     split.extend((300..1100).map(|i| (i, 300 + (i * 7 + 1) % 800, 0.125)).filter(|t| t.0 != t.1));
@@ -22,14 +24,14 @@ fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
     ]
 }
 
-/// π on these lanes and on one of them, for every chain and number of steps between exchanges.
+/// Compares π on the lanes of `spec` with one lane, for every chain and halo depth.
 fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[Option<usize>]) {
     let (Some(many), Some(one)) = (machine(spec, precision, false), machine(one, precision, false)) else {
         return;
     };
     for (name, chain) in chains() {
         let initial = Initial::Uniform(vec![0, 201]);
-        // Another order of the states adds a row's terms in another order.
+        // Another order of the states would change the order of summation in a row.
         let with = |halo_depth| Options {
             order: Order::Natural,
             split: Partitioning { halo_depth, ..Partitioning::default() },

@@ -1,5 +1,7 @@
-//! One machine that tasks of rayon share. A thread of their pool that waited for the library by taking up the next task would
-//! come to a lock that it holds itself, or nest until its stack ends.
+//! One machine that tasks of rayon share.
+//!
+//! A pool thread that waits for the library must not start the next task. That task would wait for
+//! a lock of the same thread, or nest until the stack overflows.
 
 #![forbid(unsafe_code)]
 
@@ -17,21 +19,21 @@ use rayon::prelude::*;
 
 use crate::support::machine;
 
-/// Longest that any of these may take: fifty times what the slowest takes.
+/// Time limit of each test: fifty times that of the slowest.
 const LONGEST: Duration = Duration::from_secs(240);
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a task, which is to be the only one on this thread.
+/// Runs a task, and asserts that no other task is active on this thread.
 fn alone(task: impl FnOnce()) {
     assert!(!INSIDE.replace(true), "a task began inside of another, on the same stack");
     task();
     INSIDE.set(false);
 }
 
-/// Runs `tasks` calls of `task` in pools of 2 and of 8 threads, all at once and one by one.
+/// Runs `task` in pools of 2 and of 8 threads: `tasks` calls at once, and some one by one.
 fn share(spec: &str, precision: Precision, tasks: usize, task: impl Fn(&Machine) + Send + Sync + 'static) {
     let Some(machine) = machine(spec, precision, false) else { return };
     let (tell, told) = channel();
@@ -58,7 +60,7 @@ fn share(spec: &str, precision: Precision, tasks: usize, task: impl Fn(&Machine)
     assert_eq!(done, 2 * (tasks + tasks.min(8)));
 }
 
-/// A birth-death chain with both rates 1.
+/// Returns a birth-death chain with all rates 1.
 fn chain(n: usize) -> Chain {
     let neighbours = |i: usize| [i.checked_sub(1), Some(i + 1).filter(|&j| j < n)].into_iter().flatten();
     let starts: Vec<usize> = std::iter::once(0)
@@ -134,7 +136,7 @@ mod suite {
         });
     }
 
-    /// PageRank has no machine: its loops alone are shared.
+    /// PageRank takes no machine: only its parallel loops share the pool.
     pub(crate) fn page_ranks(spec: &str, precision: Precision) {
         let n = 20_000u32;
         let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
@@ -152,7 +154,7 @@ instance!(wgpu_f64("wgpu:0", F64): tridiagonal_systems, large_chains, walks, cop
 #[cfg(feature = "cuda")]
 instance!(cuda_f64("cuda:0", F64): tridiagonal_systems, large_chains, walks, copies);
 
-/// What overflowed the stack: the more tasks, the deeper it was.
+/// Nested tasks overflow the stack: the nesting grows with the number of tasks.
 #[test]
 #[ignore = "slow: many tasks"]
 fn twenty_thousand_tasks_do_not_nest() {
@@ -163,7 +165,7 @@ fn twenty_thousand_tasks_do_not_nest() {
 }
 
 #[test]
-fn a_watch_may_use_the_lane_that_calls_it() {
+fn an_observer_may_use_the_lane_that_calls_it() {
     let Some(machine) = machine("cpu", Precision::F64, false) else { return };
     let (tell, told) = channel();
     std::thread::spawn(move || {
@@ -185,7 +187,7 @@ fn a_watch_may_use_the_lane_that_calls_it() {
     assert!(told.recv_timeout(LONGEST).expect("it ends") > 0, "the watch was called");
 }
 
-/// An observer that copies from the lane at each call.
+/// An observer that downloads from the lane at each call.
 struct Used<'a> {
     lane: &'a Lane,
     buffer: kolmo::lane::Buffer<f64>,
@@ -200,7 +202,7 @@ impl kolmo::transient::Observer for Used<'_> {
 }
 
 #[test]
-fn a_place_beyond_all_numbers_is_no_place() {
+fn an_offset_beyond_the_range_is_out_of_bounds() {
     let Some(machine) = machine("cpu", Precision::F64, false) else { return };
     let lane = &machine.lanes[0];
     let buffer = lane.alloc::<u8>("bytes", 64).expect("it fits");

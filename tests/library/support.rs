@@ -1,4 +1,4 @@
-//! What the tests of the library share: devices to test on, chains, oracles that know nothing of uniformization.
+//! Shared code of the library's tests: devices, chains, references without uniformization.
 
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
@@ -8,7 +8,7 @@ use kolmo::{Machine, Result};
 
 use crate::devices::skip;
 
-/// Opens a machine for a test, or says that it is left out.
+/// Opens a machine for a test, or reports that the test is skipped.
 pub(crate) fn machine(spec: &str, precision: Precision, checked: bool) -> Option<Machine> {
     let wanted: Vec<DeviceSpec> =
         spec.split(',').map(|d| d.parse().expect("the test names a device")).collect();
@@ -37,7 +37,7 @@ impl Observer for Keep {
     }
 }
 
-/// π at each time, and what the solver says of it.
+/// Returns π at each time, and the solution.
 pub(crate) fn run(
     machine: &Machine,
     chain: &dyn Transitions,
@@ -51,7 +51,7 @@ pub(crate) fn run(
     (keep.0, solution)
 }
 
-/// A chain from its transitions.
+/// Returns a chain from its transitions.
 pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     let list = TransitionList {
         from: transitions.iter().map(|t| t.0).collect(),
@@ -61,19 +61,21 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
     Csr::from_list(n, list).expect("the test lists each transition once")
 }
 
-/// A built-in chain.
+/// Returns a built-in chain.
 pub(crate) fn model(spec: &str) -> Box<dyn Transitions> {
     kolmo::models::parse(spec).expect("a built-in").expect("its parameters are sound").transitions
 }
 
-/// Distance in l1.
+/// Returns the l1 distance of two vectors.
 pub(crate) fn l1(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "two vectors of one length");
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
 }
 
-/// π(0) e^{Qt} of a small chain by scaling and squaring a dense Taylor sum, at 60 bits more than it needs: the
-/// matrix is halved until its norm is below 2⁻⁴, where 20 terms leave less than 10⁻⁴⁰.
+/// Returns π(0) e^{Qt} of a small chain by scaling and squaring of a dense Taylor sum.
+///
+/// The matrix is halved until its norm is below 2⁻⁴. The error of 20 terms is then below 10⁻⁴⁰, and
+/// only rounding in double precision remains.
 pub(crate) fn dense(chain: &dyn Transitions, initial: &[f64], t: f64) -> Vec<f64> {
     let n = chain.states();
     let mut a = vec![0.0; n * n];
@@ -115,7 +117,9 @@ pub(crate) fn dense(chain: &dyn Transitions, initial: &[f64], t: f64) -> Vec<f64
     (0..n).map(|j| (0..n).map(|i| initial[i] * sum[i * n + j]).sum()).collect()
 }
 
-/// A chain of `n` states whose rows have very different lengths: a ring with chords, a hub, an absorbing state.
+/// A chain of `n` states whose rows have very different lengths.
+///
+/// A ring with chords, a hub, and an absorbing state.
 pub(crate) fn ragged(n: u32) -> Csr {
     let mut list = Vec::new();
     for i in 0..n - 1 {
@@ -134,8 +138,10 @@ pub(crate) fn ragged(n: u32) -> Csr {
     chain(n as usize, &list)
 }
 
-/// A module of a suite's tests, each called with the same arguments. `slow`: only `--include-ignored` runs them, as other
-/// instances of the suite show nearly the same.
+/// A module of a suite's tests, each called with the given arguments.
+///
+/// With `slow`, the tests run only with `--include-ignored`, since other instances of the suite
+/// cover nearly as much.
 macro_rules! instance {
     (slow $name:ident$arguments:tt: $($test:ident),* $(,)?) => {
         instance!(@[ignore = "slow: one instance of many"] $name$arguments: $($test),*);
@@ -157,7 +163,7 @@ macro_rules! instance {
     };
 }
 
-/// Instances of a suite on one lane of each kind, in both precisions.
+/// Instances of a suite on one lane of each kind, in single and double precision.
 macro_rules! on_usual_lanes {
     ($($test:ident),* $(,)?) => {
         instance!(cpu_f64("cpu", F64): $($test),*);

@@ -1,4 +1,4 @@
-//! Uniformization against answers that come from elsewhere: closed forms, a dense exponential, another lane.
+//! Uniformization against closed forms, a dense matrix exponential, and other lanes.
 
 use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
 use kolmo::Machine;
@@ -10,13 +10,13 @@ use kolmo::transient::{
 };
 use kolmo::{Error, sparse::WidthRule};
 
-/// π of the chain 0 → 1 at rate a, 1 → 0 at rate b, from state 0.
+/// Returns π(t) from state 0 of the chain 0 → 1 at rate a, 1 → 0 at rate b.
 fn two_states(a: f64, b: f64, t: f64) -> [f64; 2] {
     let decay = (-(a + b) * t).exp();
     [(b + a * decay) / (a + b), a * (1.0 - decay) / (a + b)]
 }
 
-/// Properties of a lane in a precision, run on every device below.
+/// Properties of a lane in one precision, run on every device below.
 mod suite {
     use super::*;
 
@@ -29,7 +29,7 @@ mod suite {
 
         for ((t, p), at) in times.iter().zip(&got).zip(&solution.times) {
             let error = l1(p, &two_states(3.0, 2.0, *t));
-            // exp and three operations of the closed form err by a few units in the last place.
+            // exp and three operations of the closed form: a few units in the last place.
             assert!(
                 error <= at.bound.total() + 4e-16,
                 "t = {t}: error {error:e}, bound {:e}",
@@ -55,7 +55,7 @@ mod suite {
                 run(&machine, &*tandem, &Initial::Distribution(initial.clone()), &[t], &Options::default());
 
             let error = l1(&got[0], &dense(&*tandem, &initial, t));
-            // The dense oracle squares a 15 by 15 matrix about ten times.
+            // The dense reference squares a 15 by 15 matrix about ten times.
             let oracle = 15.0 * 12.0 * 15.0 * f64::EPSILON;
             assert!(error <= solution.bound.total() + oracle, "t = {t}: error {error:e}");
         }
@@ -90,7 +90,8 @@ mod suite {
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
-            // One order of the states, and a width with one order of additions whatever the slices.
+            // A fixed order of the states, and a width with an order of summation that does not
+            // depend on slices.
             let (order, width) = (Order::Natural, WidthRule::Max);
             let split = |parts| Partitioning { parts, ..Partitioning::default() };
             let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
@@ -99,8 +100,8 @@ mod suite {
                 let (many, solution) = run(&machine, chain, &initial, &[1.0, 2.5], &options(parts));
 
                 assert!(solution.matrix.parts > 1, "{} parts were made", solution.matrix.parts);
-                // Devices of different kinds may round differently, and share the rows as they are measured: then
-                // only the bounds hold.
+                // Different devices may round differently, and divide the rows by measurements.
+                // Then only the bounds hold.
                 if machine.lanes.iter().all(|lane| lane.device().backend == machine.lanes[0].device().backend)
                 {
                     assert!(one == many, "{parts} parts on {spec}");
@@ -159,7 +160,7 @@ mod suite {
             let bound = result.bound.total() + 1e-15;
             let wanted = [(p[1], spent), (2.0 * p[0] - p[1], 2.0 * (t - spent) - spent)];
             for (reward, (instant, cumulative)) in result.rewards.iter().zip(wanted) {
-                // |r| ≤ 2 here, and each of the few dozen terms is summed in the lane's precision.
+                // Here |r| ≤ 2, and a few dozen terms are summed in the lane's precision.
                 let (unit, terms) = (precision.unit_roundoff(), 100.0);
                 let allowed = 2.0 * bound + 2.0 * terms * unit;
                 assert!(
@@ -190,13 +191,16 @@ mod suite {
 
         let (error, bound) = (l1(&got[0], &swept[0]), one.bound.total() + many.bound.total());
         assert!(error <= bound, "error {error:e}, bound {bound:e}");
-        // αt = 430.4 makes 8 intervals of 53.8, each a Poisson window of its own: far more than one of 430.4.
+        // αt = 430.4 gives 8 intervals of 53.8, each with its own Poisson window: far more terms
+        // than one window of 430.4.
         assert!(many.terms > one.terms, "{} and {} multiplications", many.terms, one.terms);
     }
 }
 
-/// The suite on one lane. `several`: what depends on there being several lanes; `unchecked`: what depends on bounds checks
-/// being left out.
+/// The suite on one lane.
+///
+/// `several`: tests that depend on several lanes. `unchecked`: tests that differ without bounds
+/// checks.
 macro_rules! on {
     (several $($instance:tt)*) => {
         instance!($($instance)*:
@@ -266,7 +270,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
         let (full, all) = of(Exchange::Full);
 
         assert!(halo == full, "{method:?}");
-        // Each of the two lanes receives everything that it does not own.
+        // Each of the two lanes receives every value that it does not own.
         let received =
             |s: &kolmo::transient::Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
         assert_eq!(received(&all), wlan.states());
@@ -275,7 +279,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
 }
 
 #[test]
-fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
+fn every_order_of_the_states_gives_the_result_in_the_original_order() {
     let chain = ragged(400);
     let rewards = [Reward { name: "number".to_owned(), values: (0..400).map(f64::from).collect() }];
     let initial = Initial::Uniform(vec![5, 300]);
@@ -291,7 +295,7 @@ fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
     let (wanted, natural) = ask(Order::Natural, &times, &opened[0].1);
     for order in [Order::Bfs, Order::Rcm, Order::Auto] {
         for (lanes, opened) in &opened {
-            // The steady state takes long: two of these are asked for it.
+            // The steady state takes long, so only two of the combinations compute it.
             let forever = matches!((order, *lanes), (Order::Bfs, "cpu") | (Order::Rcm, "cpu,cpu"));
             let times = if forever { &times[..] } else { &times[..2] };
             let (got, solution) = ask(order, times, opened);
@@ -318,7 +322,8 @@ fn multiplications_stay_within_the_exact_poisson_quantile() {
     let two = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
     let forever = Options { epsilon: 1e-6, ..Options::default() };
 
-    // A steady-state stop would make it fewer still; a chain of 10 000 states in a row does not reach it.
+    // Steady-state detection would save more steps; a birth-death chain of 10 000 states does not
+    // reach its steady state.
     let line = model("birth-death:10000,0.5,0.5");
     let (_, long) = run(&cpu(), &*line, &Initial::State(5000), &[2500.0], &forever);
     let (_, short) = run(&cpu(), &two, &Initial::State(0), &[1.0], &forever);
@@ -339,8 +344,8 @@ fn a_chain_without_transitions_stays_where_it_is() {
 }
 
 #[test]
-fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
-    // 0 → 1 at rate 2 and nothing else: π_0(t) = e^{−2t}. A self-loop of rate 50 must not matter.
+fn absorbing_states_keep_their_probability_and_do_not_enter_alpha() {
+    // 0 → 1 at rate 2 only: π_0(t) = e^{−2t}. A self-loop of rate 50 must not matter.
     let death = chain(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
 
     let (got, solution) = run(&cpu(), &death, &Initial::State(0), &[0.5, 3.0], &Options::default());
@@ -353,7 +358,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
 
 #[test]
 fn making_a_set_absorbing_gives_the_first_passage_probability() {
-    // From 0, leaving to 1 at rate 3 and coming back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
+    // From 0 to 1 at rate 3, and back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
     let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])));
 
     let passage = two.absorbing(&[1]);
@@ -387,8 +392,8 @@ fn the_steady_state_of_a_queue_is_geometric() {
 }
 
 #[test]
-fn a_reward_that_dies_out_has_a_sum_at_infinity_and_others_are_infinite() {
-    // 0 → 1 at rate 2: the reward of state 0 sums to 1/2.
+fn a_decaying_reward_has_a_finite_sum_and_others_are_infinite() {
+    // 0 → 1 at rate 2: the reward of state 0 accumulates to 1/2.
     let death = chain(2, &[(0, 1, 2.0)]);
     let rewards = [
         Reward { name: "alive".to_owned(), values: vec![1.0, 0.0] },
@@ -407,7 +412,8 @@ fn a_reward_that_dies_out_has_a_sum_at_infinity_and_others_are_infinite() {
 
 #[test]
 fn the_steady_state_of_a_saturated_queue_is_certified() {
-    // Its initial state has a probability of 2^-25: a certificate that waits for it would wait forever.
+    // The initial state has a steady-state probability of 2^-25. A certificate that depends on its
+    // probability would take forever.
     let queue = model("birth-death:26,2,1");
     let weights: Vec<f64> = (0..26).map(|i| 2f64.powi(i)).collect();
     let sum: f64 = weights.iter().sum();
@@ -427,7 +433,7 @@ fn times_beyond_32_bits_of_steps_end_at_the_steady_state() {
     let (got, solution) =
         run(&cpu(), &*queue, &Initial::State(0), &[1e10, f64::INFINITY], &Options::default());
 
-    // What rounding may have done to the distance counts for every step that was not taken.
+    // The rounding error of the distance counts for every skipped step.
     assert!(solution.terms < 1_000_000, "{}", solution.terms);
     assert!(l1(&got[0], &got[1]) <= solution.times[0].bound.total() + solution.times[1].bound.total());
 }
@@ -443,7 +449,7 @@ fn the_steady_state_of_a_periodic_chain_is_found() {
 }
 
 #[test]
-fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
+fn the_limit_with_two_closed_classes_splits_by_absorption_probabilities() {
     // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
     let fork = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
 
@@ -453,22 +459,22 @@ fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
 }
 
 #[test]
-fn a_slow_part_does_not_pass_for_a_steady_state() {
-    // A ↔ B at rate 1, B ↔ C at rate 1e-6: at t = 2e5 a test of consecutive iterates sees nothing move, and C has
-    // received most of a tenth.
+fn a_slow_class_does_not_pass_for_a_steady_state() {
+    // A ↔ B at rate 1, B ↔ C at rate 1e-6. At t = 2e5 consecutive iterates hardly differ, although
+    // C has received most of a tenth.
     let slow = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
     let exact = dense(&slow, &[1.0, 0.0, 0.0], 2e5);
 
     let (got, solution) = run(&cpu(), &slow, &Initial::State(0), &[2e5], &Options::default());
 
-    // The oracle squares a 3 by 3 matrix 24 times, doubling its error each time.
+    // The reference squares a 3 by 3 matrix 24 times, doubling its error each time.
     let oracle = 2f64.powi(24) * 9.0 * f64::EPSILON;
     assert!(exact[2] > 0.08, "the case is what it says: {exact:?}");
     assert!(l1(&got[0], &exact) <= solution.bound.total() + oracle, "{got:?} {exact:?}");
 }
 
 #[test]
-fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
+fn steady_state_detection_saves_products_and_keeps_the_bound() {
     let queue = model("birth-death:30,1,2");
 
     let (got, solution) = run(&cpu(), &*queue, &Initial::State(0), &[1e5], &Options::default());
@@ -481,7 +487,7 @@ fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
 }
 
 #[test]
-fn many_times_of_one_sweep_equal_each_alone() {
+fn many_times_of_one_run_equal_each_alone() {
     let tandem = model("tandem:6");
     let times: Vec<f64> = (0..40).map(|i| 0.25 * f64::from(i)).collect();
 
@@ -498,7 +504,8 @@ fn many_times_of_one_sweep_equal_each_alone() {
 
 #[test]
 fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
-    // From αt = 256 on a share of ε is kept for the steady state: windows do not open in the order of times there.
+    // From αt = 256 on, a share of ε is reserved for steady-state detection, so windows there do
+    // not open in the order of times.
     let line = model("birth-death:2000,0.5,0.5");
     let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
     let exact = Options { epsilon: 1e-12, ..Options::default() };
@@ -513,7 +520,7 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
 }
 
 #[test]
-fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
+fn earlier_copies_on_a_lane_do_not_count_for_a_run() {
     let machine = cpu();
     let mut numbers = vec![1.0; 4 << 20];
     let buffer = machine.lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
@@ -529,12 +536,12 @@ fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
 }
 
 #[test]
-fn times_that_do_not_fit_memory_take_another_sweep() {
+fn times_beyond_memory_take_another_run() {
     use kolmo::lane::{DeviceSpec, OpenOptions};
     let wlan = model("wlan:4,3");
     let times = [5.0, 5.1, 5.2, 5.3, 5.4, 5.5];
     let (wanted, free) = run(&cpu(), &*wlan, &Initial::State(0), &times, &Options::default());
-    // Room for the matrix, two iterates and two accumulators.
+    // Memory for the matrix, two iterates and two accumulators.
     let vector = 8 * wlan.states() as u64;
     let limit = free.matrix.bytes + 4 * vector + vector / 2 + (64 << 10);
     let options = OpenOptions { memory_limit: Some(limit), ..OpenOptions::default() };
@@ -604,7 +611,7 @@ fn problems_without_an_answer_are_refused_with_the_number() {
 }
 
 #[test]
-fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
+fn an_epsilon_that_cannot_be_proved_is_not_met_but_computed() {
     let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
     let options = Options { epsilon: 1e-17, ..Options::default() };
 
@@ -616,7 +623,7 @@ fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
 
 #[test]
 fn a_chain_from_arrays_gives_its_probabilities_in_one_call() {
-    // Columns in any order, two rates at one place, and one on the diagonal.
+    // Unsorted columns, two rates at one position, and one on the diagonal.
     let (indptr, indices, rates) = ([0, 2, 5], [1, 0, 0, 1, 0], [0.5, 9.0, 1.25, 0.0, 0.75]);
     let chain = Chain::from_csr(2, &indptr, &indices, &rates).unwrap().starting(Initial::State(1));
 
@@ -628,7 +635,7 @@ fn a_chain_from_arrays_gives_its_probabilities_in_one_call() {
 }
 
 #[test]
-fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
+fn invalid_arrays_are_rejected_with_the_reason() {
     let refused = |indptr: &[usize], indices: &[u32], rates: &[f64]| {
         Chain::from_csr(2, indptr, indices, rates).expect_err("no chain").to_string()
     };
@@ -640,7 +647,7 @@ fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0, -1.0]).contains("1 -> 0 has the rate -1"));
 }
 
-/// What a reward accumulates without end.
+/// Returns the expected accumulated reward at time infinity.
 fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64> {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let rewards = [Reward { name: "r".to_owned(), values: values.to_vec() }];
@@ -651,9 +658,10 @@ fn endless(chain: &Csr, initial: &Initial, values: &[f64]) -> kolmo::Result<f64>
 }
 
 #[test]
-fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
+fn rewards_that_cease_accumulate_to_a_finite_value() {
     let zero = Initial::State(0);
-    // 0 ⇄ 1 at rate 1, from 1 on to 2 at ½: three visits of 0, of one unit of time each, and of 1 of two thirds.
+    // 0 ⇄ 1 at rate 1, and 1 → 2 at ½. State 0 is visited three times for one unit of time each,
+    // and state 1 three times for two thirds.
     let absorbed = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 0.5)]);
     let near = |value: f64, wanted: f64| {
         assert!((value - wanted).abs() <= 1e-9 * wanted.abs(), "{value}, not {wanted}");
@@ -663,10 +671,10 @@ fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
     assert_eq!(endless(&absorbed, &zero, &[0.0, 0.0, 2.0]).unwrap(), f64::INFINITY);
     assert_eq!(endless(&absorbed, &zero, &[5.0, 1.0, -2.0]).unwrap(), f64::NEG_INFINITY);
     assert_eq!(endless(&absorbed, &zero, &[0.0; 3]).unwrap(), 0.0);
-    // A class of two states that earns nothing, and one that is not reached and would.
+    // A closed class of two states without reward, and one with reward that is never reached.
     let settles = chain(5, &[(0, 1, 2.0), (1, 2, 1.0), (2, 1, 3.0), (3, 4, 1.0)]);
     near(endless(&settles, &zero, &[3.0, 0.0, 0.0, 7.0, 7.0]).unwrap(), 1.5);
-    // A reward of a state so rare in the limit that rounding hides it.
+    // A reward of a state whose limit probability is below the rounding error.
     let rare = chain(3, &[(0, 1, 1.0), (1, 0, 1e-15), (1, 2, 1.0), (2, 1, 1e-15)]);
     assert_eq!(endless(&rare, &zero, &[1.0, 0.0, 0.0]).unwrap(), f64::INFINITY);
     let cancels = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
@@ -675,7 +683,7 @@ fn what_is_earned_until_nothing_more_is_accumulates_to_a_number() {
 }
 
 #[test]
-fn rewards_and_beginnings_that_are_no_numbers_are_named() {
+fn invalid_rewards_and_initial_distributions_are_reported() {
     let pair = chain(3, &[(0, 1, 1.0), (1, 2, 1.0)]);
     for (value, said) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (f64::NEG_INFINITY, "-inf")] {
         let refused = endless(&pair, &Initial::State(0), &[1.0, value, 0.0]).unwrap_err().to_string();
@@ -691,14 +699,15 @@ fn rewards_and_beginnings_that_are_no_numbers_are_named() {
 #[test]
 fn narrow_chains_have_their_limits_by_elimination() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
-    // Births and deaths, whose probabilities gather near the beginning or at the far end.
+    // Birth-death chains whose probability is concentrated near the first or the last state.
     for (n, ratio) in [(4001, 0.99), (10_001, 0.999), (4001, 1.01), (30_001, 1.001), (100_001, 0.99)] {
         let n = n as usize;
         let line: Vec<_> = (1..n as u32).flat_map(|i| [(i - 1, i, ratio), (i, i - 1, 1.0)]).collect();
         let (got, solution) =
             run(&machine, &chain(n, &line), &Initial::State(0), &[f64::INFINITY], &Options::default());
 
-        // Powers from the larger end; each errs by some units for each factor in its exponent.
+        // Powers relative to the larger end; each has an error of some units for each factor in its
+        // exponent.
         let largest = if ratio > 1.0 { n - 1 } else { 0 };
         let shrinks = if ratio > 1.0 { 1.0 / ratio } else { ratio };
         let power = |i: usize| (i.abs_diff(largest) as f64 * shrinks.ln()).exp();
@@ -710,7 +719,7 @@ fn narrow_chains_have_their_limits_by_elimination() {
         assert!(error <= bound + doubt, "{n}, {ratio}: error {error:e}, bound {bound:e}");
         assert_eq!((solution.eliminated, solution.terms), (n, 0), "{n}, {ratio}");
     }
-    // A grid that has a slow way back, numbered at random: its band is found.
+    // A grid with a slow direction, in random order: its small bandwidth is found.
     let (width, height) = (12u32, 400u32);
     let n = width * height;
     let mut numbers: Vec<u32> = (0..n).collect();

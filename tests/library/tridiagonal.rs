@@ -1,4 +1,4 @@
-//! Tridiagonal systems against elimination with partial pivoting and against what the residual itself says.
+//! Tridiagonal systems against elimination with partial pivoting, and by their residuals.
 
 use crate::devices::skip;
 use crate::support::machine;
@@ -10,7 +10,7 @@ use kolmo::tridiagonal::{
 };
 use kolmo::{Error, Machine};
 
-/// Numbers in (0, 1) that do not repeat within a test.
+/// A generator of numbers in (0, 1) that do not repeat within a test.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -26,7 +26,7 @@ impl Numbers {
     }
 }
 
-/// |d| = 1.1·(|dl| + |du|) with random signs; what is not used is NaN.
+/// Returns systems with |d| = 1.1·(|dl| + |du|) and random signs; unused elements are NaN.
 pub(crate) fn dominant(n: usize, batch: usize, seed: u64) -> System {
     let mut r = Numbers(0x9e37_79b9_7f4a_7c15 ^ (seed << 20) ^ n as u64);
     let rows = n * batch;
@@ -41,7 +41,7 @@ pub(crate) fn dominant(n: usize, batch: usize, seed: u64) -> System {
     System::batched(batch, dl, d, du, vec![b]).expect("lengths fit")
 }
 
-/// A system's matrix, written out.
+/// Returns the matrix of one system as a dense matrix.
 fn dense(system: &System, s: usize) -> Vec<Vec<f64>> {
     let n = system.n;
     let mut a = vec![vec![0.0; n]; n];
@@ -90,12 +90,12 @@ fn eliminate(mut a: Vec<Vec<f64>>, b: &[f64]) -> Option<Vec<f64>> {
     Some(x)
 }
 
-/// Without corrections, in tiles.
+/// Options without refinement and pivoting, in tiles.
 fn plain() -> Options {
     Options { refine: Refine::Steps(0), pivot: Pivot::None, tolerance: 1e-4, ..Options::default() }
 }
 
-/// The backward error that the project promises for dominant systems, in units of the precision.
+/// Returns the backward error that the project promises for dominant systems.
 fn promised(precision: Precision) -> f64 {
     1e-14 * precision.unit_roundoff() / F64.unit_roundoff()
 }
@@ -104,7 +104,7 @@ fn sound(machine: &Machine, system: &System, options: &Options) -> Solution {
     solve(machine, system, options).expect("a sound system")
 }
 
-/// The system as a lane of that precision holds it.
+/// Returns the system rounded to the precision of a lane.
 pub(crate) fn rounded(system: &System, precision: Precision) -> System {
     let round = |v: &[f64]| -> Vec<f64> {
         match precision {
@@ -121,7 +121,7 @@ pub(crate) fn rounded(system: &System, precision: Precision) -> System {
     }
 }
 
-/// Asserts the promised residual, and agreement with elimination where that is affordable.
+/// Asserts the promised residual, and for small systems agreement with elimination.
 #[track_caller]
 fn check(system: &System, solution: &Solution, precision: Precision) {
     let (n, promised) = (system.n, promised(precision));
@@ -136,8 +136,9 @@ fn check(system: &System, solution: &Solution, precision: Precision) {
         let (b, x) = (&system.b[0][s * n..][..n], &solution.x[0][s * n..][..n]);
         let exact = eliminate(dense(system, s), b).expect("dominant matrices are regular");
         let largest = exact.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-        // |A^-1| |A| is at most (1.1 + 1) / (1.1 - 1) = 21 where |d| = 1.1 (|dl| + |du|), and both sides have a
-        // componentwise error of their own against |A| |x| + |b|, which is at most twice |A| |x|.
+        // For |d| = 1.1 (|dl| + |du|), |A^-1| |A| is at most (1.1 + 1) / (1.1 - 1) = 21. Each
+        // solution has its own componentwise error relative to |A| |x| + |b|, which is at most
+        // twice |A| |x|.
         let tolerance = 2.0 * 21.0 * (solution.residual.componentwise + 4.0 * f64::EPSILON) * largest;
         for (i, (x, exact)) in x.iter().zip(&exact).enumerate() {
             assert!((x - exact).abs() <= tolerance, "n = {n}, system {s}, row {i}: {x} for {exact}");
@@ -145,7 +146,7 @@ fn check(system: &System, solution: &Solution, precision: Precision) {
     }
 }
 
-/// Properties of a lane in a precision, run on every device below.
+/// Properties of a lane in one precision, run on every device below.
 mod suite {
     use super::*;
 
@@ -206,7 +207,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn rings_are_closed(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn cyclic_systems_are_solved(spec: &str, precision: Precision, checked: bool) {
         let Some(machine) = machine(spec, precision, checked) else { return };
         for (n, batch) in [(1, 1), (2, 1), (3, 2), (4, 1), (17, 3), (64, 1), (2048, 1), (2049, 1), (5000, 1)]
         {
@@ -316,7 +317,7 @@ fn plan_again<T: kolmo::tridiagonal::Number>(lanes: &[Lane]) {
     }
 }
 
-/// Regular systems that elimination without exchanges fails on, or nearly.
+/// Regular systems on which elimination without exchanges fails, or nearly.
 fn hard(n: usize) -> Vec<(&'static str, System)> {
     let mut r = Numbers(1234567);
     let mut made = |name, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>| {
@@ -336,7 +337,7 @@ fn hard(n: usize) -> Vec<(&'static str, System)> {
         ("random", random(), random(), random()),
         ("no diagonal", one(), vec![0.0; n], one()),
         ("next to no diagonal", one(), vec![1e-8; n], one()),
-        // Ones in all three: regular unless n = 2 mod 3.
+        // Ones on all three diagonals: regular unless n = 2 mod 3.
         ("ones", vec![1.0; n], vec![1.0; n], vec![1.0; n]),
         ("laplace", vec![-1.0; n], vec![2.0; n], vec![-1.0; n]),
         ("half of the diagonal", random(), half(random()), random()),
@@ -349,14 +350,14 @@ fn hard(n: usize) -> Vec<(&'static str, System)> {
     .collect()
 }
 
-/// The suite on one lane. `several`: what depends on there being several lanes.
+/// The suite on one lane. `several`: tests that depend on several lanes.
 macro_rules! on {
     (several $($instance:tt)*) => {
         instance!($($instance)*:
             every_size_around_blocks_and_tiles,
             every_size_in_blocks,
             many_systems_do_not_touch_each_other,
-            rings_are_closed,
+            cyclic_systems_are_solved,
             a_plan_is_used_again,
         );
     };
@@ -365,7 +366,7 @@ macro_rules! on {
             every_size_around_blocks_and_tiles,
             every_size_in_blocks,
             many_systems_do_not_touch_each_other,
-            rings_are_closed,
+            cyclic_systems_are_solved,
             right_hand_sides_share_a_matrix,
             corrections_reach_double_precision,
             hard_systems_are_solved_as_well_as_with_partial_pivoting,
@@ -400,7 +401,7 @@ fn cpu_in(precision: Precision) -> Machine {
     machine("cpu", precision, false).expect("the CPU opens")
 }
 
-/// Systems of all kinds on one lane and on several like it, with little memory as well.
+/// Asserts that lanes and chunks change no bit, for systems of all kinds.
 fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     let tiles = |n, batch| (dominant(n, batch, 11), plain());
     let blocks =
@@ -425,7 +426,7 @@ fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     assert!(sound(several, &ring, &plain()).x == sound(one, &ring, &plain()).x);
 }
 
-/// A cyclic system of some tiles.
+/// A cyclic system of several tiles.
 fn rings() -> System {
     let n = 9001;
     let mut ring = dominant(n, 1, 13).cyclic();
@@ -490,7 +491,7 @@ fn off_diagonals_may_be_one_shorter_as_in_lapack() {
 #[test]
 fn singular_matrices_are_reported_and_give_no_number() {
     for (n, place) in [(1, 0), (3, 2), (101, 100)] {
-        // Ones beside a diagonal of zeros: singular for odd n.
+        // Off-diagonals of ones and a diagonal of zeros: singular for odd n.
         let system = System::new(vec![1.0; n], vec![0.0; n], vec![1.0; n], vec![1.0; n]).unwrap();
         let solution = sound(&cpu(), &system, &Options::default());
         assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((0, place))), "n = {n}");
@@ -498,7 +499,9 @@ fn singular_matrices_are_reported_and_give_no_number() {
     }
 }
 
-/// −1, 2, −1 with ones at the ends of the diagonal: rows sum to 0, so that the matrix is singular.
+/// −1, 2, −1 with ones at the ends of the diagonal.
+///
+/// Rows sum to 0, so that the matrix is singular.
 fn neumann(n: usize, b: Vec<f64>) -> System {
     let mut d = vec![2.0; n];
     (d[0], d[n - 1]) = (1.0, 1.0);
@@ -506,7 +509,7 @@ fn neumann(n: usize, b: Vec<f64>) -> System {
 }
 
 #[test]
-fn row_sums_of_zero_are_singular_for_every_order_and_in_every_way() {
+fn row_sums_of_zero_are_singular_for_every_order_and_method() {
     let auto = Options::default();
     let ways = [
         auto,
@@ -569,7 +572,8 @@ fn one_singular_system_of_many_is_found_and_the_others_are_solved() {
 
 #[test]
 fn nearly_singular_and_ill_scaled_matrices_are_solved() {
-    // The share that one end of a rod gives off makes it regular: ρ is some 4 n / share.
+    // A small addition at one end (heat loss of a rod) makes the matrix regular: ρ is about 4 n /
+    // share.
     for (n, share) in [(5, 1e-14), (100, 1e-12), (3000, 1e-10), (100_000, 1e-8)] {
         let mut system = neumann(n, vec![0.0; n]);
         system.d[n - 1] += share;
@@ -599,7 +603,7 @@ fn residuals_keep_their_size_at_both_ends_of_the_range() {
     let solution = solve(&cpu(), &high, &Options::default()).unwrap();
     assert_eq!(solution.status, Status::Met);
     assert!(solution.residual.normwise <= 2.0 * f64::EPSILON, "{:?}", solution.residual);
-    // In the first row 4 + 8 / 2 is left, of ‖A‖·‖x‖ = 1.5 · 8.
+    // The residual of the first row is 4 + 8 / 2, and ‖A‖·‖x‖ = 1.5 · 8.
     let top = 2f64.powi(1023);
     let two = System::new(vec![0.0, 0.0], vec![top, 1.0], vec![top / 2.0, 0.0], vec![0.0, 0.0]).unwrap();
     let residual = two.residual(&two.b[0], &[4.0, 8.0], &mut []);
@@ -615,7 +619,7 @@ fn residuals_keep_their_size_at_both_ends_of_the_range() {
     );
     let residual = penta.unwrap().residual(&[0.0; 2], &[4.0 * low, 8.0 * low], &mut []);
     assert_eq!(residual, Residual { normwise: 8.0 / 12.0, componentwise: 1.0 });
-    // What elimination in doubles leaves of a system of subnormal products is not 0.
+    // With subnormal products, elimination in doubles has a residual that is not 0.
     let low =
         System::new(vec![0.0, 9e-301], vec![1e-308, 8e-301], vec![7e-301, 0.0], vec![1.1e-315, 5.5e-316]);
     let low = low.unwrap();
@@ -627,7 +631,7 @@ fn residuals_keep_their_size_at_both_ends_of_the_range() {
 
 #[test]
 fn an_unknown_that_one_row_gives_is_its_quotient() {
-    // Larger elements above and below draw elimination to other rows.
+    // Larger elements above and below make elimination choose other rows.
     let dl = vec![5.0, 7.0, 0.0, 9.0, 3.0, -8.0];
     let d = vec![1.0, 2.0, 1.0, 3.0, -1.0, 2.0];
     let du = vec![3.0, 6.0, 0.0, 7.0, 4.0, 5.0];
@@ -639,7 +643,9 @@ fn an_unknown_that_one_row_gives_is_its_quotient() {
     }
 }
 
-/// Whether a matrix with a zero diagonal was seen to be singular, as it is for odd orders, or x at least solves its rows.
+/// Asserts that a matrix with a zero diagonal is found to be singular, or solved.
+///
+/// Odd orders are singular.
 #[track_caller]
 fn singular_or_solved(name: &str, system: &System) {
     let solution = sound(&cpu(), system, &Options::default());
@@ -651,7 +657,7 @@ fn singular_or_solved(name: &str, system: &System) {
 }
 
 #[test]
-fn zero_diagonals_of_odd_order_are_not_passed_off_as_solved() {
+fn zero_diagonals_of_odd_order_are_not_reported_as_solved() {
     for (n, seeds) in [(129, 0..40), (2001, 0..12), (2047, 0..12), (5001, 0..6)] {
         for seed in seeds {
             let mut r = Numbers(0x5851_f42d_4c95_7f2d ^ (seed << 20) ^ n as u64);
@@ -671,7 +677,7 @@ fn zero_diagonals_of_odd_order_are_not_passed_off_as_solved() {
     }
 }
 
-/// Clement's matrix (1959) with this diagonal.
+/// Clement's matrix (1959) with the diagonal `d`.
 fn clement(n: usize, d: f64) -> System {
     let (dl, du) = ((0..n).map(|i| i as f64).collect(), (0..n).map(|i| (n - 1 - i) as f64).collect());
     let mut r = Numbers(0x2545_f491_4f6c_dd1d ^ n as u64);
@@ -680,7 +686,8 @@ fn clement(n: usize, d: f64) -> System {
 
 #[test]
 fn rows_with_small_numbers_are_solved_too() {
-    // Three rows whose normwise residual says nothing of the first and the last one; unknowns by rational arithmetic.
+    // Three rows whose normwise residual contains no information on the first and the last one. The
+    // unknowns are computed in rational arithmetic.
     let system = System::new(
         vec![f64::NAN, -0.8, -0.2],
         vec![1e-20, 1.0, 1e-20],
@@ -697,8 +704,9 @@ fn rows_with_small_numbers_are_solved_too() {
             assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{name}: {:?}", solution.residual);
             let exact = exact.map(|x: [f64; 3]| x.to_vec());
             let exact = exact.or_else(|| eliminate(dense(&system, 0), &system.b[0])).expect("regular");
-            // A change of each element by a share of 8 ε leaves the zero diagonal's eigenvalue 0, and so changes the one that
-            // the diagonal makes of it, 1e-8, by that share; n rows on either side add up n of them, for both solutions.
+            // A relative change of each element by 8 ε leaves the eigenvalue 0 of the zero
+            // diagonal, and so changes the eigenvalue 1e-8 of the given diagonal by 8 ε. The n rows
+            // on either side add up n such changes, for each of the two solutions.
             let tolerance = 16.0 * f64::EPSILON * (system.n * system.n) as f64;
             let largest = exact.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             for (x, exact) in x.iter().zip(&exact) {
@@ -743,14 +751,14 @@ fn right_hand_sides_of_any_size_are_solved() {
 }
 
 #[test]
-fn unknowns_that_no_double_holds_are_not_met() {
+fn unknowns_beyond_the_range_of_doubles_are_not_met() {
     let one = |d: f64, b: f64| System::new(vec![0.0], vec![d], vec![0.0], vec![b]).unwrap();
     let beyond = sound(&cpu(), &one(1e-200, 1e200), &Options::default());
     assert_eq!((beyond.status, beyond.growth), (Status::NotMet, f64::INFINITY));
     // 1e-320 has four digits.
     let below = sound(&cpu(), &one(3e160, 1e-160), &Options::default());
     assert!(below.status == Status::NotMet && below.residual.underflows(), "{:?}", below.residual);
-    // Quotients of finite numbers that are beyond are said to be the largest.
+    // Quotients of finite numbers that overflow are reported as the largest double.
     let grown = sound(&cpu(), &one(5e-324, 1e-310), &Options::default());
     assert_eq!((grown.status, grown.growth), (Status::Met, f64::MAX));
 }
@@ -771,7 +779,7 @@ fn a_decaying_solution_may_end_below_the_range() {
 fn each_system_of_a_batch_decides_for_itself() {
     let (n, batch) = (101, 7);
     let mut system = dominant(n, batch, 18);
-    // System 2 is singular, system 4 asks for exchanges that blocks do not make.
+    // System 2 is singular, system 4 needs exchanges that blocks do not make.
     let singular = 2 * n..3 * n;
     system.d[singular.clone()].fill(0.0);
     let graded = clement(n, 1e-8);
@@ -812,7 +820,7 @@ fn bad_input_is_refused_with_its_place() {
     assert!(message(System::new(v(5), v(3), v(3), v(3))).contains("dl has 5 numbers, d has 3"));
     assert!(message(System::new(v(3), v(3), v(3), v(4))).contains("b has 4 numbers, d has 3"));
     assert!(message(System::batched(2, v(3), v(3), v(3), vec![v(3)])).contains("3 rows are no 2 systems"));
-    // Without the numbers of its corners no system is cyclic.
+    // A cyclic system needs its corner elements.
     for (dl, du) in [(4, 5), (5, 4), (4, 4)] {
         let system = System::new(v(dl), vec![4.0; 5], v(du), v(5)).unwrap().cyclic();
         assert!(
@@ -842,7 +850,7 @@ fn bad_input_is_refused_with_its_place() {
     );
 }
 
-/// `shared/cases/tridiagonal` above the current folder, wherever the test runs.
+/// Returns `shared/cases/tridiagonal`, in the current folder or above it.
 fn cases() -> Option<std::path::PathBuf> {
     let here = std::env::current_dir().ok()?;
     here.ancestors().map(|folder| folder.join("shared/cases/tridiagonal")).find(|folder| folder.is_dir())
@@ -887,7 +895,7 @@ mod adversarial {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers that elimination stumbles over.
+    /// Numbers that are difficult for elimination.
     fn number() -> impl Strategy<Value = f64> {
         prop_oneof![
             4 => -1.0..1.0f64,
@@ -903,7 +911,7 @@ mod adversarial {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
-        fn a_system_is_solved_or_said_not_to_be(
+        fn a_system_is_solved_or_reported_as_not_met(
             rows in prop::collection::vec((number(), number(), number(), -1.0..1.0f64), 1..80),
             cyclic in any::<bool>(),
             pivot in prop_oneof![Just(Pivot::Auto), Just(Pivot::Scaled), Just(Pivot::None)],
@@ -922,8 +930,9 @@ mod adversarial {
                     prop_assert!(residual.within(options.tolerance));
                 }
                 Status::NotMet => {
-                    // Elimination with partial pivoting does no better. Numbers down to 1e-150 may bring unknowns of 1e100 and more,
-                    // also beyond the range of a double, where nothing cancels, and rounding decides what does.
+                    // Elimination with partial pivoting is no better. Numbers down to 1e-150 may
+                    // lead to unknowns of 1e100 and more, and beyond the range of a double, where
+                    // nothing cancels. If something cancels, the result depends on rounding.
                     let tiny = rows.iter().any(|r| [r.0, r.1, r.2].contains(&-1e-150));
                     if tiny && !solution.x[0].iter().all(|x| x.abs() < 1e100) {
                         return Ok(());

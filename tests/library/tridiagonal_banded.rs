@@ -1,5 +1,7 @@
-//! Pentadiagonal systems and block tridiagonal ones of 2 × 2 blocks: in one pass where windows are enough, certified, and by
-//! elimination with pivoting on the host where not.
+//! Pentadiagonal and block tridiagonal systems with 2 × 2 blocks.
+//!
+//! A certified pass with overlapping tiles (windows) solves systems with sufficient decay. All
+//! others are eliminated with pivoting on the host.
 
 use crate::support::machine;
 use crate::tridiagonal::Numbers;
@@ -12,7 +14,9 @@ use kolmo::tridiagonal::{
 
 const FORMS: [Form; 2] = [Form::Pentadiagonal, Form::Blocks];
 
-/// Systems whose elements beside the diagonal are random, and on it what `diagonal` makes of a row and the sum of their sizes.
+/// Systems with random off-diagonal elements.
+///
+/// `diagonal` computes the diagonal element from the row and the sum of its off-diagonal sizes.
 fn system(form: Form, n: usize, batch: usize, mut diagonal: impl FnMut(usize, f64) -> f64) -> BandedSystem {
     let mut r = Numbers(0x2545_f491_4f6c_dd1d ^ n as u64);
     let mut array = |numbers: usize| (0..numbers * n * batch).map(|_| r.signed()).collect::<Vec<f64>>();
@@ -41,7 +45,7 @@ fn dominant(form: Form, n: usize, batch: usize) -> BandedSystem {
     system(form, n, batch, |i, sum| if i % 3 == 0 { -1.1 * sum } else { 1.1 * sum })
 }
 
-/// −1, 4, d, 4, −1 beside a right-hand side that does not repeat.
+/// −1, 4, d, 4, −1 with a right-hand side that does not repeat.
 fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> BandedSystem {
     let of = |v: f64| vec![v; n];
     let d = (0..n).map(d).collect();
@@ -49,7 +53,7 @@ fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> BandedSystem {
     BandedSystem::pentadiagonal(1, [of(1.0), of(-4.0), d, of(-4.0), of(1.0)], b).expect("lengths fit")
 }
 
-/// Column and value of the elements of a row, counted over all systems.
+/// Returns column and value of the elements of a row, in the numbering of the whole batch.
 fn row(system: &BandedSystem, i: usize) -> Vec<(usize, f64)> {
     let (n, first) = (system.n(), i / system.n() * system.n());
     let all: Vec<(isize, f64)> = match (system.form(), system.arrays()) {
@@ -64,7 +68,7 @@ fn row(system: &BandedSystem, i: usize) -> Vec<(usize, f64)> {
     all.into_iter().filter(inside).map(|(column, v)| (column as usize, v)).collect()
 }
 
-/// The largest componentwise backward error.
+/// Returns the largest componentwise backward error.
 fn error(system: &BandedSystem, b: &[f64], x: &[f64]) -> f64 {
     let one = |i: usize| {
         let of = |(r, s): (f64, f64), (k, v): (usize, f64)| ((-v).mul_add(x[k], r), s + (v * x[k]).abs());
@@ -74,7 +78,7 @@ fn error(system: &BandedSystem, b: &[f64], x: &[f64]) -> f64 {
     (0..system.rows()).map(one).fold(0.0, |a, b| if b > a || b.is_nan() { b } else { a })
 }
 
-/// Unknowns by elimination with complete rows and partial pivoting.
+/// Solves by dense elimination with partial pivoting.
 fn dense(system: &BandedSystem) -> Vec<f64> {
     let n = system.rows();
     let mut a = vec![vec![0.0; n + 1]; n];
@@ -99,7 +103,7 @@ fn dense(system: &BandedSystem) -> Vec<f64> {
     x
 }
 
-/// Solves a system; its residuals are asserted to be what they are said to be, and as small as they should be.
+/// Solves a system, and asserts that its residuals are correct and small.
 #[track_caller]
 fn check(machine: &Machine, system: &BandedSystem) -> Solution {
     let solution = solve_banded(machine, system, &Options::default()).expect("it runs");
@@ -113,7 +117,7 @@ fn check(machine: &Machine, system: &BandedSystem) -> Solution {
     solution
 }
 
-/// The same by elimination with pivoting on the host.
+/// Solves a system, and asserts that it was eliminated with pivoting on the host.
 #[track_caller]
 fn on_host(machine: &Machine, system: &BandedSystem) -> Solution {
     let solution = check(machine, system);
@@ -169,9 +173,9 @@ mod suite {
         }
     }
 
-    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
-        // 1, −4, 6, −4, 1 does not decay at all, and its neighbours too slowly.
+        // The inverse of 1, −4, 6, −4, 1 does not decay. Diagonals close to 6 decay slowly.
         let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
             .into_iter()
             .map(|d| {
@@ -185,16 +189,16 @@ mod suite {
         assert_eq!(tiles[3].0, Method::Host);
     }
 
-    /// The look sees 8 stretches; what it does not see the certificate does.
-    pub(crate) fn what_decays_too_slowly_somewhere_is_told_apart(spec: &str, precision: Precision) {
+    /// The pre-check reads 8 samples of rows. The certificate finds weak rows between them.
+    pub(crate) fn slow_decay_in_some_rows_is_detected(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let weak = |rows: std::ops::Range<usize>, d: f64| {
             check(&machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
         };
         let narrow = weak(0..0, 6.0);
         assert_eq!((narrow.method, narrow.block), (Method::OnePass, 896));
-        // Across a border of tiles, within what the widest windows see. Single precision has no room between what narrow ones
-        // see and what rounding leaves.
+        // Weak rows across a tile boundary, within the reach of the widest windows. Single
+        // precision has no margin between the reach of narrow windows and the rounding error.
         if precision == F64 {
             let wide = weak(3384..3784, 6.01);
             assert_eq!((wide.method, wide.block), (Method::OnePass, 128));
@@ -206,11 +210,12 @@ mod suite {
         let Some(machine) = machine(spec, precision, false) else { return };
         for n in [6, 70, 4000] {
             for form in FORMS {
-                // Zeros on the diagonal, and no dominance at all.
+                // A zero diagonal, and no dominance.
                 let zeros = system(form, n, 1, |_, _| 0.0);
                 assert!(!check(&machine, &zeros).dominant);
             }
-            // Every block is singular: the middle ones have to be left for those beside them.
+            // Every diagonal block is singular: elimination must exchange rows with the
+            // neighbouring blocks.
             let of = |v: f64| vec![v; n];
             let b = vec![(0..n).map(|i| i as f64 - 3.5).collect()];
             let arrays = [of(1.0), of(0.0), of(0.0), of(0.0), of(2.0)];
@@ -218,7 +223,7 @@ mod suite {
                 on_host(&machine, &BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit"));
             }
         }
-        // Rows of very different sizes are as good as others.
+        // Rows of very different sizes do not matter.
         for form in FORMS {
             let system = dominant(form, 4000, 1);
             let graded = |width: usize, v: &[f64]| -> Vec<f64> {
@@ -238,7 +243,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn systems_of_a_batch_do_not_see_one_another(spec: &str, precision: Precision) {
+    pub(crate) fn systems_of_a_batch_are_independent(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for (form, n) in [
             (Form::Pentadiagonal, 1),
@@ -250,7 +255,8 @@ mod suite {
             let solution = check(&machine, &many);
             assert_eq!(solution.method, Method::OnePass);
         }
-        // Windows of whole systems read no row twice where couplings reach far; of an odd size an even number is in each.
+        // With far-reaching couplings, windows of whole systems read no row twice. If the size is
+        // odd, a window contains an even number of systems.
         for (n, block) in [(301, 602), (512, 1024), (1024, 1024)] {
             let all = 9 * n;
             let arrays = [1.0, -4.0, 6.01, -4.0, 1.0].map(|v| vec![v; all]);
@@ -258,10 +264,11 @@ mod suite {
             let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
             let solution = check(&machine, &many);
             assert_eq!(solution.method, Method::OnePass);
-            // In single precision couplings are lost sooner, and processors rather have windows in the place of systems.
+            // Single precision loses couplings sooner, and processors prefer windows to whole
+            // systems.
             assert!(spec == "cpu" || precision == F32 || solution.block == block, "{}", solution.block);
         }
-        // A singular one is told, and the others are solved.
+        // A singular system is reported, and the others are solved.
         let n = 9;
         let singular = system(Form::Pentadiagonal, n, 30, |i, sum| if i / n == 17 { 0.0 } else { 1.1 * sum });
         let arrays: Vec<Vec<f64>> = singular
@@ -278,7 +285,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn a_plan_leaves_what_a_solution_begins_with(spec: &str, precision: Precision) {
+    pub(crate) fn a_plan_computes_the_first_solution(spec: &str, precision: Precision) {
         fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
             let mut plan =
                 BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
@@ -289,7 +296,7 @@ mod suite {
             let options = Options { refine: Refine::Steps(0), tolerance: 1e-5, ..Options::default() };
             let solution = solve_banded(machine, system, &options).expect("it runs");
             assert!(solution.x[0] == x && solution.device_bytes == plan.device_bytes());
-            // 7 numbers a row, 8 in blocks, and less than 1 % beside them.
+            // 7 numbers per row, 8 with blocks, and less than 1 % of other memory.
             let numbers = system.form().width() * system.arrays().len() + 2;
             let least = (numbers * system.rows()) as u64 * T::PRECISION.bytes();
             assert!((least..least + least / 100).contains(&plan.device_bytes()), "{}", plan.device_bytes());
@@ -308,14 +315,14 @@ mod suite {
 on_usual_lanes!(
     every_size_is_solved_in_one_pass,
     lanes_and_parts_change_no_bit,
-    windows_grow_with_what_couplings_reach,
-    what_decays_too_slowly_somewhere_is_told_apart,
+    windows_grow_with_the_decay_length,
+    slow_decay_in_some_rows_is_detected,
     hard_rows_go_to_the_host,
-    systems_of_a_batch_do_not_see_one_another,
-    a_plan_leaves_what_a_solution_begins_with,
+    systems_of_a_batch_are_independent,
+    a_plan_computes_the_first_solution,
 );
 
-/// Without a look at windows; and each form transposed.
+/// Pivoting on the host without the pre-check, for each form and its transpose.
 #[test]
 fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
@@ -346,7 +353,7 @@ fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn inconsistent_arrays_are_rejected() {
     let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);
     let refused = |result: kolmo::Result<BandedSystem>| result.expect_err("it is refused").to_string();
     assert!(refused(BandedSystem::pentadiagonal(1, five(0), vec![vec![]])).contains("0 rows"));

@@ -1,4 +1,4 @@
-//! A matrix that is kept: many right-hand sides, again and again, and with the transposed matrix.
+//! Factored matrices: many right-hand sides, repeated solutions, and transposed matrices.
 
 use crate::support::machine;
 use crate::tridiagonal::{Numbers, dominant, rounded};
@@ -6,7 +6,7 @@ use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::tridiagonal::{Factor, Method, Options, Pivot, Refine, Solution, Status, System, solve};
 use kolmo::{Error, Machine};
 
-/// So many right-hand sides that do not repeat.
+/// Returns `count` right-hand sides that do not repeat.
 fn right_hand_sides(rows: usize, count: usize) -> Vec<Vec<f64>> {
     let mut r = Numbers(0x3c6e_f372_fe94_f82b ^ (rows * 64 + count) as u64);
     (0..count).map(|_| (0..rows).map(|_| r.signed()).collect()).collect()
@@ -16,7 +16,9 @@ fn slices(b: &[Vec<f64>]) -> Vec<&[f64]> {
     b.iter().map(|b| &b[..]).collect()
 }
 
-/// Asserts that each right-hand side is solved as [`solve`] does it alone: to the same bits, where `exact`.
+/// Asserts that each right-hand side has the solution of [`solve`] alone.
+///
+/// With `exact`, the bits are equal.
 #[track_caller]
 fn compare(
     machine: &Machine,
@@ -52,8 +54,9 @@ fn compare(
 mod suite {
     use super::*;
 
-    /// One matrix of each kind of size, with few right-hand sides, with more than go together, and with one.
-    pub(crate) fn right_hand_sides_are_solved_as_each_alone(spec: &str, precision: Precision) {
+    /// Matrices of several sizes, with few right-hand sides, with more than one batch, and with
+    /// one.
+    pub(crate) fn right_hand_sides_have_their_separate_solutions(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let plain = Options { refine: Refine::Steps(0), tolerance: 1e-4, ..Options::default() };
         for (n, batch) in
@@ -62,12 +65,13 @@ mod suite {
             for options in [Options::default(), plain] {
                 let system = rounded(&dominant(n, batch, 31), precision);
                 let mut factor = Factor::new(&machine, system.clone(), &options).expect("numbers are finite");
-                // Each of them is solved alone, too, which takes long.
+                // Each right-hand side is also solved alone, which takes long.
                 let many = if n == 512 || n == 40_000 { 37 } else { 3 };
                 for count in [many, 1, 2] {
                     let b = right_hand_sides(n * batch, count);
                     let got = factor.solve(&slices(&b)).expect("it runs");
-                    // Small systems lie elsewhere in a tile than alone; the twin eliminates each by itself.
+                    // Small systems have another position in a tile than alone. The CPU
+                    // implementation eliminates each system separately.
                     let exact = spec == "cpu" || 2 * n * batch > 2048;
                     compare(&machine, &system, &b, &options, exact, &got);
                     assert_eq!(got.status, Status::Met, "{batch} of {n}");
@@ -77,8 +81,8 @@ mod suite {
         }
     }
 
-    /// Couplings that reach everywhere, rows that the first look does not meet, and rows that have to be exchanged.
-    pub(crate) fn other_ways_are_taken_and_kept(spec: &str, precision: Precision) {
+    /// Slow decay everywhere, rows that the pre-check does not read, and rows that need exchanges.
+    pub(crate) fn other_methods_are_selected_and_kept(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let n = 20_011;
         let of = |d: &dyn Fn(usize) -> f64| {
@@ -94,7 +98,7 @@ mod suite {
             for count in [3, 1] {
                 let b = right_hand_sides(n, count);
                 let got = factor.solve(&slices(&b)).expect("it runs");
-                // Single precision does not get all the way with −1, 2, −1.
+                // Single precision does not always succeed with −1, 2, −1.
                 assert!(got.method == method || precision == F32, "{:?}, {method:?}", got.method);
                 compare(&machine, factor.matrix(), &b, &options, true, &got);
             }
@@ -129,8 +133,8 @@ mod suite {
 }
 
 on_usual_lanes!(
-    right_hand_sides_are_solved_as_each_alone,
-    other_ways_are_taken_and_kept,
+    right_hand_sides_have_their_separate_solutions,
+    other_methods_are_selected_and_kept,
     transposed_solutions_are_those_of_the_transposed_matrix,
 );
 
@@ -140,7 +144,7 @@ fn each_right_hand_side_has_its_status() {
     let n = 64;
     let matrix = System::matrix(1, vec![0.0; n], vec![1e-200; n], vec![0.0; n]).expect("lengths fit");
     let mut factor = Factor::new(&machine, matrix, &Options::default()).expect("numbers are finite");
-    // The unknowns of the second are beyond the range of doubles.
+    // The unknowns of the second right-hand side are beyond the range of doubles.
     let got = factor.solve(&[&[1e-100; 64], &[1e200; 64], &[0.0; 64]]).expect("it runs");
     assert_eq!(got.statuses, [Status::Met, Status::NotMet, Status::Met]);
     assert_eq!(got.status, Status::NotMet);
@@ -149,7 +153,7 @@ fn each_right_hand_side_has_its_status() {
 }
 
 #[test]
-fn a_singular_matrix_is_said_to_be_one_each_time() {
+fn a_singular_matrix_is_reported_each_time() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let matrix = System::matrix(1, vec![1.0; 3], vec![0.0; 3], vec![1.0; 3]).expect("lengths fit");
     for pivot in [Pivot::None, Pivot::Auto] {
@@ -182,9 +186,9 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
     );
 }
 
-/// Where matrices of a batch of rings are next to singular, or rows not dominant, each is solved by itself, in tiles.
+/// Cyclic systems that are nearly singular or not dominant are solved separately, in tiles.
 #[test]
-fn rings_that_cannot_be_opened_are_solved_alone() {
+fn difficult_cyclic_systems_are_solved_separately() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let options = Options { refine: Refine::Steps(0), ..Options::default() };
     let (n, batch) = (50, 3);
@@ -229,7 +233,7 @@ fn systems_of_different_sizes_are_solved_as_one() {
         assert!(x.iter().zip(&alone.x[0]).all(close), "n = {}", system.n);
         at += system.n;
     }
-    // A singular one spoils no other, and is named by its row.
+    // A singular system spoils no other system, and is identified by its row.
     systems[2].d.fill(0.0);
     let got = solve(&machine, &whole(&systems), &Options::default()).expect("it runs");
     assert_eq!((got.status, got.singular), (Status::NotMet, Some((0, 9))));

@@ -1,4 +1,6 @@
-//! Systems whose numbers are on a device and stay there: solved as from the host, with the backward error that the host finds.
+//! Systems whose numbers are on a device and stay there.
+//!
+//! Their backward error is that which the host computes.
 
 use crate::support::machine;
 use crate::tridiagonal::dominant;
@@ -6,7 +8,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
 
-/// Brings a system there.
+/// Uploads a system.
 fn filled<'a>(machine: &'a Machine, system: &System) -> Resident<'a> {
     let mut resident =
         Resident::new(machine, system.n, system.batch, system.cyclic).expect("the lane has room");
@@ -28,7 +30,7 @@ fn unknowns(machine: &Machine, resident: &mut Resident<'_>, rows: usize) -> Vec<
     x
 }
 
-/// Numbers where what is not used is 0: cyclic systems use all.
+/// Cyclic systems, whose corner elements are used.
 fn ring(n: usize) -> System {
     let mut system = dominant(n, 1, 35);
     (system.dl[0], system.du[n - 1]) = (0.25, -0.25);
@@ -39,14 +41,16 @@ fn ring(n: usize) -> System {
 mod suite {
     use super::*;
 
-    /// Whole systems, windows, tiles and rings; and the error of each row as the host has it.
-    pub(crate) fn systems_are_solved_there(spec: &str, precision: Precision) {
+    /// Systems in windows as a whole, in windows, in tiles, and cyclic ones.
+    ///
+    /// The backward error is compared with the host's.
+    pub(crate) fn systems_are_solved_on_the_device(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
             .map(|(n, batch)| dominant(n, batch, 35))
             .into();
         systems.extend([ring(3), ring(500), ring(20_011)]);
-        // Couplings that reach everywhere: two passes.
+        // Slow decay everywhere: two passes.
         let n = 30_011;
         systems.push(
             System::new(vec![-1.0; n], vec![2.0001; n], vec![-1.0; n], vec![1e-3; n]).expect("lengths fit"),
@@ -59,26 +63,26 @@ mod suite {
             let Residual { componentwise, .. } = system.residual(&system.b[0], &x, &mut []);
             let told = told.unwrap_or_else(|| panic!("{at}: {componentwise:e}"));
             assert!(told.within(1e-12) && told.normwise == told.componentwise, "{at}: {told:?}");
-            // Both round; a sum of four products by less than four units.
+            // Each of the two errors is rounded: less than four units for a sum of four products.
             let close = (told.componentwise - componentwise).abs() <= 4.0 * f64::EPSILON;
             assert!(close, "{at}: {:e}, of the host {componentwise:e}", told.componentwise);
         }
     }
 
-    /// What one row has wrong is found, wherever it is.
-    pub(crate) fn what_the_host_has_to_look_at_is_known(spec: &str, precision: Precision) {
+    /// A defect of one row is found, in any place.
+    pub(crate) fn rows_that_need_the_host_are_detected(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for n in [5, 2048, 5000] {
             for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
                 let mut system = dominant(n, 1, 36);
                 match change == 1e-3 {
-                    // A row that has to be exchanged.
+                    // A row that needs an exchange.
                     true => system.d[row] *= change,
                     false => system.b[0][row] = change,
                 }
                 let mut resident = filled(&machine, &system);
                 assert_eq!(resident.solve(1e-12).expect("it runs"), None, "row {row} of {n}: {change}");
-                // The next right-hand side is not the worse for it.
+                // The next right-hand side is solved again.
                 if change != 1e-3 {
                     system.b[0][row] = 1.0;
                     machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");
@@ -86,26 +90,27 @@ mod suite {
                 }
             }
         }
-        // No product is left: x = 0 solves it. Products that may have lost digits are for the host.
+        // All products are zero: x = 0 is the solution. Products that may have lost digits are left
+        // to the host.
         let mut system = dominant(3000, 1, 37);
         system.b[0].fill(0.0);
         let mut resident = filled(&machine, &system);
         assert_eq!(resident.solve(1e-12).expect("it runs"), Some(Residual::default()));
         machine.lanes[0].upload(&[1e-200; 3000], &resident.arrays().b, 0).expect("it runs");
         assert_eq!(resident.solve(1e-12).expect("it runs"), None);
-        // A tolerance that rounding does not meet.
+        // A tolerance below the rounding error.
         machine.lanes[0].upload(&[0.1; 3000], &resident.arrays().b, 0).expect("it runs");
         assert_eq!(resident.solve(1e-19).expect("it runs"), None);
     }
 }
 
-instance!(cpu_f64("cpu", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cpu_f64("cpu", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 #[cfg(feature = "wgpu")]
-instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 #[cfg(feature = "cuda")]
-instance!(cuda_f64("cuda:0", F64): systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+instance!(cuda_f64("cuda:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
 
-/// With addresses: on the CPU, and on CUDA devices.
+/// Transposed matrices, which need device addresses: on the CPU, and on CUDA devices.
 fn transposed_matrices(spec: &str) {
     let Some(machine) = machine(spec, F64, false) else { return };
     for mut system in [dominant(1, 1, 38), dominant(33, 5, 38), dominant(9001, 1, 38), ring(700)] {
@@ -120,24 +125,24 @@ fn transposed_matrices(spec: &str) {
         assert_eq!(wanted.status, Status::Met);
         let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-12 * y.abs().max(1.0);
         assert!(x.iter().zip(&wanted.x[0]).all(close), "{} of {}", system.batch, system.n);
-        // The given matrix is as it was.
+        // The given matrix is unchanged.
         assert!(given.solve(1e-10).expect("it runs").is_some());
     }
 }
 
 #[test]
-fn transposed_matrices_stay_there_on_the_cpu() {
+fn transposed_matrices_stay_on_the_cpu_lane() {
     transposed_matrices("cpu");
 }
 
 #[cfg(feature = "cuda")]
 #[test]
-fn transposed_matrices_stay_there_on_cuda() {
+fn transposed_matrices_stay_on_the_cuda_device() {
     transposed_matrices("cuda:0");
 }
 
 #[test]
-fn what_takes_the_host_is_refused() {
+fn systems_that_need_the_host_are_rejected() {
     let machine_of = |precision| machine("cpu", precision, false).expect("the CPU opens");
     let double = machine_of(F64);
     let refused = |machine: &Machine, n, batch, cyclic| {

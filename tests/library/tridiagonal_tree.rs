@@ -1,4 +1,4 @@
-//! Units are joined in one binary tree, in how many steps and in how many places ever.
+//! The merge tree of units gives equal bits for any number of levels and ranks.
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use kolmo::tridiagonal::reduction::levels::{Level, Shape};
 use kolmo::tridiagonal::reduction::merge_tree::RootSolve;
 use kolmo::tridiagonal::reduction::rank_reduction::{Subtrees, depth, largest};
 
-/// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
+/// Units and their flags.
+///
+/// Numbers of any sign, with zeros of either sign, small enough for every merge.
 fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ count as u64;
     let mut next = || {
@@ -37,7 +39,7 @@ fn download<T: Number>(lane: &Lane, from: &kolmo::lane::Buffer<T>, count: usize)
     to
 }
 
-/// The unknowns next to each unit, and flags, by stage 2 alone.
+/// Returns the unknowns next to each unit, and flags, from stage 2 on one rank.
 fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: bool) -> (Vec<u64>, u32) {
     let level = Level::<T>::new(lane, Shape::REDUCED_BLOCKS, flags.len()).expect("memory");
     let level = Arc::new(level);
@@ -49,8 +51,10 @@ fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: 
     (bits(&outer), top.flags(lane).expect("the device is there"))
 }
 
-/// The same where ranks, cut behind so many units, join theirs to the largest subtrees of units of which 2^below are one
-/// before they send them.
+/// Returns the result of [`at_once`] with the units distributed to ranks.
+///
+/// Rank boundaries are at `cuts`. Each rank merges groups of 2^`below` units, then the groups to
+/// the largest complete subtrees, and sends their roots.
 fn on_ranks<T: Number>(
     lane: &Lane,
     (numbers, flags): &(Vec<T>, Vec<u32>),
@@ -99,14 +103,14 @@ fn on_ranks<T: Number>(
 fn the_tree_is_one<T: Number>(spec: &str) {
     let Some(machine) = machine(spec, T::PRECISION, false) else { return };
     let lane = &machine.lanes[0];
-    // Buffers of a lane that is not the CPU take milliseconds each to make.
+    // Allocating a buffer takes milliseconds on devices other than the CPU.
     let counts: &[usize] = match spec {
         "cpu" => &[1, 2, 3, 130, 255, 256, 257, 511, 782, 1025, 2048, 2049, 70_001],
         _ => &[1, 257, 2049, 70_001],
     };
     for &count in counts {
         let given = units::<T>(count);
-        // Many units take long, and have no borders that some do not have.
+        // Many units take long, and cover no further boundaries.
         let (all_levels, shares): (&[u32], &[usize]) = match count {
             0..1024 => (&[0, 1, 3, 4, 7, 8, 9], &[1, 2, 5]),
             1024..10_000 => (&[0, 4, 9, 11], &[1, 3, 7]),
@@ -133,7 +137,7 @@ fn the_tree_is_one<T: Number>(spec: &str) {
     }
 }
 
-/// The values themselves, against elimination of all unknowns.
+/// Compares the unknowns with elimination of all unknowns.
 fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
     let Some(machine) = machine(spec, T::PRECISION, false) else { return };
     for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
@@ -145,7 +149,8 @@ fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
             let u: Vec<f64> = u.iter().map(|v| v.wide()).collect();
             let (left, right) = (outer[2 * k], outer[2 * k + 1]);
             let (first, last) = (u[0] - u[1] * left - u[2] * right, u[3] - u[4] * left - u[5] * right);
-            // A unit's first unknown is what lies to the right of the one before, its last to the left of the next.
+            // The first unknown of a unit is the right neighbour of the unit before, its last one
+            // the left neighbour of the next.
             if k > 0 {
                 assert!((first - outer[2 * k - 1]).abs() <= tolerance, "unit {k} of {count}: {first}");
             }
@@ -156,8 +161,10 @@ fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
     }
 }
 
-/// Numbers of a unit are below 0.6, so that a join's determinant is above 0.64 and unknowns stay below 4; each goes through
-/// some twenty levels of a tree with a few roundings each.
+/// Rounding errors of an unknown.
+///
+/// Numbers of a unit are below 0.6, so that the determinant of a merge is above 0.64 and unknowns
+/// stay below 4. Each passes about twenty levels of the tree with a few roundings each.
 const ROUNDINGS: f64 = 4.0 * 200.0;
 
 macro_rules! on {
@@ -166,7 +173,7 @@ macro_rules! on {
             use super::*;
 
             #[test]
-            fn bits_do_not_depend_on_steps_and_places() {
+            fn bits_do_not_depend_on_levels_and_ranks() {
                 the_tree_is_one::<$type>($spec);
             }
 

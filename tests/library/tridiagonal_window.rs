@@ -1,4 +1,6 @@
-//! One pass over the rows: what is certified is as good as it is said to be, and what is not certified is solved in two passes.
+//! One-pass solution with overlapping tiles (windows).
+//!
+//! A certified solution has the certified error. All other systems are solved in two passes.
 
 use crate::support::machine;
 use crate::tridiagonal::{Numbers, dominant, rounded};
@@ -7,7 +9,9 @@ use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::{Lane, OpenOptions};
 use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 
-/// Unknowns of a system on the device, and whether they are certified; in two passes alone if so asked.
+/// Solves a system on the device; returns the unknowns, and true if they are certified.
+///
+/// With `two_passes`, the one-pass solution is skipped.
 fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
     let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
     let options = PlanOptions { pageable: true, ..PlanOptions::default() };
@@ -35,8 +39,10 @@ fn solved(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bo
     }
 }
 
-/// Solves a system as the lane holds it; whether in one pass. What is certified is asserted to be as good as it is said to be;
-/// what is not, to be what two passes leave.
+/// Solves a system rounded to the lane's precision; returns true if one pass sufficed.
+///
+/// Asserts that a certified solution has the certified error, and that any other solution has the
+/// bits of two passes.
 #[track_caller]
 fn check(machine: &Machine, system: &System) -> bool {
     let precision = machine.precision;
@@ -48,7 +54,7 @@ fn check(machine: &Machine, system: &System) -> bool {
         let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert!(bits(&x) == bits(&two()), "the bits of two passes");
     } else if residual(&x) > 128.0 * precision.unit_roundoff() {
-        // Above the limit by no more than what rounding leaves in other rows.
+        // Above the limit only by the rounding error of other rows.
         let two = residual(&two());
         assert!(residual(&x) <= 4.0 * two, "{:e}, in two passes {two:e}", residual(&x));
     }
@@ -62,7 +68,7 @@ fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> System {
     System::new(vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n], b).expect("lengths fit")
 }
 
-/// Unknowns of a system, host to host on all lanes, and whether they are certified.
+/// Solves from host memory on all lanes; returns unknowns, certification and plan.
 fn hosted<'a, T: Number>(lanes: &'a [Lane], system: &System) -> (Vec<f64>, bool, Plan<'a, T>) {
     let mut plan = Plan::<T>::new(lanes, system.n, system.batch, system.cyclic).expect("it fits");
     let inputs = plan.inputs();
@@ -75,7 +81,7 @@ fn hosted<'a, T: Number>(lanes: &'a [Lane], system: &System) -> (Vec<f64>, bool,
     (plan.x().iter().map(|x| x.wide()).collect(), plan.is_one_pass(), plan)
 }
 
-/// Solves on one lane and on several, and in memory that rows go through chunk by chunk: the same bits.
+/// Asserts equal bits on one lane, on several lanes, and with memory for one chunk at a time.
 fn check_lanes<T: Number>(spec: &str) {
     let Some(one) = machine(spec, T::PRECISION, false) else { return };
     let Some(three) = machine(&[spec; 3].join(","), T::PRECISION, false) else { return };
@@ -85,7 +91,7 @@ fn check_lanes<T: Number>(spec: &str) {
         ..OpenOptions::default()
     };
     let small = Machine::open(&[spec.parse().expect("a device")], &limited).expect("it opens");
-    // Borders of chunks lie beside, on and behind those of tiles.
+    // Chunk boundaries before, at and after tile boundaries.
     for n in [2049, 40_000, 57_600, 100_003] {
         let system = rounded(&dominant(n, 1, 23), T::PRECISION);
         let (x, certified) = solved(&one, &system, false);
@@ -94,7 +100,7 @@ fn check_lanes<T: Number>(spec: &str) {
             let (hosted, one_pass, mut plan) = hosted::<T>(&machine.lanes, &system);
             assert!(one_pass && hosted == x, "n = {n} on {} lanes", machine.lanes.len());
             assert_eq!(plan.flags().expect("it runs"), 0);
-            // Another right-hand side, then other diagonals.
+            // A new right-hand side, then a new diagonal.
             plan.inputs().b.iter_mut().for_each(|b| *b = *b + *b);
             plan.solve(Upload::RightHandSide).expect("it runs");
             let twice = |(x, y): (&T, &f64)| x.wide() == 2.0 * y;
@@ -109,7 +115,7 @@ fn check_lanes<T: Number>(spec: &str) {
             limited.memory_limit
         );
     }
-    // Weak rows at the border of two chunks.
+    // Weak rows at a chunk boundary.
     let weak = |row: usize| if (32_000..35_000).contains(&row) { 2.0 } else { 4.0 };
     let system = rounded(&toeplitz(100_003, weak), T::PRECISION);
     let two = solved(&one, &system, true).0;
@@ -122,13 +128,13 @@ fn check_lanes<T: Number>(spec: &str) {
 fn check_sizes(machine: &Machine, sizes: impl IntoIterator<Item = usize>) {
     for n in sizes {
         let certified = check(machine, &dominant(n, 1, 20));
-        // Up to one tile is a whole system.
+        // A system of at most one tile is solved as a whole.
         assert_eq!(certified, n > 2048, "n = {n}");
     }
 }
 
 #[test]
-fn memory_beside_the_rows_is_less_than_a_hundredth() {
+fn additional_memory_is_less_than_a_hundredth() {
     let machine = machine("cpu", F64, false).expect("the CPU opens");
     let n = 300_000;
     for (d, one_pass) in [(4.0, true), (2.0, false)] {
@@ -162,7 +168,7 @@ mod suite {
     pub(crate) fn every_size_is_certified(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let sizes: Vec<usize> = match spec {
-            // Around whole systems, tiles, and the ends of what threads hold.
+            // Sizes near those of whole systems, of tiles, and of the rows per thread.
             "cpu" => (1..=80).chain(1900..2100).chain(3820..3860).chain((80..=5000).step_by(61)).collect(),
             _ => (2040..2060).chain([1, 3839, 3840, 3841, 5000, 100_003]).collect(),
         };
@@ -172,7 +178,7 @@ mod suite {
         }
     }
 
-    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
             assert!(check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
@@ -182,8 +188,8 @@ mod suite {
         }
     }
 
-    /// Rows that the first look does not meet couple more than it says, up to where that is still certified and beyond.
-    pub(crate) fn decay_on_the_edge_of_certification_is_told_apart(spec: &str, precision: Precision) {
+    /// Couplings that the pre-check does not see, at the limit of certification.
+    pub(crate) fn decay_at_the_limit_of_certification_is_distinguished(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let certified = |excess: f64| {
             let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
@@ -195,7 +201,8 @@ mod suite {
             let middle = 0.5 * (not + yes);
             if certified(middle) { yes = middle } else { not = middle }
         }
-        // What crosses 64 rows is ρ^64 or, squared where both ways are equally long, ρ^128, and limited to 128 u.
+        // The coupling across 64 rows is ρ^64, or ρ^128 over two equally long paths. Certification
+        // limits it to 128 u.
         let rho = |excess: f64| {
             let d = 2.0 + excess;
             (d - (d * d - 4.0f64).sqrt()) / 2.0
@@ -209,7 +216,7 @@ mod suite {
         );
     }
 
-    pub(crate) fn what_decays_from_a_point_is_not_certified(spec: &str, precision: Precision) {
+    pub(crate) fn decay_from_a_single_row_is_not_certified(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
         let mut system = toeplitz(30_011, |_| 2.6);
         system.b[0].fill(0.0);
@@ -237,7 +244,7 @@ mod suite {
                 assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
             }
         }
-        // Rows of very different sizes are as good as others.
+        // Rows of very different sizes do not matter.
         let mut graded = dominant(n, 1, 22);
         for i in 0..n {
             let size = 10f64.powi((i % 20) as i32 - 10);
@@ -252,15 +259,15 @@ mod suite {
 on_usual_lanes!(
     lanes_and_chunks_change_no_bit,
     every_size_is_certified,
-    windows_grow_with_what_couplings_reach,
-    decay_on_the_edge_of_certification_is_told_apart,
-    what_decays_from_a_point_is_not_certified,
+    windows_grow_with_the_decay_length,
+    decay_at_the_limit_of_certification_is_distinguished,
+    decay_from_a_single_row_is_not_certified,
     hard_rows_are_not_certified,
 );
 
-/// Unknowns in the caller's arrays have the bits of those in the library's own, whichever way they are found.
+/// Unknowns in arrays of the caller have the bits of those in arrays of the library.
 #[test]
-fn borrowed_arrays_have_the_same_answers() {
+fn borrowed_arrays_have_the_bits_of_own_ones() {
     use kolmo::tridiagonal::{Factor, Matrix, Method, Options, solve, solve_into};
 
     let Some(machine) = machine("cpu", F64, false) else { return };

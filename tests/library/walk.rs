@@ -1,4 +1,4 @@
-//! Walks against answers that come from elsewhere: elimination, published solutions, another lane.
+//! Walks against elimination, published solutions, and other lanes.
 
 mod suite;
 
@@ -27,7 +27,7 @@ struct Case {
     x: Vec<f64>,
 }
 
-/// x of A x = b, or of x = L x + f, by elimination with partial pivoting.
+/// Solves A x = b, or x = L x + f, by elimination with partial pivoting.
 fn eliminate(matrix: &CsrMatrix, rhs: &[f64], given: bool) -> Vec<f64> {
     let n = matrix.rows();
     let mut a = vec![0.0; n * n];
@@ -70,8 +70,10 @@ fn built_in(name: &'static str) -> Case {
     Case { name, matrix: built.matrix, rhs: built.rhs, splitting: Splitting::Auto, x }
 }
 
-/// x = L x + f as PageRank has it: 0.85 of a page's weight goes to the pages that it links to. One page is linked to by
-/// all, one has no links, one links to itself, one has more links than a short row.
+/// A PageRank system x = L x + f with damping factor 0.85.
+///
+/// All pages link to one page, one page has no links, one links to itself, and one has more links
+/// than a short row.
 fn pages() -> Case {
     let n = 120;
     let matrix = CsrMatrix::from_rows(n, n, |i, row| {
@@ -94,7 +96,7 @@ fn pages() -> Case {
     Case { name: "pages", matrix, rhs, splitting: Splitting::Given, x }
 }
 
-/// Six systems: no sign, signs, a local structure, one whose row sums are 1, long rows, and L given.
+/// Six systems: positive, signed, local structure, row sums of 1, long rows, and L given.
 fn cases() -> Vec<Case> {
     vec![
         built_in("random-dominant:400,6,0.8,positive"),
@@ -113,7 +115,7 @@ fn ask(machine: &Machine, case: &Case, components: &[u32], options: &Options) ->
     solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
 }
 
-/// As [`ask`], of functionals beside components.
+/// Calls [`solve`] for components and functionals of a case.
 fn ask_functionals(
     machine: &Machine,
     case: &Case,
@@ -135,13 +137,15 @@ fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")
 }
 
-/// Largest |x| of a case.
+/// Returns the largest |x| of a case.
 fn size(case: &Case) -> f64 {
     case.x.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
 
-/// The suite on one device. `single`: what depends on the precision, beside another instance in double; `several`: what
-/// depends on there being several lanes.
+/// The suite on one device.
+///
+/// `single`: tests that depend on the precision, in addition to a suite in double. `several`: tests
+/// that depend on several lanes.
 macro_rules! on {
     (single $($instance:tt)*) => {
         instance!($($instance)*:
@@ -186,8 +190,9 @@ on!(single cuda_f32("cuda:0", F32));
 #[cfg(feature = "cuda")]
 on!(several two_cudas_f64("cuda:0,cuda:0", F64));
 
-/// How many of some seeded runs hold the component, or a functional: with the whole half-width, with its statistical part
-/// alone.
+/// Returns how many of `runs` seeds give an interval that contains the component or functional.
+///
+/// Counted for the whole half-width, and for its statistical part alone.
 fn coverage(
     case: &Case,
     machine: &Machine,
@@ -198,8 +203,8 @@ fn coverage(
     let (n, size) = (case.x.len(), size(case));
     let h: Vec<Vec<f64>> =
         functional.then(|| (0..n).map(|i| (i % 5) as f64 - 1.0).collect()).into_iter().collect();
-    // A truncation far below the statistical part, which is a few thousandths of x without a control variate. BiCGSTAB ends
-    // early, and its residual is walked on all the same.
+    // A truncation far below the statistical part, which is a few thousandths of x without a
+    // control variate. BiCGSTAB ends early, so that walks still sample its residual.
     let options = match control {
         ControlVariate::Krylov => {
             Options { epsilon: Some(0.5 * size), length: Length::Steps(150), ..Options::default() }
@@ -226,8 +231,10 @@ fn coverage(
     (whole, statistical)
 }
 
-/// Six systems of 40 runs each: of 240 intervals of 95 % there are 228, and three standard deviations of 3.4 about that. `kolmo bench
-/// walk --case coverage` counts 400 runs of each system by itself.
+/// Checks the coverage of 240 intervals of 95 %: six systems, 40 seeds each.
+///
+/// The expected number is 228, the tolerance three standard deviations of 3.4. `kolmo bench walk
+/// --case coverage` counts 400 runs of each system separately.
 fn intervals_cover(control: ControlVariate, functional: bool) {
     const RUNS: u64 = 40;
     let machine = cpu();
@@ -245,29 +252,29 @@ fn intervals_cover(control: ControlVariate, functional: bool) {
 }
 
 #[test]
-fn intervals_cover_what_they_say() {
+fn intervals_have_their_coverage() {
     intervals_cover(ControlVariate::Sweeps(0), false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_behind_sweeps_cover_what_they_say() {
+fn intervals_after_sweeps_have_their_coverage() {
     intervals_cover(ControlVariate::Jacobi, false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_behind_bicgstab_cover_what_they_say() {
+fn intervals_after_bicgstab_have_their_coverage() {
     intervals_cover(ControlVariate::Krylov, false);
 }
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_of_functionals_cover_what_they_say() {
+fn intervals_of_functionals_have_their_coverage() {
     intervals_cover(ControlVariate::Sweeps(0), true);
 }
 
-/// Root mean square of the errors of single replicates.
+/// Returns the root mean square of the errors of single replicates.
 fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     let mut sum = 0.0;
     for seed in 0..runs {
@@ -279,10 +286,13 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     (sum / runs as f64).sqrt()
 }
 
-/// Philox: the error falls as N^(−1/2). Owen-scrambled Sobol in value order: faster, and it is smaller.
+/// Convergence rates of the sequences.
+///
+/// With Philox, the error falls as N^(−1/2). With Owen-scrambled Sobol points and rows in value
+/// order, it falls faster and is smaller.
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn errors_fall_as_they_should() {
+fn errors_fall_at_the_expected_rates() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
@@ -297,7 +307,7 @@ fn errors_fall_as_they_should() {
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
     let sobol = [of(Sequence::Sobol, 1 << 8), of(Sequence::Sobol, 1 << 12)];
     println!("philox {philox:?}, sobol {sobol:?}");
-    // 128 errors give a root mean square to 6 %; three of these on either side.
+    // 128 errors give a root mean square to 6 %; the tolerance is three of these on the quotient.
     let fall = philox[0] / philox[1];
     assert!((4.0 / 1.3..4.0 * 1.3).contains(&fall), "philox falls by {fall}, not by 4");
     assert!(sobol[0] / sobol[1] > 4.0 * 1.3, "sobol falls by {}", sobol[0] / sobol[1]);
@@ -338,7 +348,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     }
     assert!(grown.components[0].chains > 1 << 14, "{:?}", grown.components);
 
-    // All at once or in rounds: the same points, added in another order.
+    // In one round or in several: equal points, added in another order.
     let chains = grown.components[0].chains;
     let at_once = ask(
         &machine,
@@ -370,7 +380,7 @@ fn systems_without_walks_have_exact_answers() {
     // b = 0: 0 ± 0.
     let solution = ask(&machine, &case(vec![0.0; 5]), &[1], &Options::default());
     assert_eq!((solution.components[0].estimate, solution.components[0].half_width), (0.0, 0.0));
-    // One unknown, and chains of no step at all.
+    // One unknown, and chains without steps.
     let one = Case {
         name: "one",
         matrix: CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5))),
@@ -459,7 +469,7 @@ fn an_interruption_ends_the_walks() {
     assert!(matches!(error, Err(Error::Interrupted)), "{error:?}");
 }
 
-/// `shared/cases/matrices` beside this package or above the current folder, wherever the test runs.
+/// Returns `shared/cases/matrices`, in the current folder or above it.
 fn matrices() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     here.ancestors().map(|folder| folder.join("shared/cases/matrices")).find(|folder| folder.is_dir())
@@ -504,7 +514,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
             assert!(c.bound.statistical == 0.0 && Some(c.half_width) <= epsilon, "{name}: {c:?}");
-            // The reference is given in 16 digits.
+            // The reference has 16 digits.
             assert!(error <= c.half_width + 1e-15 * c.estimate.abs(), "{name}: off by {error:e}, {c:?}");
         }
     }
@@ -523,7 +533,7 @@ fn real_matrices_have_their_components_in_the_interval() {
 #[test]
 fn the_published_estimates_of_length_and_chains_are_used() {
     let machine = cpu();
-    // ‖f‖ of b = D is 1 in every entry, the norm 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
+    // b = D gives f = 1 in every entry, and the norm is 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
     let base = Options {
@@ -538,7 +548,8 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     let printed = of(Options { chains: Count::Norm, replicates: 1, length: Length::Printed, ..base.clone() });
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
-    // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01; of the two rows the larger counts.
+    // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01. The larger of the
+    // two rows counts.
     let row = ask(&machine, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
     assert_eq!(row.components[0].chains, 7);
     let error = {
@@ -551,7 +562,7 @@ fn the_published_estimates_of_length_and_chains_are_used() {
 }
 
 #[test]
-fn lazy_walks_refuse_what_they_cannot_do() {
+fn lazy_walks_reject_unsupported_options() {
     let machine = cpu();
     let ask = |matrix: &CsrMatrix, options: Options| {
         let rhs = vec![vec![1.0; matrix.rows()]];
@@ -584,9 +595,9 @@ fn ask_for(matrix: &CsrMatrix, rhs: &[f64], components: &[u32], options: &Option
     solve(&cpu(), &problem, options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
 }
 
-/// Where sweeps alone solve a system, rounding is all that is left, and it is bounded.
+/// If sweeps alone solve a system, only rounding remains, and it is bounded.
 #[test]
-fn what_sweeps_alone_solve_has_a_certain_interval() {
+fn systems_solved_by_sweeps_have_a_certain_interval() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| match i {
         0 => row.push((0, 7.0)),
         _ => row.extend([(0, 1.0), (1, 7.0)]),
@@ -597,7 +608,7 @@ fn what_sweeps_alone_solve_has_a_certain_interval() {
     let error = c.estimate.mul_add(49.0, -20.0).abs() / 49.0;
     assert!(error > 0.0 && error <= c.half_width && c.half_width < 1e-14, "{error:e} {c:?}");
 
-    // x_i = l x_{i−1} + f_i, in numbers of twice the length.
+    // x_i = l x_{i−1} + f_i, in double-double arithmetic.
     let (n, l) = (3000, 0.9995);
     let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
     let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
@@ -699,7 +710,7 @@ fn the_size_of_the_right_hand_side_changes_no_digit() {
 }
 
 #[test]
-fn what_is_no_number_is_an_error_with_its_name() {
+fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
     let rhs = [vec![1.0, 1e200]];
     for lazy in [false, true] {
@@ -708,7 +719,7 @@ fn what_is_no_number_is_an_error_with_its_name() {
         let error = solve(&cpu(), &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
         assert!(error.contains("component 1") && error.contains("no f64"), "{error}");
     }
-    // What f32 rounds to 0 is refused where walks read the matrix itself.
+    // Numbers that f32 rounds to 0 are rejected if walks read the matrix itself.
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
     let machine = machine("cpu", F32, false).expect("the CPU opens");
     let rhs = [vec![1.0, 1.0]];
@@ -718,7 +729,9 @@ fn what_is_no_number_is_an_error_with_its_name() {
     assert!(error.contains("1e-50") && error.contains("f64"), "{error}");
 }
 
-/// 28 states: back to the first or one on, each with probability 1/2; what the last one has makes up for it.
+/// 28 states, each with probability 1/2 for a step to the first state and to the next one.
+///
+/// The large value of the last state makes up for its small probability.
 #[test]
 fn rare_values_that_no_chain_meets_are_in_the_interval() {
     let n = 28;
@@ -739,14 +752,14 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
         assert!(c.half_width <= solution.epsilon || solution.status == Status::NotMet);
     }
     assert!(covered >= 38, "{covered} of 40 intervals hold {x}");
-    // An interval that would need 2⁶⁴ chains is not walked for.
+    // An interval that would need 2⁶⁴ chains is not attempted.
     let options = Options { control: ControlVariate::Sweeps(0), epsilon: Some(1e-2), ..Options::default() };
     let solution = ask_for(&matrix, &rhs, &[0], &options);
     assert!(solution.status == Status::NotMet && solution.components[0].chains == 1 << 14);
 }
 
 #[test]
-fn what_the_components_do_not_depend_on_may_diverge() {
+fn rows_without_influence_on_the_components_may_diverge() {
     let rows: [&[(u32, f64)]; 4] =
         [&[(2, 1.0), (0, 1.0)], &[(1, 1.0), (3, 0.1)], &[(0, 2.0), (2, 1.0)], &[(1, 0.1), (3, 1.0)]];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| {
@@ -782,7 +795,7 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
 
 #[test]
 fn lazy_walks_count_the_rounding_of_their_longest_row() {
-    // One row of 1500 entries, whose walks end one step on.
+    // One row of 1500 entries, whose walks end after one step.
     let n = 1501;
     let matrix = CsrMatrix::from_rows(n, n, |i, row| match i {
         0 => row.extend((0..n as u32).map(|j| (j, if j == 0 { 1.0 } else { 0.5 / 1500.0 }))),
@@ -796,7 +809,7 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
     let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
     let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("rows are sound");
     let c = &solution.components[0];
-    // An end of each of 1500 probabilities is off by up to 1500 units of roundoff.
+    // Each boundary of the 1500 probabilities has an error of up to 1500 units of roundoff.
     let least = 1500.0 * 1500.0 * F32.unit_roundoff();
     assert!(c.bound.rounding > least && (c.estimate - x).abs() <= c.half_width, "{c:?} {x}");
 }
@@ -829,7 +842,7 @@ fn functionals_of_many_entries_are_exact_or_walked() {
         for (a, b) in walked.functionals.iter().zip(&exact.functionals) {
             let off = (a.estimate - b.estimate).abs();
             assert!(off <= a.half_width + 1e-6, "{control} {}: off by {off:e}, {:?}", a.name(), a.bound);
-            // Probabilities in two steps are near enough for six digits.
+            // Probabilities in two levels are accurate enough for six digits.
             let norm = if a.component == 0 { 1.0 } else { 0.7 * n as f64 };
             assert!(a.bound.rounding <= 1e-5 * norm * b.estimate.abs().max(1.0), "{:?}", a.bound);
         }
@@ -845,10 +858,10 @@ fn a_functional_of_one_entry_is_that_component() {
     let [one, minus_four] = &solution.functionals[..] else { panic!("two functionals") };
     assert_eq!(solution.status, Status::Met);
     approx::assert_abs_diff_eq!(one.estimate, case.x[9], epsilon = one.half_width);
-    // Each has the half-width that was asked for.
+    // Each functional has the requested half-width.
     approx::assert_abs_diff_eq!(minus_four.estimate, -4.0 * case.x[9], epsilon = minus_four.half_width);
     assert!(one.half_width <= 1e-2 && minus_four.half_width <= 1e-2 && minus_four.chains >= one.chains);
-    // By default a functional's is that of components times the sum of |h|.
+    // The default half-width of a functional is that of components times Σ |h|.
     let default = ask_functionals(&cpu(), &case, (&[9], &[h(9, -4.0)]), &Options::default());
     approx::assert_relative_eq!(
         default.functionals[0].epsilon,
@@ -858,7 +871,7 @@ fn a_functional_of_one_entry_is_that_component() {
 }
 
 #[test]
-fn functionals_of_what_converges_are_answered_though_the_rest_does_not() {
+fn functionals_of_convergent_rows_are_computed_although_others_diverge() {
     // Rows 0 and 1 converge, rows 2 and 3 do not.
     let rows: [&[(u32, f64)]; 4] = [&[(1, 0.5)], &[(0, 0.25)], &[(3, 2.0)], &[(2, 2.0)]];
     let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
@@ -896,9 +909,9 @@ fn functionals_without_an_answer_are_refused_with_the_number() {
     }
 }
 
-/// A run that is told to end at once, of a system that would be walked on for hours.
+/// A time limit of zero, for systems that would need hours of walks.
 #[test]
-fn a_time_limit_ends_with_what_is_certain_by_then() {
+fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
     for (control, lazy) in
@@ -920,7 +933,7 @@ fn a_time_limit_ends_with_what_is_certain_by_then() {
             assert!(c.half_width.is_finite() && c.bound.statistical == 0.0 && c.length == 0, "{c:?}");
         }
     }
-    // Between rounds what was walked is kept.
+    // With a time limit between rounds, the completed walks count.
     let limited = |limit: u64| {
         let time_limit = Some(std::time::Duration::from_millis(limit));
         let options = Options {
@@ -938,7 +951,7 @@ fn a_time_limit_ends_with_what_is_certain_by_then() {
     assert!(c.chains >= 16 << 10 && (c.estimate - case.x[9]).abs() <= 3.0 * c.half_width, "{c:?}");
 }
 
-/// Ctrl-C and time limits reach BiCGSTAB, of the certificate and of the control variate.
+/// Ctrl-C and time limits interrupt BiCGSTAB, in the certificate and in the control variate.
 #[test]
 fn products_are_counted_and_can_be_interrupted() {
     let case = built_in("poisson2d:40,1");
@@ -961,7 +974,7 @@ fn products_are_counted_and_can_be_interrupted() {
     }
 }
 
-/// A chain of −1, 2, −1.
+/// The tridiagonal matrix −1, 2, −1.
 fn laplacian(n: usize) -> CsrMatrix {
     CsrMatrix::from_rows(n, n, |i, row| {
         let (i, n) = (i as u32, n as u32);
@@ -972,7 +985,7 @@ fn laplacian(n: usize) -> CsrMatrix {
 }
 
 #[test]
-fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
+fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     let limit = std::time::Duration::from_millis(300);
     let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[99], functionals: &[] };
@@ -985,7 +998,7 @@ fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
     });
     let (solution, took) = (solution.expect("what is known"), started.elapsed());
     assert!(took < 10 * limit && solution.status == Status::NotMet, "{took:?}");
-    // Steps are told before the first launch ends.
+    // Steps are reported before the first launch ends.
     assert!(steps > 0 && solution.components[0].length == 0, "{steps}");
     assert!((solution.components[0].estimate - 5000.0).abs() <= solution.components[0].half_width);
 
@@ -999,8 +1012,9 @@ fn long_walks_end_with_the_time_limit_and_where_the_watch_says() {
 }
 
 #[test]
-fn walks_that_rounding_keeps_from_their_half_width_are_not_walked() {
-    // BiCGSTAB leaves less than rounding does, and a first round of walks would take minutes.
+fn walks_limited_by_rounding_are_skipped() {
+    // The residual of BiCGSTAB is below the rounding error, and a first round of walks would take
+    // minutes.
     let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[499], functionals: &[] };
     for epsilon in [1.0, 1e-2, 1e-9] {

@@ -1,12 +1,13 @@
-//! Numbers of some 106 bits as unevaluated sums of two doubles.
+//! Double-word arithmetic: numbers of about 106 bits, as unevaluated sums of two doubles.
 //!
-//! Algorithms and error bounds: M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building
-//! blocks of double-word arithmetic", ACM Transactions on Mathematical Software 44(2), 2017, doi:10.1145/3121432.
-//! Relative errors are below 2⁻¹⁰¹ for each operation, as long as nothing over- or underflows.
+//! Algorithms and error bounds: M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error
+//! bounds for basic building blocks of double-word arithmetic", ACM Transactions on Mathematical
+//! Software 44(2), 2017, doi:10.1145/3121432. Relative errors are below 2⁻¹⁰¹ for each operation,
+//! as long as nothing over- or underflows.
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// hi + lo, |lo| at most half an ulp of hi.
+/// The number hi + lo, with |lo| at most half an ulp of hi.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub(crate) struct DoubleWord {
     pub(crate) hi: f64,
@@ -19,7 +20,7 @@ fn two_sum(a: f64, b: f64) -> DoubleWord {
     DoubleWord { hi: sum, lo: (a - (sum - rounded)) + (b - rounded) }
 }
 
-/// As [`two_sum`], where |a| ≥ |b| or a = 0.
+/// Returns a + b like [`two_sum`], for |a| ≥ |b| or a = 0.
 fn fast_two_sum(a: f64, b: f64) -> DoubleWord {
     let sum = a + b;
     DoubleWord { hi: sum, lo: b - (sum - a) }
@@ -37,7 +38,7 @@ impl DoubleWord {
         self.hi
     }
 
-    /// The product of two doubles, exact unless it underflows.
+    /// Returns the product of two doubles, exact unless it underflows.
     pub(crate) fn product(a: f64, b: f64) -> Self {
         let hi = a * b;
         Self { hi, lo: a.mul_add(b, -hi) }
@@ -107,12 +108,12 @@ impl std::iter::Sum for DoubleWord {
 }
 
 #[test]
-fn a_third_and_a_seventh_come_back() {
+fn thirds_and_sevenths_are_accurate() {
     let one = |k: f64| DoubleWord::ONE / DoubleWord::from(k);
     let sum = one(3.0) + one(7.0) - DoubleWord::from(10.0) / DoubleWord::from(21.0);
     let product = one(3.0) * DoubleWord::from(3.0) - DoubleWord::ONE;
     assert!(sum.abs().to_f64() <= 1e-31 && product.abs().to_f64() <= 1e-31, "{sum:?} {product:?}");
-    // 2⁻⁸⁰ beside 1 is kept.
+    // 2⁻⁸⁰ added to 1 is kept.
     let small = DoubleWord::from((-80f64).exp2());
     assert_eq!((DoubleWord::ONE + small - DoubleWord::ONE).to_f64(), small.hi);
 }

@@ -1,7 +1,8 @@
-//! Problems made to break an engine, by the hundred, against independent references in double-word arithmetic.
+//! Hundreds of adversarial problems, against independent references in double-word arithmetic.
 //!
-//! Each kind of problem is run for a few seeds; `KOLMO_SEEDS=5000` runs as many of each kind, `KOLMO_FIRST_SEED=17`
-//! begins there, and both together run one case again. A failure names kind and seed.
+//! Each kind of problem is run for a few seeds. `KOLMO_SEEDS=5000` runs 5000 seeds of each kind,
+//! `KOLMO_FIRST_SEED=17` starts at seed 17, and the two variables together repeat one case. A
+//! failure names kind and seed.
 
 mod double_word;
 mod long_times;
@@ -18,7 +19,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 
-/// The seeds of each kind: `usual` of them, unless the environment asks for another number.
+/// Returns the seeds of each kind: `usual` of them, unless the environment sets a number.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let asked = |name: &str| {
         let text = std::env::var(name).ok()?;
@@ -28,7 +29,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + asked("KOLMO_SEEDS").unwrap_or(usual)
 }
 
-/// Some CPU lanes, opened once on each thread.
+/// Returns a machine of `count` CPU lanes, opened once on each thread.
 fn cpu_lanes(count: usize, precision: Precision) -> Rc<Machine> {
     thread_local! {
         static OPEN: RefCell<Vec<Rc<Machine>>> = RefCell::default();
@@ -45,7 +46,7 @@ fn cpu_lanes(count: usize, precision: Precision) -> Rc<Machine> {
     })
 }
 
-/// Runs every kind for its seeds on all cores; panics with the first ten failures, and how many there were.
+/// Runs every kind for its seeds on all cores; panics with the first ten failures and their number.
 fn run_all<K: Copy + Send + Sync + std::fmt::Debug>(
     kinds: &[K],
     usual: u64,
@@ -53,7 +54,7 @@ fn run_all<K: Copy + Send + Sync + std::fmt::Debug>(
 ) {
     let all: Vec<(K, u64)> = kinds.iter().flat_map(|&kind| seeds(usual).map(move |s| (kind, s))).collect();
     let next = AtomicUsize::new(0);
-    // Threads of their own: in a pool, one that waits for a lane would begin another case on the same stack.
+    // Separate threads: a pool thread that waits for a lane would start another case on its stack.
     let work = || -> Vec<String> {
         std::iter::from_fn(|| all.get(next.fetch_add(1, Ordering::Relaxed)))
             .filter_map(|&(kind, seed)| case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}")))

@@ -24,7 +24,7 @@ const KINDS: [Kind; 7] =
 const DISTANCES: [f64; 11] =
     [1.0, 0.5, 0.15, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-13, f64::EPSILON, 0.5 * f64::EPSILON];
 
-/// A graph's nodes, and its links with their counts.
+/// Returns the number of nodes of a graph, and its edges with their multiplicities.
 fn links(kind: Kind, random: &mut fastrand::Rng) -> (usize, Vec<(u32, u32, u64)>) {
     let n = match kind {
         Kind::Tiny => random.u32(1..4),
@@ -51,7 +51,7 @@ fn links(kind: Kind, random: &mut fastrand::Rng) -> (usize, Vec<(u32, u32, u64)>
     (n as usize, pairs.into_iter().map(counted).collect())
 }
 
-/// x of (I − d Pᵀ) x = (1 − d) s.
+/// Solves (I − d Pᵀ) x = (1 − d) s by elimination.
 fn reference(n: usize, links: &[(u32, u32, u64)], d: f64, seeds: &[u32]) -> Vec<DoubleWord> {
     let number = |k: u64| DoubleWord::from(k as f64);
     let start = |i: usize| match seeds {
@@ -105,19 +105,20 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let graph = Graph::counted(n, &column(|link| link.0), &column(|link| link.1), &counts, false);
     let graph = graph.map_err(|error| error.to_string())?;
     let relative = if seed.is_multiple_of(3) { 1e-9 } else { 1e-6 };
-    // From seeds products go on for nodes that elimination leaves too wide: to the end on small graphs alone.
+    // With seeds, iteration goes on for nodes whose interval elimination leaves too wide. It runs
+    // to convergence on tiny graphs only.
     let most_products = if matches!(kind, Kind::Tiny) { u32::MAX } else { 1 << 16 };
     let options = Options { damping: d, seeds, relative, most_products, ..Options::default() };
     let targets: Vec<u32> = (0..n as u32).collect();
     let solution = page_rank(&graph, &targets, &options, &mut |_, _| Ok(())).map_err(|e| e.to_string())?;
-    // From seeds the bound is one of the sum of all errors, which the smallest nodes may be below.
+    // With seeds, the bound is one of the sum of all errors, which can exceed the smallest values.
     let smallest = x.iter().map(|x| x.hi).filter(|&x| x > 0.0).fold(1.0, f64::min);
     if solution.status != Status::Met && smallest > 1e-4 {
         return Err(format!("not met at {d}: {solution:?}"));
     }
     for (node, exact) in solution.nodes.iter().zip(&x) {
         let error = (DoubleWord::from(node.estimate) - *exact).abs().to_f64();
-        // 2⁻¹⁰¹ an operation of the reference, which 1 / (1 − d) multiplies.
+        // The reference has an error of 2⁻¹⁰¹ per operation, multiplied by 1 / (1 − d).
         let slack = (n * n) as f64 * (-98f64).exp2() / distance;
         if error.is_nan() || error > node.half_width + slack {
             return Err(format!("{:e} at {d} is off by {error:e}: {node:?}", exact.hi));

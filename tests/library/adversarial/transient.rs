@@ -1,4 +1,6 @@
-//! Chains: probabilities against scaling and squaring, and limits against elimination, in double words.
+//! Chains: probabilities at finite times and limits, in double-word arithmetic.
+//!
+//! Probabilities are compared with scaling and squaring, limits with elimination.
 
 use fastrand::Rng;
 use kolmo::internals::Csr;
@@ -12,7 +14,7 @@ use kolmo::{Error, Machine, Result};
 use super::double_word::DoubleWord;
 use super::{cpu_lanes, run_all};
 
-/// What a chain is made like.
+/// Structure of a chain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Single,
@@ -66,19 +68,19 @@ const KINDS: [Kind; 23] = [
     Kind::Subnormal,
 ];
 
-/// A number whose logarithm is uniform.
+/// Returns a number whose logarithm is uniformly distributed.
 pub(super) fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
     (low.ln() + rng.f64() * (high.ln() - low.ln())).exp()
 }
 
-/// Rates from each state to each other.
+/// Rates from each state (row) to every state (column).
 pub(super) type Rates = Vec<Vec<f64>>;
 
 fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     let n = match kind {
         Kind::Single => 1,
         Kind::Pair => 2,
-        // Probabilities that the reference can hold.
+        // Few states, whose probabilities stay in the range of the reference.
         Kind::WideRange => rng.usize(2..=5),
         _ => rng.usize(2..=16),
     };
@@ -166,17 +168,17 @@ fn rates(kind: Kind, rng: &mut Rng) -> Rates {
     rate
 }
 
-/// A chain in double words: its rates times a power of two that brings the largest exit rate below 2.
+/// A chain in double words; rates are scaled so that the largest exit rate is below 2.
 pub(super) struct Reference {
     n: usize,
     /// P = I + Q/2 by rows, and the rates.
     p: Vec<DoubleWord>,
     rate: Vec<DoubleWord>,
-    /// Exponent of that power.
+    /// Exponent of the power of two that scales the rates.
     exponent: i32,
 }
 
-/// x · 2^exponent, by steps that do not leave the range.
+/// Returns x · 2^exponent, in steps that do not leave the range.
 fn scaled(mut x: f64, mut exponent: i32) -> f64 {
     while exponent != 0 {
         let step = exponent.clamp(-900, 900);
@@ -206,7 +208,7 @@ impl Reference {
         (0..n * n).map(entry).collect()
     }
 
-    /// π(t), and a bound of its error: terms are positive, so that relative errors add up.
+    /// Returns π(t) and a bound of its error. All terms are positive, so relative errors add up.
     pub(super) fn at(&self, initial: &[f64], t: f64) -> (Vec<DoubleWord>, f64) {
         let n = self.n;
         let lambda = 2.0 * scaled(t, -self.exponent);
@@ -230,11 +232,15 @@ impl Reference {
         }
         let result =
             (0..n).map(|j| (0..n).map(|i| DoubleWord::from(initial[i]) * sum[i * n + j]).sum()).collect();
-        // 30 terms leave 1/30!, each product and sum 2⁻¹⁰⁰ or less; squaring doubles what there is.
+        // 30 terms leave 1/30!, each product and sum at most 2⁻¹⁰⁰; squaring doubles the error so
+        // far.
         (result, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
     }
 
-    /// The limit, by elimination of states: those that are left for ever, then all but one of each closed class.
+    /// Returns the limit by eliminating states.
+    ///
+    /// Transient states are eliminated first, then all but one state (the representative) of each
+    /// closed class.
     pub(super) fn limit(&self, initial: &[f64]) -> Vec<DoubleWord> {
         let n = self.n;
         let mut reach: Vec<Vec<bool>> =
@@ -269,7 +275,7 @@ impl Reference {
                 }
             }
         }
-        // Shares of classes gather in their representatives.
+        // The probability of each closed class is collected in its representative.
         let mut x = vec![DoubleWord::ZERO; n];
         for z in (0..n).filter(|&i| representative(i)) {
             let class: Vec<usize> = (0..n).filter(|&i| reach[z][i]).collect();
@@ -312,7 +318,7 @@ fn run(
     Ok((results, solution))
 }
 
-/// Where it begins, and the exact probabilities as far as doubles tell them.
+/// Returns an initial distribution, and its probabilities rounded to doubles.
 pub(super) fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
     match rng.u8(0..3) {
         0 => {
@@ -332,10 +338,10 @@ pub(super) fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
     }
 }
 
-/// Largest αt: what a case may cost.
+/// Largest αt of a case, which limits its cost.
 const MOST: f64 = 3e3;
 
-/// Bound and error of what was checked in f64.
+/// Bounds and errors found in f64.
 type Seen = std::sync::Mutex<Vec<(f64, f64)>>;
 
 #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "what is no number fails, too")]
@@ -395,7 +401,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     if met != (solution.status == Status::Met) {
         return Err(format!("{what}: status {:?}, bounds met: {met}", solution.status));
     }
-    // The same bits whatever the format and the lanes.
+    // Format and number of lanes must not change a bit.
     let format =
         [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
     let other = Options { format, ..options };
@@ -410,7 +416,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
                     machine.lanes.len()
                 ));
             }
-            // A format that does not fit the chain.
+            // The format does not fit the chain.
             Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
             Err(e) => return Err(format!("{what}: {e}")),
         }
@@ -419,7 +425,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
 }
 
 #[test]
-fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
+fn errors_of_adversarial_chains_are_within_their_bounds() {
     let seen = Seen::default();
     run_all(&KINDS, 3, |kind, seed| case(kind, seed, &seen));
     let seen = seen.into_inner().expect("no case panicked");
@@ -427,14 +433,14 @@ fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
     assert!(100 * loose <= seen.len(), "{loose} of {} bounds are more than 10^4 times the error", seen.len());
 }
 
-/// A chain of (from, to, rate).
+/// Returns the rates of a chain that is given by its transitions (from, to, rate).
 pub(super) fn small(n: usize, transitions: &[(usize, usize, f64)]) -> Rates {
     let mut rates = vec![vec![0.0; n]; n];
     transitions.iter().for_each(|&(i, j, rate)| rates[i][j] = rate);
     rates
 }
 
-/// π(t) from state 0, and what the solver says of it.
+/// Returns π(t) from state 0, and the solution.
 fn from_first(
     rates: &Rates,
     precision: Precision,
@@ -455,14 +461,14 @@ fn start(n: usize) -> Vec<f64> {
 }
 
 #[test]
-fn rates_at_both_ends_of_the_range_are_answered_or_refused() {
+fn rates_at_either_end_of_the_range_are_solved_or_rejected() {
     let options = Options { epsilon: 1e-6, ..Options::default() };
     // Exit rates that overflow.
     let over = small(3, &[(0, 1, 9e307), (0, 2, 9e307), (1, 0, 1.0), (2, 1, 3.0)]);
     let refused =
         from_first(&over, Precision::F64, 1.0, &options).expect_err("no double holds the exit rate");
     assert!(refused.to_string().contains("1.7976931348623157e308"), "{refused}");
-    // Rates whose inverse overflows, in either precision, and αt from nothing to the steady state.
+    // Rates whose inverse overflows in one of the precisions, and αt from 0 to the steady state.
     for (rate, t) in [(1e-310, 1.0), (1e-310, 1e308), (5e-324, f64::INFINITY), (2e-39, 1e39), (1e300, 1e-300)]
     {
         let pair = small(2, &[(0, 1, rate), (1, 0, rate)]);
@@ -483,7 +489,8 @@ fn rates_at_both_ends_of_the_range_are_answered_or_refused() {
 
 #[test]
 fn probabilities_do_not_underflow_with_the_unit_of_time() {
-    // A ring in single precision; with rates near the smallest normal number rate · probability was subnormal.
+    // A ring in single precision; with rates near the smallest normal number, rate · probability is
+    // subnormal.
     let n = 20_000u32;
     let every_other = (0..n).map(|i| f64::from(i % 2) * 2.0 / f64::from(n)).collect();
     let initial = Initial::Distribution(every_other);
@@ -495,13 +502,13 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
         let machine = cpu_lanes(1, Precision::F32);
         let (results, solution) =
             run(&machine, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
-        // Neighbours mix: all states are alike but for e^{−80}.
+        // Neighbours mix: all probabilities are equal up to e^{−80}.
         let error: f64 = results[0].iter().map(|p| (p - 1.0 / f64::from(n)).abs()).sum();
         let bound = solution.times[0].bound.total();
         assert!(error <= bound, "rate {rate:e}: error {error:e}, bound {bound:e}");
         bound
     };
-    // The unit of time does not matter, but for the rounding of 10^−38 itself.
+    // The unit of time does not matter, except for the rounding of 10^−38 itself.
     approx::assert_abs_diff_eq!(bound(1e-38) / bound(1.0), 1.0, epsilon = 0.1);
 }
 
@@ -530,7 +537,7 @@ fn small_limits_are_exact_however_stiff() {
     let (result, solution) = from_first(&slow, Precision::F64, f64::INFINITY, &options).expect("an answer");
     assert!(solution.status == Status::Met && solution.eliminated == 3, "{:?}", solution.bound);
     assert!(result.iter().all(|p| (p - 1.0 / 3.0).abs() <= solution.bound.total()), "{result:?}");
-    // Probabilities that lie more orders apart than doubles reach: a valley of 10^−400 between two hills.
+    // Probabilities further apart than the range of doubles: a valley of 10^−400 between two peaks.
     let n = 41;
     let rate = |i: usize| if i < 20 { 1e-20f64 } else { 1e20 };
     let mut valley = vec![vec![0.0; n]; n];
@@ -540,27 +547,28 @@ fn small_limits_are_exact_however_stiff() {
     options.epsilon = 1e-6;
     let (result, solution) = from_first(&valley, Precision::F64, f64::INFINITY, &options).expect("an answer");
     assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
-    // 20 steps down by 10^−20 each and 20 up: both ends are alike, and hold all but 10^−20.
+    // 20 factors of 10^−20, then 20 of 10^20: both ends are equal, and hold all but 10^−20.
     assert!((result[0] - 0.5).abs() <= 1e-15 && (result[n - 1] - 0.5).abs() <= 1e-15, "{result:?}");
-    // The limit of a set whose sum is rounded, in single precision too: no bound above 2.
+    // In single precision, too, the bound of the limit is at most 2.
     let (_, solution) = from_first(&slow, Precision::F32, f64::INFINITY, &options).expect("an answer");
     assert!(solution.bound.total() <= 2.0);
 }
 
 #[test]
-fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
+fn a_converged_run_counts_the_rounding_of_its_steps() {
     let chain = small(3, &[(0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)]);
     let (result, solution) =
         from_first(&chain, Precision::F64, 1e9, &Options { epsilon: 1e-6, ..Options::default() })
             .expect("an answer");
     let (bound, exact) = (solution.times[0].bound, [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]);
     let error: f64 = exact.iter().zip(&result).map(|(e, r)| (e - r).abs()).sum();
-    // 64 steps, not 3·10⁹; weights of a window of some 10⁶ terms.
+    // The rounding is that of 64 steps, not 3·10⁹, and of the weights of a window of some 10⁶
+    // terms.
     assert!(solution.terms < 1000 && bound.rounding < 1e-9 && error <= bound.total(), "{bound:?}, {error:e}");
 }
 
 #[test]
-fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
+fn initial_probabilities_of_a_third_count_their_rounding() {
     let chain = chain(&small(3, &[(0, 1, 1.0)]));
     let machine = cpu_lanes(1, Precision::F64);
     let initial = Initial::Uniform(vec![0, 1, 2]);

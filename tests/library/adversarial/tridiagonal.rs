@@ -1,7 +1,8 @@
 //! Tridiagonal systems.
 //!
-//! Whatever is said to be met is judged by its componentwise backward error (Oettli, Prager 1964), computed anew in
-//! double-word arithmetic from the system as it was given, and by that of LAPACK's `dgtsv`.
+//! A result with status `Met` is checked by its componentwise backward error (Oettli, Prager 1964).
+//! The error is recomputed in double-word arithmetic from the given system, and compared with that
+//! of LAPACK's `dgtsv`.
 
 use std::sync::OnceLock;
 
@@ -80,7 +81,7 @@ const KINDS: [Kind; 29] = [
     SingularRing,
 ];
 
-/// Numbers of a case (Marsaglia's xorshift).
+/// Random numbers of a case (Marsaglia's xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -119,7 +120,8 @@ impl Numbers {
         from[self.below(from.len())]
     }
 
-    /// Rows: mostly few, else around the sizes of units and tiles, or some thousands.
+    /// Returns a number of rows: mostly few, else near the sizes of units and tiles, or some
+    /// thousands.
     fn rows(&mut self) -> usize {
         match self.below(10) {
             0..6 => 1 + self.below(60),
@@ -130,7 +132,7 @@ impl Numbers {
     }
 }
 
-/// Diagonals and a right-hand side of one system.
+/// Three diagonals (`dl`, `d`, `du`) and the right-hand side of one system.
 type Rows = [Vec<f64>; 4];
 
 fn rows(n: usize, mut row: impl FnMut(usize) -> [f64; 4]) -> Rows {
@@ -142,7 +144,7 @@ fn decimal(exponent: f64) -> f64 {
     10f64.powf(exponent)
 }
 
-/// One system of `n` rows.
+/// Generates one system of `n` rows.
 fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
     match kind {
         Random | Cyclic | FewRows => rows(n, |_| [r.signed(), r.signed(), r.signed(), r.signed()]),
@@ -204,7 +206,7 @@ fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
         }
         Wilkinson => rows(n, |i| [1.0, (i as f64 - (n / 2) as f64).abs(), 1.0, r.signed()]),
         NearlySingular => {
-            // Rows that all but sum to zero: a matrix times ones is next to nothing.
+            // Rows that nearly sum to zero: the matrix times a vector of ones is nearly 0.
             let near = decimal(-16.0 * r.unit());
             rows(n, |i| {
                 let (a, c) = (r.signed(), r.signed());
@@ -263,13 +265,13 @@ fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
             rows(n, |_| [number(-295.0), number(-295.0), number(-295.0), number(-312.0)])
         }
         Singular | SingularRing => {
-            // Whole numbers whose rows sum to 0, in units that keep all digits.
+            // Integers whose rows sum to 0, scaled by powers of two that keep all digits.
             let units: Vec<i32> = {
                 let most = r.pick(&[0, 0, 20, 40]);
                 (0..2 * n).map(|_| (f64::from(most) * r.signed()) as i32).collect()
             };
             let closed = kind == SingularRing;
-            // No element is 0, so that no row stands alone.
+            // No element is 0, so that no row is decoupled.
             let mut number = || r.sign() * (1.0 + r.below(9) as f64);
             let whole = rows(n, |_| [number(), 0.0, number(), number()]);
             rows(n, |i| {
@@ -320,7 +322,7 @@ fn made(kind: Kind, seed: u64) -> System {
     }
     let mut system = System::batched(batch, dl, d, du, bs).expect("lengths fit");
     if kind == Cyclic && r.below(2) == 0 {
-        // A dominant ring.
+        // A diagonally dominant cyclic system.
         for ((d, a), c) in system.d.iter_mut().zip(&system.dl).zip(&system.du) {
             *d = d.signum() * (a.abs() + c.abs()) * 1.01;
         }
@@ -329,7 +331,7 @@ fn made(kind: Kind, seed: u64) -> System {
     if matches!(kind, Cyclic | SingularRing) { system.cyclic() } else { system }
 }
 
-/// v = m · 2^k with 1 ≤ |m| < 2.
+/// Splits v into m · 2^k with 1 ≤ |m| < 2, and returns (m, k).
 fn split(v: f64) -> (f64, i32) {
     let exponent = |v: f64| (v.to_bits() >> 52 & 0x7ff) as i32 - 1023;
     let (v, less) = if v.abs() < f64::MIN_POSITIVE { (v * 2f64.powi(100), 100) } else { (v, 0) };
@@ -337,7 +339,7 @@ fn split(v: f64) -> (f64, i32) {
     (f64::from_bits(v.to_bits() & !(0x7ff << 52) | 1023 << 52), k - less)
 }
 
-/// Numbers m·2^k that are not negative.
+/// A nonnegative number m · 2^k.
 #[derive(Clone, Copy)]
 struct Scaled(f64, i32);
 
@@ -350,7 +352,7 @@ impl Scaled {
         Self(self.0 * other.0, self.1.saturating_add(other.1).max(i32::MIN / 4))
     }
 
-    /// self / 2^unit, for a unit that no part of a sum exceeds by much.
+    /// Returns self / 2^unit, for a unit that no term of a sum exceeds by much.
     fn in_units(self, unit: i32) -> f64 {
         if self.0 == 0.0 || self.1 - unit < -1000 { 0.0 } else { self.0 * 2f64.powi(self.1 - unit) }
     }
@@ -366,9 +368,11 @@ impl Scaled {
     }
 }
 
-/// Both backward errors of one system. The componentwise one is
-/// max_i |b − A·x|_i / (|A|·|x| + |b|)_i of one system in double-word arithmetic, each row in units of its largest product, so
-/// that nothing overflows and what underflows is below 2⁻¹⁰⁰⁰ of the row. An unknown below 2⁻¹⁰²² may be 2⁻¹⁰⁷⁴ from where it should.
+/// Returns the normwise and the componentwise backward error of one system.
+///
+/// The componentwise error is max_i |b − A·x|_i / (|A|·|x| + |b|)_i in double-word arithmetic. Each
+/// row is in units of its largest product, so that nothing overflows, and an underflow is below
+/// 2⁻¹⁰⁰⁰ of the row. An unknown below 2⁻¹⁰²² may differ by 2⁻¹⁰⁷⁴.
 fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] {
     let n = system.n;
     let mut norms = [Scaled::of(0.0); 4];
@@ -422,13 +426,15 @@ fn backward_errors(system: &System, s: usize, b: &[f64], x: &[f64]) -> [f64; 2] 
     [if r.0 == 0.0 { 0.0 } else { r.in_units(all.1) / all.0 }, worst]
 }
 
-/// The componentwise one of [`backward_errors`].
+/// Returns the componentwise error of [`backward_errors`].
 fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
     backward_errors(system, s, b, x)[1]
 }
 
-/// The growth of a solution in double-word arithmetic for right-hand sides of the size of rows, with signs by turns: a lower bound
-/// of ‖|A⁻¹|·|A|‖. Infinite where a pivot is 0, or numbers are beyond the range.
+/// Returns a lower bound of the growth ‖|A⁻¹|·|A|‖.
+///
+/// It is the largest unknown, in double-word arithmetic, for a right-hand side with the row sums of
+/// |A| and random signs. Infinite if a pivot is 0 or numbers leave the range.
 fn reference_growth(system: &System, s: usize) -> f64 {
     let here = s * system.n..(s + 1) * system.n;
     let mut signs = Numbers(0x9e37_79b9 + system.n as u64);
@@ -444,7 +450,7 @@ fn reference_growth(system: &System, s: usize) -> f64 {
     if x.is_none() { f64::INFINITY } else { most }
 }
 
-/// LAPACK's `dgtsv` for one right-hand side, as its reference implementation computes it; none if a pivot is zero.
+/// Solves one right-hand side like the reference LAPACK `dgtsv`; `None` if a pivot is zero.
 fn dgtsv(system: &System, s: usize, b: &[f64]) -> Option<Vec<f64>> {
     let n = system.n;
     let part = |v: &[f64]| v[s * n..][..n].to_vec();
@@ -491,7 +497,7 @@ fn dgtsv(system: &System, s: usize, b: &[f64]) -> Option<Vec<f64>> {
     Some(b)
 }
 
-/// Elimination with partial pivoting in double-word arithmetic. For systems of a moderate range.
+/// Eliminates with partial pivoting in double-word arithmetic, for systems of a moderate range.
 fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
     let n = system.n;
     let wide = |v: &[f64]| v[s * n..][..n].iter().map(|&v| DoubleWord::from(v)).collect::<Vec<_>>();
@@ -536,11 +542,12 @@ fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
     Some(b)
 }
 
-/// Rows up to which unknowns are compared with the reference, which takes a solution for each row.
+/// Largest number of rows for which unknowns are compared with the reference.
+///
+/// The bound needs one reference solution per row.
 const SMALL: usize = 24;
 
-/// |x − A⁻¹ b| is at most |A⁻¹|·|b − A x|: the unknowns themselves against those in double-word arithmetic, where their errors
-/// are of another order than those of doubles.
+/// Compares the unknowns with those in double-word arithmetic: |x − A⁻¹ b| ≤ |A⁻¹|·|b − A x|.
 fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Result<(), String> {
     let n = system.n;
     let here = s * n..(s + 1) * n;
@@ -572,7 +579,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
     }
     for (i, (x, exact)) in x[here].iter().zip(&exact).enumerate() {
         let error = (DoubleWord::from(*x) - *exact).abs().to_f64();
-        // The unknowns of double-word elimination are themselves rounded: 2⁻¹⁰⁰ · 10²⁰ of the largest number is below 1e-10 ε.
+        // Double-word elimination rounds, too: 2⁻¹⁰⁰ · 10²⁰ of the largest number is below 1e-10 ε.
         let most = 1.01 * bound[i] + 1e-9 * f64::EPSILON * bound.iter().fold(0.0f64, |m, b| m.max(b / omega));
         if error > most {
             return Err(format!("unknown {i} of system {s} is {x:e}, off by {error:e}; {most:e} is allowed"));
@@ -581,7 +588,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
     Ok(())
 }
 
-/// Lanes of a device, opened once.
+/// Returns the lanes of a device, opened once.
 fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
     static LANES: [OnceLock<Option<Machine>>; 6] = [const { OnceLock::new() }; 6];
     let place = match spec {
@@ -593,7 +600,7 @@ fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> 
     slot.get_or_init(|| machine(spec, precision, false)).as_ref()
 }
 
-/// The way to the unknowns that a seed takes.
+/// Returns device, precision and options that a seed selects.
 fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     let auto = Options::default();
     let steps = Options { refine: Refine::Steps(0), ..auto };
@@ -615,7 +622,7 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     ];
     let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
     match kind {
-        // Rings are closed by tiles.
+        // Cyclic systems are solved by tiles only.
         Cyclic | SingularRing => {
             (spec, precision, Options { block: None, interface: Interface::Auto, ..options })
         }
@@ -623,13 +630,16 @@ fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
     }
 }
 
-/// Roundings of a residual in double precision, each of 2⁻⁵³ of the row: four, and some of the quotient.
+/// Rounding errors of a residual in double precision, each 2⁻⁵³ of the row.
+///
+/// Four per row, and some of the quotient.
 const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
 
 fn case(kind: Kind, seed: u64) -> Result<(), String> {
     let system = made(kind, seed);
     let (spec, precision, options) = way(kind, seed);
-    // A thread of its own waits for lanes without taking up another case on the way, which would wait for the same lanes.
+    // A pool thread that waits for lanes would start another case, which waits for the lanes as
+    // well. A separate thread does not.
     let solved = std::thread::scope(|scope| {
         let run = || device(spec, precision).map(|machine| solve(machine, &system, &options));
         scope.spawn(run).join().map_err(|_| "a panic".to_owned())
@@ -670,7 +680,8 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             if omega.is_nan() || omega > Residual::componentwise_limit(options.tolerance) + ROUNDINGS {
                 return Err(format!("{}: met with a componentwise error of {omega:e}", place()));
             }
-            // Where every row is dominant, first answers with some roundings more are left as they are.
+            // If every row is dominant, first solutions with slightly larger rounding errors are
+            // accepted.
             let roundings = if solution.dominant { 64.0 * f64::EPSILON + ROUNDINGS } else { ROUNDINGS };
             if auto && omega > 4.0 * theirs + roundings {
                 return Err(format!("{}: {omega:e}, and dgtsv has {theirs:e}", place()));
@@ -681,7 +692,7 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
             unknowns(system, s, b, x, omega + ROUNDINGS)?;
         }
     }
-    // ρ ≥ 2⁵³ in the best scaling; a step from ones finds most of it in any.
+    // Singular means ρ ≥ 2⁵³ in the best scaling; a step from ones finds most of it in any scaling.
     if let Some((s, row)) = *singular
         && !system.cyclic
         && reference_growth(system, s) < 2f64.powi(44)
@@ -699,7 +710,7 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
         Status::NotMet if singular.is_none() && residual.within(options.tolerance) => {
             Err(format!("not met with {residual:?}, and no reason"))
         }
-        // Unknowns below the range of normal doubles have fewer digits, which only the normwise error is told.
+        // Subnormal unknowns have fewer digits, which only the normwise error accounts for.
         Status::NotMet if theirs_are_good && singular.is_none() && !residual.underflows() => {
             Err(format!("not met with {residual:?}, singular {singular:?}, and dgtsv solves it"))
         }
@@ -708,6 +719,6 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
 }
 
 #[test]
-fn no_answer_is_worse_than_it_says() {
+fn no_error_exceeds_its_bound() {
     run_all(&KINDS, 12, case);
 }

@@ -1,10 +1,10 @@
 //! Walks against elimination in double-word arithmetic.
 //!
-//! An interval is asserted to hold its component when its statistical part, 5.24 standard errors of 16 replicates at a
-//! confidence of 0.9999, counts five times: |t| > 26 has the probability 10⁻¹³ at 15 degrees of freedom. What remains is a
-//! value of small probability that no chain has, where 64 walks of their own have shown how far walks lie apart, so that
-//! Student's interval stands alone: it is missed as often as the confidence allows, which is counted over all cases. Where
-//! the statistical part is 0, the certain part holds alone.
+//! An interval must contain its component if its statistical part counts five times. That part is
+//! 5.24 standard errors of 16 replicates at a confidence of 0.9999, and |t| > 26 has the
+//! probability 10⁻¹³ at 15 degrees of freedom. Misses that remain are due to values of small
+//! probability that no chain has met. Their number over all cases must not exceed the share that
+//! the confidence allows. If the statistical part is 0, the certain part must hold alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,14 +63,14 @@ const KINDS: [Kind; 17] = [
     RightHandSide,
 ];
 
-/// Numbers that depend on kind and seed alone.
+/// Random numbers that depend on kind and seed alone.
 struct Random {
     key: [u32; 2],
     drawn: u32,
 }
 
 impl Random {
-    /// In (0, 1).
+    /// Returns a number in (0, 1).
     fn unit(&mut self) -> f64 {
         self.drawn += 1;
         let [a, b, ..] = philox([self.drawn, 0, 0, 0], self.key);
@@ -90,14 +90,14 @@ impl Random {
     }
 }
 
-/// x · 2^e, without an intermediate overflow.
+/// Returns x · 2^e, without an intermediate overflow.
 fn shifted(x: f64, e: i32) -> f64 {
     x * 2f64.powi(e / 2) * 2f64.powi(e - e / 2)
 }
 
-/// R B C x = 2^s R c with the powers of two R, C: x = 2^s C⁻¹ y of B y = c.
+/// The system R B C x = 2^s R c with powers of two R, C: x = 2^s C⁻¹ y of B y = c.
 struct Case {
-    /// B, row by row; I − B where L is given.
+    /// Entries of B, row by row, or of L = I − B if L is given.
     entries: Vec<f64>,
     c: Vec<f64>,
     /// Exponents of R, C and s.
@@ -129,7 +129,7 @@ impl Case {
         };
         let per_row = 1 + random.below(6);
         for i in 0..n {
-            // Two wide rows; the others lead to their neighbours, so that elimination has little to do.
+            // Two dense rows. The others couple to their neighbours, so that elimination is cheap.
             let (wide, narrow) = (kind == WideRows && (i == n / 2 || i == n - 1), kind == WideRows);
             for k in 0..if wide { n } else { per_row } {
                 let j = match (wide, narrow) {
@@ -194,7 +194,7 @@ impl Case {
                 for e in rows.iter_mut().chain(&mut columns) {
                     *e = random.between(-490.0, 490.0) as i32;
                 }
-                // Of columns, which are those of x, the walks see all at once.
+                // Column scales are those of x, and the walks see all of them at once.
                 let narrow = random.unit() < 0.5;
                 columns.iter_mut().for_each(|e| *e = if narrow { *e / 20 } else { *e });
             }
@@ -217,7 +217,8 @@ impl Case {
                 }
             }
             MMatrix => {
-                // Columns times positive numbers: rows are not dominant, and |L| has the same spectral radius.
+                // Columns times positive numbers: rows are not dominant, and |L| keeps its spectral
+                // radius.
                 let scale: Vec<f64> = (0..n).map(|_| 10f64.powf(random.between(-2.0, 2.0))).collect();
                 for (k, a) in a.iter_mut().enumerate() {
                     *a *= scale[k % n];
@@ -237,7 +238,8 @@ impl Case {
                 }
             }
             RareValues => {
-                // Back to the start or one on, and at the end what makes up for its probability.
+                // A step leads back to the start or one state on; the value at the end makes up for
+                // its small probability.
                 a.fill(0.0);
                 let step = random.between(0.1, 0.49);
                 for i in 0..n {
@@ -272,7 +274,7 @@ impl Case {
         })
     }
 
-    /// y by elimination with partial pivoting; none where a pivot is 0.
+    /// Computes y by elimination with partial pivoting; `None` if a pivot is 0.
     fn reference(&self) -> Option<Vec<DoubleWord>> {
         let n = self.n();
         let mut a: Vec<Vec<DoubleWord>> = (0..n)
@@ -314,17 +316,17 @@ impl Case {
     }
 }
 
-/// Whether a refusal of the kind is an answer.
+/// True if an error is an acceptable result for the kind.
 fn may_refuse(kind: Kind, options: &Options, precision: Precision) -> bool {
-    // What a sum of |l_ij| above 1 in a row that it meets says is all that a lazy walk knows, and some numbers of bad
-    // scales are none of f32's.
+    // A lazy walk rejects a row with Σ |l_ij| > 1 when it meets one. Some bad scales are beyond
+    // f32.
     kind == PermutedRows || options.lazy || (kind == BadScales && precision == F32)
 }
 
-/// The share of intervals that hold.
+/// Probability that an interval contains its component.
 const CONFIDENCE: f64 = 0.9999;
 
-/// The intervals looked at, and those that do not hold.
+/// Number of intervals checked, and the intervals that miss their component.
 #[derive(Default)]
 struct Tally {
     checked: AtomicUsize,
@@ -347,12 +349,12 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         confidence: CONFIDENCE,
         max_chains: if kind == NearOne { 16 << 3 } else { 16 << 5 },
         seed,
-        // Every other truncation is far below the other parts, which have to hold by themselves then.
+        // Every other truncation is far below the other error terms, which then have to hold alone.
         delta: (seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)),
         ..Options::default()
     };
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
-    // Every seed has the default, and one of the others.
+    // Every seed runs the default options and one variation.
     let other = match seed % 5 {
         0 => (1, F64, Options { control: ControlVariate::Sweeps(0), ..base.clone() }),
         1 => {
@@ -377,7 +379,7 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
         let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut |_, _| Ok(()));
         match &answer {
             Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy, tally).map_err(say)?,
-            // A norm so near 1 that no chain is long enough for the truncation.
+            // The norm is too close to 1: no chain is long enough for the truncation.
             Err(Error::Invalid(why)) if why.contains("steps, more than 16777216, would be needed") => {}
             Err(Error::Divergent { .. } | Error::Invalid(_)) if may_refuse(kind, &options, precision) => {}
             Err(error) => return Err(say(error.to_string())),
@@ -407,7 +409,7 @@ fn largest(y: &[DoubleWord]) -> f64 {
     }
 }
 
-/// Asserts what is said of a solution.
+/// Checks the status, the intervals and the error bounds of a solution.
 fn holds(
     case: &Case,
     matrix: &CsrMatrix,
@@ -432,7 +434,7 @@ fn holds(
         let scaled = |x: f64| shifted(x, case.columns[m] - case.rhs);
         let error = (DoubleWord::from(scaled(c.estimate)) - y[m]).abs().to_f64();
         let certain = scaled(bound.truncation + bound.rounding);
-        // The reference's own error: 2⁻¹⁰¹ an operation, times what elimination and the condition make of it.
+        // Error of the reference: 2⁻¹⁰¹ per operation, amplified by elimination and the condition.
         let allowed = certain + 5.0 * scaled(bound.statistical) + largest * (-80f64).exp2();
         tally.checked.fetch_add(1, Ordering::Relaxed);
         if error > allowed {
@@ -446,7 +448,7 @@ fn holds(
     Ok(())
 }
 
-/// Whether a lazy walk from row m is sure to have met the largest |f| and the largest row sum of all.
+/// True if a lazy walk from row m is sure to have met the largest |f| and the largest row sum.
 fn met_all(case: &Case, matrix: &CsrMatrix, m: usize, norm: f64) -> bool {
     let n = case.n();
     let row = |i: usize| {
@@ -465,19 +467,19 @@ fn met_all(case: &Case, matrix: &CsrMatrix, m: usize, norm: f64) -> bool {
 fn no_interval_is_wrong() {
     let tally = Tally::default();
     run_all(&KINDS, 16, |kind, seed| check(kind, seed, &tally));
-    // As many as the confidence leaves; of the cases of every day none.
+    // The confidence allows this share of misses; for the default number of seeds it is below 1.
     let missed = tally.missed.into_inner().expect("no case panicked");
     let most = tally.checked.load(Ordering::Relaxed) as f64 * (1.0 - CONFIDENCE);
     assert!(missed.len() as f64 <= most, "{} of {most} intervals that may miss: {missed:#?}", missed.len());
 }
 
-/// Controls of few chains.
+/// Control variates for few chains.
 const CONTROLS: [ControlVariate; 4] =
     [ControlVariate::Auto, ControlVariate::Jacobi, ControlVariate::Krylov, ControlVariate::Sweeps(0)];
 /// Numbers of chains over all replicates.
 const CHAINS: [u64; 3] = [64, 256, 1024];
 
-/// A system of few unknowns with a functional h.
+/// Returns a small system and a functional h.
 fn small(random: &mut Random, which: u64) -> (Case, Vec<f64>) {
     let plain = |entries: &[f64], c: &[f64], given| {
         let none = vec![0; c.len()];
@@ -506,9 +508,11 @@ fn small(random: &mut Random, which: u64) -> (Case, Vec<f64>) {
     (plain(&entries, &c, given), h)
 }
 
-/// Few chains of few points a replicate: what their intervals hold, by number of chains, control variate and confidence.
+/// Coverage of intervals from few points per replicate.
+///
+/// Counted by number of chains, control variate and confidence.
 #[test]
-fn few_chains_hold_as_often_as_they_say() {
+fn intervals_of_few_chains_have_their_coverage() {
     let tally: Mutex<std::collections::BTreeMap<String, (u32, u32)>> = Mutex::default();
     run_all(&[0u64, 1, 2], 48, |which, seed| {
         let mut random = Random { key: [seed as u32, 1000 + which as u32], drawn: 0 };
@@ -556,7 +560,8 @@ fn few_chains_hold_as_often_as_they_say() {
     }
     for (what, (all, held)) in tally {
         let confidence: f64 = what.rsplit(' ').next().and_then(|c| c.parse().ok()).expect("a number");
-        // Values of small probability are missed a third more often than the confidence says: see `walk/confidence.rs`.
+        // Values of small probability are missed a third more often than the confidence allows: see
+        // `walk/interval.rs`.
         let (all, missed) = (f64::from(all), 4.0 / 3.0 * (1.0 - confidence).min(0.5));
         let least = all * (1.0 - missed) - 3.0 * (all * missed * (1.0 - missed)).sqrt();
         assert!(f64::from(held) >= least, "{what}: {held} of {all} hold, {least:.1} wanted");

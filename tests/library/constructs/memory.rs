@@ -1,4 +1,4 @@
-//! Literals, vectors, arrays, structs and where they lie.
+//! Literals, vectors, arrays, structs and their memory layout.
 
 use super::{Construct, Element, THREADS, bytes, each, text, thread};
 
@@ -186,7 +186,7 @@ var<private> mine: array<vec3<u32>, 2> = corners;",
     ]
 }
 
-/// Structs in a binding, with all that WGSL may leave unused.
+/// Structs in a binding, with all padding that WGSL allows.
 fn laid_out() -> Construct {
     let declarations = "
 struct Inner { k: u32, v: vec3<f32>, w: f32, }
@@ -205,8 +205,8 @@ struct Outer {
     (*place) = mine;
     out[i].tail = vec3(mine.tail.zy, mine.first);
     out[i].inner[i % 2u].w = f32(mine.x);";
-    // Inner: k at 0, v at 16, w at 28, 32 bytes. Outer: first at 0, x at 8, inner at 16, small at 80, wide at 96,
-    // tail at 112, 128 bytes.
+    // Inner: k at 0, v at 16, w at 28, 32 bytes. Outer: first at 0, x at 8, inner at 16, small at
+    // 80, wide at 96, tail at 112, 128 bytes.
     let (mut input, mut after) = (Vec::new(), Vec::new());
     for i in 0..THREADS as u32 {
         let mut words = [0u32; 32];
@@ -245,7 +245,7 @@ struct Outer {
     }
 }
 
-/// vec3 in arrays of bindings: three numbers, a fourth unused.
+/// Elements of type vec3 in arrays of bindings: three numbers and one of padding.
 fn three_apart() -> Construct {
     let (mut input, mut after) = (Vec::new(), Vec::new());
     for i in 0..THREADS {
@@ -268,7 +268,7 @@ fn three_apart() -> Construct {
     }
 }
 
-/// Bindings that are no arrays of unknown length.
+/// Bindings that are not runtime-sized arrays.
 fn sized_bindings() -> Construct {
     let input: Vec<u32> = (0..THREADS as u32 + 2).map(|k| k * k).collect();
     let mut after = vec![0u32; THREADS + 2];

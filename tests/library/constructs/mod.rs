@@ -1,6 +1,6 @@
-//! One small kernel for each construct that is translated to CUDA, with what it has to compute.
+//! One small kernel per construct that is translated to CUDA, with its expected output.
 //!
-//! Every kernel runs on two groups, 512 threads, reads binding 0 and writes binding 1.
+//! Every kernel runs on two groups (512 threads), reads binding 0 and writes binding 1.
 
 #![allow(dead_code, reason = "a program that only compiles them leaves the results unread")]
 
@@ -12,34 +12,34 @@ use bytemuck::Pod;
 
 /// Threads that run a construct: two groups.
 pub(crate) const THREADS: usize = 512;
-/// What the immediates hold: the number of the step, and the number of threads.
+/// Immediates of every construct: number of the step, number of threads.
 pub(crate) const PARAMS: [u32; 2] = [3, THREADS as u32];
 
-/// How two numbers of the output are compared.
+/// Comparison of two numbers of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     /// Bit by bit.
     Bits,
-    /// Bit by bit, but one NaN is as good as another.
+    /// Bit by bit, but any NaN of f32 equals any other.
     F32,
-    /// Likewise.
+    /// Bit by bit, but any NaN of f64 equals any other.
     F64,
 }
 
-/// A kernel and its result.
+/// A kernel, its input and its expected output.
 pub(crate) struct Construct {
     pub(crate) name: String,
     pub(crate) wgsl: String,
     pub(crate) input: Vec<u8>,
-    /// What the output holds before.
+    /// Content of the output buffer before the run.
     pub(crate) before: Vec<u8>,
-    /// What it has to hold afterwards.
+    /// Expected content of the output buffer after the run.
     pub(crate) after: Vec<u8>,
     pub(crate) element: Element,
 }
 
 impl Construct {
-    /// What is wrong with a result, if anything is.
+    /// Returns a message on the first number that differs from the expected output, if any.
     pub(crate) fn complaint(&self, result: &[u8]) -> Option<String> {
         assert_eq!(result.len(), self.after.len(), "{}: bytes of the output", self.name);
         let width = if self.element == Element::F64 { 8 } else { 4 };
@@ -67,11 +67,11 @@ impl Construct {
     }
 }
 
-/// A type of numbers in both languages.
+/// A numeric type of Rust and WGSL.
 pub(crate) trait Number: Pod + PartialOrd + std::fmt::Debug {
     const NAME: &'static str;
     const ELEMENT: Element;
-    /// Numbers where something may go wrong.
+    /// Edge cases.
     const EDGES: &'static [Self];
 }
 
@@ -180,7 +180,7 @@ macro_rules! float {
         impl Number for $t {
             const NAME: &'static str = stringify!($t);
             const ELEMENT: Element = Element::$element;
-            // No −0, which min and max may order either way.
+            // Without −0, which min and max may order either way.
             const EDGES: &'static [Self] = &[
                 0.0,
                 1.0,
@@ -215,7 +215,8 @@ fn bytes<T: Pod>(numbers: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
 }
 
-/// A kernel from its parts: what is declared besides, the types of the bindings, the statements of thread `i`.
+/// Assembles a kernel from declarations, the types of its bindings, and the statements of thread
+/// `i`.
 fn text(declarations: &str, input: &str, output: &str, statements: &str) -> String {
     format!(
         "// A construct.
@@ -236,9 +237,10 @@ fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     )
 }
 
-/// An operation on up to three numbers `x`, `y`, `z`, on scalars and on vectors of two, three and four. In its
-/// text `$T`, `$R`, `$I`, `$U` and `$B` stand for the type of the numbers, of the result, `i32`, `u32` and `bool`,
-/// or vectors of these.
+/// An operation on up to three numbers `x`, `y`, `z`: scalars and vectors of 2, 3 and 4.
+///
+/// In its text `$T`, `$R`, `$I`, `$U` and `$B` stand for the type of the numbers, of the result,
+/// `i32`, `u32` and `bool`, or for vectors of these types.
 fn each<A: Number, R: Number>(operation: &str, f: impl Fn(A, A, A) -> R) -> Construct {
     let (t, r) = (A::NAME, R::NAME);
     let mut statements = format!(
@@ -295,7 +297,8 @@ fn shaped(operation: &str, t: &str, r: &str, n: usize) -> String {
         .replace("$B", &shape("bool"))
 }
 
-/// Statements of thread `i`, which writes `f(i, input)` to the output from number `i` × its length on.
+/// Statements of thread `i`, which writes the array `f(i, input)` of length N from index `i` · N
+/// on.
 fn thread<A: Number, R: Number, const N: usize>(
     name: &str,
     declarations: &str,
@@ -381,7 +384,7 @@ macro_rules! floats {
         $list.push(each("x / y", |x: $t, y, _| x / y));
         $list.push(each("x % y", |x: $t, y, _| x % y));
         $list.push(each("-x", |x: $t, _, _| -x));
-        // Two roundings, not one.
+        // Rounded twice, not fused.
         $list.push(each("x * y + z", |x: $t, y, z| x * y + z));
         $list.push(each("z - x * y", |x: $t, y, z| z - x * y));
         $list.push(each("fma(x, y, z)", |x: $t, y, z| x.mul_add(y, z)));
@@ -446,14 +449,14 @@ macro_rules! floats {
     }};
 }
 
-/// Conversions to integers clamp to the numbers that both types hold.
+/// Conversions to integers clamp to values that both types represent.
 macro_rules! clamped {
     ($list:ident, $f:ident, $($i:ident $least:literal $most:literal),*) => {
         $($list.push(each("$R(x)", |x: $f, _, _| x.clamp($least, $most) as $i));)*
     };
 }
 
-/// Every construct.
+/// Returns every construct.
 pub(crate) fn all() -> Vec<Construct> {
     let mut list = Vec::new();
     integers!(list, i32, u32, i32);

@@ -1,4 +1,6 @@
-//! What threads do together: built-in values, workgroup memory, barriers, atomics, subgroups.
+//! Operations across threads.
+//!
+//! Built-in values, workgroup memory, barriers, atomics, subgroups.
 
 use super::{Construct, Element, Number, THREADS, bytes, text, thread};
 
@@ -125,7 +127,7 @@ fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     }
 }
 
-/// An integer with the operations of atomics.
+/// An integer type with the operations of atomics.
 trait Integer: Number + Eq + Ord {
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
@@ -153,7 +155,7 @@ macro_rules! integer {
 }
 integer!(u32 i32 u64 i64);
 
-/// Every atomic function on a number of the thread's own: what it returns and what it leaves.
+/// Every atomic function on a number of one thread: the returned value and the stored value.
 fn atomics<T: Integer>(name: &str, operands: [T; 8]) -> Construct {
     let statements = "
     let k = 20u * i; let x = a[2u * i]; let y = a[2u * i + 1u];
@@ -178,7 +180,7 @@ fn atomics<T: Integer>(name: &str, operands: [T; 8]) -> Construct {
         let (x, y) = (operands[i % 8], operands[i / 8 % 8]);
         input.extend([x, y]);
         let zero = x.minus(x);
-        // The second exchange finds what the first left, which is x again only if y is.
+        // The second exchange finds the value of the first, which is x again only if y is.
         let again = if x == y { one.plus(one) } else { zero };
         after.extend([x.plus(y), x, x.minus(y), x, x.min(y), x, x.max(y), x]);
         after.extend([x.bits(y, |x, y| x & y), x, x.bits(y, |x, y| x | y), x, x.bits(y, |x, y| x ^ y), x]);
@@ -194,7 +196,7 @@ fn atomics<T: Integer>(name: &str, operands: [T; 8]) -> Construct {
     }
 }
 
-/// All threads count in the same places.
+/// All threads update the same numbers.
 fn shared_count() -> Construct {
     let n = THREADS as u32;
     Construct {
@@ -243,7 +245,7 @@ fn workgroup_atomics() -> Construct {
     }
 }
 
-/// A kernel that reads its subgroup's lane and runs on `array<A>`.
+/// A kernel that uses its lane in the subgroup and runs on `array<A>`.
 fn subgroup<A: Number, R: Number>(
     name: &str,
     input: &[A],
@@ -312,7 +314,7 @@ fn subgroup_reductions<T: Integer>() -> Construct {
     )
 }
 
-/// Sums of f64, whose pairs are those of a butterfly; here they are exact.
+/// Sums of f64 in the order of a butterfly; here every order is exact.
 fn subgroup_sums() -> Construct {
     let input: Vec<f64> = (0..THREADS).map(|i| (i * i % 97) as f64 - 40.5).collect();
     subgroup::<f64, f64>(

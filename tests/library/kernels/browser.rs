@@ -1,4 +1,4 @@
-//! Chromium's compiler, Tint, accepts every text that a browser could be given.
+//! Chromium's compiler, Tint, accepts every text for browsers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A page that compiles texts, by name, and posts what is said against each.
+/// A page that compiles named texts and posts the errors of each.
 const PAGE: &str = "<!doctype html><script type='module'>
 const said = {};
 try {
@@ -19,7 +19,7 @@ try {
 await fetch('/said', { method: 'POST', body: JSON.stringify(said) });
 </script>";
 
-/// Answers a request with the page, or takes what is posted.
+/// Answers a request with the page, or returns the posted body.
 fn serve(stream: &mut TcpStream, page: &str) -> std::io::Result<Option<String>> {
     stream.set_nonblocking(false)?;
     let (mut lines, mut length, mut first) = (BufReader::new(stream.try_clone()?), 0, String::new());
@@ -41,7 +41,7 @@ fn serve(stream: &mut TcpStream, page: &str) -> std::io::Result<Option<String>> 
     Ok(first.starts_with("POST /said").then(|| String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// What Chromium says against texts, none where there is no Chromium.
+/// Returns Chromium's errors for texts; `None` without Chromium.
 fn said_by_chromium(texts: &serde_json::Value) -> Option<String> {
     let chromium = env::var("KOLMO_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this host");
@@ -60,13 +60,13 @@ fn said_by_chromium(texts: &serde_json::Value) -> Option<String> {
         Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => panic!("{chromium} does not start: {e}"),
     };
-    // What closes a script inside of the page.
+    // `</` would close the script in the page.
     let page = PAGE.replace("TEXTS", &texts.to_string().replace("</", "<\\/"));
     let begun = Instant::now();
     let mut said = None;
     while said.is_none() && begun.elapsed() < Duration::from_secs(120) {
         match listener.accept() {
-            // A browser opens connections that it drops again.
+            // Browsers also open connections that they drop without a request.
             Ok((mut stream, _)) => said = serve(&mut stream, &page).unwrap_or(None),
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -100,7 +100,7 @@ fn tint_accepts_every_kernel() {
         }
     }
     let count = texts.len();
-    // A barrier that not all threads of a group reach.
+    // A barrier that some threads of a workgroup do not reach.
     let scale = kernel_named("scale").text(Precision::F32);
     texts.insert(
         "broken".to_owned(),

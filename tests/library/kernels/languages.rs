@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The end of `scale.wgsl`, and another with an image, which no kernel may read.
+/// The end of `scale.wgsl`, and a replacement with an image, which no kernel may read.
 const PRODUCT: &str = "factors[p.first + p.step] * y[p.own + i];\n}";
 const IMAGE: &str = "real(textureDimensions(image).x);\n}\n\
                      @group(0) @binding(2) var image: texture_2d<f32>;";
@@ -16,12 +16,12 @@ fn every_kernel_parses_and_validates_in_every_precision() {
     refuses(rule, "scale", "return;", "return", "f32 does not parse");
     refuses(rule, "scale", "factors[p.first + p.step]", "p.first", "f32 is not valid");
     refuses(rule, "scale", "var<immediate> p: Params;", "var<uniform> p: Params;", "is not valid");
-    // Double precision beside the alias is out of reach for a lane of single precision.
+    // A lane of single precision replaces only the alias, not explicit f64.
     refuses(rule, "scale", "array<real>", "array<f64>", "f32 is not valid");
     refuses(rule, "scale", "factors: array<real>", "factors: array<f32>", "f64 is not valid");
 }
 
-/// SPIR-V for Vulkan, with what wgpu allows of it.
+/// Translates a kernel to SPIR-V for Vulkan, with the capabilities that wgpu allows.
 fn spir_v(
     kernel: &Kernel,
     precision: Precision,
@@ -32,7 +32,7 @@ fn spir_v(
     let options = spv::Options {
         lang_version: version,
         flags: spv::WriterFlags::LABEL_VARYINGS,
-        // Without a map, bindings keep the numbers of the text.
+        // Without a map, bindings keep their numbers of the text.
         fake_missing_bindings: true,
         capabilities: Some([spv::Capability::Shader, spv::Capability::Matrix].into_iter().collect()),
         bounds_check_policies: bounds(checked),
@@ -44,7 +44,7 @@ fn spir_v(
     spv::write_vec(&module, &info, &options, Some(&entry)).map_err(|e| format!("{precision} in SPIR-V: {e}"))
 }
 
-/// Names of the compute entry points of a SPIR-V module.
+/// Returns the names of the compute entry points of a SPIR-V module.
 fn entry_points(words: &[u32]) -> Vec<String> {
     const ENTRY_POINT: u32 = 15;
     const GL_COMPUTE: u32 = 5;
@@ -79,11 +79,13 @@ fn every_kernel_translates_to_spir_v_in_every_precision() {
     }
     obey(rule);
     refuses(rule, "scale", "fn scale(", "fn scales(", "entry point couldn't be found");
-    // The size of an image is a capability of SPIR-V that no lane asks for.
+    // Image queries are a capability of SPIR-V that no lane requests.
     refuses(rule, "scale", PRODUCT, IMAGE, "f32 in SPIR-V: using image queries requires");
 }
 
-/// The entry point of a translation: the kernel's name, or that name and `_` where the language reserves it.
+/// Returns the entry point of a translation.
+///
+/// It is the kernel's name, followed by `_` if the language reserves that name.
 fn entry_point<E: std::fmt::Display>(kernel: &Kernel, names: &[Result<String, E>]) -> Result<String, String> {
     let [name] = names else {
         return Err(format!("{} entry points, not one", names.len()));
@@ -99,13 +101,13 @@ fn contains(text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) { Ok(()) } else { Err(format!("there is no {wanted:?} in\n{text}")) }
 }
 
-/// What devices compute that have integers of 32 bits and single precision alone.
+/// Returns the modules for devices that have only 32-bit integers and single precision.
 fn portable(kernel: &Kernel) -> Result<Vec<(Module, ModuleInfo)>, String> {
     let fixed = kernel.has(Precision::Q64).then(|| module_in_limbs(kernel));
     fixed.into_iter().chain([module(kernel, Precision::F32)]).collect()
 }
 
-/// What Metal has, which is no double precision. Slots are given to every binding as wgpu does.
+/// Translates a kernel to Metal, which has no double precision; slots are assigned as in wgpu.
 fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
     portable(kernel)?.into_iter().try_for_each(|(module, info)| metal_text(kernel, module, info, checked))
 }
@@ -151,11 +153,11 @@ fn every_kernel_translates_to_msl_in_single_precision_and_limbs() {
     }
     obey(rule);
     refuses(rule, "scale", "fn scale(", "fn scales(", "MSL: entry point");
-    // No slot is given to an image.
+    // An image gets no slot.
     refuses(rule, "scale", PRODUCT, IMAGE, "MSL: no entry point: mapping of ResourceBinding");
 }
 
-/// What every device has for DX12, in the oldest shader model that wgpu writes.
+/// Translates a kernel to HLSL, in the oldest shader model that wgpu writes.
 fn direct_x(kernel: &Kernel) -> Result<(), String> {
     portable(kernel)?.into_iter().try_for_each(|(module, info)| direct_x_text(kernel, module, info))
 }
@@ -171,7 +173,7 @@ fn direct_x_text(kernel: &Kernel, module: Module, info: ModuleInfo) -> Result<()
             .collect(),
         fake_missing_bindings: false,
         immediates_target: Some(target(0)),
-        // Where wgpu puts the number of workgroups.
+        // Position of the number of workgroups in wgpu.
         special_constants_binding: Some(target(1)),
         ..Default::default()
     };
@@ -201,7 +203,7 @@ fn every_kernel_translates_to_hlsl_in_single_precision_and_limbs() {
     );
 }
 
-/// Whether `spirv-val` is on the path.
+/// True if `spirv-val` is on the path.
 fn spirv_val_is_here() -> bool {
     match Command::new("spirv-val").arg("--version").output() {
         Ok(output) => output.status.success(),
@@ -214,7 +216,7 @@ fn spirv_val_is_here() -> bool {
 #[ignore = "slow: starts spirv-val for every kernel in every way"]
 fn spirv_val_accepts_every_kernel_in_both_precisions() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        // What wgpu writes for Vulkan 1.1, 1.2 and 1.3.
+        // SPIR-V versions that wgpu writes for Vulkan 1.1, 1.2 and 1.3.
         for (version, environment) in [((1, 3), "vulkan1.1"), ((1, 5), "vulkan1.2"), ((1, 6), "vulkan1.3")] {
             for precision in precisions(kernel) {
                 for checked in [false, true] {
@@ -243,6 +245,6 @@ fn spirv_val_accepts_every_kernel_in_both_precisions() {
         return crate::devices::skip("spirv-val", "spirv-val is not on the path: install spirv-tools");
     }
     obey(rule);
-    // What naga lets pass and SPIR-V does not have.
+    // naga accepts `exp` of f64, which SPIR-V does not have.
     refuses(rule, "triad", "real(3)", "exp(c[i])", "spirv-val for vulkan1.1, f64");
 }

@@ -1,14 +1,14 @@
-//! Files, and what several texts share.
+//! Shader files, and code that several kernels share.
 
 use super::*;
 
-/// What differs between a folder of shaders and the kernels that are registered.
+/// Returns the differences between a folder of shaders and the registered kernels.
 fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut wrong = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
         let path = entry.unwrap_or_else(|e| panic!("{}: {e}", folder.display())).path();
-        // What kernels share.
+        // Folders hold code that kernels share.
         if path.is_dir() {
             continue;
         }
@@ -32,7 +32,7 @@ fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
     wrong
 }
 
-/// `shaders/` beside this package's manifest, in the current folder or above it.
+/// Returns `shaders/` of this package, in the current folder or above it.
 fn shaders() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     let ours = |folder: &&Path| {
@@ -83,14 +83,14 @@ fn no_kernel_is_registered_twice() {
     );
 }
 
-/// The texts of a kernel that differ in what they share.
+/// Returns the variants of a kernel's text that use different shared code.
 fn texts(kernel: &Kernel) -> Vec<String> {
     let fixed = kernel.has(Precision::Q64).then(|| [kernel.text(Precision::Q64), kernel.text_in_limbs()]);
     fixed.into_iter().flatten().chain([kernel.wgsl.to_owned()]).collect()
 }
 
 #[test]
-fn what_lies_in_the_library_is_shared() {
+fn code_in_the_library_is_shared() {
     let Some(folder) = shaders() else {
         return crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it");
     };
@@ -103,7 +103,7 @@ fn what_lies_in_the_library_is_shared() {
     }
 }
 
-/// What a text of a kernel says of a number that the host computes with, too.
+/// Compares constants in the texts of kernels with those of the host.
 #[test]
 fn numbers_that_host_and_kernel_share_are_equal() {
     use kolmo::internals::SWEEP_ROWS;

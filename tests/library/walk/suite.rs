@@ -1,13 +1,15 @@
-//! Properties of a lane in a precision, run on every device that `walk.rs` names.
+//! Properties of a lane in one precision, run on every device that `walk.rs` names.
 
 use super::*;
 
-/// Whether a lane's kernels can check indices.
+/// True if the kernels of a device can check indices.
 fn checked(spec: &str) -> bool {
     !spec.starts_with("cuda")
 }
 
-/// 99.99 % intervals of four components of six systems: one miss in four hundred test runs.
+/// 99.99 % intervals of four components of six systems.
+///
+/// With either control variate, one seed in four hundred has a miss.
 pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision) {
     let Some(machine) = machine(spec, precision, false) else { return };
     for case in cases() {
@@ -59,7 +61,7 @@ pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision) 
     }
 }
 
-/// A system that BiCGSTAB is needed for, large enough to lie on a device; what it leaves needs no walk.
+/// A system that BiCGSTAB solves on the device, with a residual that needs no walks.
 pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precision) {
     let Some(machine) = machine(spec, precision, false) else { return };
     let built = system("poisson2d:190,0.95", 3).expect("a built-in").expect("its parameters are sound");
@@ -71,7 +73,7 @@ pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precisio
     let (here, there) = (ask(&machine), ask(&cpu()));
     assert_eq!((here.status, here.steps), (Status::Met, 0));
     assert!(here.krylov > 50, "{}", here.krylov);
-    // Adapters in software may round a fused product twice.
+    // Software adapters may round a fused product twice.
     let bits = |x: f64| (!machine.lanes[0].device().software).then(|| x.to_bits());
     assert_eq!(bits(here.norm), bits(there.norm));
     for (a, b) in here.components.iter().zip(&there.components) {
@@ -84,7 +86,7 @@ pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precisio
     }
 }
 
-/// Six right-hand sides are a batch of four and one of two.
+/// Six right-hand sides: a batch of four and one of two.
 pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision) {
     let Some(machine) = machine(spec, precision, false) else { return };
     let case = built_in("poisson2d:7,1");
@@ -135,7 +137,7 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision) 
     }
 }
 
-/// The same walks as in blocks, added in another order.
+/// Grids and blocks sample equal walks, and add them in another order.
 pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision) {
     let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     let case = built_in("poisson2d:7,1");
@@ -154,7 +156,7 @@ pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision) {
             let grid = Some(Grid { groups, size });
             let grid = ask(&machine, &case, &[24], &Options { grid, ..options.clone() });
             let (a, b) = (&grid.components[0], &blocks.components[0]);
-            // A thread adds up to 5000 numbers one after the other.
+            // A thread adds up to 5000 numbers one by one.
             let bound = a.bound.rounding + 5000.0 * precision.unit_roundoff() * 4.0 * super::size(&case);
             assert!((a.estimate - b.estimate).abs() <= bound, "{groups} of {size}: {a:?} {b:?}");
         }
@@ -176,7 +178,7 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision) {
                 chains: Count::Number(16 * 300),
                 ..Options::default()
             };
-            // Functionals of one group, of several and of none.
+            // Functionals of one group, of several groups, and zero.
             let n = case.x.len();
             let h: Vec<Vec<f64>> = vec![
                 (0..n).map(|i| if i < 3 { 1e200 } else { 0.0 }).collect(),
@@ -195,7 +197,8 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision) {
                     Quantity::Functional => product(&h[a.component as usize], &case.x),
                 };
                 assert!((a.estimate - x).abs() <= a.half_width, "{} {a:?} {x}", case.name);
-                // In f32 a fraction may fall on the entry beside; such walks differ as two walks do.
+                // In f32 a fraction may select the neighbouring entry, and two such walks differ
+                // like independent ones.
                 let bound = match precision {
                     F64 | Precision::Q64 => a.bound.rounding + b.bound.rounding,
                     F32 => a.half_width + b.half_width,
@@ -225,8 +228,9 @@ pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precisio
     }
 }
 
-/// 99.99 % intervals of a mean, of a sum with signs and of one whose numbers are large, beside a component, which does not
-/// change by it; and of h = 0, whose product is 0.
+/// 99.99 % intervals of functionals: a mean, a sum with signs, large numbers, and h = 0.
+///
+/// A component is computed with them.
 pub(crate) fn functionals_lie_in_their_intervals(spec: &str, precision: Precision) {
     let Some(machine) = machine(spec, precision, checked(spec)) else { return };
     for case in cases() {
