@@ -49,16 +49,28 @@ pub(crate) fn fixed_rounding(n: usize, most: f64) -> (f64, f64) {
 }
 
 /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
-/// the last iterate is the one after `steps` steps. A step errs by at most `step`, a vector as stored by `vector`.
-pub(crate) fn sum_rounding<T: Number>(step: f64, vector: f64, lambda: f64, len: u64, steps: u64) -> f64 {
-    // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
-    // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
-    // And λ is at least the smallest normal number.
-    let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt()
-        + 2.0 * f64::MIN_POSITIVE;
+/// the last iterate is the one after `steps` steps. A step errs by at most `step`, a vector as stored by `vector`, and the
+/// sum by `drift` because λ is rounded.
+pub(crate) fn sum_rounding<T: Number>(
+    (step, vector): (f64, f64),
+    (lambda, drift): (f64, f64),
+    len: u64,
+    steps: u64,
+) -> f64 {
+    // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1.
     // E min(N, steps) ≤ min(λ, steps).
     let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
     step * lambda.min(steps as f64) + 2.0 * vector + vector * len as f64 + drift + handed_out
+}
+
+/// Bound on the l1 change of Poisson(λ) weights by the rounding of λ = αt.
+///
+/// The relative error of λ is at most 2⁻⁵². Weights change by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit of λ,
+/// and a result by at most `speed`, a bound of the l1 norm of its derivative by λ.
+pub(crate) fn drift(lambda: f64, speed: f64) -> f64 {
+    let weights = 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
+    // λ is at least the smallest normal number.
+    f64::EPSILON * lambda * weights.min(speed) + 2.0 * f64::MIN_POSITIVE
 }
 
 /// The share of a state's probability that leaves it in a step, in 2⁻⁶⁴, not less than the exact one; none where that is 1.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::absorbing_states::NonAbsorbing;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{Weights, Window};
-use crate::transient::rounding::sum_rounding;
+use crate::transient::rounding::{drift, sum_rounding};
 use crate::{Error, Result};
 
 /// Largest αt: a window's weights take some hundreds of megabytes there.
@@ -92,7 +92,12 @@ impl<T: Number> MatrixStatistics<T> {
     /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
     /// the last iterate is the one after `steps` steps.
     pub(crate) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
-        sum_rounding::<T>(self.step, self.vector, lambda, len, steps)
+        self.rounding_at_speed(lambda, f64::INFINITY, len, steps)
+    }
+
+    /// Bound on the rounding of such a sum whose derivative by λ has an l1 norm of at most `speed`.
+    pub(crate) fn rounding_at_speed(&self, lambda: f64, speed: f64, len: u64, steps: u64) -> f64 {
+        sum_rounding::<T>((self.step, self.vector), (lambda, drift(lambda, speed)), len, steps)
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Planned {
     pub(crate) tails: Vec<f64>,
     /// The price that a stop may have here whatever rounding has.
     pub(crate) steady_allowance: f64,
-    /// What is left of ε where the weights are summed, and where the mean of a curve stands in their place.
+    /// Error budget of a sum with weights, and of the mean of an extrapolation without the rounding
+    /// of λ (see [`Self::budget`]).
     pub(crate) summed: ErrorBudget,
     pub(crate) averaged: ErrorBudget,
     /// Bound of the stop, if one happened, and of what rounding adds to it.
@@ -32,6 +33,8 @@ pub(crate) struct Planned {
     /// Where it stopped, and true if no weights were needed behind it.
     pub(crate) stopped: Option<Stopped>,
     pub(crate) is_averaged: bool,
+    /// Bound of the l1 norm of the result's derivative by λ: infinite unless the result is such a mean.
+    pub(crate) speed: f64,
     /// Steps that its iterates took, at most.
     pub(crate) steps: u64,
     /// Bound of the mass that is left out.

@@ -34,8 +34,9 @@ pub fn uniformize<T: Number>(
     for &index in which {
         let lambda = context.statistics.lambda(problem.times[index])?;
         let (window, steady_allowance) = windows(&context.statistics, epsilon, lambda);
-        let budget = |terms: u64, weights: f64, truncation: f64| {
-            let rounded = context.statistics.rounding(lambda, terms, 0) + weights + context.initial_error;
+        let budget = |(terms, speed): (u64, f64), weights: f64, truncation: f64| {
+            let steps = context.statistics.rounding_at_speed(lambda, speed, terms, 0);
+            let rounded = steps + weights + context.initial_error;
             ErrorBudget { left: epsilon - truncation - rounded, rounded }
         };
         planned.push(Planned {
@@ -47,13 +48,18 @@ pub fn uniformize<T: Number>(
             steps: window.right + 1,
             truncation: window.truncation(),
             steady_allowance,
-            summed: budget(window.terms(), context.statistics.weights_rounding(&window), window.truncation()),
-            averaged: budget(0, 0.0, 0.0),
+            summed: budget(
+                (window.terms(), f64::INFINITY),
+                context.statistics.weights_rounding(&window),
+                window.truncation(),
+            ),
+            averaged: budget((0, 0.0), 0.0, 0.0),
             window,
             steady_state: 0.0,
             termination_rounding: 0.0,
             stopped: None,
             is_averaged: false,
+            speed: f64::INFINITY,
             normalisation: 0.0,
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
@@ -133,7 +139,7 @@ fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64
         bound: Bound {
             truncation: time.truncation,
             steady_state: time.steady_state,
-            rounding: context.statistics.rounding(time.lambda, len, time.steps)
+            rounding: context.statistics.rounding_at_speed(time.lambda, time.speed, len, time.steps)
                 + weights
                 + time.termination_rounding
                 + measured

@@ -12,7 +12,7 @@ use crate::transient::checkpoint::{
 };
 use crate::transient::context::Context;
 use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
-use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution};
+use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution, speed};
 use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential;
@@ -564,7 +564,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             let time = &self.planned[place];
             let [error, rounding] = error_contribution(terminations, time.lambda);
             let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
-            let ErrorBudget { left, rounded } = time.budget(&terminations[0]);
+            let ErrorBudget { left, rounded } = time.budget(terminations, shift + steps);
             let (allowed, little) = (left - steps, NEGLIGIBLE * (rounded + steps));
             shift + error + rounding
                 <= if allowed <= 0.0 || as_little { allowed.max(little) } else { allowed }
@@ -654,7 +654,10 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
             time.is_averaged = terminations.iter().all(|termination| time.averages(termination));
-            if !time.is_averaged {
+            if time.is_averaged {
+                let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
+                time.speed = speed(terminations, shift + steps);
+            } else {
                 time.weighted(self.context);
             }
             let shares: Vec<Shares> =

@@ -124,7 +124,10 @@ struct Found {
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, seed, alpha_t, bound, error, epsilon } = self;
-        write!(f, "{kind:?}, seed {seed}, alpha t {alpha_t:e}: bound {bound:e} of {epsilon:e}, error {error:e}")
+        write!(
+            f,
+            "{kind:?}, seed {seed}, alpha t {alpha_t:e}: bound {bound:e} of {epsilon:e}, error {error:e}"
+        )
     }
 }
 
