@@ -18,7 +18,8 @@
 use std::ops::{Add, Div, Mul};
 
 use super::Graph;
-use super::enclosure::{Node, Options};
+use super::options::Options;
+use super::solution::Node;
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::poisson::DoubleWord;

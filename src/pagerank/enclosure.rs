@@ -4,12 +4,12 @@
 //! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
-
-use serde::Serialize;
+use std::time::Instant;
 
 use super::Graph;
 use super::elimination::Elimination;
+use super::options::Options;
+use super::solution::{Node, Seconds, Solution};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
@@ -22,101 +22,6 @@ const LINKS: usize = 16 * ROWS;
 
 /// Products after which intervals that cannot become short enough are the answer.
 const LONG: u32 = 1 << 20;
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// d: the probability that a reader follows a link, at least 0 and below 1.
-    pub damping: f64,
-    /// Nodes to start anew at, each as probable; none for all nodes.
-    pub seeds: Vec<u32>,
-    /// Half-width that no interval may exceed, over its estimate.
-    pub relative: f64,
-    /// Half-width that is good enough whatever the estimate is.
-    pub epsilon: f64,
-    /// Products with P at most.
-    pub most_products: u32,
-    /// Time after which the bounds reached are the answer.
-    pub time_limit: Option<Duration>,
-}
-
-impl Options {
-    /// True if the time limit of work that started then has passed.
-    pub(super) fn is_late(&self, started: Instant) -> bool {
-        self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            damping: 0.85,
-            seeds: Vec::new(),
-            relative: 1e-6,
-            epsilon: 0.0,
-            most_products: u32::MAX,
-            time_limit: None,
-        }
-    }
-}
-
-/// A node's PageRank, within the half-width of the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Node {
-    /// Its number.
-    pub node: u32,
-    /// PageRank, near enough.
-    pub estimate: f64,
-    /// Half-width of the interval: the sum of the three that follow.
-    pub half_width: f64,
-    /// Of the probability asked for, where there were walks.
-    pub statistical: f64,
-    /// What the terms that were left out can move the estimate by.
-    pub truncation: f64,
-    /// What rounding can.
-    pub rounding: f64,
-    /// Half-width around the estimate that is certain, whatever walks have found.
-    pub certain: f64,
-}
-
-impl Node {
-    /// A node of which no part is left to chance.
-    pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
-        let half_width = truncation + rounding;
-        Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
-    }
-}
-
-/// Seconds of a run's phases.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Seconds {
-    /// Reading or generating the graph.
-    pub load: f64,
-    /// Products with P.
-    pub solve: f64,
-    /// Everything.
-    pub total: f64,
-}
-
-/// PageRank of the nodes that were asked for.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Solution {
-    /// Whether every half-width is what was asked for.
-    pub status: Status,
-    /// The nodes, in the order they were asked for.
-    pub nodes: Vec<Node>,
-    /// Products with P.
-    pub products: u32,
-    /// Factors between which each sum of two iterates lay of the one before it, in the end.
-    pub quotients: (f64, f64),
-    /// Steps of walks.
-    pub steps: u64,
-    /// True if elimination found the answer, after products that would not have ended.
-    pub direct: bool,
-    /// Times.
-    pub seconds: Seconds,
-}
 
 /// PageRank of `targets`, each to the half-width of `options` or to rounding; `watch` gets the products done, and how many
 /// there will be at most where that is known, else 0.

@@ -14,7 +14,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::enclosure::{Node, Options, Seconds, Solution, check, most_products, page_rank};
+use super::enclosure::{check, most_products, page_rank};
+use super::options::Options;
+use super::solution::{Node, Seconds, Solution};
 use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

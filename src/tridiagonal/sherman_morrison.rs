@@ -6,7 +6,6 @@
 //! Morrison 1950, doi:10.1214/aoms/1177729893). Where the rows of A are dominant those of A' are nearly always, too; otherwise
 //! systems are solved one after the other, each in tiles.
 
-use super::kernels::alignment::TILE;
 use super::system::view::View;
 use crate::parallel::*;
 
@@ -43,11 +42,6 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// True if cyclic systems of `n` rows are opened: those that are whole as open ones, of which no number is two coefficients.
-    pub(super) fn fit(n: usize) -> bool {
-        (3..=TILE).contains(&n)
-    }
-
     /// True if the first and the last rows of all systems are dominant, as given and in the open systems.
     pub(super) fn open(view: &View<'_>) -> bool {
         let n = view.span.n;

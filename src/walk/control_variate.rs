@@ -6,25 +6,21 @@
 //! walk has to be walked.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Instant;
 
 use super::bicgstab::solver::{GoOn, Krylov};
 use super::convergence::certificate::Certificate;
+use super::options::ControlVariate;
 use super::splitting::{AHEAD, Split};
 use super::table::functional::Functional;
+use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
-use crate::number::count;
 use crate::parallel::*;
-use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
 /// an entry, and divides the error of walks by three or four.
 pub const MOST_AUTO: u32 = 8;
-/// Sweeps that can be asked for.
-pub const MOST: u32 = 100_000;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
@@ -42,49 +38,6 @@ const STEPS_AN_ENTRY: f64 = 100.0;
 /// Whether walks of so many steps take longer than BiCGSTAB on a matrix of so many entries.
 pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
     steps > WORTH_PRODUCTS * entries as f64
-}
-
-/// The control variate of walks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ControlVariate {
-    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
-    /// length is given.
-    Auto,
-    /// At most [`MOST_AUTO`] sweeps, fewer where they leave little to walk for.
-    Jacobi,
-    /// That many sweeps; 0 walks on f itself.
-    Sweeps(u32),
-    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
-    Krylov,
-}
-
-impl FromStr for ControlVariate {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        match (s, count(s)) {
-            ("auto", _) => Ok(Self::Auto),
-            ("none", _) => Ok(Self::Sweeps(0)),
-            ("jacobi", _) => Ok(Self::Jacobi),
-            ("krylov", _) => Ok(Self::Krylov),
-            (_, Some(k @ 0..=MOST)) => Ok(Self::Sweeps(k)),
-            _ => Err(Error::Invalid(format!(
-                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST}"
-            ))),
-        }
-    }
-}
-
-impl fmt::Display for ControlVariate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Jacobi => f.write_str("jacobi"),
-            Self::Sweeps(0) => f.write_str("none"),
-            Self::Sweeps(k) => write!(f, "{k}"),
-            Self::Krylov => f.write_str("krylov"),
-        }
-    }
 }
 
 /// Where [`ControlVariate::Auto`] has nothing left to do.
@@ -397,7 +350,7 @@ mod tests {
     use super::*;
     use crate::lane::Lane;
     use crate::sparse::CsrMatrix;
-    use crate::walk::splitting::Splitting;
+    use crate::walk::options::Splitting;
 
     /// A control variate that nobody ends.
     fn made(

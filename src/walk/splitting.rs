@@ -1,8 +1,6 @@
 //! A x = b as x = L x + f.
 
-use std::fmt;
-use std::str::FromStr;
-
+use super::options::Splitting;
 use crate::kernel::twin::simd::{Body, dispatch, prefetch_line};
 use crate::lane::HostArray;
 use crate::number::{exponent, power};
@@ -20,60 +18,6 @@ const ROWS: usize = 1024;
 pub(super) const AHEAD: usize = 6;
 /// Columns of a row that are asked for.
 const ASKED: usize = 16;
-
-/// How L and f come from A and b.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Splitting {
-    /// Jacobi, scaled where a row sum of |L| is not below 1.
-    Auto,
-    /// L = I − D⁻¹A, f = D⁻¹b with D = diag(A).
-    Jacobi,
-    /// V⁻¹LV and V⁻¹f of Jacobi with a positive diagonal V, whose row sums are all below 1; x = V y.
-    ScaledJacobi,
-    /// L = I − ωA, f = ωb.
-    Richardson(f64),
-    /// The matrix is L and the right-hand side f.
-    Given,
-}
-
-impl FromStr for Splitting {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        Ok(match s.split_once(':') {
-            None if s == "auto" => Self::Auto,
-            None if s == "jacobi" => Self::Jacobi,
-            None if s == "scaled-jacobi" => Self::ScaledJacobi,
-            None if s == "given" => Self::Given,
-            Some(("richardson", w)) => match w.parse::<f64>() {
-                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
-                _ => {
-                    return Err(Error::Invalid(format!(
-                        "richardson:{w}: the factor W must be a finite number other than 0, at best 1 over the largest \
-                         diagonal entry"
-                    )));
-                }
-            },
-            _ => {
-                return Err(Error::Invalid(format!(
-                    "'{s}' is no splitting; give auto, jacobi, scaled-jacobi, richardson:W or given"
-                )));
-            }
-        })
-    }
-}
-
-impl fmt::Display for Splitting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Jacobi => f.write_str("jacobi"),
-            Self::ScaledJacobi => f.write_str("scaled-jacobi"),
-            Self::Richardson(w) => write!(f, "richardson:{w}"),
-            Self::Given => f.write_str("given"),
-        }
-    }
-}
 
 /// Three powers of 2 whose product is 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {

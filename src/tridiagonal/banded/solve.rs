@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::super::options::{Interface, Options, Pivot, Refine};
 use super::super::residual::Residual;
-use super::super::solve::{Method, Outcome, Pass, SYSTEMS, Solution};
+use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
@@ -13,11 +13,14 @@ use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::host::banded_lu;
-use crate::tridiagonal::host::pivoted_lu::{self, Answer, Eliminate, corrected};
+use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
+use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
 use crate::tridiagonal::host::singularity::{clear, noise};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
+use crate::tridiagonal::solution::{Method, Solution};
+use crate::tridiagonal::solve::pass::{Outcome, Pass};
 use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
 use crate::{Error, Machine, Result};
 

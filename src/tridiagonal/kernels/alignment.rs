@@ -31,6 +31,11 @@ impl Place {
     }
 }
 
+/// True if several cyclic systems of `n` rows are opened: those that are whole as open ones, of which no number is two coefficients.
+pub(crate) fn opens_cyclic(n: usize) -> bool {
+    (3..=TILE).contains(&n)
+}
+
 /// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
 pub(crate) const OF_A_RANK: usize = 32;
 /// Units of a chunk at least, which need not travel as far.

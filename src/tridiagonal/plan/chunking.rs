@@ -13,7 +13,8 @@ use crate::tridiagonal::one_pass::BESIDE;
 use crate::tridiagonal::options::PlanOptions;
 use crate::tridiagonal::reduction::levels::Shape;
 use crate::tridiagonal::reduction::rank_reduction::{self, Run};
-use crate::tridiagonal::reduction::{InterfaceSolve, RankReduction, Scheme};
+use crate::tridiagonal::reduction::stages::{InterfaceSolve, RankReduction};
+use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
 

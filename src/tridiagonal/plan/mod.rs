@@ -23,9 +23,9 @@ use super::kernels::tiles::all_flags;
 use super::one_pass::windows;
 use super::one_pass::{BESIDE, OnePass};
 use super::options::PlanOptions;
-use super::reduction::Scheme;
 use super::reduction::interface_buffers::Equations;
 use super::reduction::interface_system::InterfaceSystem;
+use super::scheme::Scheme;
 use super::system::row_range::Span;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
@@ -421,7 +421,7 @@ impl<'a, T: Number> Plan<'a, T> {
             );
             return ranks.all_ok(solved).map(|_| Stages::default());
         }
-        let equations = interface.of_chunks(chunks);
+        let equations = interface.of_chunks(chunks.iter().map(|chunk| chunk.items.len()));
         let reduced = pace.run(
             chunks.iter().zip(equations).collect(),
             [

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::Shape;
-use super::{InterfaceSolve, RankReduction};
+use super::stages::{InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 use crate::ranks::Ranks;
-use crate::tridiagonal::chunk::Chunk;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::all_flags;
 
@@ -56,14 +55,14 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// The places of the equations of each chunk, if they leave its lane.
-    pub(crate) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
+    /// The places of the equations of each chunk, if they leave its lane. Each chunk leaves so many items.
+    pub(crate) fn of_chunks(
+        &mut self,
+        items: impl Iterator<Item = usize> + Clone,
+    ) -> Vec<Option<ChunkEquations<'_, T>>> {
         match self.alone {
-            true => chunks.iter().map(|_| None).collect(),
-            false => {
-                let items = chunks.iter().map(|chunk| chunk.items.len());
-                self.equations.split(items).into_iter().map(Some).collect()
-            }
+            true => items.map(|_| None).collect(),
+            false => self.equations.split(items).into_iter().map(Some).collect(),
         }
     }
 

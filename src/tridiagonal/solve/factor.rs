@@ -1,9 +1,11 @@
 //! A matrix that is kept for any number of solutions.
 
-use super::{AnySolver, SYSTEMS, Solution, expect_room};
+use super::{AnySolver, SYSTEMS, expect_room};
 use crate::tridiagonal::Options;
+use crate::tridiagonal::solution::Solution;
+use crate::tridiagonal::system::System;
+use crate::tridiagonal::system::borrowed::transpose_each;
 use crate::tridiagonal::system::view::{View, Watch};
-use crate::tridiagonal::system::{System, transpose_each};
 use crate::{Error, Machine, Result};
 
 /// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.

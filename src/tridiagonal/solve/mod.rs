@@ -5,21 +5,21 @@
 
 pub(crate) mod factor;
 mod in_place;
+pub(crate) mod pass;
 pub(crate) mod refinement;
 
 use std::time::Instant;
 
-use serde::Serialize;
-
+use self::pass::{Outcome, Pass};
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
+use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
-use super::plan::Stages;
 use super::residual::Residual;
-use super::sherman_morrison::Rings;
+use super::solution::{Method, Solution};
 use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
@@ -28,66 +28,7 @@ use super::system::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, zeroed};
-use crate::ranks::Ranks;
-use crate::{Error, Machine, Result, Status};
-
-/// The method that solved a system in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// Windows around tiles, each solved by itself and certified, in one pass over the rows.
-    OnePass,
-    /// The partition method without pivoting.
-    Partition,
-    /// The partition method with scaled partial pivoting.
-    Pivoted,
-    /// Elimination with partial pivoting on the host.
-    Host,
-}
-
-/// Unknowns, and proof of how well they solve the systems.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Solution {
-    /// Unknowns, for each right-hand side as many as rows; none that went to the caller's own arrays.
-    pub x: Vec<Vec<f64>>,
-    /// Whether the residual is within the tolerance, see [`Residual::within`].
-    pub status: Status,
-    /// The same of each right-hand side.
-    pub statuses: Vec<Status>,
-    /// Residual of x, the largest of all right-hand sides.
-    pub residual: Residual,
-    /// Residual of each right-hand side.
-    pub residuals: Vec<Residual>,
-    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
-    /// where an unknown is beyond that.
-    pub growth: f64,
-    /// Whether every row is dominant.
-    pub dominant: bool,
-    /// Pivots that were next to nothing against their row, in the partition method.
-    pub small_pivots: u32,
-    /// The system and row where the matrix was found singular.
-    pub singular: Option<(usize, usize)>,
-    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and the host of rank 0
-    /// lacks the memory for elimination with pivoting, which would tell whether the matrix is singular.
-    pub unproved: bool,
-    /// Rows of a block or tile.
-    pub block: usize,
-    /// The place where the interface system was solved.
-    pub interface: Interface,
-    /// The method that solved it.
-    pub method: Method,
-    /// Corrections made, the largest number of all right-hand sides.
-    pub refinements: u32,
-    /// Stages of the first solution.
-    pub stages: Stages,
-    /// Bytes on the devices.
-    pub device_bytes: u64,
-    /// Chunks that the rows were cut into.
-    pub chunks: usize,
-    /// Seconds of all solutions, without residuals.
-    pub solve_seconds: f64,
-}
+use crate::{Error, Machine, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -248,43 +189,6 @@ impl<'a> AnySolver<'a> {
     }
 }
 
-/// One way through the systems: unknowns, the flags of stage 1, and residuals.
-pub(super) struct Pass {
-    pub(super) x: Vec<Vec<f64>>,
-    /// True while one pass over the rows was enough for each solution.
-    pub(super) one_pass: bool,
-    pub(super) flags: u32,
-    /// Of each right-hand side.
-    pub(super) residuals: Vec<Residual>,
-    pub(super) refinements: u32,
-    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
-    pub(super) doubt: bool,
-    pub(super) stages: Stages,
-    pub(super) device_bytes: u64,
-    pub(super) chunks: usize,
-}
-
-impl Pass {
-    /// Nothing yet of so many right-hand sides of `rows` rows.
-    pub(super) fn new(rhs: usize, rows: usize) -> Self {
-        Self {
-            x: vec![vec![0.0; rows]; rhs],
-            one_pass: true,
-            flags: 0,
-            residuals: vec![Residual::default(); rhs],
-            refinements: 0,
-            doubt: false,
-            stages: Stages::default(),
-            device_bytes: 0,
-            chunks: 0,
-        }
-    }
-
-    pub(super) fn residual(&self) -> Residual {
-        self.residuals.iter().copied().fold(Residual::default(), Residual::max)
-    }
-}
-
 /// Solutions with one matrix, and what is kept from one to the next: its plan, with the diagonals on the devices, and the way
 /// that has to be taken.
 #[derive(Debug)]
@@ -317,7 +221,7 @@ impl<'a, T: Number> Solver<'a, T> {
         let mut done = Pass::new(view.b.len(), rows);
         let given = self.group.take().filter(|group| group.fits(view, how));
         let rings = cyclic && batch > 1;
-        if !rings || (Rings::fit(n) && !self.closed) {
+        if !rings || (opens_cyclic(n) && !self.closed) {
             let mut group = match given {
                 Some(group) => group,
                 None => Group::new(self.lanes, view, how)?,
@@ -407,61 +311,6 @@ impl<'a, T: Number> Solver<'a, T> {
         let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
         let outcome = Outcome { done, host, unproved, method, block, interface, seconds };
         Ok(outcome.solution(&view.b, ranks, options.tolerance))
-    }
-}
-
-/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
-pub(super) fn growth(x: f64, b: f64) -> f64 {
-    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
-    if b > 0.0 { growth } else { 0.0 }
-}
-
-/// All that is known of a solution when it ends.
-pub(super) struct Outcome {
-    pub(super) done: Pass,
-    pub(super) host: Improved,
-    pub(super) unproved: bool,
-    pub(super) method: Method,
-    pub(super) block: usize,
-    pub(super) interface: Interface,
-    pub(super) seconds: f64,
-}
-
-impl Outcome {
-    /// The solution for these right-hand sides.
-    pub(super) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
-        let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
-            self;
-        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
-            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
-        };
-        let xs = largest(&mut done.x.iter().map(|x| &x[..]));
-        let bs = largest(&mut b.iter().copied());
-        let status = |residual: &Residual| {
-            let met = residual.within(tolerance) && singular.is_none() && !unproved;
-            if met { Status::Met } else { Status::NotMet }
-        };
-        let residual = done.residual();
-        Solution {
-            status: status(&residual),
-            statuses: done.residuals.iter().map(status).collect(),
-            residual,
-            residuals: done.residuals,
-            growth: growth(xs, bs),
-            dominant: done.flags & NOT_DOMINANT == 0,
-            small_pivots: done.flags & !NOT_DOMINANT,
-            singular,
-            unproved,
-            block,
-            interface,
-            method,
-            refinements: done.refinements,
-            stages: done.stages,
-            device_bytes: ranks.all_reduce_sum(done.device_bytes),
-            chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
-            solve_seconds: ranks.all_reduce_max(seconds),
-            x: done.x,
-        }
     }
 }
 

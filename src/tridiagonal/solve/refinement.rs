@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::Pass;
+use super::pass::Pass;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
@@ -16,8 +16,8 @@ use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
 use crate::tridiagonal::one_pass::windows;
 use crate::tridiagonal::options::{Options, PlanOptions, Refine};
 use crate::tridiagonal::plan::Plan;
-use crate::tridiagonal::reduction::Scheme;
 use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::sherman_morrison::Rings;
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;

@@ -1,7 +1,7 @@
 //! The rows that a rank has of systems.
 
+use super::borrowed::transpose_each;
 use super::row_range::Span;
-use super::transpose_each;
 use super::view::View;
 use crate::Result;
 

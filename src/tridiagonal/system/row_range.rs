@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use crate::ranks::Ranks;
+use crate::tridiagonal::kernels::alignment::opens_cyclic;
 use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::options::Options;
-use crate::tridiagonal::reduction::Scheme;
-use crate::tridiagonal::reduction::reduced_system::Blocking;
-use crate::tridiagonal::sherman_morrison::Rings;
+use crate::tridiagonal::scheme::{Blocking, Scheme};
 
 /// The least common multiple.
 fn lcm(a: usize, b: usize) -> usize {
@@ -55,7 +54,7 @@ impl Span {
             return whole;
         }
         let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
-            true if !Rings::fit(n) => Alignment { tail: n, ..Alignment::at(n) },
+            true if !opens_cyclic(n) => Alignment { tail: n, ..Alignment::at(n) },
             true => Alignment { tail: n, ..Scheme::of(n, all, false, None).alignment(all, ranks.size()) },
             false => Self::alignment(n, all, cyclic, options, ranks.size()),
         };

@@ -8,7 +8,8 @@ use crate::lane::Lane;
 use crate::parallel::*;
 use crate::sparse::RowSource;
 use crate::walk::bicgstab::solver::{Bicgstab, GoOn};
-use crate::walk::splitting::{Split, Splitting, up};
+use crate::walk::options::Splitting;
+use crate::walk::splitting::{Split, up};
 use crate::{Error, Result};
 
 /// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
@@ -272,6 +273,14 @@ fn bounds(
 
 fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
+}
+
+/// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
+pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
+    let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
+    let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
+    // x = 0 has no scale of its own.
+    if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
 }
 
 #[cfg(test)]

@@ -10,22 +10,22 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use self::observed::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
+use super::options::{ControlVariate, Length, Splitting};
 use functional::Start;
 pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
 
 use super::confidence::unseen;
 use super::context::{BatchResult, Run};
-use super::control_variate::ControlVariate;
 use super::convergence::certificate::Certificate;
-use super::error::a_priori::{self, Length};
+use super::error::a_priori;
 use super::options::{MOST_LENGTH, Options, Problem};
 use super::sampling::adaptive::{AdaptiveSampling, RunningEstimate};
 use super::sampling::kernels::BLOCK;
 use super::sampling::launcher::{Launcher, Watch};
 use super::sequence::{PointSource, Points, Sequence};
 use super::solution::{Bound, Component, Quantity, Solution};
-use super::splitting::{Splitting, powers_of_two};
+use super::splitting::powers_of_two;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::times_power_of_two;

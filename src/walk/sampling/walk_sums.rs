@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::kernels::{BLOCK, COLUMNS, WALK, WALK_COLUMNS, number, walk, walk_columns};
+use super::kernels::{BLOCK, WALK, WALK_COLUMNS, number, walk, walk_columns};
 use super::launcher::{
     BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
 };
-use super::published_grid::{Grid, walk_grid};
+use super::published_grid::walk_grid;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Buffer, Lane, Launch};
+use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
+use crate::walk::table::record_layout::COLUMNS;
 use crate::walk::table::record_layout::UNIT;
 use crate::{Error, Machine, Result};
 

@@ -10,9 +10,9 @@ use kolmo::models::System;
 use kolmo::walk::bicgstab::solver::Krylov;
 use kolmo::walk::control_variate::{Asked, Control, Goal};
 use kolmo::walk::convergence::certificate::certify;
-use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
+use kolmo::walk::{ControlVariate, Options, PILOT, Splitting, default_epsilon};
 use kolmo::{Machine, Result};
 
 /// Measures splitting, certificate, sweeps, order and table as `kolmo walk` takes them by default but for the number of
