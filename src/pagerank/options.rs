@@ -21,7 +21,7 @@ pub struct Options {
 
 impl Options {
     /// True if the time limit of work that started then has passed.
-    pub(super) fn is_late(&self, started: Instant) -> bool {
+    pub(super) fn is_timed_out(&self, started: Instant) -> bool {
         self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
     }
 }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_have_the_blocks_of_the_whole() {
+    fn blocks_do_not_depend_on_the_cut() {
         for (all, block) in
             [(100_000, 32), (1_000_003, 32), (100_003, 10), (2_500_001, 1024), (65_536, 3), (99_991, 7)]
         {

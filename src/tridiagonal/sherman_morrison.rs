@@ -33,7 +33,7 @@ impl Ends {
 
 /// What makes solutions of the open systems those of the cyclic ones.
 #[derive(Debug)]
-pub(super) struct Rings {
+pub(super) struct ShermanMorrison {
     n: usize,
     /// A'·z = u/γ, of all systems.
     z: Vec<f64>,
@@ -41,7 +41,7 @@ pub(super) struct Rings {
     ends: Vec<[f64; 3]>,
 }
 
-impl Rings {
+impl ShermanMorrison {
     /// True if the first and the last rows of all systems are dominant, as given and in the open systems.
     pub(super) fn open(view: &View<'_>) -> bool {
         let n = view.span.n;

@@ -95,10 +95,10 @@ fn solve_all<T: Number>(
     dominant: bool,
     done: &mut Pass,
 ) -> Result<bool> {
-    let roomy = scaling::roomy(T::PRECISION);
+    let headroom = scaling::headroom(T::PRECISION);
     for (k, b) in view.b.iter().enumerate() {
         let x = &mut done.x[k];
-        let shift = scaling::shift(scaling::largest(b), roomy);
+        let shift = scaling::shift(scaling::largest(b), headroom);
         if !plan.run(view, (b, shift), x)? {
             return Ok(false);
         }
@@ -169,7 +169,7 @@ impl Eliminate for View<'_> {
         (self.n, self.batch)
     }
 
-    fn is_apart(&self, i: usize) -> bool {
+    fn is_decoupled(&self, i: usize) -> bool {
         // Blocks are not cut; of most rows of a pentadiagonal matrix their neighbours say it.
         let cut = match self.form {
             Form::Pentadiagonal => self.arrays[1][i] == 0.0 && self.arrays[3][i - 1] == 0.0,

@@ -10,7 +10,7 @@ pub(crate) trait Eliminate: Sized + Sync {
     /// Rows of a system, and the number of systems.
     fn size(&self) -> (usize, usize);
     /// True if row `i` of a system and those behind it ask nothing of the rows before, nor these of them.
-    fn is_apart(&self, i: usize) -> bool;
+    fn is_decoupled(&self, i: usize) -> bool;
     /// Rows that ask nothing of others, as a system.
     fn part(&self, here: Range<usize>) -> Self;
     /// Right-hand sides.

@@ -31,7 +31,7 @@ impl Eliminate for View<'_> {
         (self.span.n, self.span.batch)
     }
 
-    fn is_apart(&self, i: usize) -> bool {
+    fn is_decoupled(&self, i: usize) -> bool {
         self.du[i - 1] == 0.0 && self.dl[i] == 0.0 && !self.span.cyclic
     }
 
@@ -91,7 +91,7 @@ impl Eliminate for View<'_> {
 fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
     let (n, _) = all.size();
     let (first, end) = (system * n, (system + 1) * n);
-    let apart = |&i: &usize| all.is_apart(i);
+    let apart = |&i: &usize| all.is_decoupled(i);
     let mut starts: Vec<usize> = std::iter::once(first).chain((first + 1..end).filter(apart)).collect();
     starts.push(end);
     starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
@@ -193,10 +193,10 @@ fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
 
 /// Elimination, and corrections by the residual while they lower it.
 pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
-    let roomy = scaling::roomy(Precision::F64);
+    let headroom = scaling::headroom(Precision::F64);
     // Right-hand sides in a range in which elimination has room, and their unknowns.
     let eliminated = |b: &mut [Vec<f64>]| {
-        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), roomy)).collect();
+        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), headroom)).collect();
         let all = |b: &mut [Vec<f64>], sign: i32| {
             for (b, &k) in b.iter_mut().zip(&shifts).filter(|(_, k)| **k != 0) {
                 b.iter_mut().for_each(|b| *b = times_power_of_two(*b, sign * k));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_told_the_ends_of_a_system_however_large() {
+    fn parameters_have_the_ends_of_systems_of_any_size() {
         let huge = 5_000_000_000;
         let of = |first, rows| Place { n: huge, first, cyclic: false }.params(rows);
         let ends = |(n, at): (u32, u32), rows: usize| (at == 0, at as usize + rows == n as usize);

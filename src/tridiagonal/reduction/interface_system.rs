@@ -18,7 +18,7 @@ pub(crate) struct InterfaceSystem<'a, T> {
     /// The lane that does stage 2, on rank 0, and the rank reduction on each.
     pub(crate) home: &'a Lane,
     /// Whether one chunk is everything: its equations and values stay on its lane.
-    pub(crate) alone: bool,
+    pub(crate) single_chunk: bool,
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
     /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
     pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
@@ -31,7 +31,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     /// The system of no chunk.
     pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
         let equations = Equations::none();
-        Self { ranks, home, alone: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
+        Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 
     /// Bytes on the device.
@@ -60,7 +60,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         &mut self,
         items: impl Iterator<Item = usize> + Clone,
     ) -> Vec<Option<ChunkEquations<'_, T>>> {
-        match self.alone {
+        match self.single_chunk {
             true => items.map(|_| None).collect(),
             false => self.equations.split(items).into_iter().map(Some).collect(),
         }

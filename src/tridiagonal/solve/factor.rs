@@ -1,6 +1,6 @@
 //! A matrix that is kept for any number of solutions.
 
-use super::{AnySolver, SYSTEMS, expect_room};
+use super::{AnySolver, SYSTEMS, expect_lengths};
 use crate::tridiagonal::Options;
 use crate::tridiagonal::solution::Solution;
 use crate::tridiagonal::system::System;
@@ -99,7 +99,7 @@ impl<'a> Factor<'a> {
         x: &mut [&mut [f64]],
         watch: &mut Watch<'_>,
     ) -> Result<Solution> {
-        expect_room(self.matrix.rows(), b, x)?;
+        expect_lengths(self.matrix.rows(), b, x)?;
         let (solver, view) = self.asked(b, transposed)?;
         solver.solve_into(&view, x, watch)
     }

@@ -53,7 +53,7 @@ pub(crate) fn solve(
             let enough = options.refine != Refine::Auto || residual.settled(true);
             // What is no number leaves no residual within any tolerance.
             let sound = enough && residual.within(options.tolerance);
-            if !sound || scaling::shift(b_size, scaling::roomy(Precision::F64)) != 0 {
+            if !sound || scaling::shift(b_size, scaling::headroom(Precision::F64)) != 0 {
                 return Ok(None);
             }
             residuals.push(residual);

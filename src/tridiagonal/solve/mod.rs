@@ -73,7 +73,7 @@ pub fn solve_into(
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<Solution> {
-    expect_room(matrix.rows(), b, x)?;
+    expect_lengths(matrix.rows(), b, x)?;
     let view = matrix.view(b);
     machine.expect_floating(SYSTEMS)?;
     let mut solver = AnySolver::new(machine, options);
@@ -86,7 +86,7 @@ pub fn solve_into(
 }
 
 /// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
-pub(super) fn expect_room(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
+pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     if b.is_empty() {
         return Err(Error::Invalid("no right-hand side".to_owned()));
     }
@@ -220,13 +220,13 @@ impl<'a, T: Number> Solver<'a, T> {
         let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
         let mut done = Pass::new(view.b.len(), rows);
         let given = self.group.take().filter(|group| group.fits(view, how));
-        let rings = cyclic && batch > 1;
-        if !rings || (opens_cyclic(n) && !self.closed) {
+        let several_cyclic = cyclic && batch > 1;
+        if !several_cyclic || (opens_cyclic(n) && !self.closed) {
             let mut group = match given {
                 Some(group) => group,
                 None => Group::new(self.lanes, view, how)?,
             };
-            self.closed = rings && !group.open(view, seconds)?;
+            self.closed = several_cyclic && !group.open(view, seconds)?;
             if !self.closed {
                 group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
                 self.group = Some(group);
@@ -387,13 +387,13 @@ fn last_resort(
     // What the first rank knows.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();
     let (system, row) = singular.unwrap_or_default();
-    let told =
+    let packed =
         [u64::from(changed), u64::from(singular.is_some()), system as u64, row as u64, corrections.into()];
-    let told = &ranks.all_gather(&told)[0];
+    let packed = &ranks.all_gather(&packed)[0];
     let improved = Improved {
-        changed: told[0] == 1,
-        singular: (told[1] == 1).then_some((told[2] as usize, told[3] as usize)),
-        corrections: told[4] as u32,
+        changed: packed[0] == 1,
+        singular: (packed[1] == 1).then_some((packed[2] as usize, packed[3] as usize)),
+        corrections: packed[4] as u32,
     };
     let shares = ranks.all_gather(&[first as u64, rows as u64]);
     let of = |x: &[f64], rank: usize| {

@@ -90,7 +90,7 @@ impl Span {
     }
 
     /// Rows before and behind those here, `most` of each.
-    pub(crate) fn beside(&self, most: usize) -> [usize; 2] {
+    pub(crate) fn neighbours(&self, most: usize) -> [usize; 2] {
         [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
     }
 
@@ -100,10 +100,10 @@ impl Span {
         self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()
     }
 
-    /// Fills the ends of an array, of as many numbers as [`Self::beside`] says, with what the ranks around this one have in
+    /// Fills the ends of an array, of as many numbers as [`Self::neighbours`] says, with what the ranks around this one have in
     /// their rows. Every rank calls this.
     pub(crate) fn exchange<T: Number>(&self, most: usize, array: &mut [T]) {
-        let [before, _] = self.beside(most);
+        let [before, _] = self.neighbours(most);
         let own = &array[before..][..self.rows];
         let ends = self.rows.min(most);
         let lists = self.ranks.all_gather(&[&own[..ends], &own[self.rows - ends..]].concat());
@@ -125,7 +125,7 @@ impl Span {
 
     /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
     /// before and behind have, those at both ends being neighbours.
-    pub(crate) fn beyond(&self, own: Option<[f64; 2]>) -> [f64; 2] {
+    pub(crate) fn adjacent_values(&self, own: Option<[f64; 2]>) -> [f64; 2] {
         if !self.ranks.is_distributed() {
             return own.map_or([0.0; 2], |[first, last]| [last, first]);
         }

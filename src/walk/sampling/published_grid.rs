@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_sizes_are_refused_by_their_number() {
+    fn other_sizes_are_rejected_by_number() {
         for (groups, size) in [(0, 256), (70_000, 256), (84, 0), (84, 48), (84, 2048)] {
             let error = Grid { groups, size }.kernel().unwrap_err().to_string();
             assert!(error.contains(&groups.to_string()) || error.contains(&size.to_string()), "{error}");

@@ -120,7 +120,7 @@ impl<'a> Chains<'a> {
         }
         if round.length == 0 {
             // Chains of no step need no lane, and no points.
-            return Ok(tasks.iter().flat_map(|task| self.standing::<T>(task, round.walks())).collect());
+            return Ok(tasks.iter().flat_map(|task| self.without_steps::<T>(task, round.walks())).collect());
         }
         let mut sums = Vec::with_capacity(tasks.len() * columns);
         if self.launcher.points.buffered || self.grid.is_some() {
@@ -134,11 +134,11 @@ impl<'a> Chains<'a> {
     }
 
     /// What chains of no step add up: g of their row, each of them, or the functional of g.
-    fn standing<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
+    fn without_steps<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
         let row = task.row as usize;
         let all = self.table.factor * f64::from(walks);
         if let Some(k) = row.checked_sub(self.table.place.len()) {
-            return self.table.starts[k].standing[..self.columns()].iter().map(|g| g * all).collect();
+            return self.table.starts[k].without_steps[..self.columns()].iter().map(|g| g * all).collect();
         }
         match &self.table.columns[..] {
             [] => {

@@ -116,7 +116,7 @@ impl Functional {
             [] => 0.0,
             _ => g.get(c).map_or(0.0, |g| self.of(g) / self.walk_scale * unit),
         };
-        let standing = std::array::from_fn(of);
+        let without_steps = std::array::from_fn(of);
         let entry = |&(i, h): &(u32, f64)| {
             let (target, sign) = (targets[i as usize], sign(h));
             let share = h.abs() * certificate.walk_scale(i as usize) / self.walk_scale;
@@ -144,11 +144,11 @@ impl Functional {
             };
             let groups: Vec<Entry> = entries.chunks_mut(GROUP).map(&mut write).collect();
             if let [(_, sum, place)] = groups[..] {
-                return Start { place, standing, error: error + (sum - 1.0).abs() };
+                return Start { place, without_steps, error: error + (sum - 1.0).abs() };
             }
             entries = groups;
         }
-        Start { place: 0, standing, error: 0.0 }
+        Start { place: 0, without_steps, error: 0.0 }
     }
 }
 
@@ -158,7 +158,7 @@ pub struct Start {
     /// Its unit.
     pub(crate) place: u32,
     /// What walks that take no step add up, column by column.
-    pub(crate) standing: [f64; COLUMNS],
+    pub(crate) without_steps: [f64; COLUMNS],
     /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
     pub(crate) error: f64,
 }

@@ -37,7 +37,7 @@ impl<'a> Targets<'a> {
     }
 
     /// The rows of all functionals.
-    pub(crate) fn rows_behind(&self) -> Vec<u32> {
+    pub(crate) fn functional_rows(&self) -> Vec<u32> {
         (self.first..).take(self.functionals.len()).collect()
     }
 
