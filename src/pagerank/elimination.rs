@@ -18,7 +18,8 @@
 use std::ops::{Add, Div, Mul};
 
 use super::Graph;
-use super::enclosure::{Node, Options};
+use super::options::Options;
+use super::solution::Node;
 use crate::Result;
 use crate::parallel::*;
 use crate::transient::poisson::DoubleWord;
@@ -60,7 +61,7 @@ impl Elimination {
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Exact>> {
         self.after = None;
-        let start = Start::new(graph, n, &options.seeds);
+        let start = Teleport::new(graph, n, &options.seeds);
         let met = |exact: &Exact| {
             (0..n as u32)
                 .map(|place| exact.node(graph, place))
@@ -103,14 +104,14 @@ impl Exact {
 }
 
 /// s.
-struct Start {
+struct Teleport {
     /// True for nodes to start at.
     at: Vec<bool>,
     /// s_i of each.
     share: DoubleWord,
 }
 
-impl Start {
+impl Teleport {
     fn new(graph: &Graph, n: usize, seeds: &[u32]) -> Self {
         let mut at = vec![seeds.is_empty(); n];
         for &seed in seeds {
@@ -253,7 +254,7 @@ struct Factors<T> {
 impl<T: Number> Factors<T> {
     fn new(
         graph: &Graph,
-        start: &Start,
+        start: &Teleport,
         damping: f64,
         watch: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Self> {

@@ -4,12 +4,12 @@
 //! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
-
-use serde::Serialize;
+use std::time::Instant;
 
 use super::Graph;
 use super::elimination::Elimination;
+use super::options::Options;
+use super::solution::{Node, Seconds, Solution};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
@@ -22,101 +22,6 @@ const LINKS: usize = 16 * ROWS;
 
 /// Products after which intervals that cannot become short enough are the answer.
 const LONG: u32 = 1 << 20;
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// d: the probability that a reader follows a link, at least 0 and below 1.
-    pub damping: f64,
-    /// Nodes to start anew at, each as probable; none for all nodes.
-    pub seeds: Vec<u32>,
-    /// Half-width that no interval may exceed, over its estimate.
-    pub relative: f64,
-    /// Half-width that is good enough whatever the estimate is.
-    pub epsilon: f64,
-    /// Products with P at most.
-    pub most_products: u32,
-    /// Time after which the bounds reached are the answer.
-    pub time_limit: Option<Duration>,
-}
-
-impl Options {
-    /// True if the time limit of work that started then has passed.
-    pub(super) fn is_late(&self, started: Instant) -> bool {
-        self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            damping: 0.85,
-            seeds: Vec::new(),
-            relative: 1e-6,
-            epsilon: 0.0,
-            most_products: u32::MAX,
-            time_limit: None,
-        }
-    }
-}
-
-/// A node's PageRank, within the half-width of the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Node {
-    /// Its number.
-    pub node: u32,
-    /// PageRank, near enough.
-    pub estimate: f64,
-    /// Half-width of the interval: the sum of the three that follow.
-    pub half_width: f64,
-    /// Of the probability asked for, where there were walks.
-    pub statistical: f64,
-    /// What the terms that were left out can move the estimate by.
-    pub truncation: f64,
-    /// What rounding can.
-    pub rounding: f64,
-    /// Half-width around the estimate that is certain, whatever walks have found.
-    pub certain: f64,
-}
-
-impl Node {
-    /// A node of which no part is left to chance.
-    pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
-        let half_width = truncation + rounding;
-        Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
-    }
-}
-
-/// Seconds of a run's phases.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Seconds {
-    /// Reading or generating the graph.
-    pub load: f64,
-    /// Products with P.
-    pub solve: f64,
-    /// Everything.
-    pub total: f64,
-}
-
-/// PageRank of the nodes that were asked for.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Solution {
-    /// Whether every half-width is what was asked for.
-    pub status: Status,
-    /// The nodes, in the order they were asked for.
-    pub nodes: Vec<Node>,
-    /// Products with P.
-    pub products: u32,
-    /// Factors between which each sum of two iterates lay of the one before it, in the end.
-    pub quotients: (f64, f64),
-    /// Steps of walks.
-    pub steps: u64,
-    /// True if elimination found the answer, after products that would not have ended.
-    pub direct: bool,
-    /// Times.
-    pub seconds: Seconds,
-}
 
 /// PageRank of `targets`, each to the half-width of `options` or to rounding; `watch` gets the products done, and how many
 /// there will be at most where that is known, else 0.
@@ -185,8 +90,8 @@ fn by_powers<T: Real>(
         let is_done = |node: &Node| {
             // The rounding of all products so far leaves no room for the rest.
             let (least_x, most_x) = (node.estimate - node.truncation, node.estimate + node.truncation);
-            let hopeless = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
-            met(node) || node.truncation <= node.rounding || hopeless
+            let unattainable = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
+            met(node) || node.truncation <= node.rounding || unattainable
         };
         if elimination.is_due(powers.products) && !all().map(node).all(|node| is_done(&node)) {
             let products = u64::from(powers.products);
@@ -199,7 +104,7 @@ fn by_powers<T: Real>(
             let by_elimination = exact.map(|exact| core.in_graph(exact.node(graph, *t)));
             by_elimination.filter(|node| node.half_width < by_products.half_width).unwrap_or(by_products)
         };
-        let last = powers.products >= options.most_products || options.is_late(started);
+        let last = powers.products >= options.most_products || options.is_timed_out(started);
         let is_done = |target: (&f64, &u32)| is_done(&node(target)) || exact.is_some() && met(&best(target));
         // Without seeds elimination leaves nothing but the rounding of its answer.
         let ended = last || exact.is_some() && (long || options.seeds.is_empty()) || all().all(is_done);
@@ -326,13 +231,13 @@ impl Core {
 /// What a product shows of its rows: quotients of sums of two iterates, the share at nodes without a link, and whether a node
 /// was reached that was not before.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct ProductStatistics {
     quotients: (f64, f64),
     dangling: f64,
     grows: bool,
 }
 
-impl Seen {
+impl ProductStatistics {
     fn and(self, other: Self) -> Self {
         Self {
             quotients: (self.quotients.0.min(other.quotients.0), self.quotients.1.max(other.quotients.1)),
@@ -343,14 +248,14 @@ impl Seen {
 }
 
 /// s.
-enum Start {
+enum Teleport {
     /// All nodes, each with this.
     Everywhere(f64),
     /// Seeds.
     At(Vec<f64>),
 }
 
-impl Start {
+impl Teleport {
     #[inline(always)]
     fn of(&self, i: usize) -> f64 {
         match self {
@@ -363,7 +268,7 @@ impl Start {
 /// z_k = (Pᵀ)^k s, one after the other, stored as T.
 struct Powers<'a, T> {
     graph: &'a Graph,
-    start: Start,
+    start: Teleport,
     /// Nodes that one thread works on at a time.
     pieces: Vec<Range<usize>>,
     /// One over the number of links out of a node; 0 where there is none.
@@ -391,7 +296,7 @@ impl<'a, T: Real> Powers<'a, T> {
     fn new(graph: &'a Graph, seeds: &[u32], core: &Core) -> Self {
         let n = core.nodes;
         let start = match seeds {
-            [] => Start::Everywhere(1.0 / n as f64),
+            [] => Teleport::Everywhere(1.0 / n as f64),
             seeds => {
                 let mut start = vec![0.0; n];
                 for &seed in seeds {
@@ -399,12 +304,12 @@ impl<'a, T: Real> Powers<'a, T> {
                         *start = 1.0 / (seeds.len() as f64 * core.share);
                     }
                 }
-                Start::At(start)
+                Teleport::At(start)
             }
         };
         let reached = match &start {
-            Start::Everywhere(_) => vec![],
-            Start::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
+            Teleport::Everywhere(_) => vec![],
+            Teleport::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
         };
         let inverse = |&degree: &u64| T::of(if degree == 0 { 0.0 } else { 1.0 / degree as f64 });
         let inverse: Vec<T> = graph.degrees[..n].par_iter().map(inverse).collect();
@@ -451,14 +356,18 @@ impl<'a, T: Real> Powers<'a, T> {
             before: before.split_off_mut(..rows.len()).expect("pieces are all nodes"),
             next_spread: next_spread.split_off_mut(..rows.len()).expect("pieces are all nodes"),
             reached: reached.split_off_mut(..rows.len()).unwrap_or_default(),
-            seen: Seen { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
+            statistics: ProductStatistics { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
         };
         let mut pieces: Vec<Piece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
         pieces.par_iter_mut().for_each(|piece| dispatch(Rows(piece)));
-        let seen = pieces.into_iter().map(|piece| piece.seen).reduce(Seen::and).expect("a graph has a node");
+        let statistics = pieces
+            .into_iter()
+            .map(|piece| piece.statistics)
+            .reduce(ProductStatistics::and)
+            .expect("a graph has a node");
         // z_0 has none before it.
-        self.quotients = if self.products == 0 { (0.0, f64::INFINITY) } else { seen.quotients };
-        (self.dangling, self.grows) = (seen.dangling, seen.grows);
+        self.quotients = if self.products == 0 { (0.0, f64::INFINITY) } else { statistics.quotients };
+        (self.dangling, self.grows) = (statistics.dangling, statistics.grows);
         std::mem::swap(&mut self.z, &mut self.before);
         std::mem::swap(&mut self.spread, &mut self.next_spread);
         self.products += 1;
@@ -482,7 +391,7 @@ fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
 struct Piece<'a, T> {
     graph: &'a Graph,
     spread: &'a [T],
-    start: &'a Start,
+    start: &'a Teleport,
     dangling: f64,
     first: usize,
     inverse: &'a [T],
@@ -490,7 +399,7 @@ struct Piece<'a, T> {
     before: &'a mut [T],
     next_spread: &'a mut [T],
     reached: &'a mut [bool],
-    seen: Seen,
+    statistics: ProductStatistics,
 }
 
 struct Rows<'p, 'a, T>(&'p mut Piece<'a, T>);
@@ -500,7 +409,7 @@ impl<T: Real> Body for Rows<'_, '_, T> {
     fn run<const LEVEL: u8>(self) {
         let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self.0;
         let reached = &mut *self.0.reached;
-        let mut seen = self.0.seen;
+        let mut statistics = self.0.statistics;
         let rows = z.iter().zip(inverse).zip(self.0.before.iter_mut()).zip(self.0.next_spread.iter_mut());
         for (k, (((own, inverse), before), next)) in rows.enumerate() {
             let i = first + k;
@@ -515,22 +424,23 @@ impl<T: Real> Body for Rows<'_, '_, T> {
             let (sum, sum_before) = (new + own, own + before.wide());
             if sum > 0.0 {
                 let quotient = sum / sum_before;
-                seen.quotients = (seen.quotients.0.min(quotient), seen.quotients.1.max(quotient));
+                statistics.quotients =
+                    (statistics.quotients.0.min(quotient), statistics.quotients.1.max(quotient));
             } else if sum_before > 0.0 {
-                seen.quotients.0 = 0.0;
+                statistics.quotients.0 = 0.0;
             }
             if let Some(reached) = reached.get_mut(k)
                 && new > 0.0
                 && !*reached
             {
-                (seen.grows, *reached) = (true, true);
+                (statistics.grows, *reached) = (true, true);
             }
             if inverse == 0.0 {
-                seen.dangling += new;
+                statistics.dangling += new;
             }
             (*before, *next) = (T::of(new), T::of(new * inverse));
         }
-        self.0.seen = seen;
+        self.0.statistics = statistics;
     }
 }
 

@@ -47,13 +47,17 @@
 
 mod elimination;
 mod enclosure;
+mod options;
 mod push;
 mod ranking;
+mod solution;
 
 use std::sync::OnceLock;
 
-pub use enclosure::{Node, Options, Seconds, Solution, most_products, page_rank, peak_bytes};
+pub use enclosure::{most_products, page_rank, peak_bytes};
+pub use options::Options;
 pub use push::{Walks, local_page_rank};
+pub use solution::{Node, Seconds, Solution};
 
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

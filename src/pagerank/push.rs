@@ -14,7 +14,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::enclosure::{Node, Options, Seconds, Solution, check, most_products, page_rank};
+use super::enclosure::{check, most_products, page_rank};
+use super::options::Options;
+use super::solution::{Node, Seconds, Solution};
 use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
@@ -236,7 +238,7 @@ impl Ends<'_> {
             let statistical = spread.max(unseen(range, (REPLICATES * done) as f64, self.walks.confidence));
             let rounding = of_rounding(estimate);
             let half_width = statistical + rounding;
-            if half_width <= self.options.epsilon || done >= most || self.options.is_late(self.started) {
+            if half_width <= self.options.epsilon || done >= most || self.options.is_timed_out(self.started) {
                 // It lies between s·p and max g above it, wherever the estimate is.
                 let certain = (estimate - known).max(all - estimate) + rounding;
                 return Node { node, estimate, half_width, statistical, truncation: 0.0, rounding, certain };
@@ -255,7 +257,7 @@ impl Ends<'_> {
         };
         // Each of so many with the same probability, but for 2^−64 of them.
         let one_of = |word: u64, count: u64| ((u128::from(word) * u128::from(count)) >> 64) as u64;
-        let anew = |word: u64| match seeds {
+        let teleport = |word: u64| match seeds {
             [] => one_of(word, n) as u32,
             seeds => seeds[one_of(word, seeds.len() as u64) as usize],
         };
@@ -263,7 +265,7 @@ impl Ends<'_> {
         // P(length ≥ k) = d^k.
         let uniform = ((length >> 11) as f64 + 0.5) * (-53f64).exp2();
         let length = (uniform.ln() / d.ln()) as u64;
-        let mut at = anew(start);
+        let mut at = teleport(start);
         let OutLinks { starts, ends, up_to } = self.out;
         let mut words = [0; 2];
         for step in 0..length {
@@ -274,7 +276,7 @@ impl Ends<'_> {
             let here = starts[at as usize] as usize..starts[at as usize + 1] as usize;
             let link = || one_of(word, self.graph.degrees[at as usize]);
             at = match &ends[here.clone()] {
-                [] => anew(word),
+                [] => teleport(word),
                 links if up_to.is_empty() => links[link() as usize],
                 links => {
                     let link = link();

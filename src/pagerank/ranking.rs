@@ -1,6 +1,6 @@
 //! The highest nodes, and which of their places are certain.
 
-use super::enclosure::{Node, Solution};
+use super::solution::{Node, Solution};
 
 impl Solution {
     /// Keeps the `top` highest nodes, the highest first, and tells how many of them, from the first on, lie for certain above

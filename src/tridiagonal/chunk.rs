@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use super::kernels::number::Number;
 use super::kernels::row_memory::RowMemory;
-use super::reduction::ChunkSolve;
 use super::reduction::interface_buffers::{Equations, split};
+use super::reduction::stages::ChunkSolve;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
 use crate::parallel::at_once;

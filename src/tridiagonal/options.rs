@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reduction::reduced_system::Blocking;
+use super::scheme::Blocking;
 use crate::Result;
 use crate::lane::{HostArray, Lane};
 

@@ -275,7 +275,7 @@ impl View<'_> {
     /// r = b − A·x as of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         let Span { n, first, rows, ranks, .. } = self.span;
-        let beyond = self.span.beyond(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
+        let beyond = self.span.adjacent_values(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
         // A system that begins elsewhere, whole ones, and one that ends elsewhere.
         let head = rows.min((n - first % n) % n);
         let whole = (rows - head) / n * n;

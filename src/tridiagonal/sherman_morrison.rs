@@ -6,7 +6,6 @@
 //! Morrison 1950, doi:10.1214/aoms/1177729893). Where the rows of A are dominant those of A' are nearly always, too; otherwise
 //! systems are solved one after the other, each in tiles.
 
-use super::kernels::alignment::TILE;
 use super::system::view::View;
 use crate::parallel::*;
 
@@ -34,7 +33,7 @@ impl Ends {
 
 /// What makes solutions of the open systems those of the cyclic ones.
 #[derive(Debug)]
-pub(super) struct Rings {
+pub(super) struct ShermanMorrison {
     n: usize,
     /// A'·z = u/γ, of all systems.
     z: Vec<f64>,
@@ -42,12 +41,7 @@ pub(super) struct Rings {
     ends: Vec<[f64; 3]>,
 }
 
-impl Rings {
-    /// True if cyclic systems of `n` rows are opened: those that are whole as open ones, of which no number is two coefficients.
-    pub(super) fn fit(n: usize) -> bool {
-        (3..=TILE).contains(&n)
-    }
-
+impl ShermanMorrison {
     /// True if the first and the last rows of all systems are dominant, as given and in the open systems.
     pub(super) fn open(view: &View<'_>) -> bool {
         let n = view.span.n;

@@ -40,7 +40,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the time limit has passed.
-    pub(crate) fn is_late(&self) -> bool {
+    pub(crate) fn is_timed_out(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 

@@ -6,25 +6,21 @@
 //! walk has to be walked.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Instant;
 
-use super::bicgstab::solver::{GoOn, Krylov};
+use super::bicgstab::solver::{Krylov, ProgressFn};
 use super::convergence::certificate::Certificate;
+use super::options::ControlVariate;
 use super::splitting::{AHEAD, Split};
 use super::table::functional::Functional;
+use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
-use crate::number::count;
 use crate::parallel::*;
-use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
 /// an entry, and divides the error of walks by three or four.
 pub const MOST_AUTO: u32 = 8;
-/// Sweeps that can be asked for.
-pub const MOST: u32 = 100_000;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
@@ -44,49 +40,6 @@ pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
     steps > WORTH_PRODUCTS * entries as f64
 }
 
-/// The control variate of walks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ControlVariate {
-    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
-    /// length is given.
-    Auto,
-    /// At most [`MOST_AUTO`] sweeps, fewer where they leave little to walk for.
-    Jacobi,
-    /// That many sweeps; 0 walks on f itself.
-    Sweeps(u32),
-    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
-    Krylov,
-}
-
-impl FromStr for ControlVariate {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        match (s, count(s)) {
-            ("auto", _) => Ok(Self::Auto),
-            ("none", _) => Ok(Self::Sweeps(0)),
-            ("jacobi", _) => Ok(Self::Jacobi),
-            ("krylov", _) => Ok(Self::Krylov),
-            (_, Some(k @ 0..=MOST)) => Ok(Self::Sweeps(k)),
-            _ => Err(Error::Invalid(format!(
-                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST}"
-            ))),
-        }
-    }
-}
-
-impl fmt::Display for ControlVariate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Jacobi => f.write_str("jacobi"),
-            Self::Sweeps(0) => f.write_str("none"),
-            Self::Sweeps(k) => write!(f, "{k}"),
-            Self::Krylov => f.write_str("krylov"),
-        }
-    }
-}
-
 /// Where [`ControlVariate::Auto`] has nothing left to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
@@ -103,7 +56,7 @@ impl Goal {
 
 /// What is asked of a control variate.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Request<'a> {
     /// Components whose h is wanted.
     pub components: &'a [u32],
     /// Functionals of h that are wanted, as rows behind the last.
@@ -112,7 +65,7 @@ pub struct Asked<'a> {
     pub goal: Goal,
 }
 
-impl Asked<'_> {
+impl Request<'_> {
     /// Entry m of a vector, or its functional m − n.
     fn of(&self, m: u32, x: &[f64]) -> f64 {
         x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
@@ -186,7 +139,7 @@ impl Body for Sweep<'_> {
         for (k, next) in self.next.iter_mut().enumerate() {
             let i = self.first + k;
             if i + AHEAD < end {
-                self.split.ask(i + AHEAD, self.r);
+                self.split.prefetch(i + AHEAD, self.r);
             }
             *next = self.split.times(i, self.r);
             let scaled = self.certificate.vector.as_ref().map_or(*next, |v| *next / v[i]);
@@ -199,25 +152,25 @@ impl Control {
     /// Takes the sweeps, and what follows them. `krylov` is that of the splitting and the certificate.
     ///
     /// # Errors
-    /// Those of `go_on`, which gets the products with L so far.
+    /// Those of `progress`, which gets the products with L so far.
     pub fn new(
         split: &Split<'_>,
         certificate: &Certificate,
         f: &[f64],
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         wanted: ControlVariate,
         krylov: &mut Krylov<'_>,
-        go_on: GoOn<'_>,
+        progress: ProgressFn<'_>,
     ) -> Result<Self> {
-        let goal = asked.goal;
+        let goal = request.goal;
         let (most, auto) = match wanted {
             ControlVariate::Auto | ControlVariate::Jacobi => (MOST_AUTO, true),
             ControlVariate::Sweeps(k) => (k, false),
             ControlVariate::Krylov => (0, false),
         };
-        let functionals = (f.len() as u32..).take(asked.functionals.len());
+        let functionals = (f.len() as u32..).take(request.functionals.len());
         let mut h: Vec<(u32, f64)> =
-            asked.components.iter().copied().chain(functionals).map(|m| (m, 0.0)).collect();
+            request.components.iter().copied().chain(functionals).map(|m| (m, 0.0)).collect();
         h.sort_unstable_by_key(|&(m, _)| m);
         let mut control = Self {
             h,
@@ -233,7 +186,7 @@ impl Control {
         let mut next = HostArray::large(0);
         let from = Instant::now();
         if !auto && krylov.gains(most, split.matrix().nnz()) {
-            control.sweeps_on_lane((split, certificate, krylov), f, asked, most, go_on)?;
+            control.sweeps_on_lane((split, certificate, krylov), f, request, most, progress)?;
         }
         // What walks have to find out is how much r differs from place to place: half the width of an interval, were
         // all that a walk collects independent, each weight at most the norm's share of the one before.
@@ -243,14 +196,14 @@ impl Control {
             let independent = 2.0 * spread / (goal.chains * (1.0 - rho * rho)).sqrt();
             let left = (control.norm / (1.0 - rho)).min(independent);
             let done = control.norm == 0.0 || (auto && left <= goal.error);
-            if done || !go_on(control.sweeps as usize)? {
+            if done || !progress(control.sweeps as usize)? {
                 break;
             }
             if next.len() < f.len() {
                 next = HostArray::large(f.len());
             }
             let r = if control.sweeps > 0 { &control.r[..] } else { f };
-            control.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, r));
+            control.h.iter_mut().for_each(|(m, h)| *h += request.of(*m, r));
             // One pass: what L makes of r, and the norm.
             let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
@@ -287,7 +240,7 @@ impl Control {
             let enough = enough.max(f64::EPSILON * control.norm);
             let worth = (steps() / (STEPS_AN_ENTRY * entries.max(1) as f64)).min(1e6);
             let most = (worth as usize).max(MOST_PRODUCTS + EDGES * f.len().isqrt());
-            control.krylov((split, certificate, krylov), asked, (enough, most), go_on)?;
+            control.krylov((split, certificate, krylov), request, (enough, most), progress)?;
         }
         Ok(control)
     }
@@ -306,18 +259,18 @@ impl Control {
     fn krylov(
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         (enough, most): (f64, usize),
-        go_on: GoOn<'_>,
+        progress: ProgressFn<'_>,
     ) -> Result<()> {
         let mut next = HostArray::large(self.r.len());
-        while self.norm > enough && self.products < most && go_on(self.products)? {
+        while self.norm > enough && self.products < most && progress(self.products)? {
             let bicgstab = krylov.of(split, certificate.vector.as_deref())?;
             let before = self.products;
-            let told = &mut |used| go_on(before + used);
-            let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, told)?;
+            let progress = &mut |used| progress(before + used);
+            let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, progress)?;
             self.products += used + 1;
-            if !self.gains_by(&z, 0.5, (split, certificate), asked, &mut next) {
+            if !self.gains_by(&z, 0.5, (split, certificate), request, &mut next) {
                 break;
             }
         }
@@ -330,7 +283,7 @@ impl Control {
         z: &[f64],
         share: f64,
         (split, certificate): (&Split<'_>, &Certificate),
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         next: &mut HostArray<f64>,
     ) -> bool {
         // r + L z − z.
@@ -340,7 +293,7 @@ impl Control {
         if norm.is_nan() || norm > share * self.norm {
             return false;
         }
-        self.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, z));
+        self.h.iter_mut().for_each(|(m, h)| *h += request.of(*m, z));
         std::mem::swap(&mut self.r, next);
         self.parts += 1;
         self.norms += self.norm + of_z;
@@ -353,16 +306,16 @@ impl Control {
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
         f: &[f64],
-        asked: &Asked<'_>,
+        request: &Request<'_>,
         sweeps: u32,
-        go_on: GoOn<'_>,
+        progress: ProgressFn<'_>,
     ) -> Result<()> {
         self.r = HostArray::large(f.len());
         self.r.copy_from_slice(f);
         let jacobi = krylov.of(split, certificate.vector.as_deref())?;
-        let (z, done) = jacobi.sweeps(f, sweeps as usize, go_on)?;
+        let (z, done) = jacobi.sweeps(f, sweeps as usize, progress)?;
         let before = self.norm;
-        if self.gains_by(&z, 1.0, (split, certificate), asked, &mut HostArray::large(f.len())) {
+        if self.gains_by(&z, 1.0, (split, certificate), request, &mut HostArray::large(f.len())) {
             self.sweeps = done as u32;
             self.rate = (self.norm / before).powf(1.0 / done as f64);
         }
@@ -397,7 +350,7 @@ mod tests {
     use super::*;
     use crate::lane::Lane;
     use crate::sparse::CsrMatrix;
-    use crate::walk::splitting::Splitting;
+    use crate::walk::options::Splitting;
 
     /// A control variate that nobody ends.
     fn made(
@@ -407,14 +360,14 @@ mod tests {
         wanted: ControlVariate,
         goal: Goal,
     ) -> Control {
-        let asked = Asked { components, functionals: &[], goal };
+        let request = Request { components, functionals: &[], goal };
         let lane = Lane::at_hand();
         let krylov = &mut Krylov::new(&lane);
-        Control::new(split, certificate, f, &asked, wanted, krylov, &mut |_| Ok(true)).unwrap()
+        Control::new(split, certificate, f, &request, wanted, krylov, &mut |_| Ok(true)).unwrap()
     }
 
     #[test]
-    fn h_and_the_walks_on_r_are_x() {
+    fn h_plus_walks_on_the_residual_is_x() {
         // x = L x + f with L = [[0, 0.5], [0.25, 0]], f = (1, 2): x = (16/7, 18/7).
         let rows: [&[(u32, f64)]; 2] = [&[(1, 0.5)], &[(0, 0.25)]];
         let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
@@ -452,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn many_sweeps_are_those_of_a_lane_that_is_no_processor() {
+    fn sweeps_on_a_device_equal_those_on_the_host() {
         // A grid, whose rows sum to 0.99.
         let (edge, sweeps) = (200, 150);
         let n = edge * edge;
@@ -464,12 +417,12 @@ mod tests {
         let certificate =
             certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
         let f: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
-        let asked = Asked { components: &[0, 7, 12_345], functionals: &[], goal: Goal::EXACT };
+        let request = Request { components: &[0, 7, 12_345], functionals: &[], goal: Goal::EXACT };
         let of = |lane: &Lane| {
             let mut krylov = Krylov::new(lane);
             assert_eq!(krylov.gains(sweeps, matrix.nnz()), !lane.device().host);
             let wanted = ControlVariate::Sweeps(sweeps);
-            Control::new(&split, &certificate, &f, &asked, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
+            Control::new(&split, &certificate, &f, &request, wanted, &mut krylov, &mut |_| Ok(true)).unwrap()
         };
         let mut lanes = super::super::bicgstab::solver::lanes();
         let host = of(&lanes.remove(0));
@@ -488,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_krylov_method_ends_what_sweeps_hardly_begin() {
+    fn krylov_converges_where_sweeps_stagnate() {
         // ρ = 1 − 1e-5: a path, with signs that sums of |L| do not see.
         let n = 500;
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
@@ -526,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_end_where_all_walks_collect_the_same() {
+    fn sweeps_end_where_walks_have_no_variance() {
         // Every row averages all unknowns: after one sweep r is the same everywhere, though not small.
         let n = 64;
         let matrix =

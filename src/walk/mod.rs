@@ -96,19 +96,16 @@ pub mod splitting;
 #[doc(hidden)]
 pub mod table;
 
-pub use control_variate::ControlVariate;
 #[doc(hidden)]
 pub use control_variate::takes_longer_than_krylov;
-pub use error::a_priori::{Count, Length};
-pub use options::{Options, Problem};
 #[doc(hidden)]
-pub use options::{PILOT, default_epsilon};
-pub use sampling::published_grid::Grid;
+pub use convergence::certificate::default_epsilon;
+#[doc(hidden)]
+pub use options::PILOT;
+pub use options::{ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Splitting};
 pub use sequence::{Scramble, Sequence};
 pub use solution::{Bound, Component, Jacobi, Quantity, Seconds, Solution};
 pub use solve::solve;
-pub use splitting::Splitting;
-pub use table::RowOrder;
 
 pub use crate::Status;
 

@@ -1,15 +1,11 @@
 //! What is asked for, and what of it can be answered.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use super::control_variate::ControlVariate;
-use super::convergence::certificate::Certificate;
-use super::error::a_priori::{Count, Length};
-use super::sampling::published_grid::Grid;
 use super::sequence::{Scramble, Sequence};
-use super::splitting::Splitting;
-use super::table::RowOrder;
-use crate::parallel::*;
+use crate::number::count;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -24,6 +20,196 @@ pub struct Problem<'a> {
     pub components: &'a [u32],
     /// Functionals: h of n numbers each, of which ⟨h, x⟩ is wanted.
     pub functionals: &'a [Vec<f64>],
+}
+
+/// Sweeps that can be asked for.
+const MOST_SWEEPS: u32 = 100_000;
+
+/// The control variate of walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlVariate {
+    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
+    /// length is given.
+    Auto,
+    /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps, fewer where they leave little to walk for.
+    Jacobi,
+    /// That many sweeps; 0 walks on f itself.
+    Sweeps(u32),
+    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
+    Krylov,
+}
+
+impl FromStr for ControlVariate {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, count(s)) {
+            ("auto", _) => Ok(Self::Auto),
+            ("none", _) => Ok(Self::Sweeps(0)),
+            ("jacobi", _) => Ok(Self::Jacobi),
+            ("krylov", _) => Ok(Self::Krylov),
+            (_, Some(k @ 0..=MOST_SWEEPS)) => Ok(Self::Sweeps(k)),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST_SWEEPS}"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for ControlVariate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Jacobi => f.write_str("jacobi"),
+            Self::Sweeps(0) => f.write_str("none"),
+            Self::Sweeps(k) => write!(f, "{k}"),
+            Self::Krylov => f.write_str("krylov"),
+        }
+    }
+}
+
+/// How L and f come from A and b.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Splitting {
+    /// Jacobi, scaled where a row sum of |L| is not below 1.
+    Auto,
+    /// L = I − D⁻¹A, f = D⁻¹b with D = diag(A).
+    Jacobi,
+    /// V⁻¹LV and V⁻¹f of Jacobi with a positive diagonal V, whose row sums are all below 1; x = V y.
+    ScaledJacobi,
+    /// L = I − ωA, f = ωb.
+    Richardson(f64),
+    /// The matrix is L and the right-hand side f.
+    Given,
+}
+
+impl FromStr for Splitting {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Ok(match s.split_once(':') {
+            None if s == "auto" => Self::Auto,
+            None if s == "jacobi" => Self::Jacobi,
+            None if s == "scaled-jacobi" => Self::ScaledJacobi,
+            None if s == "given" => Self::Given,
+            Some(("richardson", w)) => match w.parse::<f64>() {
+                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "richardson:{w}: the factor W must be a finite number other than 0, at best 1 over the largest \
+                         diagonal entry"
+                    )));
+                }
+            },
+            _ => {
+                return Err(Error::Invalid(format!(
+                    "'{s}' is no splitting; give auto, jacobi, scaled-jacobi, richardson:W or given"
+                )));
+            }
+        })
+    }
+}
+
+impl fmt::Display for Splitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Jacobi => f.write_str("jacobi"),
+            Self::ScaledJacobi => f.write_str("scaled-jacobi"),
+            Self::Richardson(w) => write!(f, "richardson:{w}"),
+            Self::Given => f.write_str("given"),
+        }
+    }
+}
+
+/// Order of the entries in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// By what the entry leads to: sign(l_ij) h_j. The map from fractions to values is then monotone, which is what
+    /// quasi-random points are good at.
+    Value,
+    /// By column.
+    Index,
+}
+
+/// Steps of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// So many that what is left out is at most δ.
+    Bound,
+    /// That many.
+    Steps(u32),
+    /// (2.16) as printed.
+    Printed,
+}
+
+/// Chains of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// Twice as many again and again, until the interval meets ε.
+    Grow,
+    /// That many over all replicates.
+    Number(u64),
+    /// (2.20) with ‖L‖.
+    Norm,
+    /// (2.20) with the norm of the component's row, as the paper suggests; that is no bound.
+    RowNorm,
+}
+
+impl FromStr for Length {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, count(s)) {
+            ("auto" | "corrected", _) => Ok(Self::Bound),
+            ("printed", _) => Ok(Self::Printed),
+            (_, Some(steps)) => Ok(Self::Steps(steps)),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no length; give a number of steps, corrected or printed"
+            ))),
+        }
+    }
+}
+
+impl FromStr for Count {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, count(s)) {
+            ("auto", _) => Ok(Self::Grow),
+            ("norm", _) => Ok(Self::Norm),
+            ("row-norm", _) => Ok(Self::RowNorm),
+            (_, Some(number)) => Ok(Self::Number(number)),
+            _ => {
+                Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grow => f.write_str("auto"),
+            Self::Number(n) => write!(f, "{n}"),
+            Self::Norm => f.write_str("norm"),
+            Self::RowNorm => f.write_str("row-norm"),
+        }
+    }
+}
+
+/// Groups and threads of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Groups.
+    pub groups: u32,
+    /// Threads of a group: 32, 64, 128, 256, 512 or 1024.
+    pub size: u32,
+}
+
+impl Grid {
+    /// The grid of the figures of 2015.
+    pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
 /// How walks are walked.
@@ -208,14 +394,6 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
     (scramble, 1)
 }
 
-/// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
-pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
-    let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
-    let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
-    // x = 0 has no scale of its own.
-    if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
-}
-
 /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
 pub(super) fn points(
     options: &Options,
@@ -257,4 +435,19 @@ pub(super) fn points(
         ));
     }
     Ok((each, each))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
+        assert_eq!("73".parse::<Length>().unwrap(), Length::Steps(73));
+        assert_eq!("row-norm".parse::<Count>().unwrap(), Count::RowNorm);
+        for wrong in ["", "-1", "1.5", "long"] {
+            assert!(wrong.parse::<Length>().is_err() && wrong.parse::<Count>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::options::Splitting;
 use super::sequence::{Scramble, Sequence};
-use super::splitting::Splitting;
 use crate::Status;
 use crate::number::times_power_of_two;
 use crate::{Error, Result};

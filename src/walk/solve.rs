@@ -5,22 +5,25 @@ use std::time::Instant;
 
 use super::bicgstab::solver::Krylov;
 use super::context::{BatchResult, Run};
-use super::control_variate::{Asked, Control, ControlVariate, Goal};
+use super::control_variate::{Control, Goal, Request};
+use super::convergence::certificate::default_epsilon;
 use super::convergence::certificate::{Certificate, certify};
-use super::convergence::reachable::Reached;
-use super::error::a_priori::{self, Length};
+use super::convergence::reachable::ReachableSystem;
+use super::error::a_priori;
 use super::error::bounds::ErrorBounds;
 use super::lazy;
-use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon};
+use super::options::{ControlVariate, Length, RowOrder};
+use super::options::{MOST_LENGTH, Options, PILOT, Problem, check};
 use super::sampling::adaptive::AdaptiveSampling;
-use super::sampling::kernels::COLUMNS;
 use super::sampling::launcher::Watch;
 use super::sampling::walk_sums::Chains;
 use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
-use super::table::functional::{Functional, Targets};
-use super::table::{RowOrder, Table};
+use super::table::Table;
+use super::table::functional::Functional;
+use super::table::record_layout::COLUMNS;
+use super::table::targets::Targets;
 use crate::lane::HostArray;
 use crate::number::times_power_of_two;
 use crate::{Error, Machine, Result};
@@ -45,7 +48,7 @@ pub fn solve(
     }
     match prepared(run, watch) {
         // What the components do not depend on is no reason to refuse them.
-        Err(Error::Divergent { .. }) if let Some(part) = Reached::of(problem) => {
+        Err(Error::Divergent { .. }) if let Some(part) = ReachableSystem::of(problem) => {
             part.back(problem, prepared(Run::start(machine, &part.problem(), options), watch))
         }
         answer => answer,
@@ -93,8 +96,8 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
     let certificate = lane.host(|| {
-        let go_on = &mut |products| watch(products as u64, 0).map(|()| true);
-        certify(&split, options.splitting, options.force, lane, go_on)
+        let progress = &mut |products| watch(products as u64, 0).map(|()| true);
+        certify(&split, options.splitting, options.force, lane, progress)
     })?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
@@ -183,7 +186,7 @@ impl RhsBatch<'_> {
             )
         };
         let mut walked = walk(targets.components, length)?;
-        walked.add(walk(&targets.rows_behind(), length + before)?);
+        walked.add(walk(&targets.functional_rows(), length + before)?);
         let jacobi = controls.iter().zip(self.rhs).map(|(control, rhs)| self.jacobi(control, rhs.epsilon));
         Ok(BatchResult {
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
@@ -199,7 +202,7 @@ impl RhsBatch<'_> {
     /// True if rounding keeps walks from every ε, and from less than half of the error of no walk.
     fn rounding_decides(&self, bounds: &ErrorBounds<'_>) -> bool {
         let (targets, points) = (self.targets, self.per_replicate.0);
-        let rows = || targets.components.iter().copied().chain(targets.rows_behind());
+        let rows = || targets.components.iter().copied().chain(targets.functional_rows());
         self.run.options.walks_as_needed()
             && bounds.length > 0
             && bounds.controls.iter().zip(self.rhs).all(|(control, rhs)| {
@@ -227,9 +230,9 @@ impl RhsBatch<'_> {
         let mut krylov = Krylov::new(&run.machine.lanes[0]);
         let control = |rhs: &ScaledRhs| {
             let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
-            let asked = Asked { components: targets.components, functionals: &targets.functionals, goal };
-            let go_on = &mut |products| watch(products as u64, 0).map(|()| !run.is_late());
-            Control::new(split, certificate, &rhs.f, &asked, wanted, &mut krylov, go_on)
+            let request = Request { components: targets.components, functionals: &targets.functionals, goal };
+            let progress = &mut |products| watch(products as u64, 0).map(|()| !run.is_timed_out());
+            Control::new(split, certificate, &rhs.f, &request, wanted, &mut krylov, progress)
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
         drop(krylov);

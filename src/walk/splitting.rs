@@ -1,8 +1,6 @@
 //! A x = b as x = L x + f.
 
-use std::fmt;
-use std::str::FromStr;
-
+use super::options::Splitting;
 use crate::kernel::twin::simd::{Body, dispatch, prefetch_line};
 use crate::lane::HostArray;
 use crate::number::{exponent, power};
@@ -19,61 +17,7 @@ const ROWS: usize = 1024;
 /// Rows between asking for what a row's columns stand for and using it: about what the memory takes for it.
 pub(super) const AHEAD: usize = 6;
 /// Columns of a row that are asked for.
-const ASKED: usize = 16;
-
-/// How L and f come from A and b.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Splitting {
-    /// Jacobi, scaled where a row sum of |L| is not below 1.
-    Auto,
-    /// L = I − D⁻¹A, f = D⁻¹b with D = diag(A).
-    Jacobi,
-    /// V⁻¹LV and V⁻¹f of Jacobi with a positive diagonal V, whose row sums are all below 1; x = V y.
-    ScaledJacobi,
-    /// L = I − ωA, f = ωb.
-    Richardson(f64),
-    /// The matrix is L and the right-hand side f.
-    Given,
-}
-
-impl FromStr for Splitting {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self> {
-        Ok(match s.split_once(':') {
-            None if s == "auto" => Self::Auto,
-            None if s == "jacobi" => Self::Jacobi,
-            None if s == "scaled-jacobi" => Self::ScaledJacobi,
-            None if s == "given" => Self::Given,
-            Some(("richardson", w)) => match w.parse::<f64>() {
-                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
-                _ => {
-                    return Err(Error::Invalid(format!(
-                        "richardson:{w}: the factor W must be a finite number other than 0, at best 1 over the largest \
-                         diagonal entry"
-                    )));
-                }
-            },
-            _ => {
-                return Err(Error::Invalid(format!(
-                    "'{s}' is no splitting; give auto, jacobi, scaled-jacobi, richardson:W or given"
-                )));
-            }
-        })
-    }
-}
-
-impl fmt::Display for Splitting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Jacobi => f.write_str("jacobi"),
-            Self::ScaledJacobi => f.write_str("scaled-jacobi"),
-            Self::Richardson(w) => write!(f, "richardson:{w}"),
-            Self::Given => f.write_str("given"),
-        }
-    }
-}
+const PREFETCHED: usize = 16;
 
 /// Three powers of 2 whose product is 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
@@ -90,7 +34,7 @@ enum Diagonal {
     /// l_ii = 1 − ω a_ii.
     Richardson(f64),
     /// l_ii = a_ii.
-    Kept,
+    Unchanged,
 }
 
 impl Diagonal {
@@ -100,7 +44,7 @@ impl Diagonal {
         match self {
             Self::None => (0.0, 0.0),
             Self::Richardson(w) => (-w, 1.0),
-            Self::Kept => (1.0, 0.0),
+            Self::Unchanged => (1.0, 0.0),
         }
     }
 }
@@ -114,12 +58,12 @@ pub struct Split<'a> {
     factor: HostArray<f64>,
     /// Entries of each row of L.
     counts: HostArray<u32>,
-    seen: Seen,
+    statistics: RowStatistics,
 }
 
 /// What a look at some rows finds.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct RowStatistics {
     /// Whether all rows have what they need.
     sound: bool,
     /// The most entries of a row of A.
@@ -130,9 +74,8 @@ struct Seen {
     worst: (usize, f64),
 }
 
-impl Seen {
-    const NOTHING: Self =
-        Self { sound: true, longest: 0, branches: 0, worst: (usize::MAX, f64::NEG_INFINITY) };
+impl RowStatistics {
+    const EMPTY: Self = Self { sound: true, longest: 0, branches: 0, worst: (usize::MAX, f64::NEG_INFINITY) };
 
     fn with(self, other: Self) -> Self {
         let (a, b) = (self.worst, other.worst);
@@ -174,33 +117,33 @@ impl<'a> Split<'a> {
         }
         let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
         let (diagonal, constant) = match splitting {
-            Splitting::Given => (Diagonal::Kept, 1.0),
+            Splitting::Given => (Diagonal::Unchanged, 1.0),
             Splitting::Richardson(w) => (Diagonal::Richardson(w), -w),
             _ => (Diagonal::None, 0.0),
         };
         // All that is asked of rows is asked in one pass; which row is to blame, only where one is.
         let (mut factor, mut counts) = join(|| HostArray::large(n), || HostArray::<u32>::large(n));
         let blocks = factor.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate();
-        let looked = blocks.map(|(block, (factor, counts))| {
-            let mut seen = Seen::NOTHING;
+        let scanned = blocks.map(|(block, (factor, counts))| {
+            let mut statistics = RowStatistics::EMPTY;
             let constant = (!jacobi).then_some(constant);
-            dispatch(Look {
+            dispatch(RowScan {
                 matrix,
                 diagonal,
                 constant,
                 first: block * ROWS,
                 factor,
                 counts,
-                seen: &mut seen,
+                statistics: &mut statistics,
             });
-            seen
+            statistics
         });
-        let seen = looked.reduce(|| Seen::NOTHING, Seen::with);
-        if !seen.sound {
-            return Err(blame(matrix));
+        let statistics = scanned.reduce(|| RowStatistics::EMPTY, RowStatistics::with);
+        if !statistics.sound {
+            return Err(invalid_row(matrix));
         }
-        let split = Self { matrix, diagonal, factor, counts, seen };
-        match seen.worst {
+        let split = Self { matrix, diagonal, factor, counts, statistics };
+        match statistics.worst {
             (i, f64::INFINITY) => Err(unfit(matrix, i)),
             _ => Ok(split),
         }
@@ -232,7 +175,7 @@ impl<'a> Split<'a> {
     pub fn scaled_constant(&self, b: &[f64]) -> Result<(HostArray<f64>, i32)> {
         let size = |(b, factor): (&f64, &f64)| match *b {
             0.0 => i32::MIN,
-            b => exponent(b) + if self.diagonal == Diagonal::Kept { 0 } else { exponent(*factor) },
+            b => exponent(b) + if self.diagonal == Diagonal::Unchanged { 0 } else { exponent(*factor) },
         };
         let largest =
             b.par_iter().zip(&self.factor[..]).with_min_len(ROWS).map(size).reduce(|| i32::MIN, i32::max);
@@ -258,7 +201,7 @@ impl<'a> Split<'a> {
             for ((f, b), factor) in f.iter_mut().zip(&b[here.clone()]).zip(&factor[here]) {
                 let b = b * one * two * three;
                 *f = match diagonal {
-                    Diagonal::Kept => b,
+                    Diagonal::Unchanged => b,
                     Diagonal::Richardson(w) => w * b,
                     Diagonal::None => -factor * b,
                 };
@@ -297,8 +240,8 @@ impl<'a> Split<'a> {
 
     /// Asks the memory for x_j of the columns of row i, which may lie anywhere.
     #[inline(always)]
-    pub(super) fn ask<T>(&self, i: usize, x: &[T]) {
-        for &j in self.matrix.row(i).0.iter().take(ASKED) {
+    pub(super) fn prefetch<T>(&self, i: usize, x: &[T]) {
+        for &j in self.matrix.row(i).0.iter().take(PREFETCHED) {
             prefetch_line(x, j as usize);
         }
     }
@@ -311,12 +254,12 @@ impl<'a> Split<'a> {
 
     /// Entries of the longest row of A.
     pub fn longest_row(&self) -> usize {
-        self.seen.longest
+        self.statistics.longest
     }
 
     /// Whether a walk has a choice anywhere: all walks from a row are the same where no row of L has two entries.
     pub fn branches(&self) -> bool {
-        self.seen.branches > 1
+        self.statistics.branches > 1
     }
 
     /// Σ_j |l_ij|.
@@ -326,7 +269,7 @@ impl<'a> Split<'a> {
 
     /// The row of the largest Σ_j |l_ij|, the first of several, and that sum, rounded up.
     pub fn worst_row(&self) -> (usize, f64) {
-        self.seen.worst
+        self.statistics.worst
     }
 
     /// Entries of row i of L that are not zero, and those that are but for underflow.
@@ -364,7 +307,7 @@ impl Body for Absolute<'_> {
         for (k, y) in self.out.iter_mut().enumerate() {
             let i = self.first + k;
             if i + AHEAD < end {
-                self.split.ask(i + AHEAD, self.v);
+                self.split.prefetch(i + AHEAD, self.v);
             }
             *y = self.split.each(i).map(|(j, l)| l.abs() * self.v[j as usize]).sum();
         }
@@ -387,7 +330,7 @@ impl Body for Sweep<'_> {
         for (k, y) in self.out.iter_mut().enumerate() {
             let i = self.first + k;
             if i + AHEAD < end {
-                self.split.ask(i + AHEAD, self.h);
+                self.split.prefetch(i + AHEAD, self.h);
             }
             *y = self.f[i] + self.split.times(i, self.h);
         }
@@ -395,7 +338,7 @@ impl Body for Sweep<'_> {
 }
 
 /// The first look at some rows.
-struct Look<'a> {
+struct RowScan<'a> {
     matrix: &'a CsrMatrix,
     diagonal: Diagonal,
     /// The factor of all rows; none of Jacobi.
@@ -403,13 +346,13 @@ struct Look<'a> {
     first: usize,
     factor: &'a mut [f64],
     counts: &'a mut [u32],
-    seen: &'a mut Seen,
+    statistics: &'a mut RowStatistics,
 }
 
-impl Body for Look<'_> {
+impl Body for RowScan<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let mut seen = Seen::NOTHING;
+        let mut statistics = RowStatistics::EMPTY;
         let (scale, plus) = self.diagonal.line();
         for (k, (factor, count)) in self.factor.iter_mut().zip(self.counts).enumerate() {
             let i = self.first + k;
@@ -423,24 +366,25 @@ impl Body for Look<'_> {
                 others += other;
                 entries += u32::from(other != 0.0);
             }
-            seen.sound &= (own.abs() + others).is_finite() && (self.diagonal == Diagonal::Kept || own != 0.0);
-            seen.longest = seen.longest.max(columns.len());
+            statistics.sound &=
+                (own.abs() + others).is_finite() && (self.diagonal == Diagonal::Unchanged || own != 0.0);
+            statistics.longest = statistics.longest.max(columns.len());
             let by = self.constant.unwrap_or(-1.0 / own);
             let corner = (scale * own + plus).abs();
             let sum = corner + if others > 0.0 { by.abs() * others } else { 0.0 };
             entries += u32::from(corner != 0.0);
-            seen.branches = seen.branches.max(entries);
+            statistics.branches = statistics.branches.max(entries);
             // Rounding of a sum of d terms, and of the terms.
             let sum = up(sum, entries as usize + 3);
-            seen.worst = if sum > seen.worst.1 { (i, sum) } else { seen.worst };
+            statistics.worst = if sum > statistics.worst.1 { (i, sum) } else { statistics.worst };
             (*factor, *count) = (by, entries);
         }
-        *self.seen = seen;
+        *self.statistics = statistics;
     }
 }
 
 /// The error of the first entry that is not finite, or else of the first row without a diagonal entry.
-fn blame(matrix: &CsrMatrix) -> Error {
+fn invalid_row(matrix: &CsrMatrix) -> Error {
     if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
         let row = matrix.starts().partition_point(|&s| s <= e) - 1;
         return Error::Invalid(format!(
@@ -514,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_without_a_splitting_are_refused_by_row() {
+    fn matrices_without_a_splitting_are_rejected_by_row() {
         let jacobi = Splitting::Jacobi;
         assert!(refusal(&[&[(0, 1.0)]], 2, jacobi).contains("1 rows and 2 columns"));
         assert!(refusal(&[], 0, jacobi).contains("no rows"));

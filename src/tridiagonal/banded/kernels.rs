@@ -34,7 +34,7 @@ pub(super) const WINDOW_BLOCKS: usize = OWN * GROUP;
 /// sides.
 type BlockRow<T> = [T; 14];
 /// A number of every window that is worked on.
-type Many<T> = [T; LANES];
+type Vector<T> = [T; LANES];
 
 /// The places of elements in a [`BlockRow`].
 const L: usize = 0;
@@ -122,14 +122,14 @@ fn uncertified<T: Number, const LEVEL: u8>(
 }
 
 /// What a block row keeps for the way back: x = e − g·x_behind, e and then g.
-type Back<T> = [Many<T>; 6];
+type BackSubstitution<T> = [Vector<T>; 6];
 
 /// As many tiles as vectors have lanes, one behind the other.
 struct Strip<'a, T, R> {
     rows: R,
     p: pentadiagonal_window::Params,
     first: usize,
-    back: &'a mut [Back<T>],
+    back: &'a mut [BackSubstitution<T>],
     /// The unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
@@ -143,7 +143,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
 
     /// The windows' block rows `at`, counted from where the windows begin.
     #[inline(always)]
-    fn row(&self, at: usize) -> [Many<T>; 14] {
+    fn row(&self, at: usize) -> [Vector<T>; 14] {
         let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
         let from = begin + self.first * tile + at;
         let mut all = [[T::ZERO; LANES]; 14];
@@ -168,7 +168,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
     /// Downwards: numbers for the way back.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) {
-        let mut before: Back<T> = [[T::ZERO; LANES]; 6];
+        let mut before: BackSubstitution<T> = [[T::ZERO; LANES]; 6];
         for at in self.part() {
             let o = self.row(at);
             for j in 0..LANES {
@@ -204,7 +204,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
 
     /// Upwards: the unknowns of tiles, and how many of their rows are not certified.
     #[inline(always)]
-    fn up<const LEVEL: u8>(&mut self, bad: &mut Many<T>) {
+    fn up<const LEVEL: u8>(&mut self, bad: &mut Vector<T>) {
         let (overlap, tile) = (self.overlap(), self.p.tile as usize);
         // The unknowns of this block row and of the two behind it.
         let mut x = [[[T::ZERO; LANES]; 2]; 3];
@@ -228,19 +228,19 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
                 }
             }
             if (overlap..overlap + tile).contains(&(at + 1)) && at + 1 < part.end {
-                self.look::<LEVEL>(at + 1, &x, bad);
+                self.check::<LEVEL>(at + 1, &x, bad);
             }
         }
         if part.start >= overlap {
             // Nothing lies before the first row.
             let x = [[[T::ZERO; LANES]; 2], x[0], x[1]];
-            self.look::<LEVEL>(part.start, &x, bad);
+            self.check::<LEVEL>(part.start, &x, bad);
         }
     }
 
     /// Looks at the block rows `at` with their unknowns and those beside them.
     #[inline(always)]
-    fn look<const LEVEL: u8>(&self, at: usize, x: &[[Many<T>; 2]; 3], bad: &mut Many<T>) {
+    fn check<const LEVEL: u8>(&self, at: usize, x: &[[Vector<T>; 2]; 3], bad: &mut Vector<T>) {
         let o = self.row(at);
         for (j, bad) in bad.iter_mut().enumerate() {
             let x = array(|k| [x[k][0][j], x[k][1][j]]);

@@ -84,8 +84,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
             let held = start.saturating_sub(beside)..blocks.min(own.end + beside);
             let lane = &lanes[number % lanes.len()];
             if number < lanes.len() {
-                let room = blocks.min(size + tile + 2 * beside);
-                memories.push(Arc::new(Memory::new(lane, view.form, room)?));
+                let capacity = blocks.min(size + tile + 2 * beside);
+                memories.push(Arc::new(Memory::new(lane, view.form, capacity)?));
             }
             let memory = memories[number % lanes.len()].clone();
             let solved = start - held.start..own.end - held.start;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::super::options::{Interface, Options, Pivot, Refine};
 use super::super::residual::Residual;
-use super::super::solve::{Method, Outcome, Pass, SYSTEMS, Solution};
+use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
@@ -13,11 +13,14 @@ use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::host::banded_lu;
-use crate::tridiagonal::host::pivoted_lu::{self, Answer, Eliminate, corrected};
+use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
+use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
 use crate::tridiagonal::host::singularity::{clear, noise};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
+use crate::tridiagonal::solution::{Method, Solution};
+use crate::tridiagonal::solve::pass::{Outcome, Pass};
 use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
 use crate::{Error, Machine, Result};
 
@@ -92,10 +95,10 @@ fn solve_all<T: Number>(
     dominant: bool,
     done: &mut Pass,
 ) -> Result<bool> {
-    let roomy = scaling::roomy(T::PRECISION);
+    let headroom = scaling::headroom(T::PRECISION);
     for (k, b) in view.b.iter().enumerate() {
         let x = &mut done.x[k];
-        let shift = scaling::shift(scaling::largest(b), roomy);
+        let shift = scaling::shift(scaling::largest(b), headroom);
         if !plan.run(view, (b, shift), x)? {
             return Ok(false);
         }
@@ -166,7 +169,7 @@ impl Eliminate for View<'_> {
         (self.n, self.batch)
     }
 
-    fn is_apart(&self, i: usize) -> bool {
+    fn is_decoupled(&self, i: usize) -> bool {
         // Blocks are not cut; of most rows of a pentadiagonal matrix their neighbours say it.
         let cut = match self.form {
             Form::Pentadiagonal => self.arrays[1][i] == 0.0 && self.arrays[3][i - 1] == 0.0,

@@ -35,7 +35,7 @@ fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
 /// Rows behind which what couples the first to the last of some block rows is lost in rounding, both ways; none where they are
 /// too few for that.
 fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
-    let lost = 0.25 * T::PRECISION.unit_roundoff();
+    let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let block = |k: usize| {
         let [a, b] = [2 * k, 2 * k + 1].map(|row| if row < view.rows() { view.row(row) } else { LAST });
         [0, 2, 4].map(|at| [a[at], a[at + 1], b[at], b[at + 1]])
@@ -47,7 +47,7 @@ fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
             if 2 * k >= BEGUN {
                 (left, count) = (product(left, g), count + 1);
             }
-            if left[0].abs() + left[1].abs() <= lost && left[2].abs() + left[3].abs() <= lost {
+            if left[0].abs() + left[1].abs() <= negligible && left[2].abs() + left[3].abs() <= negligible {
                 return Some(2 * count);
             }
         }
@@ -84,9 +84,9 @@ impl Width {
         {
             return Ok(Some(whole));
         }
-        let look = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
-        let overlap = overlap_for(rows, look)?.map(|overlap| overlap.min(WIDEST));
-        let beside = overlap.map(Self::beside_tiles);
+        let reach_of = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
+        let overlap = overlap_for(rows, reach_of)?.map(|overlap| overlap.min(WIDEST));
+        let beside = overlap.map(Self::around_tiles);
         // A processor works on several tiles at a time, which meet in its caches where they are a power of two apart.
         let side_by_side = lanes.iter().any(|lane| lane.device().backend == "cpu");
         Ok(match (whole, beside) {
@@ -98,7 +98,7 @@ impl Width {
     }
 
     /// With so many rows on both sides of a tile.
-    fn beside_tiles(overlap: usize) -> Self {
+    fn around_tiles(overlap: usize) -> Self {
         Self { tile: WINDOW_BLOCKS - overlap, levels: levels(overlap, 2 * OWN), whole: false }
     }
 
@@ -115,7 +115,7 @@ impl Width {
 
     /// The widest windows of these rows.
     pub(super) fn widest(view: &View<'_>) -> Self {
-        Self::of_systems(view).unwrap_or_else(|| Self::beside_tiles(WIDEST))
+        Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }
 
     /// Block rows on a side of a tile at most.

@@ -45,18 +45,18 @@ pub(crate) struct Factors<T, const W: usize> {
 }
 
 impl<T: Scalar, const W: usize> Factors<T, W> {
-    const BESIDE: usize = W / 2;
+    const BANDWIDTH: usize = W / 2;
 
     /// Factors of `n` rows, of which `row` gives the elements, the middle one its diagonal's; or the row of a pivot that is
     /// zero.
     pub(crate) fn new(n: usize, row: impl Fn(usize) -> [T; W]) -> Result<Self, usize> {
-        let (zero, beside) = (T::from(0.0), Self::BESIDE);
+        let (zero, bandwidth) = (T::from(0.0), Self::BANDWIDTH);
         // The first rows from column 0 on.
-        let mut active: Vec<[T; W]> = (0..n.min(beside + 1))
+        let mut active: Vec<[T; W]> = (0..n.min(bandwidth + 1))
             .map(|i| {
                 let mut own = row(i);
-                own.rotate_left(beside - i);
-                own[W - (beside - i)..].fill(zero);
+                own.rotate_left(bandwidth - i);
+                own[W - (bandwidth - i)..].fill(zero);
                 own
             })
             .collect();
@@ -83,8 +83,8 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
             lower.push((largest, factors));
             upper.push(pivot);
             active.remove(0);
-            if i + beside + 1 < n {
-                active.push(row(i + beside + 1));
+            if i + bandwidth + 1 < n {
+                active.push(row(i + bandwidth + 1));
             }
         }
         Ok(Self { lower, upper })
@@ -95,7 +95,10 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
         for (i, (largest, factors)) in self.lower.iter().enumerate() {
             b.swap(i, i + largest);
             let (own, below) = b[i..].split_first_mut().expect("a row");
-            below.iter_mut().zip(&factors[..Self::BESIDE]).for_each(|(b, &f)| *b = b.minus_product(f, *own));
+            below
+                .iter_mut()
+                .zip(&factors[..Self::BANDWIDTH])
+                .for_each(|(b, &f)| *b = b.minus_product(f, *own));
         }
         for (i, own) in self.upper.iter().enumerate().rev() {
             let known = own[1..].iter().zip(&b[i + 1..]);

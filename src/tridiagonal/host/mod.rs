@@ -4,6 +4,7 @@
 //! powers of two, and the test for matrices that are singular to working precision, belong to it.
 
 pub(crate) mod banded_lu;
+pub(crate) mod eliminate;
 pub(crate) mod lu;
 pub(crate) mod pivoted_lu;
 pub(crate) mod scaling;

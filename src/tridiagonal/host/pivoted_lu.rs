@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::eliminate::{Answer, Eliminate, scales};
 use super::lu::{gtsv, gtsv_cyclic};
 use super::scaling;
 use super::singularity;
@@ -25,36 +26,12 @@ pub(crate) struct Improved {
     pub(crate) corrections: u32,
 }
 
-/// Systems that the host can eliminate, all of whose rows are here.
-pub(crate) trait Eliminate: Sized + Sync {
-    /// Rows of a system, and the number of systems.
-    fn size(&self) -> (usize, usize);
-    /// True if row `i` of a system and those behind it ask nothing of the rows before, nor these of them.
-    fn is_apart(&self, i: usize) -> bool;
-    /// Rows that ask nothing of others, as a system.
-    fn part(&self, here: Range<usize>) -> Self;
-    /// Right-hand sides.
-    fn b(&self) -> &[&[f64]];
-    /// r = b − A·x, and how small it is.
-    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;
-    /// Columns and values of the elements of a row of one system.
-    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)>;
-    /// Diagonals on either side, those of a folded band if the system is cyclic.
-    fn bandwidth(&self) -> usize;
-    /// True if the first and the last unknown are neighbours.
-    fn is_cyclic(&self) -> bool;
-    /// Solves one system in place; the row of a pivot that is zero, if there is one.
-    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
-    /// Answers for the right-hand sides `b` of one system whose rows and columns are multiplied by 2^k.
-    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize>;
-}
-
 impl Eliminate for View<'_> {
     fn size(&self) -> (usize, usize) {
         (self.span.n, self.span.batch)
     }
 
-    fn is_apart(&self, i: usize) -> bool {
+    fn is_decoupled(&self, i: usize) -> bool {
         self.du[i - 1] == 0.0 && self.dl[i] == 0.0 && !self.span.cyclic
     }
 
@@ -110,18 +87,11 @@ impl Eliminate for View<'_> {
     }
 }
 
-/// Unknowns of one right-hand side, how well they solve it, and after how many corrections.
-pub(crate) struct Answer {
-    x: Vec<f64>,
-    residual: Residual,
-    corrections: u32,
-}
-
 /// The parts of a system that ask nothing of one another.
 fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
     let (n, _) = all.size();
     let (first, end) = (system * n, (system + 1) * n);
-    let apart = |&i: &usize| all.is_apart(i);
+    let apart = |&i: &usize| all.is_decoupled(i);
     let mut starts: Vec<usize> = std::iter::once(first).chain((first + 1..end).filter(apart)).collect();
     starts.push(end);
     starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
@@ -223,10 +193,10 @@ fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
 
 /// Elimination, and corrections by the residual while they lower it.
 pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
-    let roomy = scaling::roomy(Precision::F64);
+    let headroom = scaling::headroom(Precision::F64);
     // Right-hand sides in a range in which elimination has room, and their unknowns.
     let eliminated = |b: &mut [Vec<f64>]| {
-        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), roomy)).collect();
+        let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), headroom)).collect();
         let all = |b: &mut [Vec<f64>], sign: i32| {
             for (b, &k) in b.iter_mut().zip(&shifts).filter(|(_, k)| **k != 0) {
                 b.iter_mut().for_each(|b| *b = times_power_of_two(*b, sign * k));
@@ -275,20 +245,6 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
         }
     }
     Ok(answers)
-}
-
-/// Exponents of factors by which first each row has a largest element of 1 … 2, then each column.
-pub(crate) fn scales(system: &impl Eliminate) -> (Vec<i32>, Vec<i32>) {
-    let (n, _) = system.size();
-    let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
-    let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();
-    let mut sizes = vec![None; n];
-    for (i, own) in rows.iter().enumerate() {
-        for (column, size) in sized(i) {
-            sizes[column] = sizes[column].max(Some(size + own));
-        }
-    }
-    (rows, sizes.into_iter().map(|size| -size.unwrap_or(0)).collect())
 }
 
 /// Elimination and corrections as [`corrected`], of rows and columns multiplied by the powers of two of

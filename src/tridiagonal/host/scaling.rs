@@ -14,7 +14,7 @@ pub(crate) fn largest(v: &[f64]) -> f64 {
 
 /// Exponents of right-hand sides that elimination in this precision takes as they are: half of its range is left for
 /// what becomes of them.
-pub(crate) fn roomy(precision: Precision) -> i32 {
+pub(crate) fn headroom(precision: Precision) -> i32 {
     match precision {
         Precision::F64 | Precision::Q64 => 500,
         Precision::F32 => 60,
@@ -22,10 +22,10 @@ pub(crate) fn roomy(precision: Precision) -> i32 {
 }
 
 /// The k with which 2^k brings numbers of this largest size to size 1, where they are not of a size that is taken as it is.
-pub(crate) fn shift(largest: f64, roomy: i32) -> i32 {
+pub(crate) fn shift(largest: f64, headroom: i32) -> i32 {
     match exponent(largest) {
         _ if largest == 0.0 => 0,
-        k if k.abs() > roomy => -k,
+        k if k.abs() > headroom => -k,
         _ => 0,
     }
 }

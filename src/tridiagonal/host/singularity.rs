@@ -7,7 +7,7 @@
 //! whatever is not clearly regular is eliminated in double-word arithmetic, which tells ρ = ∞, there above 2⁹⁰, from 2⁵³.
 
 use super::banded_lu::{Factors, Scalar};
-use super::pivoted_lu::{Eliminate, scales};
+use super::eliminate::{Eliminate, scales};
 use crate::kernel::Precision;
 use crate::number::times_power_of_two;
 use crate::transient::DoubleWord;

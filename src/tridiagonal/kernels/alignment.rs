@@ -31,6 +31,11 @@ impl Place {
     }
 }
 
+/// True if several cyclic systems of `n` rows are opened: those that are whole as open ones, of which no number is two coefficients.
+pub(crate) fn opens_cyclic(n: usize) -> bool {
+    (3..=TILE).contains(&n)
+}
+
 /// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
 pub(crate) const OF_A_RANK: usize = 32;
 /// Units of a chunk at least, which need not travel as far.
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_told_the_ends_of_a_system_however_large() {
+    fn parameters_have_the_ends_of_systems_of_any_size() {
         let huge = 5_000_000_000;
         let of = |first, rows| Place { n: huge, first, cyclic: false }.params(rows);
         let ends = |(n, at): (u32, u32), rows: usize| (at == 0, at as usize + rows == n as usize);

@@ -82,13 +82,13 @@ impl<'a, T> Diagonals<'a, T> {
 
 /// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
 /// unknown behind them; e, h, e′, h′ of every unit.
-pub(crate) type Back<T> = [[T; LANES]; 4];
+pub(crate) type BackSubstitution<T> = [[T; LANES]; 4];
 
 /// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
 struct Scratch<T> {
     dl: Box<[T]>,
     du: Box<[T]>,
-    back: Box<[Back<T>]>,
+    back: Box<[BackSubstitution<T>]>,
 }
 
 impl<T: Number> Scratch<T> {
@@ -212,14 +212,14 @@ pub(crate) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: 
 }
 
 /// A strip up to its units.
-struct Up<'a, T> {
+struct StripReduction<'a, T> {
     rows: Diagonals<'a, T>,
     small: T,
     units: &'a mut [T],
     flags: &'a mut [u32],
 }
 
-impl<T: Number> Body for Up<'_, T> {
+impl<T: Number> Body for StripReduction<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let Diagonals { dl, d, du, rhs } = self.rows;
@@ -258,10 +258,10 @@ impl<T: Number> Body for Up<'_, T> {
 }
 
 /// A strip down to its unknowns, from the interface values of its units.
-struct Down<'a, T> {
+struct StripSolution<'a, T> {
     rows: Diagonals<'a, T>,
     values: &'a [T],
-    back: &'a mut [Back<T>],
+    back: &'a mut [BackSubstitution<T>],
     x: &'a mut [T],
     /// Whether x goes past the caches, which then need not read what they write.
     past: bool,
@@ -282,7 +282,7 @@ pub(crate) fn descend<T: Number, const LEVEL: u8>(
     [a, b, c, r]: [&[[T; LANES]; 2]; 4],
     e: &mut [T; LANES],
     h: &mut [T; LANES],
-) -> (Back<T>, [T; LANES]) {
+) -> (BackSubstitution<T>, [T; LANES]) {
     let (mut back, mut dets) = ([[T::ZERO; LANES]; 4], [T::ZERO; LANES]);
     for j in 0..LANES {
         let pivot = fma::<T, LEVEL>(-a[0][j], h[j], b[0][j]);
@@ -300,7 +300,7 @@ pub(crate) fn descend<T: Number, const LEVEL: u8>(
     (back, dets)
 }
 
-impl<T: Number> Body for Down<'_, T> {
+impl<T: Number> Body for StripSolution<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let Diagonals { dl, d, du, rhs } = self.rows;
@@ -400,7 +400,7 @@ impl<'a, T: Number> Strips<'a, T> {
         &'s self,
         strip: usize,
         scratch: &'s mut Scratch<T>,
-    ) -> (Diagonals<'s, T>, &'s mut [Back<T>]) {
+    ) -> (Diagonals<'s, T>, &'s mut [BackSubstitution<T>]) {
         let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
         let (first, len) = (here.start, here.len());
         let rows = self.all.part(here);
@@ -423,7 +423,7 @@ fn tridiagonal_reduce<T: Number>(
     let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
     parts.enumerate().with_min_len(STRIPS).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
         let (rows, _) = strips.strip(strip, scratch);
-        dispatch(Up { rows, small, units, flags });
+        dispatch(StripReduction { rows, small, units, flags });
     });
 }
 
@@ -442,7 +442,7 @@ fn tridiagonal_solve<T: Number>(
         Scratch::new,
         |scratch, (strip, (x, values))| {
             let (rows, back) = strips.strip(strip, scratch);
-            dispatch(Down { rows, values, back, x, past });
+            dispatch(StripSolution { rows, values, back, x, past });
         },
     );
 }

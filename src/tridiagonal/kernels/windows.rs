@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::number::{Number, fma};
-use super::tiles::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
+use super::tiles::{BackSubstitution, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::array::array;
 use crate::kernel::kernel;
 use crate::kernel::twin::Call;
@@ -88,7 +88,7 @@ struct Strip<'a, T> {
     tiling: Tiling,
     first: usize,
     small: T,
-    back: &'a mut [Back<T>],
+    back: &'a mut [BackSubstitution<T>],
     /// The unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],

@@ -19,20 +19,20 @@ use crate::Result;
 use crate::lane::HostArray;
 
 /// Rows around a chunk's own that its memory holds at most, on each side.
-pub(super) const BESIDE: usize = WINDOW_ROWS;
+pub(super) const NEIGHBOUR_ROWS: usize = WINDOW_ROWS;
 
 /// The one-pass method on the chunks of a plan.
 #[derive(Debug)]
 pub(super) struct OnePass<T> {
     overlap: usize,
-    parts: Vec<Part<T>>,
+    parts: Vec<ChunkWindows<T>>,
     /// Numbers of tiles that are not certified, of all chunks.
     bad: HostArray<u32>,
 }
 
 /// The one-pass method on a chunk.
 #[derive(Debug)]
-struct Part<T> {
+struct ChunkWindows<T> {
     /// The rows of the host's arrays that its memory holds.
     held: Range<usize>,
     /// The first of the chunk's own rows in memory.
@@ -40,7 +40,7 @@ struct Part<T> {
     windows: Windows<T>,
 }
 
-impl<T: Number> Part<T> {
+impl<T: Number> ChunkWindows<T> {
     /// The windows of a chunk of `span`, row 0 of the host's arrays being row `origin` of all.
     fn new(chunk: &Chunk<'_, T>, span: Span, origin: usize, overlap: usize) -> Result<Self> {
         let (tile, first) = (tile(overlap), origin + chunk.first);
@@ -66,7 +66,7 @@ impl<T: Number> OnePass<T> {
         overlap: usize,
         host: impl Fn(usize) -> Result<HostArray<u32>>,
     ) -> Result<Self> {
-        let parts = chunks.iter().map(|chunk| Part::new(chunk, span, origin, overlap));
+        let parts = chunks.iter().map(|chunk| ChunkWindows::new(chunk, span, origin, overlap));
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let bad = host(parts.iter().map(|part| part.windows.groups()).sum())?;
         Ok(Self { overlap, parts, bad })
@@ -82,7 +82,7 @@ impl<T: Number> OnePass<T> {
     }
 
     /// The windows of the only chunk.
-    pub(super) fn alone(&self) -> &Windows<T> {
+    pub(super) fn single(&self) -> &Windows<T> {
         &self.parts[0].windows
     }
 

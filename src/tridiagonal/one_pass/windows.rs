@@ -81,7 +81,7 @@ fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
 /// Rows behind which what couples the first to the last of them is lost in rounding, both ways; none where the stretch is
 /// too short for that.
 fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
-    let lost = 0.25 * T::PRECISION.unit_roundoff();
+    let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let one_way = |rows: &mut dyn Iterator<Item = [f64; 3]>| {
         let (mut h, mut left, mut count) = (0.0, 1.0, 0);
         for (k, [before, own, behind]) in rows.enumerate() {
@@ -89,7 +89,7 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
             if k >= BEGUN {
                 (left, count) = (left * h.abs(), count + 1);
             }
-            if left <= lost {
+            if left <= negligible {
                 return Some(count);
             }
         }
@@ -246,7 +246,7 @@ mod tests {
 
     /// Couplings of −1, d, −1 are powers of ρ = (d − √(d² − 4)) / 2.
     #[test]
-    fn windows_are_as_wide_as_couplings_reach() {
+    fn overlap_covers_all_couplings() {
         for (d, wanted) in
             [(4.0, Some(64)), (2.5, Some(80)), (2.1, Some(176)), (2.02, Some(368)), (2.0, None)]
         {

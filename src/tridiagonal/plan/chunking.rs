@@ -9,11 +9,12 @@ use crate::tridiagonal::chunk::Chunk;
 use crate::tridiagonal::kernels::alignment::{Alignment, Place};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::RowMemory;
-use crate::tridiagonal::one_pass::BESIDE;
+use crate::tridiagonal::one_pass::NEIGHBOUR_ROWS;
 use crate::tridiagonal::options::PlanOptions;
 use crate::tridiagonal::reduction::levels::Shape;
 use crate::tridiagonal::reduction::rank_reduction::{self, Run};
-use crate::tridiagonal::reduction::{InterfaceSolve, RankReduction, Scheme};
+use crate::tridiagonal::reduction::stages::{InterfaceSolve, RankReduction};
+use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
 
@@ -21,7 +22,7 @@ use crate::{Error, Result};
 const FEWEST_ROWS: usize = 1 << 12;
 
 /// Chunks, and what puts their equations together.
-pub(crate) struct Cutting<'a, T> {
+pub(crate) struct Chunks<'a, T> {
     pub(crate) chunks: Vec<Chunk<'a, T>>,
     /// The reduction of the chunks' equations before they leave this rank, where chunks do not do it.
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
@@ -32,7 +33,7 @@ pub(crate) struct Cutting<'a, T> {
 }
 
 /// The cut of a plan's rows on its lanes.
-pub(crate) struct Cut<'a, 'p, T> {
+pub(crate) struct Chunking<'a, 'p, T> {
     lanes: &'a [Lane],
     span: Span,
     options: &'p PlanOptions,
@@ -47,7 +48,7 @@ pub(crate) struct Cut<'a, 'p, T> {
     subtrees: Option<Vec<Run>>,
 }
 
-impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
+impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
     /// The cut of these rows. Every rank calls this.
     pub(crate) fn new(
         lanes: &'a [Lane],
@@ -70,7 +71,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     }
 
     /// Chunks of all rows, in the memory of the host's arrays themselves where a lane can work there.
-    pub(crate) fn chunks(&self) -> Result<Cutting<'a, T>> {
+    pub(crate) fn chunks(&self) -> Result<Chunks<'a, T>> {
         let mut parts = self.lanes.len();
         let mut first = None;
         loop {
@@ -103,7 +104,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     }
 
     /// Chunks of `size` rows.
-    fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Cutting<'a, T>> {
+    fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Chunks<'a, T>> {
         let Self { span, scheme, of_rank, .. } = *self;
         let Span { first, rows, cyclic, ranks, .. } = span;
         // What ranks hold begins where a unit, a tile or a block does.
@@ -133,7 +134,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         if let ([chunk], false) = (&chunks[..], several) {
             stage2 = chunk.solve.interface(chunk.lane, cyclic)?;
         }
-        Ok(Cutting { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
+        Ok(Chunks { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
     }
 
     /// Runs of `size` rows here. Only where all rows end does one take a rest that is too short for one of its own.
@@ -161,8 +162,8 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         }
         // A window reaches beyond its chunk.
         let several = ranges.len() > 1 || self.span.ranks.is_distributed();
-        let beside = if several && self.scheme == Scheme::Tiles { 2 * BESIDE } else { 0 };
-        let longest = beside + ranges.iter().map(Range::len).max().unwrap_or(0);
+        let neighbours = if several && self.scheme == Scheme::Tiles { 2 * NEIGHBOUR_ROWS } else { 0 };
+        let longest = neighbours + ranges.iter().map(Range::len).max().unwrap_or(0);
         let shared = ranges.len() > self.lanes.len();
         let memory = |lane| RowMemory::new(lane, longest, self.options.rhs, in_blocks, shared);
         self.lanes.iter().take(ranges.len()).map(|lane| memory(lane).map(Arc::new)).collect()

@@ -15,17 +15,17 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use self::chunking::{Cut, Cutting};
+use self::chunking::{Chunking, Chunks};
 use super::chunk::{Chunk, Pace, Upload, places};
 use super::kernels::number::Number;
 use super::kernels::row_memory::{Arrays, padded};
 use super::kernels::tiles::all_flags;
 use super::one_pass::windows;
-use super::one_pass::{BESIDE, OnePass};
+use super::one_pass::{NEIGHBOUR_ROWS, OnePass};
 use super::options::PlanOptions;
-use super::reduction::Scheme;
 use super::reduction::interface_buffers::Equations;
 use super::reduction::interface_system::InterfaceSystem;
+use super::scheme::Scheme;
 use super::system::row_range::Span;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
@@ -139,8 +139,8 @@ impl<'a, T: Number> Plan<'a, T> {
             )));
         }
         // Where a lane works in these arrays, it reads and writes whole groups of rows.
-        let beside: usize = span.beside(BESIDE).iter().sum();
-        let on_host = if options.resident { 0 } else { padded(rows + beside) };
+        let neighbours: usize = span.neighbours(NEIGHBOUR_ROWS).iter().sum();
+        let on_host = if options.resident { 0 } else { padded(rows + neighbours) };
         let rhs = options.rhs.max(1);
         let host = |(what, of): (&str, usize)| options.host_array(home, what, of * on_host);
         let made = || {
@@ -181,9 +181,9 @@ impl<'a, T: Number> Plan<'a, T> {
         self.chunks.clear();
         self.interface = InterfaceSystem::none(ranks, home);
         self.passes = Passes::Unknown;
-        let cut = Cut::new(lanes, self.span, &self.options, &self.arrays, self.here().start);
-        let Cutting { chunks, rank_reduction, stage2, items, shape } = ranks.all_ok(cut.chunks())?;
-        let alone = chunks.len() == 1 && !ranks.is_distributed();
+        let cut = Chunking::new(lanes, self.span, &self.options, &self.arrays, self.here().start);
+        let Chunks { chunks, rank_reduction, stage2, items, shape } = ranks.all_ok(cut.chunks())?;
+        let single_chunk = chunks.len() == 1 && !ranks.is_distributed();
         let own = chunks.last().map_or(0, |last| last.items.end);
         let sent = rank_reduction.as_ref().map_or(own, |reduction| reduction.items());
         let room = if ranks.is_root() { own.max(items) } else { own };
@@ -191,11 +191,11 @@ impl<'a, T: Number> Plan<'a, T> {
         let what = "the interface system";
         let numbers = |len| options.host_array::<T>(home, what, len);
         let flags = |len| options.host_array::<u32>(home, what, len);
-        let items = if alone { [0; 2] } else { [sent, room] };
+        let items = if single_chunk { [0; 2] } else { [sent, room] };
         let equations = ranks.all_ok(Equations::new(shape, items, numbers, flags))?;
         self.chunks = chunks;
         self.interface = InterfaceSystem {
-            alone,
+            single_chunk,
             rank_reduction,
             stage2,
             equations,
@@ -265,7 +265,7 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The rows here in the host's arrays.
     fn here(&self) -> Range<usize> {
-        let [before, _] = self.span.beside(BESIDE);
+        let [before, _] = self.span.neighbours(NEIGHBOUR_ROWS);
         before..before + self.span.rows
     }
 
@@ -359,7 +359,7 @@ impl<'a, T: Number> Plan<'a, T> {
             };
             if ranks.is_distributed() {
                 let arrays = changed.iter_mut().flat_map(|array| array.chunks_mut(stride));
-                arrays.for_each(|array| self.span.exchange(BESIDE, array));
+                arrays.for_each(|array| self.span.exchange(NEIGHBOUR_ROWS, array));
             }
             let solved = one_pass.solve(&self.chunks, pace, inputs, (x, here), upload);
             if ranks.all_reduce_min(u64::from(ranks.all_ok(solved)?)) == 1 {
@@ -421,7 +421,7 @@ impl<'a, T: Number> Plan<'a, T> {
             );
             return ranks.all_ok(solved).map(|_| Stages::default());
         }
-        let equations = interface.of_chunks(chunks);
+        let equations = interface.of_chunks(chunks.iter().map(|chunk| chunk.items.len()));
         let reduced = pace.run(
             chunks.iter().zip(equations).collect(),
             [
@@ -434,14 +434,14 @@ impl<'a, T: Number> Plan<'a, T> {
         let [upload, reduce, units_down] = ranks.all_ok(reduced)?;
         let seconds = interface.solve(self.options.pivot)?;
         let expanded = interface.expand();
-        let (alone, equations) = (interface.alone, &interface.equations);
+        let (single_chunk, equations) = (interface.single_chunk, &interface.equations);
         let back = || {
             pace.run(
                 chunks.iter().zip(xs).rev().collect(),
                 [
                     &|chunk, _| {
                         chunk.upload_again(inputs)?;
-                        if alone { Ok(()) } else { chunk.send_values(equations) }
+                        if single_chunk { Ok(()) } else { chunk.send_values(equations) }
                     },
                     &|chunk, _| chunk.lane.enqueue(&chunk.solve.down()),
                     &|chunk, x| chunk.download(x),
@@ -458,7 +458,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If a device is lost, or there is more than one chunk, or it needs the host.
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
-        if !self.interface.alone || self.interface.launches().is_none() {
+        if !self.interface.single_chunk || self.interface.launches().is_none() {
             return Err(Error::Invalid(format!(
                 "{} chunks{}; resident data are solved on one lane, in tiles",
                 self.chunks.len(),
@@ -478,7 +478,7 @@ impl<'a, T: Number> Plan<'a, T> {
             self.choose(overlap)?;
         }
         if let Passes::One(one_pass) = &self.passes {
-            let (lane, windows) = (self.chunks[0].lane, one_pass.alone());
+            let (lane, windows) = (self.chunks[0].lane, one_pass.single());
             let seconds = self.repeat(windows.launches(), times)?;
             let mut bad = vec![0; windows.groups()];
             windows.fetch(lane, &mut bad)?;

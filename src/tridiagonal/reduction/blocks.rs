@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::interface_buffers::Equations;
 use super::levels::{Level, Levels, Shape};
-use super::reduced_system::{Blocking, Source, solve_on_host};
-use super::{ChunkSolve, InterfaceSolve, RankReduction, Scheme};
+use super::reduced_system::{Source, solve_on_host};
+use super::stages::{ChunkSolve, InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::Lane;
 use crate::tridiagonal::kernels::alignment::Place;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::RowMemory;
+use crate::tridiagonal::scheme::{Blocking, Scheme};
 
 /// A chunk of `rows` rows, at least 2, in so many blocks.
 pub(super) fn chunk<T: Number>(

@@ -19,7 +19,7 @@ pub(crate) struct Equations<T> {
     pub(crate) shape: Shape,
     /// Items that leave this rank, and those there is room for.
     pub(crate) sent: usize,
-    room: usize,
+    capacity: usize,
     /// The columns, one behind the other.
     pub(crate) numbers: HostArray<T>,
     pub(crate) flags: HostArray<u32>,
@@ -31,25 +31,25 @@ impl<T: Number> Equations<T> {
     /// No equations.
     pub(crate) fn none() -> Self {
         let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
-        Self { shape: Shape::NOTHING, sent: 0, room: 0, numbers, flags, values }
+        Self { shape: Shape::NOTHING, sent: 0, capacity: 0, numbers, flags, values }
     }
 
-    /// Room for `room` items, `sent` of which leave this rank.
+    /// Room for `capacity` items, `sent` of which leave this rank.
     pub(crate) fn new(
         shape: Shape,
-        [sent, room]: [usize; 2],
+        [sent, capacity]: [usize; 2],
         array: impl Fn(usize) -> Result<HostArray<T>>,
         flags: impl Fn(usize) -> Result<HostArray<u32>>,
     ) -> Result<Self> {
-        let numbers = array(shape.columns * shape.width * room)?;
-        let flags = flags(shape.flags * room)?;
-        let values = array(shape.values * room + shape.behind)?;
-        Ok(Self { shape, sent, room, numbers, flags, values })
+        let numbers = array(shape.columns * shape.width * capacity)?;
+        let flags = flags(shape.flags * capacity)?;
+        let values = array(shape.values * capacity + shape.behind)?;
+        Ok(Self { shape, sent, capacity, numbers, flags, values })
     }
 
     /// Numbers of a column.
     fn column(&self) -> usize {
-        (self.shape.width * self.room).max(1)
+        (self.shape.width * self.capacity).max(1)
     }
 
     pub(crate) fn columns(&self) -> impl Iterator<Item = &[T]> {

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::Shape;
-use super::{InterfaceSolve, RankReduction};
+use super::stages::{InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 use crate::ranks::Ranks;
-use crate::tridiagonal::chunk::Chunk;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::all_flags;
 
@@ -19,7 +18,7 @@ pub(crate) struct InterfaceSystem<'a, T> {
     /// The lane that does stage 2, on rank 0, and the rank reduction on each.
     pub(crate) home: &'a Lane,
     /// Whether one chunk is everything: its equations and values stay on its lane.
-    pub(crate) alone: bool,
+    pub(crate) single_chunk: bool,
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
     /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
     pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
@@ -32,7 +31,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     /// The system of no chunk.
     pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
         let equations = Equations::none();
-        Self { ranks, home, alone: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
+        Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 
     /// Bytes on the device.
@@ -56,14 +55,14 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// The places of the equations of each chunk, if they leave its lane.
-    pub(crate) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
-        match self.alone {
-            true => chunks.iter().map(|_| None).collect(),
-            false => {
-                let items = chunks.iter().map(|chunk| chunk.items.len());
-                self.equations.split(items).into_iter().map(Some).collect()
-            }
+    /// The places of the equations of each chunk, if they leave its lane. Each chunk leaves so many items.
+    pub(crate) fn of_chunks(
+        &mut self,
+        items: impl Iterator<Item = usize> + Clone,
+    ) -> Vec<Option<ChunkEquations<'_, T>>> {
+        match self.single_chunk {
+            true => items.map(|_| None).collect(),
+            false => self.equations.split(items).into_iter().map(Some).collect(),
         }
     }
 

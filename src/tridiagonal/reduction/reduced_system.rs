@@ -11,70 +11,14 @@ use super::levels::{Level, Levels, Shape};
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::tridiagonal::host::lu::solve_replaced;
-use crate::tridiagonal::kernels::alignment::{Alignment, Place};
+use crate::tridiagonal::kernels::alignment::Place;
 use crate::tridiagonal::kernels::blocks::{
     BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
 };
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::Arrays;
 use crate::tridiagonal::kernels::tiles::least_exponent;
-
-/// A system of this many rows at most is left to the host, where devices solve reduced systems.
-const LEAF: usize = 4096;
-
-/// The cut of a system into blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Blocking {
-    /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
-    pub(crate) block: usize,
-    /// Whether the reduced system goes to the host as it is.
-    pub(crate) host: bool,
-    /// Whether rows may be exchanged.
-    pub(crate) pivot: bool,
-}
-
-impl Blocking {
-    /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
-    /// because blocks may be shorter by a row at the end.
-    pub(crate) fn alignment(block: usize, levels: u32) -> Alignment {
-        // Two rows of each block are rows of the next system.
-        let step = if block.is_multiple_of(2) { block / 2 } else { block };
-        let rows = step.saturating_pow(levels).saturating_mul(block);
-        Alignment { rows, levels, tail: rows.saturating_mul(block) }
-    }
-
-    /// Times that the reduced system of `all` rows becomes a smaller one on devices.
-    pub(crate) fn device_levels(self, all: usize) -> u32 {
-        self.smaller(2 * all.div_ceil(self.block)).len() as u32
-    }
-
-    /// Blocks of a reduced system of so many rows and of those that it becomes on devices.
-    fn smaller(self, mut rows: usize) -> Vec<usize> {
-        let mut blocks = Vec::new();
-        while !self.host && rows > LEAF {
-            blocks.push(rows.div_ceil(self.block));
-            rows = 2 * rows.div_ceil(self.block);
-        }
-        blocks
-    }
-
-    /// The number of these levels that a part that begins with row `first` of all can do by itself.
-    pub(crate) fn levels(self, first: usize, all: usize) -> u32 {
-        let fits = |&levels: &u32| {
-            let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
-            first == 0 || (first.is_multiple_of(rows) && all - first >= tail)
-        };
-        (0..=self.device_levels(all)).rev().find(fits).unwrap_or(0)
-    }
-
-    /// Blocks of `rows` of `all` rows, `first` being the first of them.
-    pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
-        match first + rows == all {
-            true => all.div_ceil(self.block) - first / self.block,
-            false => rows / self.block,
-        }
-    }
-}
+use crate::tridiagonal::scheme::Blocking;
 
 /// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
 pub(crate) struct Source<'a> {
@@ -193,43 +137,4 @@ fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
         x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
     }
     x
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_have_the_blocks_of_the_whole() {
-        for (all, block) in
-            [(100_000, 32), (1_000_003, 32), (100_003, 10), (2_500_001, 1024), (65_536, 3), (99_991, 7)]
-        {
-            for levels in 0..3 {
-                let Alignment { rows: step, tail, .. } = Blocking::alignment(block, levels);
-                if step + tail > all {
-                    continue;
-                }
-                let blocking = Blocking { block, host: false, pivot: true };
-                // On each level: where blocks of a part begin, and the next level's rows.
-                let next = |(first, rows, all): (usize, usize, usize)| {
-                    let blocks = blocking.blocks(first, rows, all);
-                    let (length, longer) = (rows / blocks, rows % blocks);
-                    let starts = (0..blocks).map(move |k| first + k * length + k.min(longer));
-                    let above = (2 * (first / block), 2 * blocks, 2 * all.div_ceil(block));
-                    (starts.collect::<Vec<_>>(), above)
-                };
-                let most = (all - tail) / step;
-                for at in [1, 2, 3, most / 2, most - 1, most].map(|k| k.clamp(1, most) * step) {
-                    let mut parts = [(0, at, all), (at, all - at, all), (0, all, all)];
-                    for level in 0..=levels {
-                        let [(left, a), (right, b), (whole, c)] = parts.map(next);
-                        let what = format!("{all} rows in blocks of {block}, cut at {at}, level {level}");
-                        assert!([left, right].concat() == whole, "{what}");
-                        assert_eq!((a.1, b.0, b.0 + b.1), (b.0, a.1, c.1), "{what}");
-                        parts = [a, b, c];
-                    }
-                }
-            }
-        }
-    }
 }

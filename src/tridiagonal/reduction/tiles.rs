@@ -6,7 +6,7 @@ use super::interface_buffers::Equations;
 use super::levels::{Level, Levels, Shape};
 use super::merge_tree::RootSolve;
 use super::rank_reduction::{Run, Subtrees};
-use super::{ChunkSolve, InterfaceSolve, RankReduction, Scheme};
+use super::stages::{ChunkSolve, InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, Launch};
@@ -16,6 +16,7 @@ use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
 use crate::tridiagonal::kernels::tiles::{
     REDUCE, SOLVE, TILE, UNIT, small_exponent, tridiagonal_reduce, tridiagonal_solve,
 };
+use crate::tridiagonal::scheme::Scheme;
 
 /// A chunk of `rows` rows, at least 1, in tiles, which joins the reduced blocks of 2^levels units to one.
 pub(super) fn chunk<T: Number>(

@@ -1,6 +1,6 @@
 //! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
-use super::{ChunkSolve, Scheme};
+use super::stages::ChunkSolve;
 use crate::Result;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
@@ -9,7 +9,8 @@ use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::{Number, fma};
 use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
-use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, TILE, both, small, small_exponent};
+use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both, small, small_exponent};
+use crate::tridiagonal::scheme::Scheme;
 
 kernel! {
     /// The unknowns of the whole systems of a tile.
@@ -23,19 +24,6 @@ kernel! {
 const ROWS: usize = 8;
 /// Systems that the twin eliminates at the same time, one a vector lane.
 const LANES: usize = 8;
-
-/// Rows of a tile of whole systems, if the kernel takes these: none where one does not fit, or where tiles would begin at
-/// odd rows.
-pub(super) fn tile(n: usize, batch: usize) -> Option<usize> {
-    match (TILE / n).min(batch) {
-        0 => None,
-        // One tile is all.
-        all if all == batch => Some(all * n),
-        fit => {
-            [fit, fit - 1].into_iter().find(|fit| (fit * n).is_multiple_of(2) && *fit > 0).map(|fit| fit * n)
-        }
-    }
-}
 
 /// Threads that a system may spread over: those of one that begins with a thread, or all of them.
 fn span(n: usize) -> usize {

@@ -1,9 +1,11 @@
 //! A matrix that is kept for any number of solutions.
 
-use super::{AnySolver, SYSTEMS, Solution, expect_room};
+use super::{AnySolver, SYSTEMS, expect_lengths};
 use crate::tridiagonal::Options;
+use crate::tridiagonal::solution::Solution;
+use crate::tridiagonal::system::System;
+use crate::tridiagonal::system::borrowed::transpose_each;
 use crate::tridiagonal::system::view::{View, Watch};
-use crate::tridiagonal::system::{System, transpose_each};
 use crate::{Error, Machine, Result};
 
 /// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.
@@ -97,7 +99,7 @@ impl<'a> Factor<'a> {
         x: &mut [&mut [f64]],
         watch: &mut Watch<'_>,
     ) -> Result<Solution> {
-        expect_room(self.matrix.rows(), b, x)?;
+        expect_lengths(self.matrix.rows(), b, x)?;
         let (solver, view) = self.asked(b, transposed)?;
         solver.solve_into(&view, x, watch)
     }

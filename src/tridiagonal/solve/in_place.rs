@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Method, Outcome, Pass, Solution};
+use super::pass::{Outcome, Pass, growth};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -14,8 +14,9 @@ use crate::tridiagonal::kernels::windows::{
 };
 use crate::tridiagonal::one_pass::windows;
 use crate::tridiagonal::options::{Interface, Options, Pivot, Refine};
-use crate::tridiagonal::reduction::Scheme;
 use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
+use crate::tridiagonal::scheme::Scheme;
+use crate::tridiagonal::solution::{Method, Solution};
 use crate::tridiagonal::system::view::{PIECE, View, Watch};
 
 /// Solves into `x` where the only lane is the host, one pass over the rows is enough, and no correction has to follow; none
@@ -52,7 +53,7 @@ pub(crate) fn solve(
             let enough = options.refine != Refine::Auto || residual.settled(true);
             // What is no number leaves no residual within any tolerance.
             let sound = enough && residual.within(options.tolerance);
-            if !sound || scaling::shift(b_size, scaling::roomy(Precision::F64)) != 0 {
+            if !sound || scaling::shift(b_size, scaling::headroom(Precision::F64)) != 0 {
                 return Ok(None);
             }
             residuals.push(residual);
@@ -125,5 +126,5 @@ fn solution(
     let (method, interface) = (Method::OnePass, Interface::Device);
     let outcome = Outcome { done, host, unproved: false, method, block: UNIT, interface, seconds };
     let solution = outcome.solution(&[], view.span.ranks, options.tolerance);
-    Solution { growth: super::growth(x, b), ..solution }
+    Solution { growth: growth(x, b), ..solution }
 }

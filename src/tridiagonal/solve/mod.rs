@@ -5,21 +5,21 @@
 
 pub(crate) mod factor;
 mod in_place;
+pub(crate) mod pass;
 pub(crate) mod refinement;
 
 use std::time::Instant;
 
-use serde::Serialize;
-
+use self::pass::{Outcome, Pass};
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
+use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
-use super::plan::Stages;
 use super::residual::Residual;
-use super::sherman_morrison::Rings;
+use super::solution::{Method, Solution};
 use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
@@ -28,66 +28,7 @@ use super::system::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, zeroed};
-use crate::ranks::Ranks;
-use crate::{Error, Machine, Result, Status};
-
-/// The method that solved a system in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// Windows around tiles, each solved by itself and certified, in one pass over the rows.
-    OnePass,
-    /// The partition method without pivoting.
-    Partition,
-    /// The partition method with scaled partial pivoting.
-    Pivoted,
-    /// Elimination with partial pivoting on the host.
-    Host,
-}
-
-/// Unknowns, and proof of how well they solve the systems.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Solution {
-    /// Unknowns, for each right-hand side as many as rows; none that went to the caller's own arrays.
-    pub x: Vec<Vec<f64>>,
-    /// Whether the residual is within the tolerance, see [`Residual::within`].
-    pub status: Status,
-    /// The same of each right-hand side.
-    pub statuses: Vec<Status>,
-    /// Residual of x, the largest of all right-hand sides.
-    pub residual: Residual,
-    /// Residual of each right-hand side.
-    pub residuals: Vec<Residual>,
-    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
-    /// where an unknown is beyond that.
-    pub growth: f64,
-    /// Whether every row is dominant.
-    pub dominant: bool,
-    /// Pivots that were next to nothing against their row, in the partition method.
-    pub small_pivots: u32,
-    /// The system and row where the matrix was found singular.
-    pub singular: Option<(usize, usize)>,
-    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and the host of rank 0
-    /// lacks the memory for elimination with pivoting, which would tell whether the matrix is singular.
-    pub unproved: bool,
-    /// Rows of a block or tile.
-    pub block: usize,
-    /// The place where the interface system was solved.
-    pub interface: Interface,
-    /// The method that solved it.
-    pub method: Method,
-    /// Corrections made, the largest number of all right-hand sides.
-    pub refinements: u32,
-    /// Stages of the first solution.
-    pub stages: Stages,
-    /// Bytes on the devices.
-    pub device_bytes: u64,
-    /// Chunks that the rows were cut into.
-    pub chunks: usize,
-    /// Seconds of all solutions, without residuals.
-    pub solve_seconds: f64,
-}
+use crate::{Error, Machine, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -132,7 +73,7 @@ pub fn solve_into(
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<Solution> {
-    expect_room(matrix.rows(), b, x)?;
+    expect_lengths(matrix.rows(), b, x)?;
     let view = matrix.view(b);
     machine.expect_floating(SYSTEMS)?;
     let mut solver = AnySolver::new(machine, options);
@@ -145,7 +86,7 @@ pub fn solve_into(
 }
 
 /// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
-pub(super) fn expect_room(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
+pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     if b.is_empty() {
         return Err(Error::Invalid("no right-hand side".to_owned()));
     }
@@ -248,43 +189,6 @@ impl<'a> AnySolver<'a> {
     }
 }
 
-/// One way through the systems: unknowns, the flags of stage 1, and residuals.
-pub(super) struct Pass {
-    pub(super) x: Vec<Vec<f64>>,
-    /// True while one pass over the rows was enough for each solution.
-    pub(super) one_pass: bool,
-    pub(super) flags: u32,
-    /// Of each right-hand side.
-    pub(super) residuals: Vec<Residual>,
-    pub(super) refinements: u32,
-    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
-    pub(super) doubt: bool,
-    pub(super) stages: Stages,
-    pub(super) device_bytes: u64,
-    pub(super) chunks: usize,
-}
-
-impl Pass {
-    /// Nothing yet of so many right-hand sides of `rows` rows.
-    pub(super) fn new(rhs: usize, rows: usize) -> Self {
-        Self {
-            x: vec![vec![0.0; rows]; rhs],
-            one_pass: true,
-            flags: 0,
-            residuals: vec![Residual::default(); rhs],
-            refinements: 0,
-            doubt: false,
-            stages: Stages::default(),
-            device_bytes: 0,
-            chunks: 0,
-        }
-    }
-
-    pub(super) fn residual(&self) -> Residual {
-        self.residuals.iter().copied().fold(Residual::default(), Residual::max)
-    }
-}
-
 /// Solutions with one matrix, and what is kept from one to the next: its plan, with the diagonals on the devices, and the way
 /// that has to be taken.
 #[derive(Debug)]
@@ -316,13 +220,13 @@ impl<'a, T: Number> Solver<'a, T> {
         let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
         let mut done = Pass::new(view.b.len(), rows);
         let given = self.group.take().filter(|group| group.fits(view, how));
-        let rings = cyclic && batch > 1;
-        if !rings || (Rings::fit(n) && !self.closed) {
+        let several_cyclic = cyclic && batch > 1;
+        if !several_cyclic || (opens_cyclic(n) && !self.closed) {
             let mut group = match given {
                 Some(group) => group,
                 None => Group::new(self.lanes, view, how)?,
             };
-            self.closed = rings && !group.open(view, seconds)?;
+            self.closed = several_cyclic && !group.open(view, seconds)?;
             if !self.closed {
                 group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
                 self.group = Some(group);
@@ -410,61 +314,6 @@ impl<'a, T: Number> Solver<'a, T> {
     }
 }
 
-/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
-pub(super) fn growth(x: f64, b: f64) -> f64 {
-    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
-    if b > 0.0 { growth } else { 0.0 }
-}
-
-/// All that is known of a solution when it ends.
-pub(super) struct Outcome {
-    pub(super) done: Pass,
-    pub(super) host: Improved,
-    pub(super) unproved: bool,
-    pub(super) method: Method,
-    pub(super) block: usize,
-    pub(super) interface: Interface,
-    pub(super) seconds: f64,
-}
-
-impl Outcome {
-    /// The solution for these right-hand sides.
-    pub(super) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
-        let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
-            self;
-        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
-            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
-        };
-        let xs = largest(&mut done.x.iter().map(|x| &x[..]));
-        let bs = largest(&mut b.iter().copied());
-        let status = |residual: &Residual| {
-            let met = residual.within(tolerance) && singular.is_none() && !unproved;
-            if met { Status::Met } else { Status::NotMet }
-        };
-        let residual = done.residual();
-        Solution {
-            status: status(&residual),
-            statuses: done.residuals.iter().map(status).collect(),
-            residual,
-            residuals: done.residuals,
-            growth: growth(xs, bs),
-            dominant: done.flags & NOT_DOMINANT == 0,
-            small_pivots: done.flags & !NOT_DOMINANT,
-            singular,
-            unproved,
-            block,
-            interface,
-            method,
-            refinements: done.refinements,
-            stages: done.stages,
-            device_bytes: ranks.all_reduce_sum(done.device_bytes),
-            chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
-            solve_seconds: ranks.all_reduce_max(seconds),
-            x: done.x,
-        }
-    }
-}
-
 /// Elimination with pivoting on the host where it is needed; what became of the systems there, and whether it was needed
 /// and the memory for it is not there.
 fn elimination(
@@ -538,13 +387,13 @@ fn last_resort(
     // What the first rank knows.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();
     let (system, row) = singular.unwrap_or_default();
-    let told =
+    let packed =
         [u64::from(changed), u64::from(singular.is_some()), system as u64, row as u64, corrections.into()];
-    let told = &ranks.all_gather(&told)[0];
+    let packed = &ranks.all_gather(&packed)[0];
     let improved = Improved {
-        changed: told[0] == 1,
-        singular: (told[1] == 1).then_some((told[2] as usize, told[3] as usize)),
-        corrections: told[4] as u32,
+        changed: packed[0] == 1,
+        singular: (packed[1] == 1).then_some((packed[2] as usize, packed[3] as usize)),
+        corrections: packed[4] as u32,
     };
     let shares = ranks.all_gather(&[first as u64, rows as u64]);
     let of = |x: &[f64], rank: usize| {

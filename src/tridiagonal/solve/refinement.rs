@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::Pass;
+use super::pass::Pass;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
@@ -16,9 +16,9 @@ use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
 use crate::tridiagonal::one_pass::windows;
 use crate::tridiagonal::options::{Options, PlanOptions, Refine};
 use crate::tridiagonal::plan::Plan;
-use crate::tridiagonal::reduction::Scheme;
 use crate::tridiagonal::residual::Residual;
-use crate::tridiagonal::sherman_morrison::Rings;
+use crate::tridiagonal::scheme::Scheme;
+use crate::tridiagonal::sherman_morrison::ShermanMorrison;
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
 use crate::{Error, Result};
@@ -85,7 +85,7 @@ pub(crate) struct Group<'a, T> {
     /// True if the matrix may be singular, once that was examined.
     doubt: Option<bool>,
     /// Several cyclic systems are solved as open ones.
-    rings: Option<Rings>,
+    sherman_morrison: Option<ShermanMorrison>,
 }
 
 impl<'a, T: Number> Group<'a, T> {
@@ -99,7 +99,7 @@ impl<'a, T: Number> Group<'a, T> {
                 copies => Span::whole(n, copies * batch, false),
             };
             let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
-            Ok(Self { plan, how: *how, room, filled: false, doubt: None, rings: None })
+            Ok(Self { plan, how: *how, room, filled: false, doubt: None, sherman_morrison: None })
         };
         match Room::of(view, how)? {
             Room::ONE => made(Room::ONE),
@@ -179,39 +179,39 @@ impl<'a, T: Number> Group<'a, T> {
         if view.span.cyclic && view.span.batch > 1 {
             let d = self.plan.inputs().d;
             d.chunks_mut(view.d.len().max(1))
-                .for_each(|d| Rings::diagonal(view, |at, end| d[at] = T::of(end)));
+                .for_each(|d| ShermanMorrison::diagonal(view, |at, end| d[at] = T::of(end)));
         }
     }
 
     /// Makes several cyclic systems open ones; false if that is not good enough. Every rank calls this.
     pub(crate) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let (ranks, rows) = (view.span.ranks, view.span.rows);
-        if self.rings.is_some() {
+        if self.sherman_morrison.is_some() {
             return Ok(true);
         }
-        if ranks.all_reduce_min(u64::from(Rings::open(view))) == 0 {
+        if ranks.all_reduce_min(u64::from(ShermanMorrison::open(view))) == 0 {
             return Ok(false);
         }
         self.fill(view);
         (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
         let b = self.b(0, rows);
-        Rings::right_hand_side(view, |at, number| b[at] = T::of(number));
+        ShermanMorrison::right_hand_side(view, |at, number| b[at] = T::of(number));
         self.solve_plan(seconds)?;
         let mut z = vec![0.0; rows];
         scaling::convert(self.x(0, rows), &mut z);
         let dominant = self.plan.flags()? == 0;
-        self.rings = Rings::new(view, z);
-        Ok(ranks.all_reduce_min(u64::from(dominant && self.rings.is_some())) == 1)
+        self.sherman_morrison = ShermanMorrison::new(view, z);
+        Ok(ranks.all_reduce_min(u64::from(dominant && self.sherman_morrison.is_some())) == 1)
     }
 
     /// The unknowns of a right-hand side times 2^k.
     fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
         let x = self.x(number, to.len());
-        match &self.rings {
+        match &self.sherman_morrison {
             None => scaling::convert_times(x, to, k),
-            Some(rings) => {
+            Some(sherman_morrison) => {
                 scaling::convert(x, to);
-                rings.close(to);
+                sherman_morrison.close(to);
                 if k != 0 {
                     to.iter_mut().for_each(|x| *x = times_power_of_two(*x, k));
                 }
@@ -238,7 +238,7 @@ impl<'a, T: Number> Group<'a, T> {
             let mut shifts = Vec::with_capacity(bs.len());
             for (k, b) in bs.iter().enumerate() {
                 let largest = ranks.all_reduce_max(scaling::largest(b));
-                shifts.push(scaling::shift(largest, scaling::roomy(T::PRECISION)));
+                shifts.push(scaling::shift(largest, scaling::headroom(T::PRECISION)));
                 scaling::convert_times(b, self.b(k, rows), shifts[k]);
             }
             (bs.len()..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));

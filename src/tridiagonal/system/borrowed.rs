@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::row_range::Span;
-use super::transpose_each;
 use super::view::View;
 use crate::{Error, Result};
 
@@ -86,4 +85,14 @@ fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
         }
     }
     wide
+}
+
+/// Transposes whole systems of `n` rows.
+pub(crate) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
+    for (dl, du) in dl.chunks_exact_mut(n).zip(du.chunks_exact_mut(n)) {
+        // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
+        dl.rotate_left(1);
+        du.rotate_right(1);
+        dl.swap_with_slice(du);
+    }
 }

@@ -1,7 +1,7 @@
 //! The rows that a rank has of systems.
 
+use super::borrowed::transpose_each;
 use super::row_range::Span;
-use super::transpose_each;
 use super::view::View;
 use crate::Result;
 
@@ -37,8 +37,8 @@ impl Rows {
             transpose_each(self.span.n, &mut self.dl, &mut self.du);
             return self;
         }
-        let [before, _] = self.span.beyond(ends(&self.du));
-        let [_, behind] = self.span.beyond(ends(&self.dl));
+        let [before, _] = self.span.adjacent_values(ends(&self.du));
+        let [_, behind] = self.span.adjacent_values(ends(&self.dl));
         if let (Some(first), Some(last)) = (self.dl.first_mut(), self.du.last_mut()) {
             (*first, *last) = (behind, before);
         }

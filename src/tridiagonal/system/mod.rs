@@ -12,6 +12,7 @@ pub(crate) mod view;
 use std::borrow::Cow;
 
 use self::borrowed::Matrix;
+use self::borrowed::transpose_each;
 use self::row_range::Span;
 use self::view::View;
 use crate::{Error, Result};
@@ -142,15 +143,5 @@ impl<'a> From<&'a System> for View<'a> {
     fn from(system: &'a System) -> Self {
         let System { n, batch, dl, d, du, b, cyclic } = system;
         Self { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
-    }
-}
-
-/// Transposes whole systems of `n` rows.
-pub(super) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
-    for (dl, du) in dl.chunks_exact_mut(n).zip(du.chunks_exact_mut(n)) {
-        // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
-        dl.rotate_left(1);
-        du.rotate_right(1);
-        dl.swap_with_slice(du);
     }
 }

@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use crate::ranks::Ranks;
+use crate::tridiagonal::kernels::alignment::opens_cyclic;
 use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::options::Options;
-use crate::tridiagonal::reduction::Scheme;
-use crate::tridiagonal::reduction::reduced_system::Blocking;
-use crate::tridiagonal::sherman_morrison::Rings;
+use crate::tridiagonal::scheme::{Blocking, Scheme};
 
 /// The least common multiple.
 fn lcm(a: usize, b: usize) -> usize {
@@ -55,7 +54,7 @@ impl Span {
             return whole;
         }
         let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
-            true if !Rings::fit(n) => Alignment { tail: n, ..Alignment::at(n) },
+            true if !opens_cyclic(n) => Alignment { tail: n, ..Alignment::at(n) },
             true => Alignment { tail: n, ..Scheme::of(n, all, false, None).alignment(all, ranks.size()) },
             false => Self::alignment(n, all, cyclic, options, ranks.size()),
         };
@@ -91,7 +90,7 @@ impl Span {
     }
 
     /// Rows before and behind those here, `most` of each.
-    pub(crate) fn beside(&self, most: usize) -> [usize; 2] {
+    pub(crate) fn neighbours(&self, most: usize) -> [usize; 2] {
         [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
     }
 
@@ -101,10 +100,10 @@ impl Span {
         self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()
     }
 
-    /// Fills the ends of an array, of as many numbers as [`Self::beside`] says, with what the ranks around this one have in
+    /// Fills the ends of an array, of as many numbers as [`Self::neighbours`] says, with what the ranks around this one have in
     /// their rows. Every rank calls this.
     pub(crate) fn exchange<T: Number>(&self, most: usize, array: &mut [T]) {
-        let [before, _] = self.beside(most);
+        let [before, _] = self.neighbours(most);
         let own = &array[before..][..self.rows];
         let ends = self.rows.min(most);
         let lists = self.ranks.all_gather(&[&own[..ends], &own[self.rows - ends..]].concat());
@@ -126,7 +125,7 @@ impl Span {
 
     /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
     /// before and behind have, those at both ends being neighbours.
-    pub(crate) fn beyond(&self, own: Option<[f64; 2]>) -> [f64; 2] {
+    pub(crate) fn adjacent_values(&self, own: Option<[f64; 2]>) -> [f64; 2] {
         if !self.ranks.is_distributed() {
             return own.map_or([0.0; 2], |[first, last]| [last, first]);
         }

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_and_twins_have_the_same_numbers() {
+    fn wgsl_and_cpu_constants_are_equal() {
         let places = [
             ("RHO", RHO),
             ("ALPHA", ALPHA),

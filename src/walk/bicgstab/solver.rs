@@ -24,7 +24,7 @@ const ROWS: usize = 4096;
 
 /// Iterations between two looks at them: what a look takes is little beside them, and so are those behind the last that
 /// mattered, whose launches do nothing.
-const LOOK: usize = 16;
+const CHECK_INTERVAL: usize = 16;
 
 /// Stored entries from which on a device gains more than it takes to prepare its kernels, tens of milliseconds.
 const MANY: u64 = 1 << 17;
@@ -37,7 +37,7 @@ const CHUNK: u64 = 1 << 24;
 
 /// Gets the number of products so far, now and then. An error, or a `false`, ends the work; with `false` what there is by
 /// then is used.
-pub(crate) type GoOn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
+pub(crate) type ProgressFn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
 
 /// Some rows of the matrix on a lane.
 #[derive(Debug)]
@@ -196,17 +196,17 @@ impl Bicgstab {
         Ok(Self { lane: lane.clone(), n, iteration, sweep, x, rights, scalars, others })
     }
 
-    /// x, roughly, and the number of products: until the residual's norm is `enough`, `most` products are done, or `go_on` ends
+    /// x, roughly, and the number of products: until the residual's norm is `enough`, `most` products are done, or `progress` ends
     /// it. How good x is is for the caller to find out.
     ///
     /// # Errors
-    /// Those of the lane and of `go_on`.
+    /// Those of the lane and of `progress`.
     pub(crate) fn solve(
         &self,
         b: &[f64],
         enough: f64,
         most: usize,
-        go_on: GoOn<'_>,
+        progress: ProgressFn<'_>,
     ) -> Result<(Vec<f64>, usize)> {
         let mut scalars = [0.0; SCALARS];
         // In one order, whatever the number of threads.
@@ -215,9 +215,9 @@ impl Bicgstab {
         (scalars[ENOUGH], scalars[ACTIVE]) = (enough, 1.0);
         self.begin(b, &scalars)?;
         let mut used = 0;
-        while used + 2 <= most && scalars[ACTIVE] != 0.0 && go_on(used)? {
-            let count = LOOK.min((most - used) / 2);
-            let watch = &mut |done| go_on(used + 2 * done);
+        while used + 2 <= most && scalars[ACTIVE] != 0.0 && progress(used)? {
+            let count = CHECK_INTERVAL.min((most - used) / 2);
+            let watch = &mut |done| progress(used + 2 * done);
             let done = self.repeat(&self.iteration, used / 2, count, watch)?;
             self.lane.download(&self.scalars, 0, &mut scalars)?;
             used = 2 * scalars[ITERATIONS] as usize;
@@ -228,15 +228,20 @@ impl Bicgstab {
         Ok((self.found()?, used))
     }
 
-    /// Σ_{k<K} M^k b of K sweeps of Jacobi's method, and K: `count`, or fewer if `go_on`, which gets their number, ends them.
+    /// Σ_{k<K} M^k b of K sweeps of Jacobi's method, and K: `count`, or fewer if `progress`, which gets their number, ends them.
     ///
     /// # Errors
-    /// Those of the lane and of `go_on`.
-    pub(crate) fn sweeps(&self, b: &[f64], count: usize, go_on: GoOn<'_>) -> Result<(Vec<f64>, usize)> {
+    /// Those of the lane and of `progress`.
+    pub(crate) fn sweeps(
+        &self,
+        b: &[f64],
+        count: usize,
+        progress: ProgressFn<'_>,
+    ) -> Result<(Vec<f64>, usize)> {
         let mut scalars = [0.0; SCALARS];
         scalars[ACTIVE] = 1.0;
         self.begin(b, &scalars)?;
-        let done = self.repeat(&self.sweep, 0, count, go_on)?;
+        let done = self.repeat(&self.sweep, 0, count, progress)?;
         Ok((self.found()?, done))
     }
 
@@ -247,13 +252,19 @@ impl Bicgstab {
         self.lane.upload(scalars, &self.scalars, 0)
     }
 
-    /// Launches, `count` times, or fewer if `go_on`, which gets their number, ends them; about how many were done.
-    fn repeat(&self, launches: &[Launch], first: usize, count: usize, go_on: GoOn<'_>) -> Result<usize> {
+    /// Launches, `count` times, or fewer if `progress`, which gets their number, ends them; about how many were done.
+    fn repeat(
+        &self,
+        launches: &[Launch],
+        first: usize,
+        count: usize,
+        progress: ProgressFn<'_>,
+    ) -> Result<usize> {
         let program = Program { cycle: vec![launches.iter().collect()] };
         let mut ended = None;
         let mut watch = |done: u64| {
             let done = done as usize;
-            if go_on(done)? {
+            if progress(done)? {
                 return Ok(());
             }
             ended = Some(done);
@@ -339,7 +350,7 @@ mod tests {
 
     /// Of some hundred rows, which one thread computes, and of many; as one chunk and as several.
     #[test]
-    fn every_lane_finds_the_same_bits() {
+    fn solutions_do_not_depend_on_the_lane() {
         for (edge, weighted) in [(23, false), (100, true)] {
             let n = edge * edge + 5;
             let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, edge, row);
@@ -393,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_serves_what_a_device_has_no_room_for_or_gains_nothing_with() {
+    fn the_host_solves_what_devices_cannot_hold_or_do_not_speed_up() {
         let of = |lane: &Lane, n: usize| {
             let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 100, row);
             let made = Bicgstab::new(lane, n, &row, None).expect("one of both");

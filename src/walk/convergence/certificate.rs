@@ -7,8 +7,9 @@
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::sparse::RowSource;
-use crate::walk::bicgstab::solver::{Bicgstab, GoOn};
-use crate::walk::splitting::{Split, Splitting, up};
+use crate::walk::bicgstab::solver::{Bicgstab, ProgressFn};
+use crate::walk::options::Splitting;
+use crate::walk::splitting::{Split, up};
 use crate::{Error, Result};
 
 /// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
@@ -90,13 +91,13 @@ pub struct Bounds {
 ///
 /// # Errors
 /// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`. What
-/// `go_on` returns, which is to be no `false`.
+/// `progress` returns, which is to be no `false`.
 pub fn certify(
     split: &Split<'_>,
     wanted: Splitting,
     force: bool,
     lane: &Lane,
-    go_on: GoOn<'_>,
+    progress: ProgressFn<'_>,
 ) -> Result<Certificate> {
     let n = split.unknowns();
     let (worst_row, row_norm) = split.worst_row();
@@ -124,19 +125,19 @@ pub fn certify(
     };
     let row = |i: usize, row: &mut Vec<(u32, f64)>| row.extend(split.row(i).map(|(j, l)| (j, l.abs())));
     let product = |first: usize, v: &[f64], out: &mut [f64]| split.absolute(first, v, out);
-    let bounds = bounds((lane, n, &row), product, |i| split.entries(i) + 3, go_on)?;
+    let bounds = bounds((lane, n, &row), product, |i| split.entries(i) + 3, progress)?;
     if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
             Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
-            _ if bounds.lower <= 1.0 + NO_LOSS => NOTHING_LOST,
+            _ if bounds.lower <= 1.0 + NO_LOSS => NO_ABSORPTION,
             _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
         };
         return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
     }
     if bounds.upper >= 1.0 && !force {
         let remedy = match bounds.lower >= 1.0 - NO_LOSS {
-            true => NOTHING_LOST,
+            true => NO_ABSORPTION,
             false => {
                 "run them all the same with --force, without a bound of the truncation, or solve the whole system"
             }
@@ -150,7 +151,7 @@ pub fn certify(
     // Second moments have the entries of |L| times a row sum each: their spectral radius is at most the product.
     let variance = row_norm * bounds.upper * (1.0 + 2.0 * f64::EPSILON);
     if !scaled && row_norm > 1.0 && variance >= 1.0 {
-        let square = second_moments(split, lane, go_on)?;
+        let square = second_moments(split, lane, progress)?;
         products += square.products;
         let remedy = match splitting {
             Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
@@ -169,12 +170,12 @@ pub fn certify(
 
 /// How far from 1 rounding may take the bounds of a spectral radius of 1: that of a matrix whose rows sum to 1.
 const NO_LOSS: f64 = 1e-9;
-const NOTHING_LOST: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
+const NO_ABSORPTION: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
                             without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
                             conjugate gradients where it is symmetric";
 
 /// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
-fn second_moments(split: &Split<'_>, lane: &Lane, go_on: GoOn<'_>) -> Result<Bounds> {
+fn second_moments(split: &Split<'_>, lane: &Lane, progress: ProgressFn<'_>) -> Result<Bounds> {
     let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
     let row = |i: usize, row: &mut Vec<(u32, f64)>| {
         let sum = sum(i);
@@ -184,7 +185,7 @@ fn second_moments(split: &Split<'_>, lane: &Lane, go_on: GoOn<'_>) -> Result<Bou
         split.absolute(first, v, out);
         (first..).zip(out).for_each(|(i, y)| *y *= sum(i));
     };
-    bounds((lane, split.unknowns(), &row), product, |i| split.entries(i) + 5, go_on)
+    bounds((lane, split.unknowns(), &row), product, |i| split.entries(i) + 5, progress)
 }
 
 /// Bounds of the spectral radius of a matrix without negative entries, given by its n rows for BiCGSTAB on a lane, and for what is
@@ -194,7 +195,7 @@ fn bounds(
     (lane, n, row): (&Lane, usize, RowSource<'_, f64>),
     product: impl Fn(usize, &[f64], &mut [f64]) + Sync,
     terms: impl Fn(usize) -> usize + Sync,
-    go_on: GoOn<'_>,
+    progress: ProgressFn<'_>,
 ) -> Result<Bounds> {
     let mut best = Bounds { vector: vec![1.0; n], lower: 0.0, upper: f64::INFINITY, products: 0 };
     let mut products = 0;
@@ -217,7 +218,7 @@ fn bounds(
     for round in 0..SOLVES {
         // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
         let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
-        let (v, used) = bicgstab.solve(&right, enough, most, go_on)?;
+        let (v, used) = bicgstab.solve(&right, enough, most, progress)?;
         products += used;
         let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
@@ -242,7 +243,7 @@ fn bounds(
     }
     let mut v = vec![1.0; n];
     for step in 0..POWERS {
-        go_on(products)?;
+        progress(products)?;
         let upper = ratios(&v, &mut image);
         products += 1;
         if upper < best.upper {
@@ -274,6 +275,14 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
+/// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
+pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
+    let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
+    let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
+    // x = 0 has no scale of its own.
+    if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,15 +304,15 @@ mod tests {
         })
     }
 
-    fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
+    fn certificate_of(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
         certify(&Split::new(matrix, splitting)?, splitting, force, &Lane::at_hand(), &mut |_| Ok(true))
     }
 
     #[test]
-    fn a_norm_of_one_is_no_reason_to_refuse() {
+    fn a_row_norm_of_one_is_accepted() {
         let n = 60;
         let matrix = path(n, 0.5);
-        let certificate = ask(&matrix, Splitting::Given, false).unwrap();
+        let certificate = certificate_of(&matrix, Splitting::Given, false).unwrap();
         let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
         // Not sharper than the truth, and within a fifth of the steps that the truth asks for.
         assert!(
@@ -320,43 +329,43 @@ mod tests {
     }
 
     #[test]
-    fn long_chains_are_proved_to_lose_something() {
+    fn long_chains_have_a_proved_norm_below_one() {
         for n in [499, 999, 2001] {
-            let certificate = ask(&path(n, 0.5), Splitting::Given, false).unwrap();
+            let certificate = certificate_of(&path(n, 0.5), Splitting::Given, false).unwrap();
             let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
             assert!(certificate.norm >= rho && certificate.norm < 1.0, "{n}: {}", certificate.norm);
         }
     }
 
     #[test]
-    fn divergence_is_refused_with_the_row_and_both_bounds() {
-        let error = ask(&path(60, 0.6), Splitting::Given, true).unwrap_err();
+    fn divergence_errors_have_the_row_and_both_bounds() {
+        let error = certificate_of(&path(60, 0.6), Splitting::Given, true).unwrap_err();
         let Error::Divergent { lower, upper, sum, .. } = error else { panic!("{error}") };
         let rho = 1.2 * (std::f64::consts::PI / 61.0).cos();
         assert!((1.0..=rho).contains(&lower) && upper >= rho && (sum - 1.2).abs() < 1e-12, "{lower} {upper}");
     }
 
     #[test]
-    fn where_nothing_is_lost_the_refusal_names_the_method() {
+    fn errors_of_norm_one_name_another_method() {
         // The Laplacian of a ring: each row of |L| sums to 1.
         let row = |i: u32| [0, 1, 2].map(|j| (j, if i == j { 2.0 } else { -1.0 }));
         let ring = given(&[&row(0), &row(1), &row(2)]);
-        let error = ask(&ring, Splitting::Jacobi, false).unwrap_err().to_string();
+        let error = certificate_of(&ring, Splitting::Jacobi, false).unwrap_err().to_string();
         assert!(error.contains("conjugate gradients") && error.contains("Laplacian"), "{error}");
     }
 
     #[test]
-    fn walks_of_infinite_variance_are_refused_and_scaling_is_the_remedy() {
+    fn infinite_variance_is_an_error_that_suggests_scaling() {
         // ρ(|L|) = sqrt(4 · 0.2) < 1; the second moments have the entries 16 and 0.04 off the diagonal and
         // ρ = 0.8, so that they are finite; with a loop in the large row they are not.
         let matrix = given(&[&[(1, 4.0)], &[(0, 0.2)]]);
-        assert!(ask(&matrix, Splitting::Given, false).is_ok());
+        assert!(certificate_of(&matrix, Splitting::Given, false).is_ok());
         // |L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939; second moments 4.3·[0.3, 4],
         // 0.15·[0.15, 0]: ρ ≥ 1.29.
         let matrix = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
-        let error = ask(&matrix, Splitting::Given, false).unwrap_err().to_string();
+        let error = certificate_of(&matrix, Splitting::Given, false).unwrap_err().to_string();
         assert!(error.contains("infinite") && error.contains("row 0"), "{error}");
-        let certificate = ask(&matrix, Splitting::ScaledJacobi, false);
+        let certificate = certificate_of(&matrix, Splitting::ScaledJacobi, false);
         // As a system A the diagonal is another; as L the scaling is what helps.
         assert!(certificate.is_err() || certificate.unwrap().scaled);
     }
@@ -374,7 +383,7 @@ mod tests {
                 row.push((i as u32 + 1, -1.0));
             }
         });
-        let certificate = ask(&matrix, Splitting::Auto, false).unwrap();
+        let certificate = certificate_of(&matrix, Splitting::Auto, false).unwrap();
         assert!(
             certificate.scaled && certificate.norm < 1.0 && certificate.splitting == Splitting::ScaledJacobi
         );

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 /// The equations of all unknowns that walks from the components and functionals can reach, with numbers of their own. No
 /// other unknown has a part in them.
-pub(crate) struct Reached {
+pub(crate) struct ReachableSystem {
     /// The numbers in the whole system, ascending.
     rows: Vec<u32>,
     matrix: CsrMatrix,
@@ -16,7 +16,7 @@ pub(crate) struct Reached {
     functionals: Vec<Vec<f64>>,
 }
 
-impl Reached {
+impl ReachableSystem {
     /// None where that is the whole system, or nothing of it.
     pub(crate) fn of(problem: &Problem<'_>) -> Option<Self> {
         let whole = problem.matrix;
@@ -24,17 +24,17 @@ impl Reached {
             let (columns, values) = whole.row(i as usize);
             columns.iter().zip(values).filter(|&(_, &a)| a != 0.0).map(|(&j, &a)| (j, a))
         };
-        let mut seen = vec![false; whole.rows()];
-        problem.components.iter().for_each(|&m| seen[m as usize] = true);
+        let mut reached = vec![false; whole.rows()];
+        problem.components.iter().for_each(|&m| reached[m as usize] = true);
         for h in problem.functionals {
-            seen.iter_mut().zip(h).for_each(|(seen, &h)| *seen |= h != 0.0);
+            reached.iter_mut().zip(h).for_each(|(reached, &h)| *reached |= h != 0.0);
         }
-        let mut rows: Vec<u32> = (0..seen.len() as u32).filter(|&i| seen[i as usize]).collect();
+        let mut rows: Vec<u32> = (0..reached.len() as u32).filter(|&i| reached[i as usize]).collect();
         let mut next = 0;
         while let Some(&i) = rows.get(next) {
             next += 1;
             for (j, _) in entries(i) {
-                if !std::mem::replace(&mut seen[j as usize], true) {
+                if !std::mem::replace(&mut reached[j as usize], true) {
                     rows.push(j);
                 }
             }

@@ -19,7 +19,7 @@ use crate::walk::sampling::kernels::BLOCK;
 use crate::walk::solution::{Bound, Component};
 use crate::walk::splitting::{Split, up};
 use crate::walk::table::Table;
-use crate::walk::table::functional::Targets;
+use crate::walk::table::targets::Targets;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;

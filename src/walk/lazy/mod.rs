@@ -10,22 +10,22 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use self::observed::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
+use super::options::{ControlVariate, Length, Splitting};
 use functional::Start;
 pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
 
 use super::confidence::unseen;
 use super::context::{BatchResult, Run};
-use super::control_variate::ControlVariate;
 use super::convergence::certificate::Certificate;
-use super::error::a_priori::{self, Length};
+use super::error::a_priori;
 use super::options::{MOST_LENGTH, Options, Problem};
 use super::sampling::adaptive::{AdaptiveSampling, RunningEstimate};
 use super::sampling::kernels::BLOCK;
 use super::sampling::launcher::{Launcher, Watch};
 use super::sequence::{PointSource, Points, Sequence};
 use super::solution::{Bound, Component, Quantity, Solution};
-use super::splitting::{Splitting, powers_of_two};
+use super::splitting::powers_of_two;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::times_power_of_two;
@@ -51,11 +51,11 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let exponent = pilot_exponent(&view, &rows, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
     let known = pilot_norms(&view, &rows, options.seed)?;
-    let aims: Vec<Aim> =
-        starts.iter().map(|start| Aim::new(options, start, known, exponent)).collect::<Result<_>>()?;
-    let chains = |aim: &Aim| a_priori::chains(aim.epsilon, known.f, known.norm);
-    let per_replicate = run.points(|_| aims.iter().map(chains).fold(0.0, f64::max))?;
-    let dimensions = aims.iter().map(Aim::steps).max().expect("something is asked for");
+    let limits: Vec<WalkLimits> =
+        starts.iter().map(|start| WalkLimits::new(options, start, known, exponent)).collect::<Result<_>>()?;
+    let chains = |limits: &WalkLimits| a_priori::chains(limits.epsilon, known.f, known.norm);
+    let per_replicate = run.points(|_| limits.iter().map(chains).fold(0.0, f64::max))?;
+    let dimensions = limits.iter().map(WalkLimits::steps).max().expect("something is asked for");
     let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
         return Err(Error::Invalid(format!(
@@ -72,16 +72,16 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let observed = Cell::new(known);
     let most = (per_replicate.1 * u64::from(run.replicates)) as f64;
     let mut result = BatchResult { tabled: source.tabled(), upload, ..BatchResult::default() };
-    for (aim, start) in aims.iter().zip(&starts) {
-        let bounds = ConditionalBounds { run: &run, given, underflow, aim };
+    for (limits, start) in limits.iter().zip(&starts) {
+        let bounds = ConditionalBounds { run: &run, given, underflow, limits };
         let sampling = AdaptiveSampling {
             run: &run,
             rows: &start.rows,
             rhs: 1,
             columns: 1,
             points: per_replicate,
-            length: aim.steps(),
-            cut: aim.cut * 0.5f32.powi(aim.levels as i32),
+            length: limits.steps(),
+            cut: limits.cut * 0.5f32.powi(limits.levels as i32),
         };
         result.add(sampling.run(
             |tasks, round, watch| {
@@ -91,9 +91,11 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
             },
             |_, estimate| {
                 let c = bounds.component(observed.get(), estimate);
-                c.settled(aim.epsilon, || unseen(range(observed.get(), c.estimate), most, options.confidence))
+                c.settled(limits.epsilon, || {
+                    unseen(range(observed.get(), c.estimate), most, options.confidence)
+                })
             },
-            |_, estimate| aim.unscaled(bounds.component(observed.get(), estimate), start, exponent),
+            |_, estimate| limits.unscaled(bounds.component(observed.get(), estimate), start, exponent),
             watch,
         )?);
     }
@@ -138,7 +140,7 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
 }
 
 /// How far walks from a start go.
-struct Aim {
+struct WalkLimits {
     /// ε of a component, or of the mean that a functional is Σ |h_i| times, of the system over 2^exponent.
     epsilon: f64,
     /// The same as it is given or by default.
@@ -149,7 +151,7 @@ struct Aim {
     cut: f32,
 }
 
-impl Aim {
+impl WalkLimits {
     fn new(options: &Options, start: &Start, known: ObservedNorms, exponent: i32) -> Result<Self> {
         let fail = |reason: String| Err(Error::Invalid(reason));
         if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
@@ -209,7 +211,7 @@ impl Aim {
 struct ConditionalBounds<'a> {
     run: &'a Run<'a>,
     given: bool,
-    aim: &'a Aim,
+    limits: &'a WalkLimits,
     /// Relative error of numbers of f32 that are too small for all of their digits.
     underflow: f64,
 }
@@ -218,9 +220,9 @@ impl ConditionalBounds<'_> {
     /// A component of the scaled system, or the mean that a functional is Σ |h_i| times.
     fn component(&self, observed: ObservedNorms, estimate: &RunningEstimate) -> Component {
         let confidence = self.run.options.confidence;
-        let (value, student) = estimate.interval(0, 0.0, f64::from(self.aim.levels).exp2(), confidence);
+        let (value, student) = estimate.interval(0, 0.0, f64::from(self.limits.levels).exp2(), confidence);
         // Where time was up chains have taken no step.
-        let length = self.aim.steps().min(estimate.length);
+        let length = self.limits.steps().min(estimate.length);
         // Walks without a choice are all the same.
         let statistical = match length > 0 && observed.longest > if self.given { 1.0 } else { 2.0 } {
             true => student.max(unseen(range(observed, value), estimate.chains() as f64, confidence)),
@@ -241,14 +243,14 @@ impl ConditionalBounds<'_> {
         if rho >= 1.0 {
             return (f64::INFINITY, f64::INFINITY);
         }
-        let (steps, levels) = (f64::from(length), self.aim.levels);
+        let (steps, levels) = (f64::from(length), self.limits.levels);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
         // Steps through the system: a walk that ends before it has none, and leaves out all.
         let tail = match length.checked_sub(levels) {
             Some(inside) => rho.powi(inside.saturating_add(1).min(i32::MAX as u32) as i32),
             None => 1.0,
         };
-        let truncation = sum * f64::from(self.aim.cut).max(tail) * (1.0 + slack);
+        let truncation = sum * f64::from(self.limits.cut).max(tail) * (1.0 + slack);
         // f, and what adds it up: a chain, a block, blocks on the host and replicates.
         let host = points as f64 / BLOCK as f64 + f64::from(self.run.replicates) + 8.0;
         let adding = (steps + 13.0) * u + host * u64 + self.underflow;

@@ -103,17 +103,18 @@ impl AdaptiveSampling<'_> {
             let points = (all[active[0]].points as u32, end as u32);
             let round = Round { points, length: self.length, cut: self.cut };
             let (before, here) = (result.steps, round.steps(tasks.len()));
-            let is_late = || {
-                self.run.is_late() || self.run.options.walk_limit.is_some_and(|limit| at.elapsed() >= limit)
+            let is_timed_out = || {
+                self.run.is_timed_out()
+                    || self.run.options.walk_limit.is_some_and(|limit| at.elapsed() >= limit)
             };
-            let mut late = is_late();
-            let mut look = |done: u64, _: u64| {
+            let mut timed_out = is_timed_out();
+            let mut check = |done: u64, _: u64| {
                 watch(before + done, before.saturating_add(here.max(expected)))?;
-                late = is_late();
-                if late { Err(Error::Interrupted) } else { Ok(()) }
+                timed_out = is_timed_out();
+                if timed_out { Err(Error::Interrupted) } else { Ok(()) }
             };
-            let sums = match look(0, here).and_then(|()| sums(&tasks, round, &mut look)) {
-                Err(Error::Interrupted) if late => break,
+            let sums = match check(0, here).and_then(|()| sums(&tasks, round, &mut check)) {
+                Err(Error::Interrupted) if timed_out => break,
                 sums => sums?,
             };
             result.steps += here;

@@ -25,9 +25,6 @@ kernel! {
     );
 }
 
-/// Right-hand sides of [`WALK_COLUMNS`].
-pub(crate) const COLUMNS: usize = 4;
-
 /// The kernels' number for a buffer of points, beside those of the sequences.
 pub(crate) const BUFFER: u32 = 4;
 

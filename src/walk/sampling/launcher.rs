@@ -198,7 +198,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Shows the watch the steps so far, those of launches under way among them.
-    fn look(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
         watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
@@ -211,10 +211,10 @@ impl<'a> Progress<'a> {
         }
         let (stop, (working, finished)) = (AtomicBool::new(false), channel::<()>());
         std::thread::scope(|scope| {
-            let looks = scope.spawn(|| {
+            let checks = scope.spawn(|| {
                 let finished = finished;
-                while finished.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                    if let Err(error) = self.look() {
+                while finished.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    if let Err(error) = self.check() {
                         stop.store(true, Ordering::Relaxed);
                         return Err(error);
                     }
@@ -225,14 +225,14 @@ impl<'a> Progress<'a> {
                 let _working = working;
                 counted(&self.pending, work)
             });
-            let seen = looks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let seen = checks.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             seen.and(done)
         })
     }
 }
 
 /// Time between two looks at the watch beside long launches.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Steps of a launch on the host, and blocks that it has at least.
 const HOST: (u64, u32) = (1 << 22, 16);

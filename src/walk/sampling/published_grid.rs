@@ -7,6 +7,7 @@ use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
+use crate::walk::options::Grid;
 use crate::walk::sequence::Stream;
 use crate::{Error, Result};
 
@@ -31,19 +32,7 @@ pub(crate) fn sizes() -> impl Iterator<Item = &'static Kernel> {
     SIZED.iter()
 }
 
-/// Groups and threads of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grid {
-    /// Groups.
-    pub groups: u32,
-    /// Threads of a group: 32, 64, 128, 256, 512 or 1024.
-    pub size: u32,
-}
-
 impl Grid {
-    /// The grid of the figures of 2015.
-    pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
-
     /// The kernel in groups of this size.
     ///
     /// # Errors
@@ -109,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_sizes_are_refused_by_their_number() {
+    fn other_sizes_are_rejected_by_number() {
         for (groups, size) in [(0, 256), (70_000, 256), (84, 0), (84, 48), (84, 2048)] {
             let error = Grid { groups, size }.kernel().unwrap_err().to_string();
             assert!(error.contains(&groups.to_string()) || error.contains(&size.to_string()), "{error}");

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::kernels::{BLOCK, COLUMNS, WALK, WALK_COLUMNS, number, walk, walk_columns};
+use super::kernels::{BLOCK, WALK, WALK_COLUMNS, number, walk, walk_columns};
 use super::launcher::{
     BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Units, Watch, Work, arrays,
 };
-use super::published_grid::{Grid, walk_grid};
+use super::published_grid::walk_grid;
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Buffer, Lane, Launch};
+use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
+use crate::walk::table::record_layout::COLUMNS;
 use crate::walk::table::record_layout::UNIT;
 use crate::{Error, Machine, Result};
 
@@ -118,7 +120,7 @@ impl<'a> Chains<'a> {
         }
         if round.length == 0 {
             // Chains of no step need no lane, and no points.
-            return Ok(tasks.iter().flat_map(|task| self.standing::<T>(task, round.walks())).collect());
+            return Ok(tasks.iter().flat_map(|task| self.without_steps::<T>(task, round.walks())).collect());
         }
         let mut sums = Vec::with_capacity(tasks.len() * columns);
         if self.launcher.points.buffered || self.grid.is_some() {
@@ -132,11 +134,11 @@ impl<'a> Chains<'a> {
     }
 
     /// What chains of no step add up: g of their row, each of them, or the functional of g.
-    fn standing<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
+    fn without_steps<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
         let row = task.row as usize;
         let all = self.table.factor * f64::from(walks);
         if let Some(k) = row.checked_sub(self.table.place.len()) {
-            return self.table.starts[k].standing[..self.columns()].iter().map(|g| g * all).collect();
+            return self.table.starts[k].without_steps[..self.columns()].iter().map(|g| g * all).collect();
         }
         match &self.table.columns[..] {
             [] => {

@@ -1,6 +1,6 @@
 //! Fractions by their digits in a base below 2¹⁶.
 
-use super::dimension_key;
+use super::stream::dimension_key;
 
 /// Most digits of a word, in base 2.
 pub const DIGITS: usize = 32;
@@ -91,7 +91,7 @@ mod tests {
         for number in [0, 1, 7, 1000] {
             let mut counts = vec![0u32; base as usize];
             for key in 0..KEYS {
-                let y = owen_digits(&digits_of(number, base).0, base, super::super::mix_bits(key));
+                let y = owen_digits(&digits_of(number, base).0, base, super::super::stream::mix_bits(key));
                 counts[((u64::from(y) * u64::from(base)) >> 32) as usize] += 1;
             }
             let mean = f64::from(KEYS) / f64::from(base);

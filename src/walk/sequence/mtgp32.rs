@@ -16,7 +16,7 @@
 
 use std::sync::OnceLock;
 
-use super::{Stream, dimension_key};
+use super::stream::{Stream, dimension_key};
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};

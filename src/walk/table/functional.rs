@@ -7,15 +7,12 @@
 //! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1 − ρ): Σ |h_i| v_i is
 //! to a functional what v_m is to a component.
 
-use super::Table;
+use super::record_layout::COLUMNS;
 use super::record_layout::{HEAD, UNIT};
 use super::records::{Entry, Target, sign, write_shares};
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::walk::convergence::certificate::Certificate;
-use crate::walk::options::{Options, Problem};
-use crate::walk::sampling::kernels::COLUMNS;
-use crate::walk::solution::{Component, Quantity};
 use crate::{Error, Result};
 
 /// Entries of a group.
@@ -36,7 +33,7 @@ pub struct Functional {
     /// The same with the scale of walks.
     pub(crate) walk_scale: f64,
     /// Whether it has negative entries, and positive ones.
-    signs: (bool, bool),
+    pub(super) signs: (bool, bool),
 }
 
 impl Functional {
@@ -72,7 +69,7 @@ impl Functional {
     }
 
     /// 1 / 2^exponent, as near as a double is.
-    fn unit(&self) -> f64 {
+    pub(super) fn unit(&self) -> f64 {
         times_power_of_two(1.0, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 
@@ -119,7 +116,7 @@ impl Functional {
             [] => 0.0,
             _ => g.get(c).map_or(0.0, |g| self.of(g) / self.walk_scale * unit),
         };
-        let standing = std::array::from_fn(of);
+        let without_steps = std::array::from_fn(of);
         let entry = |&(i, h): &(u32, f64)| {
             let (target, sign) = (targets[i as usize], sign(h));
             let share = h.abs() * certificate.walk_scale(i as usize) / self.walk_scale;
@@ -147,11 +144,11 @@ impl Functional {
             };
             let groups: Vec<Entry> = entries.chunks_mut(GROUP).map(&mut write).collect();
             if let [(_, sum, place)] = groups[..] {
-                return Start { place, standing, error: error + (sum - 1.0).abs() };
+                return Start { place, without_steps, error: error + (sum - 1.0).abs() };
             }
             entries = groups;
         }
-        Start { place: 0, standing, error: 0.0 }
+        Start { place: 0, without_steps, error: 0.0 }
     }
 }
 
@@ -161,7 +158,7 @@ pub struct Start {
     /// Its unit.
     pub(crate) place: u32,
     /// What walks that take no step add up, column by column.
-    pub(crate) standing: [f64; COLUMNS],
+    pub(crate) without_steps: [f64; COLUMNS],
     /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
     pub(crate) error: f64,
 }
@@ -174,99 +171,4 @@ fn units(entries: usize) -> usize {
 /// Roundings of a sum of so many products, in pieces.
 fn terms(entries: usize) -> f64 {
     (entries.min(PIECE) + entries / PIECE + 4) as f64
-}
-
-/// Components and functionals of a run, as rows that walks begin at: functional k is row n + k.
-pub(crate) struct Targets<'a> {
-    certificate: &'a Certificate,
-    pub(crate) components: &'a [u32],
-    pub(crate) functionals: Vec<Functional>,
-    first: u32,
-    /// ε and δ as given.
-    epsilon: Option<f64>,
-    delta: Option<f64>,
-}
-
-impl<'a> Targets<'a> {
-    pub(crate) fn new(
-        problem: &Problem<'a>,
-        options: &Options,
-        certificate: &'a Certificate,
-    ) -> Result<Self> {
-        let functionals = problem.functionals.iter().map(|h| Functional::new(h, certificate));
-        Ok(Self {
-            certificate,
-            components: problem.components,
-            functionals: functionals.collect::<Result<_>>()?,
-            first: problem.matrix.rows() as u32,
-            epsilon: options.epsilon,
-            delta: options.delta,
-        })
-    }
-
-    /// The rows of all functionals.
-    pub(crate) fn rows_behind(&self) -> Vec<u32> {
-        (self.first..).take(self.functionals.len()).collect()
-    }
-
-    /// The largest value of a component, and of a functional.
-    pub(crate) fn most(
-        &self,
-        component: impl Fn(u32) -> f64,
-        functional: impl Fn(&Functional) -> f64,
-    ) -> f64 {
-        let components = self.components.iter().map(|&m| component(m));
-        components.chain(self.functionals.iter().map(functional)).fold(0.0, f64::max)
-    }
-
-    fn functional(&self, row: u32) -> Option<&Functional> {
-        row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
-    }
-
-    /// Whether walks of a row begin with negative signs, and with positive ones.
-    pub(crate) fn signs(&self, row: u32) -> (bool, bool) {
-        self.functional(row).map_or((false, true), |h| h.signs)
-    }
-
-    /// Its error where that of all x_i is v_i.
-    pub(crate) fn scale(&self, row: u32) -> f64 {
-        self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
-    }
-
-    /// The same of walks.
-    pub(crate) fn walk_scale(&self, row: u32) -> f64 {
-        self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
-    }
-
-    /// ε of a functional over that of a component, both in the scaling of the system that is walked on.
-    pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
-        self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
-    }
-
-    /// The same of δ.
-    pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
-        self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
-    }
-
-    /// ε of a row where that of components is `epsilon`, in the scaling of the system that is walked on.
-    pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
-        self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
-    }
-
-    /// Steps until a walk of the system begins, roundings of a product with h, and the error of probabilities at its start.
-    pub(crate) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
-        let h = self.functional(row)?;
-        Some((h.steps(), h.terms(), table.starts[(row - self.first) as usize].error))
-    }
-
-    /// An estimate of the system over 2^exponent, in the units of the caller, whose ε for components is `epsilon`.
-    pub(crate) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
-        let Some(h) = self.functional(row) else {
-            return Ok(Component { epsilon, ..c.times_power_of_two(exponent)? });
-        };
-        let (quantity, component) = (Quantity::Functional, row - self.first);
-        let c = Component { quantity, component, ..c }.times_power_of_two(exponent + h.exponent)?;
-        let default = epsilon * times_power_of_two(h.norm, h.exponent);
-        Ok(Component { epsilon: self.epsilon.unwrap_or(default), ..c })
-    }
 }

@@ -17,12 +17,13 @@
 pub(crate) mod functional;
 pub(crate) mod record_layout;
 pub(crate) mod records;
+pub(crate) mod targets;
 
 use self::functional::{Functional, Start};
+use self::record_layout::COLUMNS;
 use self::record_layout::{HEAD, LONG, UNIT};
 use self::records::{Records, Target, Writing};
 use super::convergence::certificate::Certificate;
-use super::sampling::kernels::COLUMNS;
 use super::splitting::Split;
 use crate::kernel::twin::simd::dispatch;
 use crate::lane::HostArray;
@@ -31,16 +32,6 @@ use crate::{Error, Result};
 
 /// Rows written by one thread at a time.
 const ROWS: usize = 1024;
-
-/// Order of the entries in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOrder {
-    /// By what the entry leads to: sign(l_ij) h_j. The map from fractions to values is then monotone, which is what
-    /// quasi-random points are good at.
-    Value,
-    /// By column.
-    Index,
-}
 
 /// The table of one system and right-hand side.
 #[derive(Debug)]
@@ -182,7 +173,7 @@ mod tests {
     use super::record_layout::CERTAIN;
     use super::*;
     use crate::sparse::CsrMatrix;
-    use crate::walk::splitting::Splitting;
+    use crate::walk::options::Splitting;
 
     fn plain(norm: f64) -> Certificate {
         Certificate {

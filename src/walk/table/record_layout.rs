@@ -1,5 +1,7 @@
 //! The layout of the records of a chain table, as kernels read it.
 
+/// Right-hand sides of a table with several columns.
+pub(crate) const COLUMNS: usize = 4;
 /// Words of the unit in which records are addressed.
 pub(crate) const UNIT: usize = 8;
 /// Words before a record's entries.

@@ -69,7 +69,7 @@ impl Body for Writing<'_> {
     fn run<const LEVEL: u8>(self) {
         let Self { of, words, worst } = self;
         let base = of.targets[of.rows.start].place as usize;
-        let mut short = Short::new();
+        let mut short = ShortRows::new();
         let mut long = Vec::new();
         for first in of.rows.clone().step_by(ROWS) {
             let rows = first..of.rows.end.min(first + ROWS);
@@ -77,7 +77,7 @@ impl Body for Writing<'_> {
             for i in rows.clone() {
                 // Targets lie anywhere: they are asked for some rows ahead.
                 if i + AHEAD < of.rows.end {
-                    of.split.ask(i + AHEAD, of.targets);
+                    of.split.prefetch(i + AHEAD, of.targets);
                 }
                 if of.split.entries(i) <= LONG {
                     short.take(&of, i, i - first);
@@ -161,7 +161,7 @@ fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
 }
 
 /// Short rows side by side: entry k of row r is `[k][r]`.
-struct Short {
+struct ShortRows {
     value: [[f64; ROWS]; LONG],
     /// The target's record, and the sign.
     to: [[u32; ROWS]; LONG],
@@ -175,7 +175,7 @@ struct Short {
     error: [f64; ROWS],
 }
 
-impl Short {
+impl ShortRows {
     fn new() -> Self {
         Self {
             value: [[0.0; ROWS]; LONG],

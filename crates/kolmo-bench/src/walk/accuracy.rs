@@ -9,7 +9,7 @@ use crate::{Record, Spread};
 use kolmo::models::System;
 use kolmo::walk::ControlVariate;
 use kolmo::walk::bicgstab::solver::Krylov;
-use kolmo::walk::control_variate::{Asked, Control, Goal};
+use kolmo::walk::control_variate::{Control, Goal, Request};
 use kolmo::walk::error::a_priori;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
@@ -156,7 +156,7 @@ pub fn accuracy(
         let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> =
             (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
-        let asked = Asked { components: &components, functionals: &[], goal: Goal::EXACT };
+        let asked = Request { components: &components, functionals: &[], goal: Goal::EXACT };
         let krylov = &mut Krylov::new(&machine.lanes[0]);
         let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
         let order = method.ordered.then(|| control.values(&split));

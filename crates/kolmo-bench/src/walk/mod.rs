@@ -18,8 +18,9 @@ use serde_json::Value;
 
 use super::{Record, Spread};
 use kolmo::models::System;
+use kolmo::walk::Splitting;
 use kolmo::walk::convergence::certificate::{Certificate, certify};
-use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::splitting::Split;
 use kolmo::{Machine, Result};
 
 /// Returns a record of walks in which the caller sets rates and errors.

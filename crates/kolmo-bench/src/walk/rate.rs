@@ -7,11 +7,12 @@ use serde_json::json;
 use super::record;
 use crate::{Record, Spread};
 use kolmo::models::System;
+use kolmo::walk::Splitting;
 use kolmo::walk::convergence::certificate::certify;
 use kolmo::walk::sampling::launcher::{Round, Task};
 use kolmo::walk::sampling::walk_sums::Chains;
 use kolmo::walk::sequence::{PointSource, Sequence};
-use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 

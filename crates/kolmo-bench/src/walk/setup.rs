@@ -8,11 +8,11 @@ use super::record;
 use crate::{Record, Spread};
 use kolmo::models::System;
 use kolmo::walk::bicgstab::solver::Krylov;
-use kolmo::walk::control_variate::{Asked, Control, Goal};
+use kolmo::walk::control_variate::{Control, Goal, Request};
 use kolmo::walk::convergence::certificate::certify;
-use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::splitting::Split;
 use kolmo::walk::table::Table;
-use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
+use kolmo::walk::{ControlVariate, Options, PILOT, Splitting, default_epsilon};
 use kolmo::{Machine, Result};
 
 /// Measures the preparation of `kolmo walk`: splitting, sweeps, row order and chain table.
@@ -36,7 +36,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         let error = 0.5 * default_epsilon(&f, &certificate);
         let chains = PILOT * u64::from(Options::default().replicates);
         let goal = Goal { error, chains: chains as f64 };
-        let asked = Asked { components: &[0], functionals: &[], goal };
+        let asked = Request { components: &[0], functionals: &[], goal };
         let krylov = &mut Krylov::new(&machine.lanes[0]);
         let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
         let order = control.values(&split);

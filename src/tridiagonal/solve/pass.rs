@@ -1,0 +1,103 @@
+//! The result of one pass over the systems, and the solution made from it.
+
+use crate::Status;
+use crate::ranks::Ranks;
+use crate::tridiagonal::host::pivoted_lu::Improved;
+use crate::tridiagonal::host::scaling;
+use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
+use crate::tridiagonal::options::Interface;
+use crate::tridiagonal::plan::Stages;
+use crate::tridiagonal::residual::Residual;
+use crate::tridiagonal::solution::{Method, Solution};
+
+/// One way through the systems: unknowns, the flags of stage 1, and residuals.
+pub(crate) struct Pass {
+    pub(crate) x: Vec<Vec<f64>>,
+    /// True while one pass over the rows was enough for each solution.
+    pub(crate) one_pass: bool,
+    pub(crate) flags: u32,
+    /// Of each right-hand side.
+    pub(crate) residuals: Vec<Residual>,
+    pub(crate) refinements: u32,
+    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
+    pub(crate) doubt: bool,
+    pub(crate) stages: Stages,
+    pub(crate) device_bytes: u64,
+    pub(crate) chunks: usize,
+}
+
+impl Pass {
+    /// Nothing yet of so many right-hand sides of `rows` rows.
+    pub(crate) fn new(rhs: usize, rows: usize) -> Self {
+        Self {
+            x: vec![vec![0.0; rows]; rhs],
+            one_pass: true,
+            flags: 0,
+            residuals: vec![Residual::default(); rhs],
+            refinements: 0,
+            doubt: false,
+            stages: Stages::default(),
+            device_bytes: 0,
+            chunks: 0,
+        }
+    }
+
+    pub(crate) fn residual(&self) -> Residual {
+        self.residuals.iter().copied().fold(Residual::default(), Residual::max)
+    }
+}
+
+/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
+pub(crate) fn growth(x: f64, b: f64) -> f64 {
+    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
+    if b > 0.0 { growth } else { 0.0 }
+}
+
+/// All that is known of a solution when it ends.
+pub(crate) struct Outcome {
+    pub(crate) done: Pass,
+    pub(crate) host: Improved,
+    pub(crate) unproved: bool,
+    pub(crate) method: Method,
+    pub(crate) block: usize,
+    pub(crate) interface: Interface,
+    pub(crate) seconds: f64,
+}
+
+impl Outcome {
+    /// The solution for these right-hand sides.
+    pub(crate) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
+        let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
+            self;
+        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
+            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
+        };
+        let xs = largest(&mut done.x.iter().map(|x| &x[..]));
+        let bs = largest(&mut b.iter().copied());
+        let status = |residual: &Residual| {
+            let met = residual.within(tolerance) && singular.is_none() && !unproved;
+            if met { Status::Met } else { Status::NotMet }
+        };
+        let residual = done.residual();
+        Solution {
+            status: status(&residual),
+            statuses: done.residuals.iter().map(status).collect(),
+            residual,
+            residuals: done.residuals,
+            growth: growth(xs, bs),
+            dominant: done.flags & NOT_DOMINANT == 0,
+            small_pivots: done.flags & !NOT_DOMINANT,
+            singular,
+            unproved,
+            block,
+            interface,
+            method,
+            refinements: done.refinements,
+            stages: done.stages,
+            device_bytes: ranks.all_reduce_sum(done.device_bytes),
+            chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
+            solve_seconds: ranks.all_reduce_max(seconds),
+            x: done.x,
+        }
+    }
+}

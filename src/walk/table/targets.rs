@@ -1,0 +1,104 @@
+//! Components and functionals of a run, and their scales.
+
+use super::Table;
+use super::functional::Functional;
+use crate::Result;
+use crate::number::times_power_of_two;
+use crate::walk::convergence::certificate::Certificate;
+use crate::walk::options::{Options, Problem};
+use crate::walk::solution::{Component, Quantity};
+
+/// Components and functionals of a run, as rows that walks begin at: functional k is row n + k.
+pub(crate) struct Targets<'a> {
+    certificate: &'a Certificate,
+    pub(crate) components: &'a [u32],
+    pub(crate) functionals: Vec<Functional>,
+    first: u32,
+    /// ε and δ as given.
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+}
+
+impl<'a> Targets<'a> {
+    pub(crate) fn new(
+        problem: &Problem<'a>,
+        options: &Options,
+        certificate: &'a Certificate,
+    ) -> Result<Self> {
+        let functionals = problem.functionals.iter().map(|h| Functional::new(h, certificate));
+        Ok(Self {
+            certificate,
+            components: problem.components,
+            functionals: functionals.collect::<Result<_>>()?,
+            first: problem.matrix.rows() as u32,
+            epsilon: options.epsilon,
+            delta: options.delta,
+        })
+    }
+
+    /// The rows of all functionals.
+    pub(crate) fn functional_rows(&self) -> Vec<u32> {
+        (self.first..).take(self.functionals.len()).collect()
+    }
+
+    /// The largest value of a component, and of a functional.
+    pub(crate) fn most(
+        &self,
+        component: impl Fn(u32) -> f64,
+        functional: impl Fn(&Functional) -> f64,
+    ) -> f64 {
+        let components = self.components.iter().map(|&m| component(m));
+        components.chain(self.functionals.iter().map(functional)).fold(0.0, f64::max)
+    }
+
+    fn functional(&self, row: u32) -> Option<&Functional> {
+        row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
+    }
+
+    /// Whether walks of a row begin with negative signs, and with positive ones.
+    pub(crate) fn signs(&self, row: u32) -> (bool, bool) {
+        self.functional(row).map_or((false, true), |h| h.signs)
+    }
+
+    /// Its error where that of all x_i is v_i.
+    pub(crate) fn scale(&self, row: u32) -> f64 {
+        self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
+    }
+
+    /// The same of walks.
+    pub(crate) fn walk_scale(&self, row: u32) -> f64 {
+        self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
+    }
+
+    /// ε of a functional over that of a component, both in the scaling of the system that is walked on.
+    pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
+        self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
+    }
+
+    /// The same of δ.
+    pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
+        self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
+    }
+
+    /// ε of a row where that of components is `epsilon`, in the scaling of the system that is walked on.
+    pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
+        self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
+    }
+
+    /// Steps until a walk of the system begins, roundings of a product with h, and the error of probabilities at its start.
+    pub(crate) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
+        let h = self.functional(row)?;
+        Some((h.steps(), h.terms(), table.starts[(row - self.first) as usize].error))
+    }
+
+    /// An estimate of the system over 2^exponent, in the units of the caller, whose ε for components is `epsilon`.
+    pub(crate) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
+        let Some(h) = self.functional(row) else {
+            return Ok(Component { epsilon, ..c.times_power_of_two(exponent)? });
+        };
+        let (quantity, component) = (Quantity::Functional, row - self.first);
+        let c = Component { quantity, component, ..c }.times_power_of_two(exponent + h.exponent)?;
+        let default = epsilon * times_power_of_two(h.norm, h.exponent);
+        Ok(Component { epsilon: self.epsilon.unwrap_or(default), ..c })
+    }
+}
