@@ -31,6 +31,8 @@ pub(crate) struct EarlyTermination {
     pub(crate) step: u64,
     /// 1 − μ, exactly.
     pub(crate) decay: f64,
+    /// Bound of the probability of x_m on the transient states, or on those of its class.
+    pub(crate) mass: f64,
     /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
     pub(crate) defect: f64,
     /// Bound of what rounding adds to that.
@@ -58,15 +60,23 @@ pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64)
     })
 }
 
-/// Bound of ‖x_m (P − I)‖ in l1, from early terminations of which each has a class of x_m, and the l1 error of x_m.
+/// Bound of the l1 norm of the derivative of E x_N by λ, for a Poisson number N of steps with mean λ.
 ///
-/// It bounds the derivative of E x_N by λ, too, for a Poisson number N ≥ m with mean λ: the derivative
-/// is E x_N (P − I), and P lengthens nothing. On the transient states ‖x_m (P − I)‖ is at most
-/// (1 − μ) ‖x_m‖ and the defect; the absorbing states receive no more than these lose.
-pub(crate) fn speed(terminations: &[EarlyTermination], error: f64) -> f64 {
-    let decay = terminations.iter().map(|termination| termination.decay).fold(0.0, f64::max);
-    let defects = terminations.iter().map(|termination| termination.defect + termination.rounding);
-    2.0 * (decay + defects.sum::<f64>() + error)
+/// The derivative is E x_N (P − I). Each early termination has a class of x_m, z_j is its
+/// extrapolation, and x_m has an l1 error of at most `error`. The bound is the smaller of two, as
+/// P lengthens nothing: ‖x_m (P − I)‖, and E ‖z_J (P − I)‖ + 2 E ‖x_N − z_J‖. On the transient
+/// states ‖z_j (P − I)‖ is at most μ^j ((1 − μ) ‖x_m‖ + d) for the defect d; the absorbing states
+/// receive no more than these lose. Fewer than m steps are as good as impossible.
+pub(crate) fn speed(terminations: &[EarlyTermination], lambda: f64, error: f64) -> f64 {
+    let of_class = |termination: &EarlyTermination| {
+        let EarlyTermination { step, decay, mass, .. } = *termination;
+        let defect = termination.defect + termination.rounding;
+        // 1 − 10⁻⁹: also where λ is a little smaller.
+        let exponent = decay * lambda * (1.0 - 1e-9) + step as f64 * (-decay).ln_1p();
+        let faded = decay * mass * (-exponent).exp();
+        (decay * mass).min(1.001 * faded + 2.0 * defect * termination.amplification(lambda)) + defect
+    };
+    2.0 * (terminations.iter().map(of_class).sum::<f64>() + error)
 }
 
 impl EarlyTermination {
@@ -78,6 +88,7 @@ impl EarlyTermination {
         defect: impl FnOnce(f64) -> Result<f64, E>,
     ) -> Result<Self, E> {
         let u = T::PRECISION.unit_roundoff();
+        let mass = masses.map_or(1.0, |[before, _]| 1.001 * before);
         let mu = match masses {
             // In this range 1 − μ is exact.
             Some([before, now]) if before > 0.0 => {
@@ -94,7 +105,7 @@ impl EarlyTermination {
         let slack = 1.0 + 12.0 * u + 1e-9;
         let defect = defect(mu)? * slack;
         let rounding = rounding + 3.0 * u;
-        Ok(Self { step, decay: 1.0 - mu, defect, rounding, most: f64::INFINITY })
+        Ok(Self { step, decay: 1.0 - mu, mass, defect, rounding, most: f64::INFINITY })
     }
 
     /// S_j, also between whole numbers.
@@ -186,7 +197,7 @@ impl Planned {
         if !self.averages(&terminations[0]) {
             return self.summed;
         }
-        let drift = drift(self.lambda, speed(terminations, error));
+        let drift = drift(self.lambda, speed(terminations, self.lambda, error));
         let ErrorBudget { left, rounded } = self.averaged;
         ErrorBudget { left: left - drift, rounded: rounded + drift }
     }

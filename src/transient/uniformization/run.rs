@@ -602,7 +602,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         let mut extrapolated = Extrapolation::of_classes(self.context, &self.iteration, class)?;
         let step = self.iteration.steps() - 1;
         let termination =
-            EarlyTermination { step, decay: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
+            EarlyTermination { step, decay: 0.0, mass: 1.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
         let mut terminations = vec![termination; count];
         let shift = self.refine(&mut extrapolated, &mut terminations, observer)?;
         Ok((!self.misses(&terminations, shift, false)).then_some(Ending {
@@ -656,7 +656,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             time.is_averaged = terminations.iter().all(|termination| time.averages(termination));
             if time.is_averaged {
                 let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
-                time.speed = speed(terminations, shift + steps);
+                time.speed = speed(terminations, time.lambda, shift + steps);
             } else {
                 time.weighted(self.context);
             }
