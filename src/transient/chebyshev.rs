@@ -104,8 +104,7 @@ impl<T: Number> Open<T> {
         Ok(open)
     }
 
-    /// Returns the first term from `k` on after which the expansion may end, for norms of size
-    /// `norm`.
+    /// Returns the first term from `k` on that may be the last, for norms of size `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
         let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];

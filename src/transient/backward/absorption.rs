@@ -54,14 +54,14 @@ const MOST_WORK: u64 = 1 << 35;
 pub struct Total {
     /// The expectation; infinite if absorption is not certain.
     pub value: f64,
-    /// Bound on the error of `value`. Infinite if no bound was found, or if a finite expectation
-    /// exceeds the range of doubles.
+    /// Error bound of `value`; infinite if unknown.
+    ///
+    /// It is also infinite if a finite expectation exceeds the range of doubles.
     pub bound: f64,
 }
 
 impl Total {
-    /// Returns the total of a finite expectation; without a bound if it exceeds the range of
-    /// doubles.
+    /// Returns the total of a finite expectation; its bound is infinite if the value overflows.
     fn finite(value: f64, bound: f64) -> Self {
         match value.is_finite() && bound.is_finite() {
             true => Self { value, bound },
@@ -79,8 +79,9 @@ pub struct Absorption {
     pub time: Total,
     /// Expected total of each reward.
     pub rewards: Vec<Total>,
-    /// `Met` if all bounds are at most ε times the largest reward times the longest mean time to
-    /// absorption.
+    /// `Met` if all bounds are small enough.
+    ///
+    /// They must be at most ε times the largest reward times the longest mean time to absorption.
     pub status: Status,
     /// Number of matrix–vector products, or of Gauss–Seidel sweeps.
     pub terms: u64,
@@ -193,7 +194,9 @@ fn absorbed<T: Number>(
     Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
 }
 
-/// Computes the totals by the shorter method: sweeps or elimination; by iteration if both fail.
+/// Computes the totals by sweeps or elimination, whichever is shorter.
+///
+/// If neither succeeds, the chain is iterated.
 fn totals<T: Number>(
     context: &Context<'_, T>,
     passing: &[u32],
@@ -310,8 +313,7 @@ struct Sum {
     defect: f64,
     /// Expectation under the initial distribution.
     value: f64,
-    /// Error of each step: the defect, and the error of the initial vector times the largest
-    /// reward.
+    /// Error of each step: the defect, plus the initial error times the largest reward.
     error: f64,
 }
 
@@ -364,7 +366,7 @@ pub(crate) fn add(sum: &mut [f64; 2], value: f64) {
     sum[0] = next;
 }
 
-/// Computes the totals by matrix–vector products until the distribution on T is quasi-stationary.
+/// Computes the totals by matrix–vector products until the iterate is quasi-stationary on T.
 fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> Result<Outcome> {
     let (statistics, rewards) = (&context.statistics, context.problem.rewards);
     // Every state has a holding probability, so that a periodic chain converges, too.

@@ -1,4 +1,4 @@
-//! Expectations until some states are left, by elimination of these states within an envelope.
+//! Expectations until some states are left, by elimination within an envelope.
 //!
 //! Let T be states that are left almost surely, w_ij the rates between them, w_i∞ those out of T,
 //! and S_i the sum of both. The values h_i = (ρ_i + Σ_j w_ij h_j) / S_i are the expected rewards at
@@ -15,7 +15,7 @@
 //! contains at most one number of each row (a rate, or ρ). Factors of 1 ± 6u in p_k rows change the
 //! quotient by a factor of (1 ± 6u)^{2 p_k} at most. All stages add up to 12u Σ p_k. Rates and ρ of
 //! m rows as given, with an error of 2u, contribute 4u m, and the back substitution 6u m. If a
-//! double leaves its range, the elimination is repeated with [`Wide`] numbers, whose range is not
+//! double leaves its range, the elimination is repeated with [`Wide`] numbers; their range is not
 //! exceeded.
 
 use crate::Result;
@@ -33,7 +33,7 @@ const MOST_NUMBERS: u64 = 1 << 24;
 const MOST_WORK: u64 = 1 << 34;
 /// Maximum number of states that are reordered.
 const MOST_ORDERED: usize = 1 << 14;
-/// States are reordered if the elimination costs more than this many passes over the transitions.
+/// States are reordered if elimination costs more than this many passes over the transitions.
 const LONG: u64 = 64;
 /// Bound of the usable range: nonzero doubles below it, or above its inverse, are lost.
 const LEAST: f64 = 1.2e-271;
@@ -183,8 +183,7 @@ pub(crate) struct Envelope {
 
 /// Expectations from each state.
 pub(crate) struct Values {
-    /// One column for each reward, one value for each state; infinite if out of the range of
-    /// doubles.
+    /// One column per reward, one value per state; infinite if out of the range of doubles.
     pub(crate) columns: Vec<Vec<f64>>,
     /// Bound on the relative error of each value that is a normal double.
     pub(crate) relative: f64,
@@ -385,8 +384,7 @@ mod tests {
         (columns.remove(0), relative)
     }
 
-    /// Up at rate 1 and down at rate 2: from i the upper end n comes first with probability (2^i −
-    /// 1)/(2^n − 1).
+    /// Up at rate 1, down at rate 2: n comes first with probability (2^i − 1)/(2^n − 1) from i.
     #[test]
     fn a_gambler_of_thousands_matches_the_closed_form_beyond_the_range_of_doubles() {
         let n = 3000u32;
@@ -403,8 +401,7 @@ mod tests {
         }
     }
 
-    /// A drift against the direction on a line of 400 states: a mean time of 10^590 exceeds
-    /// doubles.
+    /// A drift against the direction on 400 states: a mean time of 10^590 exceeds doubles.
     #[test]
     fn a_time_beyond_the_range_is_infinite_as_a_double_and_finite_as_a_wide_number() {
         let line = |n: u32| -> Csr {

@@ -321,7 +321,7 @@ const STALLED: u32 = 4;
 /// Largest multiple of the rounding that a defect taken as rounding alone may have.
 const ROUNDINGS: f64 = 8.0;
 
-/// Solves v = r + Pv by Gauss–Seidel sweeps outside of the `met` states, for `K` rates r at once.
+/// Solves v = r + Pv by Gauss–Seidel sweeps on the states not `met`, for `K` rates r at once.
 ///
 /// It ends in one of three cases:
 /// * Each defect is at most `enough`, or consists of rounding alone.

@@ -199,8 +199,9 @@ impl Query<'_> {
         }))
     }
 
-    /// Adds the probabilities of at most `K` sets, which share the sweeps; false if these do not
-    /// converge.
+    /// Adds the probabilities of at most `K` sets, which share the sweeps.
+    ///
+    /// Returns false if these do not converge.
     #[expect(clippy::too_many_arguments, reason = "what a sweep needs")]
     fn sweep<const K: usize>(
         &self,

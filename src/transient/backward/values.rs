@@ -156,7 +156,9 @@ impl Backward {
         out.par_chunks_mut(ROWS).enumerate().map(block).reduce(none, both)
     }
 
-    /// Returns the expectation of `values` at a time from each state; `fixed` states are absorbing.
+    /// Returns the expectation of `values` at a time from each state.
+    ///
+    /// The `fixed` states are absorbing.
     ///
     /// The requested error is at most ε times the largest value.
     ///
@@ -172,7 +174,9 @@ impl Backward {
         self.sum(values, fixed, time, epsilon, false, observer)
     }
 
-    /// Returns the expected reward at the rates `rewards` accumulated until a time from each state.
+    /// Returns the expected reward accumulated until a time from each state.
+    ///
+    /// The reward rates are `rewards`.
     ///
     /// # Errors
     /// As [`at`](Self::at).
@@ -417,7 +421,7 @@ impl Backward {
         [if least.is_finite() { least.max(1.0) } else { 1.0 }, largest]
     }
 
-    /// Returns half the largest width of the enclosures of all states, and their largest upper end.
+    /// Returns half the largest width of the enclosures of all states, and the largest bound.
     fn enclosed(&self, a: &[f64], next: &[f64], sum: &[f64]) -> (f64, f64) {
         let [least, largest] = self.ratios(a, next);
         let (mut widest, mut high) = (0.0f64, 0.0f64);

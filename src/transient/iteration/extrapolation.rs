@@ -1,4 +1,4 @@
-//! The extrapolation after [early termination](super::quasi_stationary), computed on the host.
+//! Extrapolation after [early termination](super::quasi_stationary), on the host.
 //!
 //! The transient states may consist of several classes, none of which leads to another. The
 //! extrapolation is then the sum of theirs, and so are its bounds.
@@ -22,7 +22,9 @@ use crate::{Error, Result};
 
 /// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
-/// Maximum number of corrections; each takes 1/`CORRECTIONS` of the steps that led to the vector.
+/// Maximum number of corrections of a double-double vector.
+///
+/// Each takes 1/`CORRECTIONS` of the steps that led to the vector.
 const CORRECTIONS: u64 = 4;
 /// Maximum number of steps of a correction; one weight for each step is stored.
 const MOST_STEPS: u64 = 1 << 20;

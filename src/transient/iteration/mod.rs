@@ -115,7 +115,9 @@ pub struct Iteration<'a, T> {
 }
 
 impl<'a, T: Number> Iteration<'a, T> {
-    /// Allocates an iteration; `rewards` are pairs of values and the power of two that scales them.
+    /// Allocates an iteration without norms.
+    ///
+    /// `rewards` are pairs of values and the power of two that scales them.
     pub fn new(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
@@ -126,8 +128,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Self::with_norms(lanes, parts, inverse_alpha, rewards, progress, false)
     }
 
-    /// Allocates an iteration that, if `normed`, computes the l1 norm of each iterate with its
-    /// rewards.
+    /// Allocates an iteration; if `normed`, it computes the l1 norm of each iterate as well.
     pub(super) fn with_norms(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
@@ -246,8 +247,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Returns for each reward the values of this rank's rows and the power of two that scales
-    /// them.
+    /// Returns for each reward this rank's values and the power of two that scales them.
     pub(crate) fn rewards(&self) -> &[(&'a [f64], f64)] {
         &self.values
     }
@@ -359,8 +359,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
     }
 
-    /// Prepares the kernel for small chains; returns the launch and its repetitions until step
-    /// `to`.
+    /// Prepares the kernel for small chains; returns the launch and its number of repetitions.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
         let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
@@ -380,8 +379,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
     }
 
-    /// Returns weights, accumulator and weighted steps of the sum that is fused into the step
-    /// kernel.
+    /// Returns weights, accumulator and weighted steps of the sum fused into the step kernel.
     fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
         let lane = self.parts.parts[part].lane;
         match target {
@@ -466,8 +464,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.observing(part, first_step, &all, &self.partials[part])
     }
 
-    /// Prepares the launches that compute block values of iterates, each from one of the two
-    /// arrays.
+    /// Prepares the launches that compute block values of iterates.
+    ///
+    /// Each iterate is in one of the two arrays.
     pub(super) fn observing(
         &self,
         part: usize,
@@ -574,8 +573,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.defect_of(factor, Which::Newest, Which::Before)
     }
 
-    /// Returns the masses of x_{k−1} and x_k on the non-absorbing states; `None` if these are all
-    /// states.
+    /// Returns the masses of x_{k−1} and x_k on the non-absorbing states.
+    ///
+    /// `None` if no state is absorbing.
     pub(crate) fn non_absorbing_masses(&self) -> Result<Option<[f64; 2]>> {
         let mass = |which| self.defect_of(0.0, which, which);
         Ok(match self.parts.absorbing {

@@ -56,7 +56,7 @@ pub(crate) struct Shares {
     pub(crate) beyond: f64,
 }
 
-/// Sums the errors of extrapolations of several classes at a time: from defects, and from rounding.
+/// Returns the summed errors of several classes at a time: from defects, and from rounding.
 pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64) -> [f64; 2] {
     terminations.iter().fold([0.0; 2], |[error, rounding], termination| {
         let amplification = termination.amplification(lambda);
@@ -109,8 +109,7 @@ impl EarlyTermination {
         self.growth(expected_excess(lambda, self.step)).min(self.most)
     }
 
-    /// Returns true if termination here leaves a time within ε, or as close to it as rounding
-    /// allows.
+    /// Returns true if termination here leaves a time within ε, or as close as rounding allows.
     ///
     /// `step` bounds the rounding of a step.
     pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {

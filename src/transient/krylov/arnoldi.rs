@@ -158,8 +158,7 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Some(recurrence))
     }
 
-    /// Bounds the l1 rounding error of a combination: `multiples` of vectors added to another
-    /// vector.
+    /// Bounds the l1 rounding error of adding `multiples` of vectors to another vector.
     ///
     /// `left` is the norm of the result.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
@@ -195,8 +194,7 @@ impl<'a, T: Number> Basis<'a, T> {
         parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
     }
 
-    /// Returns the newest vector's dot products with the stored ones, and the square of the last of
-    /// these.
+    /// Returns the newest vector's dot products with vectors 0 … `last`, and the last one's square.
     fn products(&self, last: usize) -> Result<Vec<f64>> {
         let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
         let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));

@@ -64,7 +64,7 @@ impl Open {
             <= 0.99 * self.error_budget()
     }
 
-    /// Returns the allowed bound; above ε if rounding would prevent ε in a uniformization run, too.
+    /// Returns the allowed bound; above ε if rounding makes ε unreachable by uniformization, too.
     fn loosened(&self) -> f64 {
         if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
     }
@@ -100,11 +100,13 @@ pub(crate) struct Budget {
     ///
     /// It applies to spaces of constant length, if rounding permits.
     pays: f64,
-    /// Limit of the predicted total for spaces of growing length, a prediction that may be too low.
+    /// Limit of the predicted total for spaces of growing length.
+    ///
+    /// It is lower, because that prediction may be too low.
     little: f64,
 }
 
-/// Returns the products of the first attempt during a uniformization run: those of four spaces.
+/// Returns the products of the first attempt in a uniformization run: those of four spaces.
 ///
 /// Each later attempt gets four times as many, or at least half of that.
 pub(crate) fn first_try(costs: &Costs) -> u64 {
@@ -188,7 +190,7 @@ pub(crate) fn run<T: Number>(
 struct Ahead {
     /// Number of spaces if they stay as long as those of the later half.
     steady: f64,
-    /// Number of spaces if their lengths continue to grow as from the first half to the later one.
+    /// Number of spaces if their lengths continue to grow as from the first half to the second.
     ///
     /// Growth counts from a factor of 2 on; less may be chance.
     growing: f64,
@@ -563,7 +565,7 @@ fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
     Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
-/// Returns the step limit of a refinement: αt so far, but at most 16 times the products so far.
+/// Returns the step limit of a refinement: αt so far, at most 16 times the products so far.
 fn corrections(now: Clock, terms: u64) -> u64 {
     (now.high as u64).min(16 * terms)
 }
@@ -633,8 +635,7 @@ mod tests {
         assert!(done(1000).is_none() && done(2000).is_some_and(|budget| budget.products < 160.0));
     }
 
-    /// Returns times reached and rounding errors for spaces of some lengths; rounding is 1e-15 of
-    /// time.
+    /// Returns times reached with spaces of some lengths, and rounding errors of 1e-15 of them.
     fn reached(lengths: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
         let mut now = 0.0;
         let mut next = |length: f64| {

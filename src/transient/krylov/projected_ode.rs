@@ -1,4 +1,4 @@
-//! The projected equation u' = H u, u(0) = e₁ of a Krylov space, solved by piecewise polynomials.
+//! The projected equation u' = H u, u(0) = e₁, solved by piecewise polynomials.
 //!
 //! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For
 //! any curve û, y = V û has the defect
@@ -49,7 +49,7 @@ fn polynomials(theta: f64) -> [f64; TERMS] {
     values
 }
 
-/// Matrix from values at the interpolation points to Chebyshev coefficients, one row for each.
+/// Matrix from values at the interpolation points to Chebyshev coefficients, by rows.
 static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     let mut rows: Vec<([f64; TERMS], [f64; TERMS])> = (0..TERMS)
         .map(|i| {
@@ -175,8 +175,7 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Extends the curve towards `wanted`, for as long as `allowed(error, time)` is true at its
-    /// end.
+    /// Extends the curve towards `wanted`, for as long as `allowed(error, time)` is true.
     pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {

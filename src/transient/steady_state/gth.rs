@@ -367,8 +367,7 @@ impl Plan {
         self.passing.work() + self.classes.iter().map(|(_, order)| order.work()).sum::<u64>()
     }
 
-    /// Returns the number of products by a matrix of `nnz` entries that cost as much as the
-    /// elimination.
+    /// Returns the number of products with `nnz` entries that cost as much as the elimination.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }
@@ -460,7 +459,7 @@ fn stationary(
     Ok(Some(better).filter(|(_, bound)| bound.is_finite()))
 }
 
-/// Computes the stationary distribution from excursions that start and end in the state `one`.
+/// Computes the stationary distribution from excursions that start and end in state `one`.
 fn excursions(
     transitions: &dyn Transitions,
     scale: f64,

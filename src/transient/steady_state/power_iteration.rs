@@ -54,7 +54,7 @@ const MOST_WORK: u64 = 1 << 35;
 const MOST_STEPS: u64 = 1 << 31;
 
 impl StationaryState {
-    /// Advances to `until`, or by a sixteenth of the steps, and measures the distance of iterates.
+    /// Advances to `until`, or by a sixteenth of the steps; then measures the change of a step.
     ///
     /// Checkpoints may be saved on the way.
     fn advance<T: Number>(
@@ -99,7 +99,7 @@ pub(crate) struct Served {
     pub(crate) met: bool,
 }
 
-/// Computes the infinite times, starting with the `last` iterate of finite ones if there is one.
+/// Computes the infinite times, starting with the `last` iterate of finite ones if given.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],
@@ -255,8 +255,7 @@ fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     plan
 }
 
-/// Computes the limit of this rank's states by elimination; every rank repeats the whole
-/// elimination.
+/// Computes the limit of this rank's states by elimination, which every rank repeats.
 fn eliminate<T: Number>(
     context: &Context<'_, T>,
     planned: Option<Plan>,
@@ -286,7 +285,7 @@ pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
     (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16)
 }
 
-/// Returns the limit of the extrapolation after [`EarlyTermination`], if its bound is within ε.
+/// Returns the limit of the extrapolation after early termination, if its bound is within ε.
 ///
 /// In the limit all transient mass is absorbed.
 fn absorbed<T: Number>(

@@ -1,4 +1,4 @@
-//! One uniformization run for all finite times, or several if memory for accumulators is short.
+//! One uniformization run for all finite times, or several if accumulators do not fit.
 
 use super::run::{RunOutcome, Uniformization};
 use crate::Result;

@@ -87,7 +87,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     iteration: Iteration<'a, T>,
     /// Ascending by the first step of their windows.
     planned: &'p mut [Planned],
-    /// Indices of times whose windows have not opened.
+    /// Indices of times with windows that have not opened.
     waiting: VecDeque<usize>,
     open: Vec<Open<T>>,
     /// Accumulators that are not in use.
@@ -492,7 +492,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Measures the mass of x_k and divides the weights from step k on by it, in single precision.
+    /// Single precision: measures the mass of x_k and divides the weights from step k on by it.
     ///
     /// Rounding scales iterates by a drifting factor. The drift is measured and included in the
     /// bound.
@@ -537,8 +537,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             .then_some(termination))
     }
 
-    /// Tries to compute the waiting times by Chebyshev's method, once, or by Krylov's, if that may
-    /// pay.
+    /// Tries to compute the waiting times by Chebyshev's method, once, or by Krylov's method.
     fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let (context, k) = (self.context, self.iteration.steps());
         let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
@@ -614,8 +613,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, observer, checkpointer)
     }
 
-    /// Extrapolates several classes after x_{k−1}; `None` unless every remaining time meets its
-    /// bound.
+    /// Extrapolates several classes after x_{k−1}; `None` unless all remaining times meet ε.
     fn terminate_by_class(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
         let classes = self.classes.get_or_insert_with(|| transient_classes(self.context));
         let Some((class, count)) = classes.clone() else { return Ok(None) };
@@ -662,7 +660,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(refinement.shift)
     }
 
-    /// Computes all remaining times from an extrapolation, made from an iterate of the given mass.
+    /// Computes all remaining times from an extrapolation of an iterate with the given mass.
     fn extrapolate(
         &mut self,
         Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
