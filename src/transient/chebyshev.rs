@@ -58,7 +58,7 @@ struct Open<T> {
 struct Norms(Vec<f64>);
 
 impl Norms {
-    /// Appends a measured norm with its rounding: blocks of 256 magnitudes are summed as trees.
+    /// Appends a measured norm, a sum by blocks of 256 magnitudes, with its rounding error.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }
@@ -73,7 +73,7 @@ impl Norms {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Bounds ‖δ_k‖.
+    /// Bounds the rounding error ‖δ_k‖ of v_{k+1}.
     fn defect<T: Number>(&self, k: usize, statistics: &MatrixStatistics<T>) -> f64 {
         let step = statistics.step * self.0[k].max(1.0);
         match k {
@@ -131,9 +131,9 @@ impl<T: Number> Open<T> {
         }
     }
 
-    /// Returns the larger of two weighted means of the norms up to term `k`.
+    /// Returns the larger of two weighted means of ‖v_0‖, …, ‖v_k‖.
     ///
-    /// The weights are those of the sum and those of its integral.
+    /// The weights are those of the sum for π(t), and those of its integral over time.
     fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
@@ -164,7 +164,7 @@ impl<T: Number> Open<T> {
     }
 }
 
-/// Computes the finite times that it can within ε, or as close to ε as rounding allows.
+/// Computes results for finite times within ε, or as close to ε as rounding allows.
 ///
 /// The other times stay without a result.
 ///
@@ -206,7 +206,7 @@ pub(super) fn run<T: Number>(
     }
 }
 
-/// Runs one recurrence for some times, in ascending order.
+/// Runs one recurrence for several times, in ascending order.
 fn expand<T: Number>(
     context: &Context<'_, T>,
     some: &[(f64, usize)],

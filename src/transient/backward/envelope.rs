@@ -139,7 +139,7 @@ impl Positive for Wide {
     }
 }
 
-/// An order of the states, and the column range of each row in it.
+/// An order of the states, and the column range of each row in this order.
 struct Skyline {
     /// State of each row.
     order: Vec<u32>,
@@ -173,7 +173,7 @@ impl Skyline {
     }
 }
 
-/// States that are left almost surely, in an order that makes their elimination short.
+/// States that are left almost surely, in an order for which elimination is short.
 pub(crate) struct Envelope {
     chain: Csr,
     /// Rate from each state out of the set.

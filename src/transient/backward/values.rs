@@ -27,7 +27,7 @@ use crate::{Error, Result};
 const ROWS: usize = 4096;
 /// Number of steps between two convergence checks.
 const CHECK_STEPS: u64 = 32;
-/// Largest αt.
+/// Largest supported αt.
 const MOST_ALPHA_T: f64 = 1e13;
 /// Maximum number of steps for totals over an infinite horizon.
 const MOST_STEPS: u64 = 1 << 24;
@@ -339,7 +339,7 @@ impl Backward {
         Ok(found)
     }
 
-    /// Returns b: the reward of a step, and the expected value of `ends` states reached by it.
+    /// Returns b: per step the reward, plus the expected value of the `ends` state reached.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
         let there: Vec<f64> =
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
@@ -347,7 +347,7 @@ impl Backward {
         (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
     }
 
-    /// Encloses the totals from below and above; returns true if they are within ε.
+    /// Encloses the totals from below and above; returns true if the enclosures are within ε.
     fn iterate(
         &self,
         ends: &[bool],
@@ -393,7 +393,7 @@ impl Backward {
         }
     }
 
-    /// Returns an upper bound of the expected number of steps, including its own rounding.
+    /// Returns an upper bound of the expected number of steps to `ends`, with its rounding.
     fn longest(&self, time: &[f64], next: &[f64], steps: &[f64], k: u64) -> f64 {
         let longest = self.enclosed(time, next, steps).1;
         let room = 1.0 - self.rounding * longest - 4.0 * U * k as f64;

@@ -61,7 +61,7 @@ pub(crate) struct Extrapolation<'a, T> {
     x: Vec<f64>,
     /// Class of each state; empty if all transient states are one class.
     class: Vec<u8>,
-    /// For each class the flow into absorbing states per step; empty if there are none.
+    /// For each class the absorption flow per step; empty if there are no absorbing states.
     flow: Vec<Vec<f64>>,
     pub(crate) rewards: Vec<ExtrapolatedReward>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Extrapolation<'a, T> {
 /// Additional error of a refined extrapolation, and the cost of the refinement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Refinement {
-    /// Distance of the refined vector to the last iterate but one.
+    /// Distance of the refined vector to the iterate that it replaces.
     pub(crate) shift: f64,
     /// Matrix–vector products of the refinement.
     pub(crate) steps: u64,
@@ -205,7 +205,7 @@ impl<T: Number> Extrapolation<'_, T> {
             && room().is_ok()
     }
 
-    /// Replaces the vector by a double-double one with smaller defects.
+    /// Replaces the vector of each class by a double-double one with smaller defects.
     ///
     /// Corrections end when `enough` returns true, given the terminations and the shift, or when
     /// they make no more progress. `steps` steps led to the current vector. `terminations`, one for
@@ -267,14 +267,14 @@ impl<T: Number> Extrapolation<'_, T> {
         Ok(found)
     }
 
-    /// Allocates the iteration for corrections, with its 1/α scaled by `share`.
+    /// Allocates the iteration for corrections, with 1/α times `share` as its step.
     fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
         let Context { machine, parts, statistics, .. } = self.context;
         let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());
         Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before))
     }
 
-    /// Returns true if a step rather changes the sign of a residual than preserves it.
+    /// Returns true if a step changes the sign of a residual rather than preserving it.
     fn alternates(&self, residual: &[f64]) -> bool {
         let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
         let rate_of_step = statistics.scale * statistics.inverse_alpha.wide();

@@ -50,7 +50,7 @@ pub struct Target<T> {
     /// For each lane: 1/α, then the weights of the steps in `held`.
     scalars: Vec<Buffer<T>>,
     pub(crate) acc: Accumulators<T>,
-    /// Steps with their weights in `scalars`.
+    /// Range of steps with weights stored in `scalars`.
     held: Range<u64>,
 }
 
@@ -71,9 +71,9 @@ impl<T> Accumulators<T> {
 /// Selects one of the last two iterates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// x_k.
+    /// The newest iterate x_k.
     Newest,
-    /// x_{k−1}.
+    /// The iterate before, x_{k−1}.
     Before,
 }
 
@@ -95,7 +95,7 @@ pub struct Iteration<'a, T> {
     values: Vec<(&'a [f64], f64)>,
     /// One vector for each reward and part.
     rewards: Vec<Vec<Buffer<T>>>,
-    /// True if the norm of each iterate is stored after the rewards of its step.
+    /// True if the l1 norm of each iterate is computed together with the rewards.
     normed: bool,
     /// True if the steps are those of Chebyshev's recurrence.
     pub(super) recurrence: bool,
@@ -234,7 +234,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Copies a stored sum of this rank's rows back into its accumulators.
+    /// Copies a stored sum of this rank's rows back into the accumulators `acc`.
     pub(crate) fn fill(&self, acc: &Accumulators<T>, sum: &[f64]) -> Result<()> {
         for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             let number = |&p: &f64| match T::PRECISION {
@@ -299,7 +299,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Takes steps up to `to`, and adds each iterate x_k with its weight to every target.
+    /// Takes steps up to `to`, and adds each iterate x_k, times its weight, to every target.
     ///
     /// Returns the rewards of the steps, one row for each step. With rewards, at most
     /// [`Self::most_steps`] steps are allowed per call.

@@ -33,9 +33,9 @@ const IMPOSSIBLE: f64 = 800.0;
 /// The extrapolation z_j ≈ x_m P^j for j ≥ 0, with its error terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarlyTermination {
-    /// m.
+    /// Number m of steps before the extrapolation starts.
     pub(crate) step: u64,
-    /// 1 − μ, exactly.
+    /// Decay rate 1 − μ per step, exactly.
     pub(crate) decay: f64,
     /// Bound of ‖ŷ − μ x_m‖ on the non-absorbing states, without the rounding of ŷ.
     pub(crate) defect: f64,
@@ -48,7 +48,7 @@ pub(crate) struct EarlyTermination {
 /// Expectations over the number N of steps at a time, restricted to N > m, with J = N − m.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shares {
-    /// P(N > m), E μ^J, E S_J.
+    /// Expectations P(N > m), E μ^J, and E S_J with S_j = 1 + μ + … + μ^{j−1}.
     pub(crate) at: [f64; 3],
     /// Expected sums over the steps j = m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
     pub(crate) until: [f64; 3],
@@ -109,7 +109,9 @@ impl EarlyTermination {
         self.growth(expected_excess(lambda, self.step)).min(self.most)
     }
 
-    /// Returns true if termination here leaves a time within ε, or as close as rounding allows.
+    /// Returns true if termination here leaves a time within ε, or as close as possible.
+    ///
+    /// Rounding may make ε unreachable.
     ///
     /// `step` bounds the rounding of a step.
     pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
@@ -122,7 +124,7 @@ impl EarlyTermination {
             || (out_of_reach && self.defect <= self.rounding)
     }
 
-    /// Returns the shares at a time from its weights; later steps N > R are counted as R + 1.
+    /// Returns the shares at a time from its Poisson weights; steps N > R are counted as R + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged) else {
             return self.mean_shares(time.lambda);
@@ -175,7 +177,7 @@ impl Planned {
     ///
     /// There are two conditions:
     /// * The weights would be many, or their rounding would matter.
-    /// * N ≤ m has negligible probability, also multiplied by the backward extrapolation.
+    /// * N ≤ m has negligible probability, also after multiplication by μ^{N−m} ≥ 1.
     pub(crate) fn averages(&self, termination: &EarlyTermination) -> bool {
         let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
         let backwards = -(termination.step as f64) * (-termination.decay).ln_1p();

@@ -11,9 +11,9 @@ use crate::transient::solution::Stopped;
 pub(crate) struct Planned {
     /// Index among the requested times.
     pub(crate) index: usize,
-    /// ε.
+    /// Requested error bound ε.
     pub(crate) epsilon: f64,
-    /// αt.
+    /// Mean number αt of steps until the time.
     pub(crate) lambda: f64,
     /// Window of the terms that are summed.
     pub(crate) window: Window,
@@ -27,7 +27,7 @@ pub(crate) struct Planned {
     pub(crate) summed: ErrorBudget,
     /// Error budget if closed forms replace the weights after early termination.
     pub(crate) averaged: ErrorBudget,
-    /// Error bound of early termination, if it occurred.
+    /// Error bound of early termination; 0 without one.
     pub(crate) steady_state: f64,
     /// Error bound of the rounding that early termination adds.
     pub(crate) termination_rounding: f64,
@@ -35,7 +35,7 @@ pub(crate) struct Planned {
     pub(crate) stopped: Option<Stopped>,
     /// True if closed forms replaced the weights after early termination.
     pub(crate) is_averaged: bool,
-    /// Maximum number of steps that led to its iterates.
+    /// Maximum number of steps before the iterates that contribute to this time.
     pub(crate) steps: u64,
     /// Bound of the truncated mass.
     pub(crate) truncation: f64,

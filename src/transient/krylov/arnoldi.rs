@@ -15,7 +15,7 @@ const FOUR: usize = 4;
 /// Rounding errors, in units, of each of these vectors' products.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
-/// Vectors are orthogonalized again if their norm falls by more than this factor.
+/// Vectors are orthogonalized again if their norm falls below this fraction.
 const AGAIN: f64 = 0.3;
 
 /// The recurrence (P − I) V = V H + w eᵀ + F.
@@ -42,9 +42,9 @@ pub(super) struct Basis<'a, T> {
     vectors: Vec<Vec<Buffer<T>>>,
     /// For each lane the factors of a linear combination.
     factors: Vec<Buffer<T>>,
-    /// Sums of products by blocks, one array for each part.
+    /// Block sums of dot products, one array for each part.
     partials: Vec<Buffer<T>>,
-    /// Rounding error of one product of a vector of norm 1 or less.
+    /// Bound of the rounding error of a product x P, for vectors x of norm 1 or less.
     step: f64,
     /// Error by underflow when vectors are combined.
     underflow: f64,
@@ -194,7 +194,7 @@ impl<'a, T: Number> Basis<'a, T> {
         parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
     }
 
-    /// Returns the newest vector's dot products with vectors 0 … `last`, and the last one's square.
+    /// Returns dot products of the newest vector with vectors 0 … `last`, and the last's square.
     fn products(&self, last: usize) -> Result<Vec<f64>> {
         let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
         let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));

@@ -85,7 +85,7 @@ impl Clock {
         (self.high, self.low) = (sum + self.low, self.low - ((sum + self.low) - sum));
     }
 
-    /// Returns the duration from here to `time`, known to four units.
+    /// Returns the duration from this time to `time`, known to four units.
     fn until(self, time: f64) -> f64 {
         (time - self.high) - self.low
     }
@@ -94,19 +94,19 @@ impl Clock {
 /// Allowed cost of the Krylov method, in matrix–vector products.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Products that are allowed in any case.
+    /// Matrix–vector products that are allowed in any case.
     products: f64,
     /// Limit of the predicted total, below which more products are allowed.
     ///
     /// It applies to spaces of constant length, if rounding permits.
     pays: f64,
-    /// Limit of the predicted total for spaces of growing length.
+    /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
     ///
     /// It is lower, because that prediction may be too low.
     little: f64,
 }
 
-/// Returns the products of the first attempt in a uniformization run: those of four spaces.
+/// Returns the products of the first attempt in a uniformization run: four Krylov spaces.
 ///
 /// Each later attempt gets four times as many, or at least half of that.
 pub(crate) fn first_try(costs: &Costs) -> u64 {
@@ -142,7 +142,7 @@ impl Budget {
     }
 }
 
-/// Computes the finite times that it can within ε, or as close to ε as rounding allows.
+/// Computes results for finite times within ε, or as close to ε as rounding allows.
 ///
 /// The other times stay without a result.
 ///
@@ -186,11 +186,11 @@ pub(crate) fn run<T: Number>(
     }
 }
 
-/// Prediction of the remaining cost, from the lengths of the spaces so far.
+/// Prediction of the remaining cost, from the time intervals covered by the spaces so far.
 struct Ahead {
-    /// Number of spaces if they stay as long as those of the later half.
+    /// Number of Krylov spaces if each covers as much time as those of the later half.
     steady: f64,
-    /// Number of spaces if their lengths continue to grow as from the first half to the second.
+    /// Number of Krylov spaces if their intervals keep growing as they have so far.
     ///
     /// Growth counts from a factor of 2 on; less may be chance.
     growing: f64,
@@ -282,7 +282,7 @@ impl<'a, T: Number> Run<'a, T> {
         })
     }
 
-    /// Computes all open times; returns the reason if some are given up.
+    /// Computes results for all open times; returns the reason if some are given up.
     fn solve(
         mut self,
         budget: Option<Budget>,
@@ -363,7 +363,7 @@ impl<'a, T: Number> Run<'a, T> {
         more
     }
 
-    /// Advances by the approximation in one Krylov space, and delivers the times on the way.
+    /// Advances by the approximation in one Krylov space, and delivers the times reached.
     ///
     /// Returns false if the error bound does not allow it.
     fn advance(
@@ -481,7 +481,7 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(())
     }
 
-    /// Computes all open times by early termination after the first of the last two iterates.
+    /// Ends all open times by early termination after the first of the last two iterates.
     ///
     /// Returns false if that is not enough even when refined; the iterate is then the newest again.
     fn finish(
@@ -552,7 +552,7 @@ impl<'a, T: Number> Run<'a, T> {
     }
 }
 
-/// Sums the l1 norms of multiples of a space's vectors.
+/// Sums the l1 norms of the basis vectors, times `factors`.
 fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
     factors.iter().zip(&recurrence.norms).map(|(factor, norm)| factor.abs() * norm).sum()
 }
@@ -573,7 +573,7 @@ fn corrections(now: Clock, terms: u64) -> u64 {
 /// A possible early termination.
 struct Candidate {
     termination: EarlyTermination,
-    /// True if it serves all open times; false if only a refinement may.
+    /// True if early termination serves all open times; false if only a refinement may.
     serves: bool,
 }
 

@@ -39,7 +39,7 @@ fn places() -> [u32; TERMS] {
     })
 }
 
-/// Returns T_0(θ), T_1(θ), ….
+/// Returns the Chebyshev polynomials T_0(θ), T_1(θ), ….
 fn polynomials(theta: f64) -> [f64; TERMS] {
     let mut values = [1.0; TERMS];
     values[1] = theta;
@@ -79,7 +79,7 @@ pub(crate) struct Piece {
     pub(crate) from: f64,
     /// Length of the interval.
     pub(crate) length: f64,
-    /// Coefficients: for each Chebyshev polynomial one number for each component.
+    /// Chebyshev coefficients: for each polynomial one number per component.
     terms: Vec<Vec<f64>>,
     /// Value of each component at the end of the interval.
     end: Vec<f64>,
@@ -104,7 +104,7 @@ impl Error {
 
 /// Values of a curve at a time.
 pub(crate) struct Values {
-    /// û.
+    /// û(s), the coefficients of the basis vectors.
     pub(crate) at: Vec<f64>,
     /// ∫ û up to the time.
     pub(crate) until: Vec<f64>,

@@ -23,9 +23,9 @@
 //! state on the longest path along which a time is computed. Nothing is known if rates leave the
 //! range of normal numbers.
 //!
-//! If that bound exceeds ε, or is not known, the limit of a class is bounded as that of an iteration.
-//! The bound is the product of its residual in double-double arithmetic and the expected number of
-//! steps to z. The latter follows from the same rates, and an inequality
+//! If that bound exceeds ε, or is not known, the limit of a class is bounded as that of an
+//! iteration. The bound is the product of its residual in double-double arithmetic and the
+//! expected number of steps to z. The latter follows from the same rates, and an inequality
 //! [proves](crate::transient::backward::hitting_time) it.
 
 use crate::lane::cpu::expect_memory;
@@ -51,13 +51,13 @@ const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
 /// Minimum number of rates that a thread updates per stage.
 const SHARE: usize = 65_536;
 
-/// Smallest rate, for α in [1, 2), with a sufficient distance to the end of the range.
+/// Smallest rate, for α in [1, 2), that is far enough from underflow.
 const LEAST: f64 = 1.2e-271;
-/// An order of some states.
+/// An order of some states for elimination.
 #[derive(Debug, Clone)]
 struct Order {
     states: Vec<u32>,
-    /// Half-width of the band that contains their rates.
+    /// Half-width of the band of transitions between the states in this order.
     band: usize,
 }
 
@@ -139,11 +139,11 @@ struct Eliminated {
     m: usize,
     band: usize,
     stride: usize,
-    /// For each row the columns of its band.
+    /// Rates of each row within its band.
     values: Vec<f64>,
     /// Exit rates out of the set.
     end: Vec<f64>,
-    /// S_k.
+    /// S_k: the sum of the rates from state k to the remaining states and to the exit.
     sums: Vec<f64>,
     /// Number of states with changed rates, summed over all stages.
     changed: u64,
@@ -211,12 +211,12 @@ impl Eliminated {
         row.saturating_sub(self.band).min(self.m - self.stride)
     }
 
-    /// Returns the states before `k` within its band.
+    /// Returns the states before `k` within the band of `k`.
     fn before(&self, k: usize) -> std::ops::Range<usize> {
         k.saturating_sub(self.band)..k
     }
 
-    /// Returns the rates from `k` to the states before it within its band.
+    /// Returns the rates from `k` to the states before `k` within the band.
     fn row(&self, k: usize) -> &[f64] {
         let (before, at) = (self.before(k), k * self.stride - self.first(k));
         &self.values[at + before.start..at + before.end]
@@ -343,7 +343,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Finds an order in which time and memory suffice for elimination; `None` if there is none.
+    /// Finds an order of elimination within the limits of time and memory, if there is one.
     pub(crate) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
         let n = transitions.states();
         // The search for the order of a class reads all states.

@@ -90,7 +90,7 @@ impl StationaryState {
 /// Number of first steps from an iterate that may be near the steady state.
 const NEAR_STEPS: u64 = 16;
 
-/// Cost and accuracy of the results for infinite times.
+/// Cost and accuracy of the results for infinite time.
 pub(crate) struct Served {
     pub(crate) terms: u64,
     /// Number of eliminated states.
@@ -99,7 +99,7 @@ pub(crate) struct Served {
     pub(crate) met: bool,
 }
 
-/// Computes the infinite times, starting with the `last` iterate of finite ones if given.
+/// Computes the results for infinite time, starting with the `last` iterate if given.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],
@@ -158,7 +158,7 @@ pub(crate) fn run<T: Number>(
     Ok(Served { terms, eliminated, met })
 }
 
-/// Returns the rewards of the limit, and true if the accumulated ones meet ε.
+/// Returns the rewards of the limit, and true if all accumulated rewards meet ε.
 fn rewards_of<T: Number>(
     context: &Context<'_, T>,
     limit: &[f64],

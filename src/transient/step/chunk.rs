@@ -102,7 +102,7 @@ pub struct Chunk<T> {
 /// Rows of a chunk that another region reads.
 #[derive(Debug)]
 pub(crate) struct SendRows {
-    /// Index of the region that reads them.
+    /// Index of the region that reads the rows.
     pub(crate) reader: usize,
     /// Positions of the rows among all that this region reads from the part.
     pub(crate) range: Range<usize>,

@@ -68,7 +68,7 @@ impl Ids<'_> {
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// Start of its offsets and values.
+    /// Start of the tile's offsets and values.
     region: usize,
     /// End of the offsets of each sum; `None` if the tile is computed row by row.
     ends: Option<[usize; SUMS]>,
@@ -79,7 +79,7 @@ struct Tile<T> {
 
 /// Cache of a thread's decoded tiles, indexed by the hash of their keys.
 struct Tiles<T> {
-    /// Identity of their matrix.
+    /// Identity of the matrix to which the tiles belong.
     matrix: u64,
     places: Vec<Option<Tile<T>>>,
     offsets: Vec<i32>,
@@ -187,7 +187,7 @@ impl<T: Number> Body for Patterned<'_, T> {
 }
 
 impl<T: Number> Patterned<'_, T> {
-    /// Computes a tile of rows; false if they must be computed row by row.
+    /// Computes a tile of rows; returns false if its rows must be computed one by one.
     #[inline(always)]
     fn tile<const LEVEL: u8>(&mut self, row: usize) -> bool {
         let key = self.ids.tile(self.first + row);

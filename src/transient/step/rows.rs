@@ -84,7 +84,7 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) own: &'a [T],
     /// Output; in the recurrence the vector before on input.
     pub(crate) y: &'a mut [T],
-    /// Accumulator, the weight of x, and the weight of y if it is added in the same step.
+    /// Accumulator, the weight of x, and the weight of y if the same step adds y.
     pub(crate) acc: Option<(&'a mut [T], T, Option<T>)>,
     pub(crate) inverse_alpha: T,
     /// True for the recurrence: y becomes 2 x P − y.

@@ -21,7 +21,7 @@ kernel! {
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     ) in q64;
-    /// Adds terms to the sum of one more time.
+    /// Adds weighted iterates to the accumulator of a further time.
     pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     ) in q64;
@@ -142,7 +142,7 @@ fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
     });
 }
 
-/// y += Σ f v for four vectors at once.
+/// Operation y += Σ f v for four vectors at once.
 struct Combine<'a, T> {
     factors: [T; 4],
     vectors: [&'a [T]; 4],

@@ -21,7 +21,7 @@ pub struct UniformizationOutcome {
     pub(crate) last: Option<LastIterate>,
 }
 
-/// Computes the finite times in as few runs as memory for accumulators allows.
+/// Computes the results for finite times in as few runs as memory for accumulators allows.
 pub fn uniformize<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],

@@ -81,13 +81,13 @@ impl UniformizationState {
     }
 }
 
-/// One pass over the iterates, and the times that it computes.
+/// One pass over the iterates, and the requested times that are computed from them.
 pub(crate) struct Uniformization<'a, 'p, T> {
     context: &'a Context<'a, T>,
     iteration: Iteration<'a, T>,
-    /// Ascending by the first step of their windows.
+    /// Requested times, ascending by the first step of their windows.
     planned: &'p mut [Planned],
-    /// Indices of times with windows that have not opened.
+    /// Indices of planned times with windows that have not opened.
     waiting: VecDeque<usize>,
     open: Vec<Open<T>>,
     /// Accumulators that are not in use.
@@ -99,7 +99,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     check: u64,
     /// End of the steps to the next decision, after a resumption in their middle.
     until: Option<u64>,
-    /// Products of earlier runs.
+    /// Matrix–vector products of earlier runs.
     before: u64,
     /// True if the probabilities themselves are requested.
     vectors: bool,
@@ -107,17 +107,17 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     host: Vec<f64>,
     /// Thread that allocates `host`.
     allocation: Option<JoinHandle<Vec<f64>>>,
-    /// Indices of times for which there was no accumulator.
+    /// Indices of planned times for which there was no accumulator.
     left_over: Vec<usize>,
     /// True if Chebyshev's expansion may take over: it has not been tried.
     pub(crate) expands: bool,
-    /// Products of the next attempt by Krylov's method, if it may be tried.
+    /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
     /// Certificate with H, if the steady state continues from this run.
     certificate: Option<Certificate>,
-    /// Products spent on refinements.
+    /// Matrix–vector products spent on refinements.
     refined: u64,
     /// Transient class of each state, and the number of classes.
     ///
@@ -138,11 +138,11 @@ struct Ending<'a, T> {
 pub(crate) struct RunOutcome {
     /// Number of matrix–vector products.
     pub(crate) steps: u64,
-    /// Indices of times for which there was no accumulator.
+    /// Indices of planned times for which there was no accumulator.
     pub(crate) left_over: Vec<usize>,
     /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// Results of the times that such a method computed, by index among the requested times.
+    /// Results of times computed by Chebyshev's or Krylov's method, by index of requested time.
     pub(super) expanded: Vec<Option<TimeResult>>,
     /// Last iterate, if the steady state continues from it.
     pub(crate) last: Option<LastIterate>,
@@ -260,7 +260,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
-    /// Computes the planned times, or as many as there are accumulators for.
+    /// Computes the results for the planned times, as far as there are accumulators.
     pub(crate) fn run(
         mut self,
         observer: &mut dyn Observer,
@@ -349,7 +349,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.remaining().map(|place| self.planned[place].right()).max()
     }
 
-    /// Returns the step at which a window opens or closes, or something is measured or collected.
+    /// Returns the next step at which to open or close a window, to measure, or to check.
+    ///
+    /// With rewards, the host also collects them after a limited number of steps.
     fn next_decision(&self, end: u64) -> u64 {
         let k = self.iteration.steps();
         let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
@@ -408,7 +410,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.iteration.accumulators().map(Some)
     }
 
-    /// Closes the windows that end with x_k, including its term; returns true if there were any.
+    /// Closes the windows that end with x_k, including that term; true if there were any.
     fn close_windows(
         &mut self,
         end: u64,
@@ -510,7 +512,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Returns early termination after x_{k−1}, if every remaining time then meets its bound.
+    /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
     ///
     /// If the run `continues` to the steady state, the certificate that this needs is computed
     /// here. It also bounds S_j.
@@ -630,7 +632,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }))
     }
 
-    /// Refines an extrapolation until no time misses its bound, or refinement does not help.
+    /// Refines an extrapolation until all times are within their bounds, or it does not help.
     ///
     /// Returns the distance of the refined vector to the iterate.
     fn refine(
