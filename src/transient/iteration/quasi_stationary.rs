@@ -41,7 +41,7 @@ pub(crate) struct EarlyTermination {
     pub(crate) defect: f64,
     /// Bound of the rounding errors in `defect`.
     pub(crate) rounding: f64,
-    /// Upper bound of S_j for all j from expected hitting times; infinity if unknown.
+    /// Upper bound of all geometric sums S_j from expected hitting times; infinity if unknown.
     pub(crate) most: f64,
 }
 
@@ -96,7 +96,7 @@ impl EarlyTermination {
         Ok(Self { step, decay: 1.0 - mu, defect, rounding, most: f64::INFINITY })
     }
 
-    /// Computes S_j, also for real j.
+    /// Computes the geometric sum S_j = 1 + μ + … + μ^{j−1}, also for real j.
     pub(crate) fn growth(&self, j: f64) -> f64 {
         match self.decay {
             0.0 => j,
@@ -104,7 +104,7 @@ impl EarlyTermination {
         }
     }
 
-    /// Bounds E S_J at a time.
+    /// Bounds E S_J at a time: the factor by which a defect is multiplied in the error.
     pub(super) fn amplification(&self, lambda: f64) -> f64 {
         self.growth(expected_excess(lambda, self.step)).min(self.most)
     }

@@ -96,13 +96,13 @@ impl Clock {
 pub(crate) struct Budget {
     /// Matrix–vector products that are allowed in any case.
     products: f64,
-    /// Limit of the predicted total, below which more products are allowed.
+    /// Limit of the predicted total if each Krylov space covers as much time as recent ones.
     ///
-    /// It applies to spaces of constant length, if rounding permits.
+    /// More products are allowed if the prediction is lower and rounding permits.
     pays: f64,
     /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
     ///
-    /// It is lower, because that prediction may be too low.
+    /// It is lower than `pays`, because that prediction may be too optimistic.
     little: f64,
 }
 

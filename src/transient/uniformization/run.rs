@@ -115,7 +115,7 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
-    /// Certificate with H, if the steady state continues from this run.
+    /// Bound of expected hitting times, if the steady state continues from this run.
     certificate: Option<Certificate>,
     /// Matrix–vector products spent on refinements.
     refined: u64,
@@ -514,8 +514,8 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
     ///
-    /// If the run `continues` to the steady state, the certificate that this needs is computed
-    /// here. It also bounds S_j.
+    /// If the run `continues` to the steady state, the bound of hitting times that this needs is
+    /// computed here. It also bounds the error of early termination.
     fn termination(
         &mut self,
         continues: bool,
@@ -721,7 +721,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Bounds S_j for early termination by the expected steps to one state of each closed class.
+    /// Bounds the error of early termination by expected hitting times.
     ///
     /// This is done only if no state is absorbing and a bound would otherwise be missed.
     fn bound_by_hitting_time(
@@ -742,7 +742,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Returns the certificate with H for the steps of the run, if `most` sweeps yield a bound.
+    /// Bounds expected hitting times in steps of the run, if `most` sweeps are enough for that.
     fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
         let context = self.context;
         // The rows may have been released.
