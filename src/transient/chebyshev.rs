@@ -1,14 +1,17 @@
-//! Chebyshev's expansion: polynomials of P that stay small where the chain is nearly reversible, and so few of them.
+//! Chebyshev's expansion: few polynomials of P suffice if the chain is nearly reversible.
 //!
-//! With a = αt and the [coefficients](super::numerics::chebyshev_coefficients) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
-//! The sum up to K is a curve in a whose defect is known in closed form, and what each computed v_{k+1} errs by is a
-//! defect, too: with E_k = E (|S| − k)⁺ and δ_k what v_{k+1} was rounded by, the error is at most
+//! With a = αt and the [coefficients](super::numerics::chebyshev_coefficients) c_k, π(t) = Σ c_k
+//! v_k. Here v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
+//!
+//! The sum up to K is a function of a with a known defect. The rounding error δ_k of v_{k+1} is a
+//! defect as well. With E_k = E (|S| − k)⁺ the error is at most
 //!
 //! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖,
 //!
-//! with the constant 1 for every chain: `docs/certificate.md` has the proof. Norms are measured at every step. They stay near 1
-//! where P is nearly self-adjoint in some inner product, and grow exponentially where it has eigenvalues far from
-//! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
+//! with the constant 1 for every chain: `docs/certificate.md` has the proof. Norms are measured at
+//! every step. They stay near 1 if P is nearly self-adjoint in some inner product. They grow
+//! exponentially if P has eigenvalues far from the real axis. Then the last sum exceeds its share
+//! of ε, and the expansion is given up.
 
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, scaled, unscaled, vector_capacity};
@@ -19,31 +22,35 @@ use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use crate::kernel::Number;
 use crate::{Error, Result};
 
-/// Most and fewest steps between two looks at the norms.
+/// Maximum number of steps between two checks of the norms.
 const MOST_STEPS: u64 = 128;
+/// Minimum number of steps between two checks of the norms, at the start of a recurrence.
 const FEWEST_STEPS: u64 = 8;
 
-/// True if an expansion is tried for this αt where as many steps of a sweep have led to no stop: the sweep is so much longer
-/// that an expansion which is given up at its end costs a twentieth more.
+/// Returns true if an expansion is tried for this αt during a uniformization run.
+///
+/// It is tried after as many steps as it takes. Uniformization is so much longer that a failed
+/// expansion costs at most a twentieth more.
 pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
     RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
 }
 
-/// A time point on its way.
+/// A requested time that is not reached yet.
 struct Open<T> {
-    /// The place among the times asked for.
+    /// Index among the requested times.
     index: usize,
     lambda: f64,
     series: Series,
     target: Target<T>,
-    /// The bound that is to be reached: ε, or what rounding lets it be.
+    /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
-    /// The part of the bound that no norm changes, and that of the steps so far.
+    /// Part of the bound that does not depend on the norms.
     fixed: f64,
+    /// Part of the bound from the rounding of the steps so far.
     steps: f64,
-    /// When to look next.
+    /// Step of the next convergence check.
     next: u64,
-    /// (instantaneous, cumulative·α) of each reward.
+    /// (instantaneous, accumulated·α) value of each reward.
     rewards: Vec<(f64, f64)>,
 }
 
@@ -51,12 +58,12 @@ struct Open<T> {
 struct Norms(Vec<f64>);
 
 impl Norms {
-    /// A measured norm: a sum of blocks of 256 magnitudes as trees, added up in turn.
+    /// Appends a measured norm, a sum by blocks of 256 magnitudes, with its rounding error.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }
 
-    /// The last two.
+    /// Returns the last two bounds.
     fn last(&self) -> [f64; 2] {
         let n = self.0.len();
         [self.0[n - 2], self.0[n - 1]]
@@ -66,12 +73,12 @@ impl Norms {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Bound of ‖δ_k‖.
+    /// Bounds the rounding error ‖δ_k‖ of v_{k+1}.
     fn defect<T: Number>(&self, k: usize, statistics: &MatrixStatistics<T>) -> f64 {
         let step = statistics.step * self.0[k].max(1.0);
         match k {
             0 => step,
-            // 2 v P − v is twice what a step gives, exactly, and one subtraction.
+            // 2 v P − v is twice the result of a step, exactly, and one subtraction.
             _ => 2.0 * step + T::PRECISION.unit_roundoff() * self.0[k + 1],
         }
     }
@@ -97,7 +104,7 @@ impl<T: Number> Open<T> {
         Ok(open)
     }
 
-    /// The first term from `k` on behind which the expansion may end, if norms are `norm`.
+    /// Returns the first term from `k` on that may be the last, for norms of size `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
         let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];
@@ -105,12 +112,12 @@ impl<T: Number> Open<T> {
         self.within(k + place as u64)
     }
 
-    /// A term that there is a coefficient for, and a place to look behind it.
+    /// Limits a term to those with a coefficient and a next term for the check.
     fn within(&self, k: u64) -> u64 {
         k.min(self.series.coefficients.len() as u64 - 2)
     }
 
-    /// Takes account of the steps `from` … `to` − 1, behind which v_to is known.
+    /// Adds rounding and rewards of the steps `from` … `to` − 1; v_to is known.
     fn account(&mut self, from: u64, to: u64, norms: &Norms, rows: &[f64], statistics: &MatrixStatistics<T>) {
         let width = rows.len() / (to - from) as usize;
         for (k, row) in (from as usize..).zip(rows.chunks(width)) {
@@ -124,7 +131,9 @@ impl<T: Number> Open<T> {
         }
     }
 
-    /// The means of the norms up to the term of `k` with the weights of the sum and of its integral, whichever is larger.
+    /// Returns the larger of two weighted means of ‖v_0‖, …, ‖v_k‖.
+    ///
+    /// The weights are those of the sum for π(t), and those of its integral over time.
     fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
@@ -134,7 +143,7 @@ impl<T: Number> Open<T> {
         f64::max(sum, integral / self.lambda) * (1.0 + 1e-8)
     }
 
-    /// The bound behind the term of `k`, v_{k+1} being the last of `norms`.
+    /// Returns the error bound after term `k`, where v_{k+1} is the last of `norms`.
     fn bound(&self, k: u64, norms: &Norms) -> Bound {
         let u = T::PRECISION.unit_roundoff();
         let [own, next] = norms.last();
@@ -142,23 +151,25 @@ impl<T: Number> Open<T> {
         let truncation = excess[1] * own + excess[0] * next;
         let terms = || self.series.coefficients.iter().zip(&norms.0).take(k as usize + 1).map(|(c, n)| c * n);
         let all: f64 = terms().sum();
-        // Of the partial sums each is below the sum of its terms, and below the answer and the sum of the others.
+        // A partial sum is at most the sum of its terms, and at most the answer plus the later
+        // terms.
         let (mut before, mut partial) = (0.0, 0.0);
         for term in terms() {
             before += term;
             partial += before.min(1.0 + self.goal + (all - before).max(0.0) + 1e-9 * all);
         }
-        // A coefficient as stored, its product, and the addition.
+        // Rounding of a stored coefficient, of its product, and of the addition.
         let sum = u * (3.0 * all + 1.01 * partial) + self.series.doubt * norms.largest();
         Bound { truncation, rounding: 1.001 * (self.steps + sum) + self.fixed, ..Bound::default() }
     }
 }
 
-/// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
-/// result.
+/// Computes results for finite times within ε, or as close to ε as rounding allows.
+///
+/// The other times stay without a result.
 ///
 /// # Errors
-/// As [`solve`](super::solve()); and with `strict` for a time that is given up.
+/// As [`solve`](super::solve()); with `strict` also if a time is given up.
 pub(super) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
@@ -170,7 +181,7 @@ pub(super) fn run<T: Number>(
     for &index in which {
         lambdas.push((context.statistics.lambda(context.problem.times[index])?, index));
     }
-    // Too short to gain anything, or too long for what rounds.
+    // Excludes times too short for a gain, and times too long for the rounding.
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
     lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut expansion = Expansion {
@@ -195,7 +206,7 @@ pub(super) fn run<T: Number>(
     }
 }
 
-/// One recurrence for some times, ascending.
+/// Runs one recurrence for several times, in ascending order.
 fn expand<T: Number>(
     context: &Context<'_, T>,
     some: &[(f64, usize)],
@@ -237,7 +248,7 @@ fn expand<T: Number>(
         for mut o in open {
             o.account(k, to, &norms, &rows, statistics);
             let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
-            // Norms that are no numbers leave no room, either.
+            // NaN norms leave no budget, either.
             let budget = o.goal - o.fixed - o.steps;
             let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
             if to < o.next && !hopeless {

@@ -1,22 +1,27 @@
-//! Rewards summed until a chain is absorbed, and the time that takes, with bounds on their errors.
+//! Rewards accumulated until absorption, and the time to absorption, with error bounds.
 //!
-//! Let T be the states that are left in the end and h the largest expected number of steps from any reached state until
-//! absorption. The total of a reward ρ that absorbing states do not earn is V = (1/α) x_0·v with v = ρ + Pv. Sweeps backwards make v:
-//! each takes what is earned as far as a block of states reaches, however seldom these are left, and v errs by at most
-//! (1/α) h max |ρ − (v − Pv)|. All rewards share the sweeps. One of them is the time, earned at rate 1: in each step its v falls by at
-//! least 1 less its own defect d, so that h ≤ max v / (1 − d).
+//! Let T be the transient states, and h the largest expected number of steps from any reached state
+//! until absorption. The total of a reward ρ, which is 0 in absorbing states, is V = (1/α) x_0·v
+//! with v = ρ + Pv. Gauss–Seidel sweeps solve for v. One sweep propagates rewards across a whole
+//! block of states, however slowly these are left. The error of V is at most (1/α) h max |ρ − (v −
+//! Pv)|. All rewards share the sweeps. One of them is the time, with the reward 1. In each step its
+//! v falls by at least 1 minus its defect d in expectation, so that h ≤ max v / (1 − d).
 //!
-//! Where sweeps do not get there, the iterates x_0, x_1, … are summed, V = (1/α) Σ_k ρ·x_k. In the place of x_m P^j stands
-//! μ^j x_m on T, as in a [stop](crate::transient::iteration::quasi_stationary), so that
+//! If the sweeps do not converge, the iterates x_0, x_1, … are summed, V = (1/α) Σ_k ρ·x_k. On T,
+//! x_m P^j is replaced by μ^j x_m, as in [early
+//! termination](crate::transient::iteration::quasi_stationary), so that
 //!
 //! V ≈ (1/α) (Σ_{k<m} ρ·x_k + ρ·x_m / (1 − μ)).
 //!
-//! A sequence whose defects on T are δ_0, δ_1, … differs from the exact one by Σ_i δ_i P^{k−1−i} at k, and what δ_i is worth
-//! in all later steps is at most ‖δ_i‖ max|ρ| h. Before the stop ‖δ_i‖ ≤ g, the rounding of a step; behind it
-//! ‖δ_{m+j}‖ ≤ μ^j (d + g). So V errs by at most (1/α) max|ρ| h (e + g m + (d + g)/(1 − μ)), with e for the beginning and the
-//! rounding of sums: relative to the longest mean time to absorption that is as small as errors of probabilities are.
+//! A sequence with the defects δ_0, δ_1, … on T differs from the exact one by Σ_i δ_i P^{k−1−i} at
+//! k. In all later steps together δ_i contributes at most ‖δ_i‖ max|ρ| h. Before the termination
+//! ‖δ_i‖ ≤ g, the rounding of a step; after it ‖δ_{m+j}‖ ≤ μ^j (d + g). Let e be the error of the
+//! initial vector and of sums. Then the error of V is at most (1/α) max|ρ| h (e + g m + (d + g)/(1
+//! − μ)). Relative to the longest mean time to absorption that is as small as errors of
+//! probabilities are.
 //!
-//! Where it is shorter the states of T are [eliminated](super::envelope), with relative errors however slow the way is.
+//! If it is shorter, the states of T are [eliminated](super::envelope). The relative error of
+//! elimination does not depend on how slow the absorption is.
 
 use super::envelope::Envelope;
 use super::hitting_time::bound_hitting_time;
@@ -35,24 +40,28 @@ use crate::transient::memory::expect_chain_memory;
 use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 
-/// Multiplications before the first look whether the rest has a shape.
+/// Matrix–vector products before the first check for a quasi-stationary distribution.
+///
+/// An elimination that costs at most as many products is made at once.
 const FIRST_CHECK: u64 = 64;
-/// Multiplications after which a sweep is given up, and transitions followed backwards for its bound.
+/// Maximum number of matrix–vector products of [`iterate`].
 const MOST_STEPS: u64 = 1 << 31;
+/// Maximum number of transitions processed by the sweeps, each sweep counting all of them.
 const MOST_WORK: u64 = 1 << 35;
 
-/// A reward summed until absorption.
+/// A reward accumulated until absorption.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {
-    /// The expectation; infinite where absorption is not certain.
+    /// The expectation; infinite if absorption is not certain.
     pub value: f64,
-    /// Bound on its error; infinite where none was found, or where the expectation is finite and no
-    /// double.
+    /// Error bound of `value`; infinite if unknown.
+    ///
+    /// It is also infinite if a finite expectation exceeds the range of doubles.
     pub bound: f64,
 }
 
 impl Total {
-    /// A finite expectation. One that is no double has no bound.
+    /// Returns the total of a finite expectation; its bound is infinite if the value overflows.
     fn finite(value: f64, bound: f64) -> Self {
         match value.is_finite() && bound.is_finite() {
             true => Self { value, bound },
@@ -66,23 +75,27 @@ impl Total {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Absorption {
-    /// The time that it takes.
+    /// Expected time to absorption.
     pub time: Total,
-    /// What each reward sums to.
+    /// Expected total of each reward.
     pub rewards: Vec<Total>,
-    /// Met where bounds are at most ε times the largest reward times the longest mean time to absorption.
+    /// `Met` if all bounds are small enough.
+    ///
+    /// They must be at most ε times the largest reward times the longest mean time to absorption.
     pub status: Status,
-    /// Multiplications, or sweeps backwards.
+    /// Number of matrix–vector products, or of Gauss–Seidel sweeps.
     pub terms: u64,
-    /// States that were eliminated; 0 where the chain was iterated.
+    /// Number of eliminated states; 0 if the chain was iterated.
     pub eliminated: usize,
 }
 
-/// Sums rewards until the chain is in one of `ends`, states that it never leaves. Where it may never get there, all totals are
-/// infinite; what states of `ends` earn does not count.
+/// Computes rewards accumulated until the chain is in one of the absorbing states `ends`.
+///
+/// All totals are infinite if `ends` may never be reached. Rewards of states in `ends` are ignored.
 ///
 /// # Errors
-/// As [`solve`](crate::transient::solve); and if a state of `ends` can be left, or several processes share the work.
+/// As [`solve`](crate::transient::solve); also if a state of `ends` is not absorbing, or if several
+/// processes share the work.
 pub fn until_absorption(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -108,7 +121,7 @@ pub fn until_absorption(
             )));
         }
     }
-    // The time is the reward of 1.
+    // The time is the total of the reward 1.
     let mut all: Vec<Reward> = rewards.to_vec();
     all.push(Reward { name: String::new(), values: vec![1.0; n] });
     for reward in all.iter_mut().filter(|reward| reward.values.len() == n) {
@@ -124,7 +137,7 @@ pub fn until_absorption(
     }
 }
 
-/// Totals of all rewards, the last of them the time.
+/// Totals of all rewards; the last one is the time.
 struct Outcome {
     totals: Vec<Total>,
     met: bool,
@@ -181,7 +194,9 @@ fn absorbed<T: Number>(
     Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
 }
 
-/// Totals by the shorter way: multiplications, or elimination of the states that are passed.
+/// Computes the totals by sweeps or elimination, whichever is shorter.
+///
+/// If neither succeeds, the chain is iterated.
 fn totals<T: Number>(
     context: &Context<'_, T>,
     passing: &[u32],
@@ -210,7 +225,7 @@ fn totals<T: Number>(
     }
 }
 
-/// Totals by elimination.
+/// Computes the totals by elimination; `None` if elimination fails.
 fn eliminated<T: Number>(
     context: &Context<'_, T>,
     envelope: &Envelope,
@@ -220,7 +235,8 @@ fn eliminated<T: Number>(
     let part = |reward: &Reward, sign: f64| -> Vec<f64> {
         passing.iter().map(|&state| (sign * reward.values[state as usize]).max(0.0)).collect()
     };
-    // Nothing is subtracted but the expectations of what is below 0.
+    // Positive and negative rewards are accumulated separately; only their expectations are
+    // subtracted.
     let signs = [1.0, -1.0];
     let reward_rates: Vec<Vec<f64>> =
         context.problem.rewards.iter().flat_map(|reward| signs.map(|sign| part(reward, sign))).collect();
@@ -230,19 +246,21 @@ fn eliminated<T: Number>(
             passing.iter().zip(column).map(|(&state, value)| (context.initial[state as usize], value));
         let terms = states.filter(|(p, _)| *p > 0.0).map(|(p, value)| p * value);
         let sum = exit_rate(terms);
-        // Where the sum leaves the range its compensation is no number.
+        // If the sum overflows, its compensation is NaN.
         if sum.is_nan() { f64::INFINITY } else { sum }
     };
     let total = |both: &[Vec<f64>]| {
         let (above, below) = (sum(&both[0]), sum(&both[1]));
-        // Products, a compensated sum, and a difference.
+        // Rounding of the products, of a compensated sum, and of a difference.
         let relative = found.relative + 4.0 * f64::EPSILON + context.initial_error;
         Total::finite(above - below, (above + below) * relative + f64::MIN_POSITIVE)
     };
     Ok(Some(found.columns.chunks(2).map(total).collect()))
 }
 
-/// Totals from every state by sweeps backwards, on the host: the time first, whose values show how long it takes at most.
+/// Computes the totals by Gauss–Seidel sweeps on the host.
+///
+/// The time is first: its values bound the expected number of steps to absorption.
 fn sweep<T: Number>(
     context: &Context<'_, T>,
     passing: &[u32],
@@ -250,7 +268,7 @@ fn sweep<T: Number>(
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let n = context.problem.transitions.states();
-    // Every state stays with some probability, as in a step.
+    // Every state has a holding probability, as in the steps of an iteration.
     let holding = LAZY * context.statistics.mean_holding();
     let mut met = vec![true; n];
     passing.iter().for_each(|&state| met[state as usize] = false);
@@ -271,7 +289,7 @@ fn sweep<T: Number>(
             }
             summed.extend(sums);
         }
-        // In each step the expected time falls by what is earned less the defect, or more.
+        // In each step the expected time falls by at least the reward minus the defect.
         let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
         summed.rotate_left(1);
         let total = |sum: Sum| {
@@ -285,19 +303,21 @@ fn sweep<T: Number>(
     context.machine.lanes[0].host(work)
 }
 
-/// What sweeps give of a reward, in steps and times a power of two.
+/// Result of the sweeps for one reward, in steps and times the power of two `scale`.
 struct Sum {
     scale: f64,
-    /// The largest reward, and the largest value of a state.
+    /// Largest reward.
     largest: f64,
+    /// Largest value of a state.
     highest: f64,
     defect: f64,
-    /// From the beginning, and the error of each step.
+    /// Expectation under the initial distribution.
     value: f64,
+    /// Error of each step: the defect, plus the initial error times the largest reward.
     error: f64,
 }
 
-/// Sums of at most `K` rewards, which share the sweeps, and their number.
+/// Returns the sums of at most `K` rewards, which share the sweeps, and the number of sweeps.
 fn sums_of<T: Number, const K: usize>(
     context: &Context<'_, T>,
     chain: &Stochastic,
@@ -316,7 +336,7 @@ fn sums_of<T: Number, const K: usize>(
             .for_each(|(reward_rates, value)| reward_rates[k] = value * scale);
     }
     let mut enough = [f64::INFINITY; K];
-    // Half of what may be spent, so that the beginning's part has room.
+    // Half of the error budget; the other half is for the error of the initial vector.
     let half = |reward: &Reward, scale: &f64| 0.5 * context.options.epsilon * of(reward) * scale;
     enough
         .iter_mut()
@@ -339,17 +359,17 @@ fn sums_of<T: Number, const K: usize>(
     Ok((rewards.iter().zip(&scales).enumerate().map(sum).collect(), found.sweeps))
 }
 
-/// Adds a number to a sum and what it lost.
+/// Adds a number to a compensated sum: `sum[0]`, and `sum[1]` for its rounding errors.
 pub(crate) fn add(sum: &mut [f64; 2], value: f64) {
     let next = sum[0] + value;
     sum[1] += if sum[0].abs() >= value.abs() { (sum[0] - next) + value } else { (value - next) + sum[0] };
     sum[0] = next;
 }
 
-/// Totals by multiplications until the rest has a shape.
+/// Computes the totals by matrix–vector products until the iterate is quasi-stationary on T.
 fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> Result<Outcome> {
     let (statistics, rewards) = (&context.statistics, context.problem.rewards);
-    // Every state stays with some probability: a periodic chain settles, too.
+    // Every state has a holding probability, so that a periodic chain converges, too.
     let inverse_alpha = T::of(LAZY * statistics.inverse_alpha.wide());
     let holding = match T::PRECISION {
         Precision::Q64 => statistics.mean_holding(),
@@ -357,7 +377,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
     };
     let largest = |r: &Reward| r.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
     let scale = |r: &Reward| {
-        // A fraction is below 1.
+        // Fixed-point numbers are below 1.
         scale_of(largest(r)) * if T::PRECISION == Precision::Q64 { 0.5 } else { 1.0 }
     };
     let scales: Vec<f64> = rewards.iter().map(scale).collect();
@@ -366,7 +386,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
         Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &scaled, (0, 0))?;
     iteration.start_in(&context.initial, context.beginning())?;
     let (mut sums, mut last) = (vec![[0.0; 2]; rewards.len()], vec![0.0; rewards.len()]);
-    // The beginning as stored, and dot products by blocks and then in turn.
+    // Errors of the stored initial vector and of dot products, by blocks and then compensated.
     let u = T::PRECISION.unit_roundoff();
     let fixed = context.initial_error
         + statistics.vector
@@ -392,7 +412,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
         let rounded = fixed + statistics.step * terms as f64;
         let error = rounded + behind;
         stalled = if termination.defect <= 2.0 * termination.rounding { stalled + 1 } else { 0 };
-        // Where rounding alone is too much, more steps would at most halve the error.
+        // If rounding alone exceeds ε, more steps would at most halve the error.
         let hopeless = rounded > context.options.epsilon && behind <= rounded;
         if error <= context.options.epsilon || hopeless || stalled >= 8 || terms >= MOST_STEPS {
             break (termination.decay, error);

@@ -1,19 +1,22 @@
-//! Expectations until some states are left, by elimination of these states within an envelope.
+//! Expectations until some states are left, by elimination within an envelope.
 //!
-//! Let T be states that are left almost surely, w_ij the rates between them, w_i∞ those out of T, and
-//! S_i the sum of both. The values h_i = (ρ_i + Σ_j w_ij h_j) / S_i are what is earned at the rates ρ
-//! until T is left. Eliminating state k adds w_ik w_kj / S_k to w_ij, w_ik w_k∞ / S_k to w_i∞ and
-//! w_ik ρ_k / S_k to ρ_i; S_k is the sum of its rates to later states and out of T. Nothing is
-//! subtracted. States are numbered such that neighbours are near each other: row i has columns from
-//! its first neighbour to the last neighbour of any state up to i, and elimination stays within.
+//! Let T be states that are left almost surely, w_ij the rates between them, w_i∞ those out of T,
+//! and S_i the sum of both. The values h_i = (ρ_i + Σ_j w_ij h_j) / S_i are the expected rewards at
+//! the rates ρ until T is left. Eliminating state k adds w_ik w_kj / S_k to w_ij, w_ik w_k∞ / S_k
+//! to w_i∞ and w_ik ρ_k / S_k to ρ_i. S_k is the sum of its rates to later states and out of T.
+//! There are no subtractions. States are numbered such that neighbours are near each other. Row i
+//! has columns from its first neighbour to the last neighbour of any state up to i. Elimination
+//! stays within these.
 //!
 //! # Rounding
-//! A stage changes the p_k rows with w_ik > 0. Each of their numbers is a compensated sum, a quotient,
-//! a product and an addition of numbers of 0 or more: a relative error of at most 6u. By the all
-//! minors matrix tree theorem h_i is a quotient of two sums of products, which have one number of each
-//! row (a rate, or ρ) at most. Factors of 1 ± 6u in p_k rows move the quotient by (1 ± 6u)^{2 p_k} at
-//! most. Stages add up to 12u Σ p_k, rates and ρ of m rows as given, with an error of 2u, to 4u m, and
-//! the way back to 6u m. Doubles that leave their range are replaced by [`Wide`] ones, which cannot.
+//! A stage changes the p_k rows with w_ik > 0. Each of their numbers is a compensated sum, a
+//! quotient, a product and an addition of numbers of 0 or more: a relative error of at most 6u. By
+//! the all minors matrix tree theorem h_i is a quotient of two sums of products. Each product
+//! contains at most one number of each row (a rate, or ρ). Factors of 1 ± 6u in p_k rows change the
+//! quotient by a factor of (1 ± 6u)^{2 p_k} at most. All stages add up to 12u Σ p_k. Rates and ρ of
+//! m rows as given, with an error of 2u, contribute 4u m, and the back substitution 6u m. If a
+//! double leaves its range, the elimination is repeated with [`Wide`] numbers; their range is not
+//! exceeded.
 
 use crate::Result;
 use crate::number::{exponent, power, times_power_of_two};
@@ -22,29 +25,32 @@ use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
 use crate::transient::partition::reordering::breadth_first;
 
-/// Most states, numbers of an envelope, and operations of an elimination.
+/// Maximum number of states to eliminate.
 const MOST_STATES: usize = 1 << 17;
+/// Maximum number of stored numbers of an envelope.
 const MOST_NUMBERS: u64 = 1 << 24;
+/// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = 1 << 34;
-/// Most states that are put in order, and products by their rates that take less time than it saves.
+/// Maximum number of states that are reordered.
 const MOST_ORDERED: usize = 1 << 14;
+/// States are reordered if elimination costs more than this many passes over the transitions.
 const LONG: u64 = 64;
-/// Rates below this, and above its inverse, are too near the end of the range.
+/// Bound of the usable range: nonzero doubles below it, or above its inverse, are lost.
 const LEAST: f64 = 1.2e-271;
 
-/// A number of 0 or more.
+/// A nonnegative number: a double, or one with a wider exponent.
 trait Positive: Copy + Send + Sync {
     const ZERO: Self;
     fn of(value: f64) -> Self;
-    /// The nearest double: 0 or infinite where it is out of range.
+    /// Converts to the nearest double: 0 or infinite if out of range.
     fn double(self) -> f64;
     fn is_zero(self) -> bool;
-    /// True where relative errors of further operations may exceed u.
+    /// Returns true if relative errors of further operations may exceed u.
     fn is_lost(self) -> bool;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
-    /// A compensated sum.
+    /// Computes a compensated sum.
     fn sum(terms: impl Iterator<Item = Self> + Clone) -> Self;
 }
 
@@ -80,7 +86,7 @@ impl Positive for f64 {
     }
 }
 
-/// A number of 0 or more with an exponent of 64 bits: `fraction · 2^exponent`.
+/// A nonnegative number with a 64-bit exponent: `fraction · 2^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wide {
     /// 0, or at least 1 and below 2.
@@ -115,7 +121,7 @@ impl Positive for Wide {
     fn plus(self, other: Self) -> Self {
         let (large, small) = if self.exponent >= other.exponent { (self, other) } else { (other, self) };
         match small.exponent - large.exponent {
-            // Less than 2^-1000 of the sum.
+            // The smaller term is less than 2^-1000 of the sum.
             ..-1000 => large,
             shift => Self::new(large.fraction + small.fraction * power(shift as i32), large.exponent),
         }
@@ -133,20 +139,22 @@ impl Positive for Wide {
     }
 }
 
-/// An order of states, and the columns of their rows.
+/// An order of the states, and the column range of each row in this order.
 struct Skyline {
-    /// State of each row, and row of each state.
+    /// State of each row.
     order: Vec<u32>,
+    /// Row of each state.
     place: Vec<u32>,
-    /// First and last column of each row.
+    /// First column of each row.
     first: Vec<u32>,
+    /// Last column of each row.
     last: Vec<u32>,
-    /// Operations of an elimination.
+    /// Number of operations of an elimination.
     work: u64,
 }
 
 impl Skyline {
-    /// The envelope of an order of the states.
+    /// Computes the envelope for an order of the states.
     fn new(chain: &Csr, order: Vec<u32>) -> Self {
         let mut place = vec![0; order.len()];
         order.iter().zip(0..).for_each(|(&state, k)| place[state as usize] = k);
@@ -165,32 +173,34 @@ impl Skyline {
     }
 }
 
-/// States that are left almost surely, in an order in which their elimination is short.
+/// States that are left almost surely, in an order for which elimination is short.
 pub(crate) struct Envelope {
     chain: Csr,
-    /// Rate out of these states.
+    /// Rate from each state out of the set.
     out: Vec<f64>,
     skyline: Skyline,
 }
 
 /// Expectations from each state.
 pub(crate) struct Values {
-    /// One column for each reward, one value for each state; infinite where it is no double.
+    /// One column per reward, one value per state; infinite if out of the range of doubles.
     pub(crate) columns: Vec<Vec<f64>>,
-    /// Bound on the relative error of each value, apart from values that are no normal doubles.
+    /// Bound on the relative error of each value that is a normal double.
     pub(crate) relative: f64,
 }
 
 impl Values {
-    /// Bound on the error of a value.
+    /// Returns the bound on the error of a value.
     pub(crate) fn bound(&self, value: f64) -> f64 {
         if value.is_infinite() { f64::INFINITY } else { value * self.relative + f64::MIN_POSITIVE }
     }
 }
 
 impl Envelope {
-    /// The states `passing`, which other states must not lead back to; none where elimination would
-    /// take too much time or memory.
+    /// Prepares the elimination of the states `passing`.
+    ///
+    /// No transition may lead back to them from other states. `None` if elimination would take too
+    /// much time or memory.
     pub(crate) fn new(transitions: &dyn Transitions, passing: &[u32]) -> Result<Option<Self>> {
         let m = passing.len();
         if m == 0 || m > MOST_STATES {
@@ -226,14 +236,16 @@ impl Envelope {
         Ok(fits.then_some(Self { chain, out, skyline: shorter }))
     }
 
-    /// Matrix–vector products by `nnz` entries that take as long as the elimination.
+    /// Returns the number of products with `nnz` entries that take as long as the elimination.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.skyline.work / nnz.max(1)
     }
 
-    /// Expectations of rewards, which are 0 or more: a column for each, a rate for each state that was
-    /// given, in that order. `check` is called now and then and may end the work. None where a state
-    /// is never left.
+    /// Computes expected rewards until the states are left.
+    ///
+    /// `reward_rates` has a column for each reward: one nonnegative rate for each state, in the
+    /// given order. `check` is called regularly and may end the work with an error. `None` if the
+    /// states are not left almost surely, or if the error bound would be too large.
     pub(crate) fn values(
         &self,
         reward_rates: &[Vec<f64>],
@@ -273,7 +285,7 @@ impl Envelope {
             let eliminate = |row: &mut Row<N>| row.eliminate(k, &to, &tail);
             let window = &mut right[..window.len()];
             let both = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
-            // A thread's share is worth its start.
+            // Threads are used only if each has enough work to justify its start.
             let [rows, lost] = match window.len() {
                 0..=255 => window.iter_mut().map(eliminate).fold([0; 2], both),
                 len => {
@@ -304,12 +316,13 @@ impl Envelope {
             columns.push(column);
         }
         let roundings = 6.0 * (2.0 * changed as f64 + 2.0 * m as f64 + 2.0);
-        // The factors of a sum of at most 1 a thousandth multiply to less than that times 1.001.
+        // If the sum of the relative errors is at most 1e-3, their product is at most 1.001 times
+        // the sum.
         let relative = 1.001 * 0.5 * f64::EPSILON * roundings;
         Ok((relative < 1e-3).then_some(Values { columns, relative }))
     }
 
-    /// Row k: rates within the envelope, and the rate out of all states and what is earned behind them.
+    /// Builds row k: rates within the envelope, the rate out of the set, and the reward rates.
     fn row<N: Positive>(&self, k: usize, reward_rates: &[Vec<f64>]) -> Row<N> {
         let (first, state) = (self.skyline.first[k] as usize, self.skyline.order[k] as usize);
         let mut rates = vec![N::ZERO; self.skyline.last[k] as usize + 1 - first];
@@ -323,17 +336,18 @@ impl Envelope {
     }
 }
 
-/// A row of the states that are left.
+/// A row of the remaining matrix.
 struct Row<N> {
     first: usize,
     rates: Vec<N>,
-    /// The rate out of all states, and what is earned, of each reward.
+    /// The rate out of the set, and the reward rates.
     tail: Vec<N>,
 }
 
 impl<N: Positive> Row<N> {
-    /// Goes past state k, which leads elsewhere like this; 1 where that changes the row, and 1 where a
-    /// number leaves the range.
+    /// Eliminates state k, with the probabilities `to` and `tail` of its next state and rewards.
+    ///
+    /// Returns 1 if the row changes, and 1 if a number leaves the range.
     fn eliminate(&mut self, k: usize, to: &[N], tail: &[N]) -> [u64; 2] {
         if self.first > k || self.rates[k - self.first].is_zero() {
             return [0, 0];
@@ -370,7 +384,7 @@ mod tests {
         (columns.remove(0), relative)
     }
 
-    /// Up at rate 1 and down at rate 2: rich from i of n with probability (2^i − 1)/(2^n − 1).
+    /// Up at rate 1, down at rate 2: n comes first with probability (2^i − 1)/(2^n − 1) from i.
     #[test]
     fn a_gambler_of_thousands_matches_the_closed_form_beyond_the_range_of_doubles() {
         let n = 3000u32;
@@ -381,13 +395,13 @@ mod tests {
         assert!(relative < 1e-10, "{relative:e}");
         for (i, value) in passing.iter().zip(values) {
             let exact = times_power_of_two(1.0, *i as i32 - n as i32);
-            // Both powers less 1, where that is not lost in rounding.
+            // Subtracts 1 from numerator and denominator, unless that is below rounding.
             let exact = if *i < 60 { exact * (1.0 - power(-(*i as i32))) } else { exact };
             assert!((value - exact).abs() <= (relative + 4.0 * f64::EPSILON) * exact + f64::MIN_POSITIVE);
         }
     }
 
-    /// A line of 400 places against a drift that makes the mean time 10^590: no double.
+    /// A drift against the direction on 400 states: a mean time of 10^590 exceeds doubles.
     #[test]
     fn a_time_beyond_the_range_is_infinite_as_a_double_and_finite_as_a_wide_number() {
         let line = |n: u32| -> Csr {
@@ -401,7 +415,7 @@ mod tests {
         };
         let (long, relative) = time(400);
         assert!(long[0] == f64::INFINITY && long[399] > 1e300 && relative < 1e-11, "{}", long[399]);
-        // From i to i + 1 in d_i = (1 + i d_{i−1})/5, of positive terms alone.
+        // The mean time from i to i + 1 is d_i = (1 + i d_{i−1})/5; all terms are positive.
         let (short, relative) = time(150);
         let steps = (0..150).scan(0.0, |d, i| {
             *d = (1.0 + f64::from(i) * *d) / 5.0;
@@ -427,7 +441,7 @@ mod tests {
         assert_eq!(Wide::of(1e300).times(Wide::of(1e300)).over(Wide::of(1e300)).double(), 1e300);
     }
 
-    /// Doubles and wide numbers, in any order of the states: within the sum of both bounds.
+    /// Doubles and wide numbers agree within the sum of both bounds, in any order of the states.
     #[test]
     fn values_of_random_chains_solve_their_equations() {
         for seed in 0..200 {
@@ -438,7 +452,7 @@ mod tests {
                 for _ in 0..rng.usize(1..4) {
                     list.push((i, rng.u32(0..m), 10f64.powf(rng.f64() * 12.0 - 6.0)));
                 }
-                // So that it is left almost surely.
+                // Makes the set left almost surely.
                 list.push((i, if i == 0 { m } else { rng.u32(0..i) }, 1.0));
             }
             list.sort_by_key(|t| (t.0, t.1));
@@ -454,7 +468,7 @@ mod tests {
             for (i, &reward_rates) in reward_rates.iter().enumerate() {
                 let (a, b) = (plain.columns[0][i], wide.columns[0][i]);
                 assert!((a - b).abs() <= 2.0 * plain.bound(a), "seed {seed}, state {i}: {a} {b}");
-                // The equation: S_i h_i = ρ_i + Σ w_ij h_j, all of whose terms are positive.
+                // The equation S_i h_i = ρ_i + Σ w_ij h_j; all of its terms are positive.
                 let of = |t: &&(u32, u32, f64)| t.0 as usize == i;
                 let exit: f64 = list.iter().filter(of).map(|t| t.2).sum();
                 let inside = list.iter().filter(of).filter(|t| t.1 < m);

@@ -1,16 +1,19 @@
-//! The expected time until a chain meets one of some states, bounded: the certificate of a steady state.
+//! Upper bounds of expected hitting times: a certificate of steady states.
 //!
-//! Any v that is 0 at the targets and has (v − Pv)_i ≥ w > 0 at all other states i shows that it is at most max v / w: in each
-//! step v falls by w at least in expectation. It does not matter how v was come by; only this inequality is computed with its
-//! rounding, which in (v − Pv)_i = Σ_j p_ij (v_i − v_j) is a few units of Σ_j p_ij |v_i − v_j|.
+//! Let v be 0 at the targets, with (v − Pv)_i ≥ w > 0 at all other states i. In each step v falls
+//! by at least w in expectation. So the expected hitting time is at most max v / w. The accuracy of
+//! v does not matter: only this inequality is computed with its rounding. The rounding of (v −
+//! Pv)_i = Σ_j p_ij (v_i − v_j) is a few units of Σ_j p_ij |v_i − v_j|.
 //!
-//! v comes from Gauss–Seidel sweeps within blocks of 256 states, ascending and descending in turn, from h = 0 on: values
-//! from below, each of which goes as far in a sweep as its block reaches, and does not wait where a state is left seldom. For
-//! a way so slow that h would go on rising for long, the last rise d continues it: v = h + c d with the least c for which
-//! the inequality holds with 9/10.
+//! v comes from Gauss–Seidel sweeps within blocks of 256 states, alternately ascending and
+//! descending. They start at h = 0 and approach the solution from below. One sweep propagates
+//! values across a whole block, also if its states are left slowly. If h would rise for a long
+//! time, the last increase d extrapolates it: v = h + c d with the least c for which the inequality
+//! holds with w = 9/10.
 //!
-//! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
-//! each sweep, the values that these rows read. Blocks lie alike whatever the number of ranks: the bits are those of one process.
+//! The sweeps run on the host. Each rank holds P by rows of its own states. After each sweep it
+//! receives the values of remote states that these rows read. Blocks do not depend on the number of
+//! ranks, so the results are bitwise those of one process.
 
 use crate::Result;
 use crate::array::array;
@@ -23,14 +26,15 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::transient::problem::Observer;
 
-/// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
-/// times over.
+/// P = I + Q/α by rows, stored for the sweeps.
+///
+/// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
     pub(crate) starts: Vec<usize>,
-    /// Places of targets: the rank's own states, and behind them those of others that it reads.
+    /// Column indices: the rank's own states first, then the remote states that its rows read.
     pub(crate) to: Vec<u32>,
     probability: Vec<f64>,
-    /// The probability of staying.
+    /// Probability of staying in each state.
     pub(crate) stay: Vec<f64>,
 }
 
@@ -68,13 +72,13 @@ impl Stochastic {
         rows
     }
 
-    /// The probabilities of going elsewhere.
+    /// Iterates over the transitions of a row without its diagonal: state and probability.
     pub(crate) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
         let row = self.starts[state]..self.starts[state + 1];
         self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
     }
 
-    /// (P a)(state).
+    /// Computes (P a)(state).
     pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let row = self.starts[state]..self.starts[state + 1];
         let moved =
@@ -82,13 +86,13 @@ impl Stochastic {
         self.stay[state] * a[state] + moved.sum::<f64>()
     }
 
-    /// What (v − Pv) rounds by, relative to the sum of its terms' magnitudes.
+    /// Bounds the rounding error of (v − Pv), relative to the sum of its terms' magnitudes.
     fn rounding(&self) -> f64 {
         let longest = self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         (longest as f64 + 4.0) * f64::EPSILON
     }
 
-    /// (v − Pv)(state) of each of `K` vectors, and the sum of the terms' magnitudes.
+    /// Computes (v − Pv)(state) for `K` vectors, and the sums of the terms' magnitudes.
     fn falls<const K: usize>(&self, state: usize, v: &[[f64; K]]) -> ([f64; K], [f64; K]) {
         let (mut sum, mut magnitude) = ([0.0; K], [0.0; K]);
         for (to, p) in self.row(state) {
@@ -100,7 +104,10 @@ impl Stochastic {
         (sum, magnitude)
     }
 
-    /// An upper bound of the expected steps from some states until another is met, if `v`, which is 0 at all others, falls in each.
+    /// Returns an upper bound of the expected time to leave `states`.
+    ///
+    /// `v` must be 0 at all other states. `None` if v does not fall at each of `states` in
+    /// expectation.
     pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
         let rounding = self.rounding();
         let (mut least, mut most) = (f64::INFINITY, 0.0f64);
@@ -114,8 +121,10 @@ impl Stochastic {
         (least > 0.0 && bound.is_finite()).then_some(bound)
     }
 
-    /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, of `K` vectors at once, states that are met left out; `old`
-    /// is what others had.
+    /// Makes one Gauss–Seidel sweep of v = r + Pv within each block, for `K` vectors at once.
+    ///
+    /// r are the `reward_rates`. States in `met` are left out. Values outside of a block come from
+    /// `old`.
     fn sweep<const K: usize>(
         &self,
         met: &[bool],
@@ -148,7 +157,7 @@ impl Stochastic {
         }
     }
 
-    /// The largest of what states have that are not met, 0 at least.
+    /// Returns the largest of `of(state)` over the states that are not `met`, at least 0.
     fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
         let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
         let of_block = |block: usize| {
@@ -159,23 +168,24 @@ impl Stochastic {
     }
 }
 
-/// Values of other ranks' states, behind one's own in a vector.
+/// Exchange of remote states' values, which are stored after the rank's own in a vector.
 struct RemoteValues {
     ranks: Ranks,
-    /// Of each rank, how many of its values are read here; and the places of those that it reads.
+    /// Number of values received from each rank.
     read: Vec<usize>,
+    /// Local indices of the values sent to each rank.
     requested: Vec<Vec<u32>>,
 }
 
 impl RemoteValues {
-    /// Renumbers the targets of a chain's rows.
+    /// Renumbers the column indices of a chain's rows to local ones.
     fn new(known: &LocalGraph<'_>, chain: &mut Stochastic) -> Self {
         let (ranks, own) = (known.ranks, known.rows.clone());
         let mut others: Vec<u32> =
             chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
         others.sort_unstable();
         others.dedup();
-        // Ascending, so by ranks.
+        // `others` is ascending, so it is ordered by ranks.
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
         others.iter().for_each(|&state| wanted[known.owner(state as usize)].push(state));
         chain.to.par_iter_mut().for_each(|to| {
@@ -194,7 +204,7 @@ impl RemoteValues {
         self.read.iter().sum()
     }
 
-    /// Brings the values behind one's own up to date.
+    /// Updates the remote values at the end of `values`.
     fn update(&self, values: &mut [f64]) {
         if !self.ranks.is_distributed() {
             return;
@@ -209,16 +219,17 @@ impl RemoteValues {
     }
 }
 
-/// What (v − Pv) is to be at least.
+/// Required lower bound w of (v − Pv).
 const SHOWN: f64 = 0.9;
-/// Sweeps before the first look whether there is a certificate, and between looks.
+/// Sweeps before the first check for a certificate, and between checks.
 const CHECK_SWEEPS: u64 = 16;
 
-/// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
-/// sweeps do not show one. `reached` is about this rank's states, `targets` are of all.
+/// Bounds the expected number of steps of P = I + Q/α from any reached state to the targets.
 ///
-/// # Errors
-/// What the observer of any rank says.
+/// `None` if `most` sweeps yield no bound. `reached` holds this rank's states, `targets` those of
+/// all ranks.
+///
+/// # Errors An error of the observer of any rank.
 pub(crate) fn expected_steps(
     known: &LocalGraph<'_>,
     alpha: f64,
@@ -232,7 +243,7 @@ pub(crate) fn expected_steps(
     assert!(n == 0 || own.start.is_multiple_of(BLOCK), "{} begins within a block of {BLOCK}", own.start);
     let mut chain = Stochastic::new(known.transitions, alpha, own.clone());
     let beyond = RemoteValues::new(known, &mut chain);
-    // Paths never see a state that is not reached; it counts as met.
+    // Paths never visit a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
     let rounding = ranks.all_reduce_max(chain.rounding());
@@ -255,7 +266,7 @@ pub(crate) fn expected_steps(
             continue;
         }
         check_at = sweep + (sweep / 4).max(CHECK_SWEEPS);
-        // The last rise, of a sweep either way, and how much of it is needed.
+        // The increase of h by the last two sweeps, and the multiple c of it that is needed.
         before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
         let [needed] = chain.largest(&met, |state| {
             let lacks = SHOWN - chain.falls(state, &h).0[0];
@@ -277,7 +288,8 @@ pub(crate) fn expected_steps(
         if !(shown > 0.0 && bound.is_finite()) {
             continue;
         }
-        // No value of h is above what is looked for. Elsewhere going on pays while it halves what the certificate costs in precision.
+        // h is a lower bound of the hitting times. Otherwise continuing pays while the bound still
+        // falls by a tenth between checks.
         if bound <= 1.12 * largest(&h) || bound > 0.9 * best {
             return Ok(Some(bound.min(best)));
         }
@@ -286,31 +298,37 @@ pub(crate) fn expected_steps(
     Ok(Some(best).filter(|bound| bound.is_finite()))
 }
 
-/// What is earned from every state until some are met, at `K` rates.
+/// Expected rewards from every state until a state of `met` is reached, for `K` reward rates.
 pub(crate) struct ExpectedRewards<const K: usize> {
-    /// From each state; 0 from those that are met.
+    /// Value of each state; 0 in states that are met.
     pub(crate) values: Vec<[f64; K]>,
-    /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
+    /// Maximum of |r − (v − Pv)| with its rounding; times the expected steps it bounds the error.
     pub(crate) defects: [f64; K],
-    /// True if each is small enough, or all rounding.
+    /// True if each defect is small enough, or consists of rounding alone.
     pub(crate) met: bool,
     pub(crate) sweeps: u64,
 }
 
-/// Looks in a row that foresee no end within the sweeps that there may be, before these are given up; and the share of the sweeps that is
-/// made before, as a defect hardly falls on the way to the far end.
+/// Consecutive checks that predict more sweeps than allowed, before the sweeps are abandoned.
 const HOPELESS: u32 = 4;
+/// Checks predict the number of sweeps only after 1/`TRIED` of the allowed sweeps.
+///
+/// Before, a defect may hardly fall while values propagate to remote states.
 const TRIED: u64 = 8;
 
-/// Looks in a row that see a defect of some roundings no longer fall, before it counts as one of them; and how many roundings that are.
+/// Consecutive checks without progress after which a defect is taken as rounding alone.
 const STALLED: u32 = 4;
+/// Largest multiple of the rounding that a defect taken as rounding alone may have.
 const ROUNDINGS: f64 = 8.0;
 
-/// Solves v = earned + Pv outside of the states that are met by sweeps, for `K` rates at once, until each defect is small `enough` or all
-/// rounding, or for `most` sweeps, or until more would be needed as the defects fall.
+/// Solves v = r + Pv by Gauss–Seidel sweeps on the states not `met`, for `K` rates r at once.
 ///
-/// # Errors
-/// What the observer says.
+/// It ends in one of three cases:
+/// * Each defect is at most `enough`, or consists of rounding alone.
+/// * `most` sweeps are done.
+/// * The decrease of the defects predicts more than `most` sweeps.
+///
+/// # Errors Errors of the observer.
 pub(crate) fn expected_rewards<const K: usize>(
     chain: &Stochastic,
     met: &[bool],
@@ -344,7 +362,7 @@ pub(crate) fn expected_rewards<const K: usize>(
             array(|k| number_or_infinity((reward_rates[state][k] - falls[k]).abs()))
         });
         let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
-        // Below its rounding, and that of the values themselves, nothing is to be gained.
+        // A defect cannot fall below its own rounding and that of the values.
         let largest = chain.largest(met, |state| values[state].map(f64::abs));
         let floor = |k: usize| (2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
         let goal = |k: usize| enough[k].max(floor(k));
@@ -362,7 +380,8 @@ pub(crate) fn expected_rewards<const K: usize>(
         if done || hopeless == HOPELESS || sweeps >= most {
             return Ok(ExpectedRewards { values, defects, met: done, sweeps });
         }
-        // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
+        // For slowly left states: extrapolate by the last increase if that at least halves the
+        // defect.
         before
             .as_flattened_mut()
             .iter_mut()
@@ -400,8 +419,10 @@ fn number_or_infinity(value: f64) -> f64 {
     if value.is_nan() { f64::INFINITY } else { value }
 }
 
-/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
-/// classes; no bound where `most` sweeps do not show one.
+/// Bounds the expected number of steps of P = I + Q/α to one state of each closed class.
+///
+/// The representative of each class is its most probable state by `probable`. Also returns the
+/// number of closed classes. There is no bound if `most` sweeps do not yield one.
 pub(crate) fn bound_hitting_time<T: Number>(
     context: &Context<'_, T>,
     alpha: f64,
@@ -413,7 +434,7 @@ pub(crate) fn bound_hitting_time<T: Number>(
     let known = LocalGraph::new(transitions, ranks, context.parts.rows.clone());
     let Classes { representatives, reached } = known.closed_classes(&context.initial, probable);
     let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
-    // Sums over ranks are made by the thread that asked, not in a lane's.
+    // Sums over ranks must be made by the calling thread, not by a thread of a lane.
     let found = if ranks.is_distributed() { bound() } else { context.machine.lanes[0].host(bound) };
     Ok((found?, representatives.len()))
 }
@@ -445,8 +466,8 @@ mod tests {
 
     #[test]
     fn expected_steps_bound_a_walk_on_a_line_from_above() {
-        // From state 9 of a birth-death chain with equal rates down to 0: 9·10 expected jumps, of two rates each
-        // step (α = 2), one at the end.
+        // From state 9 of a birth–death chain with equal rates down to 0: 9·10 expected jumps. Each
+        // takes two steps in the middle (α = 2), and one step's rate is lower at the end.
         let mut list = Vec::new();
         for i in 0..9u32 {
             list.push((i, i + 1, 1.0));
@@ -457,13 +478,14 @@ mod tests {
 
         let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
 
-        // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
+        // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end:
+        // h(9) = 90.
         assert!((90.0..=400.0).contains(&bound), "{bound}");
     }
 
     #[test]
     fn a_long_hitting_time_is_bounded_in_few_sweeps() {
-        // 0 <-> 1 at rate 1 and 2, from either on to 2 at 1e-7: α/1e-7 steps.
+        // Rates 1 and 2 between states 0 and 1, and 1e-7 from each to state 2: α/1e-7 steps.
         let chain = chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]);
         let known = LocalGraph::new(&chain, Ranks::ALONE, 0..3);
 
@@ -475,14 +497,14 @@ mod tests {
 
     #[test]
     fn expected_rewards_of_a_walk_on_a_line_are_within_their_bounds() {
-        // 0 <- 1 <-> 2 … <-> 999, down at rate 2 and up at rate 1: 1 − 2^(k − 1000) of time takes k to k − 1. Several blocks, and a last
-        // one that is not full.
+        // 0 <- 1 <-> 2 … <-> 999, down at rate 2, up at rate 1. From k to k − 1 takes a time of 1 −
+        // 2^(k − 1000). There are several blocks, the last one incomplete.
         let n = 1000;
         let list: Vec<_> = (0..n - 1).flat_map(|i| [(i, i + 1, 1.0), (i + 1, i, 2.0)]).collect();
         let chain = Stochastic::new(&chain(n as usize, &list), 3.0, 0..n as usize);
         let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
 
-        // Twice as much beside it, as a second rate.
+        // The second rate is twice the first.
         let reward_rates = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
         let found = expected_rewards(&chain, &met, &reward_rates, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
 
@@ -493,7 +515,7 @@ mod tests {
             found.sweeps
         );
         let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
-        // Three steps a unit of time, and the rounding of the closed form.
+        // Three steps per unit of time, and the rounding of the closed form.
         let bound = found.defects[1] * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
         for (i, [value, twice]) in (0..).zip(&found.values) {
             for value in [*value, 0.5 * twice] {
@@ -514,7 +536,7 @@ mod tests {
         let found =
             expected_rewards(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
 
-        // 1e7 units of time of three steps each, wherever it begins.
+        // 1e7 units of time of three steps each, from either initial state.
         let [defect] = found.defects;
         assert!(defect <= 1e-7 && found.sweeps < 1000, "{defect} after {}", found.sweeps);
         for [value] in &found.values[..2] {

@@ -1,11 +1,14 @@
-//! Probabilities of ever reaching some states, with bounds on their errors.
+//! Probabilities of ever reaching a set of states, with error bounds.
 //!
-//! Let T be the states of no closed class, b_i = Σ_{j ∈ A} p_ij for a set A of states that are never left, and h the largest expected
-//! number of steps from any reached state until T is left. The probability of coming to A solves v = b + Pv on T: it is a reward
-//! until absorption, so that some v errs by at most h max |b − (v − Pv)|. [Sweeps](super::hitting_time) within blocks make h and v. Their
-//! number, and what they round by, do not grow with αt: chains of fast and slow parts take as many as others.
+//! Let T be the states in no closed class, and A a set of states without transitions out of A. Let
+//! b_i = Σ_{j ∈ A} p_ij, and h the largest expected number of steps from any reached state until T
+//! is left. The probability of reaching A solves v = b + Pv on T. It is a reward until absorption,
+//! so the error of any v is at most h max |b − (v − Pv)|.
 //!
-//! Where it is shorter, or where sweeps do not get there, T is [eliminated](super::envelope).
+//! [Gauss–Seidel sweeps](super::hitting_time) within blocks compute h and v. Their number and their
+//! rounding do not grow with αt. So stiff chains take as many as other chains.
+//!
+//! If it is shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
 
 use super::absorption::{Total, add};
 use super::envelope::{Envelope, Values};
@@ -16,31 +19,34 @@ use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::problem::Observer;
 use crate::{Machine, Result};
 
-/// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are
-/// iterated to their limit sooner, and so are those of which a sweep takes too long for hundreds.
+/// Maximum number of sweeps. Stiff chains take hundreds.
+///
+/// Chains that would need more sweeps are solved faster by iterating to the limit.
 const MOST_SWEEPS: u64 = 1 << 12;
+/// Minimum number of sweeps that `MOST_WORK` must allow; sweeps are not used otherwise.
 const FEWEST_SWEEPS: u64 = 1 << 8;
+/// Maximum number of transitions processed by the sweeps, each sweep counting all of them.
 const MOST_WORK: u64 = 1 << 33;
-/// Sweeps that are made before an elimination, however short it is.
+/// Elimination is used without any sweeps if it costs at most this many sweeps.
 const AT_ONCE: u64 = 64;
-/// What a step of the time may miss.
+/// Requested defect of the expected time to leave T.
 const OF_TIME: f64 = 1.0 / 16.0;
 
 /// Probabilities of ever reaching sets of states.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reachability {
-    /// That of each set.
+    /// Probability of reaching each set.
     pub probabilities: Vec<Total>,
-    /// Sweeps backwards.
+    /// Number of Gauss–Seidel sweeps.
     pub sweeps: u64,
 }
 
-/// States that can get to `targets` along transitions out of states of `through`, the targets among
-/// them: takes linear time and memory.
+/// Returns the states from which `targets` can be reached through states of `through` alone.
 ///
-/// # Panics
-/// The numbers of states differ.
+/// The targets are included. Takes linear time and memory.
+///
+/// # Panics If the numbers of states differ.
 pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
     assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
     let mut found = targets.to_vec();
@@ -59,11 +65,12 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     found
 }
 
-/// The probabilities of ever being in each of some sets of states that are never left, with bounds of ε where rounding allows it. None
-/// where sweeps take too long, or where several processes share the work: [`solve`](crate::transient::solve) iterates to the limit.
+/// Computes the probability of ever reaching each of some sets that the chain cannot leave.
 ///
-/// # Errors
-/// An initial distribution that is none; what the observer says.
+/// The bounds are within ε if rounding allows it. `None` if the sweeps take too long, or if several
+/// processes share the work; [`solve`](crate::transient::solve) then iterates to the limit.
+///
+/// # Errors An invalid initial distribution; errors of the observer.
 pub fn reachability(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -84,7 +91,7 @@ pub fn reachability(
 struct Query<'a> {
     transitions: &'a dyn Transitions,
     beginning: Vec<f64>,
-    /// Of the beginning.
+    /// Error of the initial distribution `beginning`.
     error: f64,
     sets: &'a [&'a [u32]],
     epsilon: f64,
@@ -94,7 +101,7 @@ impl Query<'_> {
     fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reachability>> {
         let n = self.beginning.len();
         let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
-        // What is not reached counts as met.
+        // Unreachable states count as met.
         let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
             .map(|(class, reached)| class.is_some() || !reached)
             .collect();
@@ -122,7 +129,7 @@ impl Query<'_> {
         }
     }
 
-    /// The probabilities by sweeps, at most so many; none where these take too long.
+    /// Computes the probabilities by at most `most` sweeps; `None` if that is not enough.
     fn sweeps(
         &self,
         chain: &Stochastic,
@@ -134,13 +141,14 @@ impl Query<'_> {
         if most < FEWEST_SWEEPS {
             return Ok(None);
         }
-        // The others, which are asked for many more digits, take several times as many.
+        // The sweeps for the sets need several times as many, because their defects must be far
+        // smaller.
         let ones = vec![[1.0]; met.len()];
         let steps = expected_rewards(chain, met, &ones, [OF_TIME], most / 4, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
         }
-        // In each step the expected time falls by 1 less the defect, or more.
+        // In each step the expected time falls by at least 1 minus the defect.
         let highest = steps.values.iter().map(|[value]| *value).fold(0.0, f64::max);
         let longest = highest / (1.0 - steps.defects[0]) * (1.0 + 4.0 * f64::EPSILON);
         let mut found = Reachability { probabilities: Vec::new(), sweeps: steps.sweeps };
@@ -157,7 +165,7 @@ impl Query<'_> {
         Ok(Some(found))
     }
 
-    /// The probabilities by elimination.
+    /// Computes the probabilities by elimination.
     fn eliminated(
         &self,
         envelope: &Envelope,
@@ -191,7 +199,9 @@ impl Query<'_> {
         }))
     }
 
-    /// Adds the probabilities of at most `K` sets, which share their sweeps; false where these end early.
+    /// Adds the probabilities of at most `K` sets, which share the sweeps.
+    ///
+    /// Returns false if these do not converge.
     #[expect(clippy::too_many_arguments, reason = "what a sweep needs")]
     fn sweep<const K: usize>(
         &self,
@@ -228,7 +238,9 @@ impl Query<'_> {
         Ok(swept.met)
     }
 
-    /// What the beginning makes of these values, which are 0 in states of closed classes, and 1 in those of the set.
+    /// Returns the expectation of `values` under the initial distribution.
+    ///
+    /// `values` are 0 in closed classes; states of `set` count with the value 1.
     fn total(&self, set: &[u32], values: &[f64]) -> Total {
         let mut sum = [0.0; 2];
         values.iter().zip(&self.beginning).for_each(|(value, p)| add(&mut sum, value * p));
@@ -261,7 +273,8 @@ mod tests {
 
     #[test]
     fn ruin_probabilities_of_a_gambler_match_the_closed_form() {
-        // Up at rate 1, down at rate 2: from i of n the other end comes first with probability (2^i − 1)/(2^n − 1).
+        // Up at rate 1, down at rate 2: from i the upper end n comes first with probability (2^i −
+        // 1)/(2^n − 1).
         let n = 24;
         let list: Vec<_> = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 2.0)]).collect();
         let exact = |i: i32| (2f64.powi(i) - 1.0) / (2f64.powi(n as i32) - 1.0);
@@ -280,8 +293,9 @@ mod tests {
 
     #[test]
     fn slow_exits_from_fast_states_and_closed_classes() {
-        // 0 and 1 change places half a billion times before they are left, by a quarter for 2, by another for 3, else for 4 and 5, which
-        // are never left; it begins in 0 or in 5.
+        // States 0 and 1 alternate half a billion times before they are left: with probability 1/4
+        // for state 2, 1/4 for state 3, and otherwise for the closed class of 4 and 5. Initially 0
+        // or 5.
         let list = [
             (0, 1, 1.0),
             (1, 0, 1.0),
@@ -294,7 +308,8 @@ mod tests {
         ];
         let initial = Initial::Uniform(vec![0, 5]);
         let found = found(6, &list, &initial, &[&[2], &[3]]);
-        // v_0 (1 + 2q) = q + v_1 and v_1 (1 + 2q) = v_0 of the first set, the other way round of the second, q = 1e-9.
+        // First set: v_0 (1 + 2q) = q + v_1 and v_1 (1 + 2q) = v_0, q = 1e-9. Second set: 0 and 1
+        // swapped.
         let q = 1e-9;
         let exact = [(1.0 + 2.0 * q) / (4.0 + 4.0 * q), 1.0 / (4.0 + 4.0 * q)];
         assert!(found.sweeps < 1000, "{}", found.sweeps);

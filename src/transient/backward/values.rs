@@ -1,15 +1,17 @@
-//! Values of every state: of questions that are asked wherever a chain may begin.
+//! Expectations from every state, for queries about all initial states.
 //!
-//! Columns in the place of rows: for a value f of each state, (e^{Qt} f)(i) is what f is expected to be at t from state i. With
-//! P = I + Q/α that is Σ_k P(N = k) P^k f, N Poisson with mean αt, and as the rows of P are distributions no P^k f exceeds the
-//! largest |f|. So bounds are those of uniformization with the largest value in the place of the l1 norm.
+//! These are column vectors. For a value f of each state, (e^{Qt} f)(i) is the expectation of f at
+//! t from state i. With P = I + Q/α it is Σ_k P(N = k) P^k f, N Poisson with mean αt. The rows of P
+//! are distributions, so no element of P^k f exceeds the largest |f|. So the bounds are those of
+//! uniformization with the maximum norm instead of the l1 norm.
 //!
-//! What is summed until some states are reached is h = Σ_k P^k b on the others, b what a step earns. Let a = P^m b and c be a
-//! number with c (a − Pa) ≥ a everywhere: then l + c a, l = Σ_{k<m} P^k b, has at least b more than its image under P, so it is h
-//! or more; with c' (a − Pa) ≤ a, l + c' a is h or less. Both come together once a has the shape in which it shrinks. States
-//! are [eliminated](super::envelope) where that is shorter.
+//! The reward accumulated until some states are reached is h = Σ_k P^k b on the others, where b is
+//! the reward of a step. Let a = P^m b, l = Σ_{k<m} P^k b, and c a number with c (a − Pa) ≥ a
+//! everywhere. Then v = l + c a satisfies v − Pv ≥ b, so v ≥ h. With c' (a − Pa) ≤ a, l + c' a is
+//! at most h. Both bounds converge to each other once a is quasi-stationary. States are
+//! [eliminated](super::envelope) if that is shorter.
 //!
-//! On the host, in double precision.
+//! All of this runs on the host, in double precision.
 
 use super::envelope::Envelope;
 use super::hitting_time::Stochastic;
@@ -21,36 +23,36 @@ use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
 use crate::transient::problem::Observer;
 use crate::{Error, Result};
 
-/// States that a thread works on at once.
+/// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
-/// Steps between two looks whether to go on.
+/// Number of steps between two convergence checks.
 const CHECK_STEPS: u64 = 32;
-/// Largest αt.
+/// Largest supported αt.
 const MOST_ALPHA_T: f64 = 1e13;
-/// Multiplications after which what is summed without end is given up.
+/// Maximum number of steps for totals over an infinite horizon.
 const MOST_STEPS: u64 = 1 << 24;
 const U: f64 = 0.5 * f64::EPSILON;
 
-/// A value of each state, and bounds on their errors.
+/// A value of each state, with error bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateValues {
-    /// One a state.
+    /// One value for each state.
     pub values: Vec<f64>,
-    /// Of each a bound on its error.
+    /// Bound on the error of each value.
     pub bounds: Vec<f64>,
 }
 
-/// A chain whose values are asked for from every state.
+/// A chain prepared for expectations from every state.
 pub struct Backward {
     chain: Stochastic,
-    /// States that lead to each: where the list of each ends, and the lists.
+    /// Predecessors of each state: offsets into the list, and the concatenated lists.
     from: (Vec<usize>, Vec<u32>),
     alpha: f64,
-    /// Bound on the error of a step, of values of at most 1.
+    /// Bound on the rounding error of a step, for values of at most 1.
     rounding: f64,
 }
 
-/// The chain with rates of P, in the unit of time 1/α.
+/// The chain with the rates of P, in the unit of time 1/α.
 impl Transitions for Backward {
     fn states(&self) -> usize {
         self.chain.stay.len()
@@ -76,10 +78,10 @@ impl std::fmt::Debug for Backward {
 }
 
 impl Backward {
-    /// Takes the transitions into memory.
+    /// Reads all transitions into memory.
     ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] where there is no room, [`Error::Invalid`] for an exit rate that is no double.
+    /// # Errors [`Error::OutOfMemory`] if memory is not sufficient, [`Error::Invalid`] if an exit
+    /// rate overflows.
     pub fn new(transitions: &dyn Transitions) -> Result<Self> {
         let n = transitions.states();
         let mut exit = vec![0.0; n];
@@ -106,7 +108,7 @@ impl Backward {
         Ok(Self { chain, from: (ends, from), alpha, rounding })
     }
 
-    /// The sets of states that are never left once entered, and in which every state leads to every other.
+    /// Returns the closed communicating classes: sets that no transition leaves.
     pub fn closed_classes(&self) -> Vec<Vec<u32>> {
         let even = vec![1.0; self.states()];
         let classes = Classes::new(self, &even, &even);
@@ -119,7 +121,9 @@ impl Backward {
         all
     }
 
-    /// States that may get to `targets` through states of `through` alone, the targets among them.
+    /// Returns the states from which `targets` can be reached through states of `through` alone.
+    ///
+    /// The targets are included.
     pub fn may_reach(&self, targets: &[bool], through: &[bool]) -> Vec<bool> {
         let mut found = targets.to_vec();
         let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
@@ -135,7 +139,9 @@ impl Backward {
         found
     }
 
-    /// P a on the states that are not `fixed`, and a on those. Tells the least and largest value, and the largest change.
+    /// Writes P a to `out`, and a itself on the `fixed` states.
+    ///
+    /// Returns the least and the largest value, and the largest change.
     fn step(&self, a: &[f64], out: &mut [f64], fixed: &[bool]) -> [f64; 3] {
         let block = |(block, out): (usize, &mut [f64])| {
             let mut seen = [f64::INFINITY, f64::NEG_INFINITY, 0.0f64];
@@ -150,11 +156,13 @@ impl Backward {
         out.par_chunks_mut(ROWS).enumerate().map(block).reduce(none, both)
     }
 
-    /// The value that is expected of `values` at a time from each state, `fixed` states being never left; the error is asked
-    /// to be at most ε times the largest value.
+    /// Returns the expectation of `values` at a time from each state.
     ///
-    /// # Errors
-    /// A time that takes too many multiplications; what the observer says.
+    /// The `fixed` states are absorbing.
+    ///
+    /// The requested error is at most ε times the largest value.
+    ///
+    /// # Errors A time that takes too many steps; errors of the observer.
     pub fn at(
         &self,
         values: &[f64],
@@ -166,7 +174,9 @@ impl Backward {
         self.sum(values, fixed, time, epsilon, false, observer)
     }
 
-    /// What is earned at the rates `rewards` until a time from each state.
+    /// Returns the expected reward accumulated until a time from each state.
+    ///
+    /// The reward rates are `rewards`.
     ///
     /// # Errors
     /// As [`at`](Self::at).
@@ -180,7 +190,7 @@ impl Backward {
         self.sum(rewards, &vec![false; rewards.len()], time, epsilon, true, observer)
     }
 
-    /// Σ w_k P^k f with w_k = P(N = k), or P(N > k)/α where what is earned is asked for.
+    /// Returns Σ w_k P^k f with w_k = P(N = k), or w_k = P(N > k)/α if `earned` is set.
     fn sum(
         &self,
         values: &[f64],
@@ -214,7 +224,7 @@ impl Backward {
             (false, true) => 0.0,
             (false, false) => weights.values[(k - left) as usize],
         };
-        // Of all terms from k on.
+        // Sum of the weights of all terms.
         let whole = if earned { lambda } else { 1.0 };
         let (mut a, mut next, mut sum) = (values.to_vec(), vec![0.0; n], vec![0.0; n]);
         let (mut given, mut k, mut stop) = (0.0, 0, 0.0);
@@ -232,8 +242,9 @@ impl Backward {
             k += 1;
             if k % CHECK_STEPS == 0 {
                 observer.progress(k, right)?;
-                // All later values lie between the least and the largest, and move by no more than one step does.
-                // A change that is no more than rounding proves nothing more, however many steps follow.
+                // All later values are between the least and the largest, and no later step changes
+                // a value more than this step. If the change is within rounding, further steps
+                // cannot improve the bound.
                 let noise = self.rounding * most;
                 stop = (high - low).min((change + noise) * expected_excess(lambda, k));
                 if stop <= 0.25 * epsilon * most || change <= noise {
@@ -251,16 +262,18 @@ impl Backward {
         Ok(StateValues { bounds: vec![error; n], values: sum })
     }
 
-    /// Bound on the error of k steps of values of at most 1, the stop aside; of what is earned, for each unit of time.
+    /// Bounds the error of k steps for values of at most 1, except that of early termination.
+    ///
+    /// For accumulated rewards the bound is per unit of time.
     fn error(&self, weights: &Weights, lambda: f64, k: u64, right: u64, earned: bool) -> f64 {
         let steps = lambda.min(k as f64);
-        // Steps; products and additions of a term; weights, and λ itself.
+        // Rounding of steps; of products and additions of terms; of weights; and of λ itself.
         let rounding = self.rounding * steps
             + 3.0 * U * k as f64
             + weights.rounding
             + 4.0 * f64::EPSILON * lambda.sqrt();
         let error = weights.truncation + rounding + 16.0 * U;
-        // Σ P(N > k) behind the last term R shrinks by λ/(R + 2) or faster.
+        // After the last term R the tails P(N > k) decrease by a factor λ/(R + 2) or faster.
         let room = right as f64 + 2.0 - lambda;
         match earned {
             false => error,
@@ -269,11 +282,13 @@ impl Backward {
         }
     }
 
-    /// What is earned at the rates `rewards` until a state of `ends` is reached, and the value there, from each state. From all
-    /// others `ends` has to be reached almost surely. The error is asked to be at most ε times the largest value.
+    /// Returns the expected total from each state until a state of `ends` is reached.
     ///
-    /// # Errors
-    /// What the observer says.
+    /// The total consists of the rewards at the rates `rewards`, and of the value of the state
+    /// reached. `ends` must be reached almost surely from all other states. The requested error is
+    /// at most ε times the largest value.
+    ///
+    /// # Errors A negative value or reward; errors of the observer.
     pub fn totals(
         &self,
         ends: &[bool],
@@ -296,7 +311,7 @@ impl Backward {
         if passing.is_empty() {
             return Ok(found);
         }
-        // Subnormal quotients have no relative error.
+        // Subnormal quotients have no bound on the relative error.
         let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
         let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.to.len() as u64));
@@ -317,14 +332,14 @@ impl Backward {
         // Rates are quotients, each rounded once, and the first term is a plain sum.
         let extra = self.rounding + (2 * passing.len() + 4) as f64 * U;
         for (&state, &total) in passing.iter().zip(&totals.columns[0]) {
-            // A finite expectation that is no double.
+            // A finite expectation may exceed the range of doubles.
             found.values[state as usize] = total.min(f64::MAX);
             found.bounds[state as usize] = totals.bound(total) + total * extra;
         }
         Ok(found)
     }
 
-    /// b: what a step earns, and what it ends in.
+    /// Returns b: per step the reward, plus the expected value of the `ends` state reached.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
         let there: Vec<f64> =
             ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
@@ -332,7 +347,7 @@ impl Backward {
         (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
     }
 
-    /// The totals from below and from above; true if they are within ε.
+    /// Encloses the totals from below and above; returns true if the enclosures are within ε.
     fn iterate(
         &self,
         ends: &[bool],
@@ -348,7 +363,7 @@ impl Backward {
         let (mut next, mut sum, mut steps) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
         let (mut k, mut check_at) = (0u64, CHECK_STEPS);
         loop {
-            // The sums lack the terms at hand, of which the enclosures have at least one.
+            // The sums lack the current terms, which c a contains at least once.
             k += 1;
             let checks = k >= check_at;
             self.step(&time, &mut next, ends);
@@ -378,14 +393,14 @@ impl Backward {
         }
     }
 
-    /// A number that the expected steps do not exceed, also with what their own iteration has rounded by.
+    /// Returns an upper bound of the expected number of steps to `ends`, with its rounding.
     fn longest(&self, time: &[f64], next: &[f64], steps: &[f64], k: u64) -> f64 {
         let longest = self.enclosed(time, next, steps).1;
         let room = 1.0 - self.rounding * longest - 4.0 * U * k as f64;
         if room > 0.0 { longest / room } else { f64::INFINITY }
     }
 
-    /// c' and c of the head of this module.
+    /// Returns c' and c (see the module docs).
     fn ratios(&self, a: &[f64], next: &[f64]) -> [f64; 2] {
         let of = |(a, next): (&f64, &f64)| {
             if *a == 0.0 && *next == 0.0 {
@@ -402,11 +417,11 @@ impl Backward {
         let both = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
         let seen = a.par_iter().zip(next).with_min_len(ROWS).map(of);
         let [least, largest] = seen.reduce(|| [f64::INFINITY, 1.0], both);
-        // One term more is never too much.
+        // c' = 1 is always valid, because P a ≥ 0.
         [if least.is_finite() { least.max(1.0) } else { 1.0 }, largest]
     }
 
-    /// Half of what the enclosures of all states are wide, at most, and the largest upper end.
+    /// Returns half the largest width of the enclosures of all states, and the largest bound.
     fn enclosed(&self, a: &[f64], next: &[f64], sum: &[f64]) -> (f64, f64) {
         let [least, largest] = self.ratios(a, next);
         let (mut widest, mut high) = (0.0f64, 0.0f64);
@@ -432,7 +447,7 @@ mod tests {
 
     impl Observer for Quiet {}
 
-    /// Two states that are rarely left: from the one the mean time is 2/q, from the other one more.
+    /// Two slowly absorbed states: the mean time from state 1 is 2/q, from state 0 it is 1 more.
     #[test]
     fn totals_of_a_slowly_absorbed_chain_are_within_their_bounds() {
         for q in [1e-1, 1e-2] {

@@ -1,9 +1,13 @@
-//! The curve that a [stop](super::quasi_stationary) puts in the place of all later iterates, on the host.
+//! Extrapolation after [early termination](super::quasi_stationary), on the host.
 //!
-//! What can be left may consist of several parts, none of which leads to another: the curve is then the sum of theirs, and
-//! so are its bounds. Where the rounding of a step would cost too much, the curve is made from a vector q of twice the digits, whose residual
-//! qP − μq is computed in them: nothing is added for a step, and q is corrected until the residual is small. With e = Σ_{i<N} r P^i, r the
-//! residual, that of q + e is r P^N, but for (1 − μ) e. Where P is periodic (I + P)/2 takes its place, and half the sum. `docs/certificate.md` has the proof.
+//! The transient states may consist of several classes, none of which leads to another. The
+//! extrapolation is then the sum of theirs, and so are its bounds.
+//!
+//! If the rounding of a step would cost too much, the extrapolation uses a double-double vector q.
+//! Its residual r = qP − μq is computed in double-double arithmetic, so that no step adds rounding.
+//! The vector q is corrected until the residual is small: with e = Σ_{i<N} r P^i, the residual of q
+//! + e is r P^N − (1 − μ) e. If P is periodic, (I + P)/2 and half the sum are used instead.
+//! `docs/certificate.md` has the proof.
 
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};
@@ -16,28 +20,33 @@ use crate::transient::numerics::double_double::Exact;
 use crate::transient::problem::Observer;
 use crate::{Error, Result};
 
-/// Rows that a thread looks at in one go.
+/// Number of states per unit of parallel work.
 const ROWS: usize = 4096;
-/// Corrections of a vector at most, each of which takes this share of the steps that led to it.
+/// Maximum number of corrections of a double-double vector.
+///
+/// Each takes 1/`CORRECTIONS` of the steps that led to the vector.
 const CORRECTIONS: u64 = 4;
-/// Most steps of a correction: their weights are held.
+/// Maximum number of steps of a correction; one weight for each step is stored.
 const MOST_STEPS: u64 = 1 << 20;
 
-/// Most parts.
+/// Maximum number of transient classes.
 const MOST_CLASSES: usize = 64;
-/// Numbers of the flows of all parts, at most.
+/// Maximum number of stored elements of the flows of all classes.
 const MOST_NUMBERS: usize = 1 << 27;
-/// The part of a state that lies in none.
+/// Class index of a state that is in no class.
 const NO_CLASS: u8 = u8::MAX;
 
-/// A reward on a curve: in what absorbing states hold at first, and of each part in its vector and in what is absorbed of it in a step.
+/// A reward evaluated on the extrapolation.
+///
+/// It has a value for the mass absorbed so far. For each transient class it has the values for its
+/// vector and for its absorption flow per step.
 pub(crate) struct ExtrapolatedReward {
     absorbing: f64,
     classes: Vec<[f64; 2]>,
 }
 
 impl ExtrapolatedReward {
-    /// With the shares of each part.
+    /// Returns the reward with the given shares of each class.
     pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
         let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
         let classes = self.classes.iter().zip(shares);
@@ -45,28 +54,29 @@ impl ExtrapolatedReward {
     }
 }
 
-/// What a curve is made of.
+/// The extrapolation, as one vector and one absorption flow for each transient class.
 pub(crate) struct Extrapolation<'a, T> {
     context: &'a Context<'a, T>,
-    /// The vectors of all parts, and what absorbing states hold at first.
+    /// The vectors of all classes, and the mass absorbed so far.
     x: Vec<f64>,
-    /// The part of each state; empty where all that can be left is one.
+    /// Class of each state; empty if all transient states are one class.
     class: Vec<u8>,
-    /// Of each part the flow into absorbing states in a step, if there are any.
+    /// For each class the absorption flow per step; empty if there are no absorbing states.
     flow: Vec<Vec<f64>>,
     pub(crate) rewards: Vec<ExtrapolatedReward>,
 }
 
-/// What a curve errs by beside the defects of its stops, and multiplications that it took to find it.
+/// Additional error of a refined extrapolation, and the cost of the refinement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Refinement {
-    /// The distance of its vector to the last iterate but one.
+    /// Distance of the refined vector to the iterate that it replaces.
     pub(crate) shift: f64,
+    /// Matrix–vector products of the refinement.
     pub(crate) steps: u64,
 }
 
 impl<'a, T: Number> Extrapolation<'a, T> {
-    /// Of one part, from the last two iterates.
+    /// Builds the extrapolation for one class from the last two iterates.
     pub(crate) fn new(context: &'a Context<'a, T>, iteration: &Iteration<'_, T>) -> Result<Self> {
         let x = iteration.iterate(Which::Before)?;
         let mut flow = Vec::new();
@@ -78,7 +88,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         Ok(Self { context, x, class: Vec::new(), flow, rewards: Vec::new() })
     }
 
-    /// Of several parts, from the last iterate but one. The flow is not known.
+    /// Builds the extrapolation for several classes from the last iterate but one, without flows.
     pub(crate) fn of_classes(
         context: &'a Context<'a, T>,
         iteration: &Iteration<'_, T>,
@@ -88,7 +98,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         Ok(Self { context, x, class, flow: Vec::new(), rewards: Vec::new() })
     }
 
-    /// The part of a state, if it can be left.
+    /// Returns the class of a state, `None` if it is in no class.
     fn class_of(&self, state: usize) -> Option<usize> {
         let non_absorbing = &self.context.statistics.non_absorbing;
         match self.class.get(state) {
@@ -98,13 +108,13 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         }
     }
 
-    /// True if a state is absorbing.
+    /// Returns true if a state is absorbing.
     fn absorbing(&self, state: usize) -> bool {
         let non_absorbing = &self.context.statistics.non_absorbing;
         !non_absorbing.all() && !non_absorbing.contains(state)
     }
 
-    /// Sums rewards over its vectors.
+    /// Computes all rewards on the extrapolation's vectors.
     pub(crate) fn collect_rewards(&mut self, rewards: &[(&'a [f64], f64)], classes: usize) {
         let ranks = self.context.parts.ranks;
         let sum = |values: &[f64], (reward, scale): &(&[f64], f64), among: &dyn Fn(usize) -> bool| {
@@ -124,7 +134,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         self.rewards = rewards.iter().map(reward_of).collect();
     }
 
-    /// Divides its vectors by a mass.
+    /// Divides all vectors by a mass.
     pub(crate) fn divide(&mut self, mass: f64) {
         for values in std::iter::once(&mut self.x).chain(&mut self.flow) {
             values.par_iter_mut().for_each(|p| *p /= mass);
@@ -136,7 +146,7 @@ impl<'a, T: Number> Extrapolation<'a, T> {
         self.x.len()
     }
 
-    /// Adds its shares of each part to a result.
+    /// Adds the extrapolation to a result, with the given shares of each class.
     pub(crate) fn add_to(&self, result: &mut [f64], shares: &[Shares]) {
         let add = |(i, p): (usize, &mut f64)| match self.class_of(i) {
             Some(class) => *p += shares[class].at[1] * self.x[i],
@@ -150,8 +160,11 @@ impl<'a, T: Number> Extrapolation<'a, T> {
     }
 }
 
-/// The part of each state, and how many there are, where what can be left ends in several [classes](crate::transient::chain::recurrent_classes) that lead to absorbing
-/// states alone: what is not in one of them is left for good.
+/// Finds several transient classes that lead only into themselves or to absorbing states.
+///
+/// Returns the class of each state (see
+/// [`recurrent_classes`](crate::transient::chain::recurrent_classes)), and the number of classes.
+/// Transient states in no class must have lost their probability.
 pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(Vec<u8>, usize)> {
     let (non_absorbing, n) = (&context.statistics.non_absorbing, context.initial.len());
     if non_absorbing.all() {
@@ -166,20 +179,23 @@ pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(
     })
 }
 
-/// What vectors of twice the digits are found to have.
+/// Decay rates, defects and flows of double-double vectors.
 struct Residual {
-    /// Of each part 1 − μ,
+    /// For each class 1 − μ.
     decays: Vec<f64>,
-    /// ‖qP − μq‖ or more,
+    /// For each class a bound on ‖qP − μq‖.
     defects: Vec<f64>,
-    /// and the flow into absorbing states.
+    /// For each class the flow into absorbing states per step.
     flow: Vec<Vec<f64>>,
-    /// qP − μq.
+    /// The vector qP − μq.
     residual: Vec<f64>,
 }
 
 impl<T: Number> Extrapolation<'_, T> {
-    /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision, and takes memory.
+    /// Returns true if refinement is possible.
+    ///
+    /// The residual is computed from all transitions, in double precision on one process, and takes
+    /// memory.
     pub(crate) fn refines(context: &Context<'_, T>) -> bool {
         let room =
             || expect_memory(80 * context.initial.len() as u64, || "a shape of twice the digits".to_owned());
@@ -189,8 +205,12 @@ impl<T: Number> Extrapolation<'_, T> {
             && room().is_ok()
     }
 
-    /// Replaces its vector by one of twice the digits that `enough` holds for, given what it errs by, or by the best that a few corrections come to.
-    /// The stops, one a part, get the numbers of the new vector, which was that of `steps` steps. Iterates are left elsewhere.
+    /// Replaces the vector of each class by a double-double one with smaller defects.
+    ///
+    /// Corrections end when `enough` returns true, given the terminations and the shift, or when
+    /// they make no more progress. `steps` steps led to the current vector. `terminations`, one for
+    /// each class, receive decay and defect of the new vector. The iterates on the lanes are
+    /// overwritten.
     pub(crate) fn refine(
         &mut self,
         steps: u64,
@@ -218,7 +238,7 @@ impl<T: Number> Extrapolation<'_, T> {
             if left == 0 || enough(terminations, found.shift) {
                 break;
             }
-            // Sums with (I + P)/2 are half of what sums with P are.
+            // The sum with (I + P)/2 has half the weight of the sum with P.
             let factor = if halved { 0.5 } else { 1.0 };
             let next = match correct(&mut iteration, &vector, &current.residual, factor, steps, observer) {
                 Err(Error::OutOfMemory { .. }) => break,
@@ -227,7 +247,7 @@ impl<T: Number> Extrapolation<'_, T> {
             found.steps += steps;
             let then = self.residual_of(&next, terminations.len());
             let sum = |current: &Residual| current.defects.iter().sum::<f64>();
-            // No number is no progress, either.
+            // NaN is no progress, either.
             if sum(&then) < 0.5 * sum(&current) {
                 (vector, current) = (next, then);
             } else if !halved && self.alternates(&then.residual) {
@@ -247,14 +267,14 @@ impl<T: Number> Extrapolation<'_, T> {
         Ok(found)
     }
 
-    /// The iteration of corrections, with steps of a share of 1/α.
+    /// Allocates the iteration for corrections, with 1/α times `share` as its step.
     fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
         let Context { machine, parts, statistics, .. } = self.context;
         let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());
         Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before))
     }
 
-    /// True if a residual is nearer to changing its sign in a step than to staying as it is.
+    /// Returns true if a step changes the sign of a residual rather than preserving it.
     fn alternates(&self, residual: &[f64]) -> bool {
         let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
         let rate_of_step = statistics.scale * statistics.inverse_alpha.wide();
@@ -284,7 +304,9 @@ impl<T: Number> Extrapolation<'_, T> {
         flipped < changed
     }
 
-    /// Bound of the distance of a vector to the one that it replaces, and to what is handed out: doubles of 0 or more.
+    /// Bounds the distance of a vector to the iterate that it replaces.
+    ///
+    /// This includes its rounding to nonnegative doubles for the result.
     fn shift(&self, vector: &[Exact]) -> f64 {
         let distance = |(state, (q, x)): (usize, (&Exact, &f64))| {
             let mut moved = *q;
@@ -300,7 +322,7 @@ impl<T: Number> Extrapolation<'_, T> {
         let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
         let n = vector.len();
         let work = || {
-            // What each absorbing state receives of each part, in the unit of the scale.
+            // Flow from each class into each absorbing state, in the unit of the scale.
             let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
                 let mut all: Vec<(usize, usize, f64)> = Vec::new();
                 for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state))
@@ -363,7 +385,7 @@ impl<T: Number> Extrapolation<'_, T> {
                     transitions.outgoing(state, row);
                     row.iter().for_each(|&(_, rate)| add(vector[state], -rate * scale));
                     add(vector[state], decays[class]);
-                    // What underflows is less than the last in each of some operations.
+                    // Each operation loses less than the least normal number by underflow.
                     let underflow = 4.0 * terms as f64 * f64::MIN_POSITIVE;
                     defects[class] += sum.magnitude(terms, 1.001 * all) + underflow;
                     *residual = sum.value() * inverse_alpha;
@@ -386,7 +408,7 @@ impl<T: Number> Extrapolation<'_, T> {
     }
 }
 
-/// q + `factor` Σ_{i<N} r P^i, P that of the iteration.
+/// Computes q + `factor` Σ_{i<N} r P^i, with the matrix P of the iteration.
 fn correct<T: Number>(
     iteration: &mut Iteration<'_, T>,
     vector: &[Exact],
@@ -395,7 +417,7 @@ fn correct<T: Number>(
     steps: u64,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Exact>> {
-    // Far from the end of the range of numbers.
+    // The residual is scaled to norm 1, to avoid underflow.
     let size = residual.iter().map(|r| r.abs()).sum::<f64>().max(f64::MIN_POSITIVE);
     let begin: Vec<f64> = residual.iter().map(|r| r / size).collect();
     let done = iteration.progress.0 + iteration.steps();

@@ -1,8 +1,8 @@
 //! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and proofs that end it early.
 //!
 //! [`Iteration`] advances the iterates, adds their weighted sums and reads norms from them.
-//! [`quasi_stationary`] bounds the error of replacing all later iterates by an [`extrapolation`] of the current
-//! one. [`schedule`] has the times and weights that iterates are summed for.
+//! [`quasi_stationary`] bounds the error of replacing all later iterates by an [`extrapolation`] of
+//! the current one. [`schedule`] has the times and weights for which iterates are summed.
 
 pub(super) mod extrapolation;
 pub(super) mod quasi_stationary;
@@ -30,31 +30,35 @@ use crate::transient::step::vector_kernels::{
 };
 use crate::{Error, Result};
 
-/// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].
+/// Steps per launch of the kernel for small chains.
+///
+/// A launch must be long compared with its overhead, and short compared with
+/// [`crate::lane::PIECE`].
 const SMALL_STEPS: u64 = 512;
-/// Steps are numbered in 32 bits on a device.
+/// Maximum number of steps: devices number them in 32 bits.
 pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
-/// Probabilities that are copied to a device at once, and of which it is known together whether any is above 0.
+/// Maximum number of probabilities in one copy to a device.
 const PIECE: usize = 1 << 20;
+/// Block length in which zeros of the initial vector are detected and not copied.
 const FEW: usize = 1 << 14;
-/// Elements of the rewards' partial sums that are held on a device.
+/// Number of partial sums of rewards that are stored on a device.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
-/// A weighted sum of iterates in the making: Σ w_k x_k.
+/// A weighted sum of iterates under construction: Σ w_k x_k.
 #[derive(Debug)]
 pub struct Target<T> {
-    /// On each lane: 1/α, then the weights of the steps that are held.
+    /// For each lane: 1/α, then the weights of the steps in `held`.
     scalars: Vec<Buffer<T>>,
     pub(crate) acc: Accumulators<T>,
-    /// Steps whose weights the scalars hold.
+    /// Range of steps with weights stored in `scalars`.
     held: Range<u64>,
 }
 
-/// One accumulator a part; none if only rewards are wanted.
+/// One accumulator for each part; empty if only rewards are requested.
 #[derive(Debug)]
 pub struct Accumulators<T> {
     pub(super) parts: Vec<Buffer<T>>,
-    /// The only one of them, where it is the host's own memory and what is wanted there.
+    /// Host memory of the only accumulator, if the host can read the result there without a copy.
     host: Option<HostArray<T>>,
 }
 
@@ -64,21 +68,21 @@ impl<T> Accumulators<T> {
     }
 }
 
-/// One of the last two iterates.
+/// Selects one of the last two iterates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// x_k.
+    /// The newest iterate x_k.
     Newest,
-    /// x_{k−1}.
+    /// The iterate before, x_{k−1}.
     Before,
 }
 
-/// A number of one of the last two iterates, by blocks.
+/// A number per block, computed from one of the last two iterates.
 #[derive(Clone, Copy)]
 pub(super) enum Observed<'b, T> {
-    /// Its product with a vector, of which each part has an array.
+    /// Dot product with a vector, stored as one array for each part.
     Product(&'b [Buffer<T>]),
-    /// Its l1 norm.
+    /// l1 norm.
     Norm,
 }
 
@@ -87,31 +91,33 @@ pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
     pub(super) parts: &'a Parts<T>,
     inverse_alpha: T,
-    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    /// For each reward the values of this rank's rows, and the power of two that scales them.
     values: Vec<(&'a [f64], f64)>,
-    /// One vector a reward and part.
+    /// One vector for each reward and part.
     rewards: Vec<Vec<Buffer<T>>>,
-    /// Behind the rewards of a step the norm of its iterate, if that is wanted.
+    /// True if the l1 norm of each iterate is computed together with the rewards.
     normed: bool,
-    /// Steps are those of Chebyshev's recurrence.
+    /// True if the steps are those of Chebyshev's recurrence.
     pub(super) recurrence: bool,
-    /// Partial sums of rewards, one array a part.
+    /// Partial sums of rewards, one array for each part.
     partials: Vec<Buffer<T>>,
-    /// Partial sums of one vector, for mass and distance, one array a part.
+    /// Partial sums for masses and distances, one array for each part.
     blocks: Vec<Buffer<T>>,
-    /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
+    /// For each lane: 1/α, and an unused accumulator, for steps outside of every window.
     alone: Vec<(Buffer<T>, Buffer<T>)>,
-    /// On each lane: the factor of a defect.
+    /// For each lane: the factor of a defect.
     factors: Vec<Buffer<T>>,
-    /// x_k lies in `x[now]`.
+    /// Number of the newest iterate x_k, which is stored in `x[now]`.
     k: u64,
     now: usize,
-    /// Steps done before this iteration, and to be done in all, for progress.
+    /// Steps before this iteration, and the total number of steps, for progress reports.
     pub(super) progress: (u64, u64),
 }
 
 impl<'a, T: Number> Iteration<'a, T> {
-    /// Of each reward the values, and the power of two that they are multiplied by.
+    /// Allocates an iteration without norms.
+    ///
+    /// `rewards` are pairs of values and the power of two that scales them.
     pub fn new(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
@@ -122,7 +128,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Self::with_norms(lanes, parts, inverse_alpha, rewards, progress, false)
     }
 
-    /// The same; with `normed` the l1 norm of each iterate stands behind its rewards.
+    /// Allocates an iteration; if `normed`, it computes the l1 norm of each iterate as well.
     pub(super) fn with_norms(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
@@ -176,7 +182,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.start_in(initial, None)
     }
 
-    /// The same where that is 0 everywhere but in one `state`, if that is known: which may be another rank's.
+    /// Starts from `initial`, which is 0 except in `state`, if that is given.
+    ///
+    /// The state may belong to another rank.
     pub(super) fn start_in(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         match T::PRECISION {
             Precision::Q64 => self.place(&beginning(initial, self.parts.ranks), state),
@@ -184,13 +192,13 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    /// Starts from numbers as they are kept, see [`Self::kept`].
+    /// Starts from numbers as a checkpoint stores them, see [`Self::snapshot`].
     fn place(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
             lane.clear(&part.x[0])?;
-            // Many chains begin in one state, and a device is far away.
+            // Many chains start in one state, and copies to a device are slow.
             let filled: Vec<bool> = match state {
                 Some(state) => {
                     let here = state.checked_sub(part.rows.start).filter(|&place| place < own.len());
@@ -219,14 +227,14 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.parts.exchange(self.lanes, 0)
     }
 
-    /// Goes on from x_k as it was kept.
+    /// Resumes from x_k as stored by [`Self::snapshot`].
     pub(crate) fn resume(&mut self, k: u64, x: &[f64]) -> Result<()> {
         self.place(x, None)?;
         self.k = k;
         Ok(())
     }
 
-    /// Puts a sum of this rank's rows, as it was kept, back into its accumulators.
+    /// Copies a stored sum of this rank's rows back into the accumulators `acc`.
     pub(crate) fn fill(&self, acc: &Accumulators<T>, sum: &[f64]) -> Result<()> {
         for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             let number = |&p: &f64| match T::PRECISION {
@@ -239,17 +247,17 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    /// Returns for each reward this rank's values and the power of two that scales them.
     pub(crate) fn rewards(&self) -> &[(&'a [f64], f64)] {
         &self.values
     }
 
-    /// k: the number of steps taken.
+    /// Returns k, the number of steps taken.
     pub(crate) fn steps(&self) -> u64 {
         self.k
     }
 
-    /// A sum with room for `weights` weights at a time, in accumulators that are cleared.
+    /// Creates a sum with capacity for `weights` weights at a time, and clears its accumulators.
     pub fn target(&self, weights: usize, acc: Accumulators<T>) -> Result<Target<T>> {
         for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
             self.lanes[part.lane].clear(acc)?;
@@ -258,7 +266,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(Target { scalars: scalars.collect::<Result<_>>()?, acc, held: 0..0 })
     }
 
-    /// An accumulator for each part.
+    /// Allocates an accumulator for each part.
     pub fn accumulators(&self) -> Result<Accumulators<T>> {
         const WHAT: &str = "an accumulator";
         if let ([part], Precision::F64) = (&self.parts.parts[..], T::PRECISION) {
@@ -273,13 +281,13 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(Accumulators { parts: self.vector(WHAT)?, host: None })
     }
 
-    /// A vector in the lanes' memory, of which each part has an array.
+    /// Allocates a vector on the lanes, with one array for each part.
     pub(super) fn vector(&self, what: &str) -> Result<Vec<Buffer<T>>> {
         let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(what, p.computed.len());
         self.parts.parts.iter().map(alloc).collect()
     }
 
-    /// Gives a sum the weights of steps from `first` on.
+    /// Sets the weights of a sum for the steps from `first` on.
     pub fn weigh(&self, target: &mut Target<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
         let mut scalars = Vec::with_capacity(weights.len() + 1);
         scalars.push(self.inverse_alpha);
@@ -291,8 +299,10 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Takes steps up to `to`, each iterate x_k with its share in every target. Returns the rewards of the steps, one
-    /// row a step. With rewards, at most [`Self::most_steps`] at a time.
+    /// Takes steps up to `to`, and adds each iterate x_k, times its weight, to every target.
+    ///
+    /// Returns the rewards of the steps, one row for each step. With rewards, at most
+    /// [`Self::most_steps`] steps are allowed per call.
     pub fn advance(
         &mut self,
         to: u64,
@@ -312,7 +322,8 @@ impl<'a, T: Number> Iteration<'a, T> {
             let lane = &self.lanes[self.parts.parts[0].lane];
             let program = Program { cycle: vec![vec![&launch]] };
             self.parts.launching(|| lane.run(&program, 0, launches, &mut watch))?;
-            // The kernel leaves x_k where it found it.
+            // The kernel leaves x_k in the array in which it found the old iterate, so `now` does
+            // not change.
             self.k = to;
             return Ok(Vec::new());
         }
@@ -326,12 +337,12 @@ impl<'a, T: Number> Iteration<'a, T> {
         if self.measured() == 0 { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
     }
 
-    /// Numbers that a step is given back with: rewards, and the norm.
+    /// Returns the number of values measured per step: rewards, and the norm.
     fn measured(&self) -> usize {
         self.rewards.len() + usize::from(self.normed)
     }
 
-    /// Most steps that [`Self::advance`] takes at once when there are rewards.
+    /// Returns the maximum number of steps of one [`Self::advance`] if there are rewards.
     pub(crate) fn most_steps(&self) -> u64 {
         match self.measured() {
             0 => u64::MAX,
@@ -348,7 +359,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
     }
 
-    /// The launch of the kernel for small chains, and how often it runs to reach step `to`.
+    /// Prepares the kernel for small chains; returns the launch and its number of repetitions.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
         let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
@@ -368,7 +379,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
     }
 
-    /// Weights, accumulator and steps with weights of the sum that the step kernel itself serves.
+    /// Returns weights, accumulator and weighted steps of the sum fused into the step kernel.
     fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
         let lane = self.parts.parts[part].lane;
         match target {
@@ -379,9 +390,11 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    /// A stage of one step of a lane's parts from x[source]; the last with everything that reads all of an iterate.
-    /// `steps` are those that it is taken for; each adds its own term, or leaves it to the one before, so none is added
-    /// outside of them.
+    /// Prepares one stage of a step of a lane's parts, from x\[source\].
+    ///
+    /// The last stage includes all kernels that read a whole iterate. `steps` are the steps of the
+    /// run. Each step adds its own term, or leaves it to the step before, so no term outside of
+    /// them is added.
     fn step_launches(
         &self,
         lane: usize,
@@ -392,7 +405,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            // Rows for others alone are computed again, and added then.
+            // Rows that are computed for remote ranks alone are computed again, and added then.
             let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum {
@@ -423,7 +436,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         steps: &Range<u64>,
     ) -> Result<Launch> {
         let p = &self.parts.parts[part];
-        // Ghosts of the accumulator are nobody's.
+        // The accumulator's ghost rows are never read.
         let (window, rows) = (within(&target.held, steps), p.computed.len());
         let params = accumulate::Params {
             step: 0,
@@ -451,7 +464,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.observing(part, first_step, &all, &self.partials[part])
     }
 
-    /// Launches of what iterates, each in one of the two arrays, are looked at for.
+    /// Prepares the launches that compute block values of iterates.
+    ///
+    /// Each iterate is in one of the two arrays.
     pub(super) fn observing(
         &self,
         part: usize,
@@ -487,12 +502,12 @@ impl<'a, T: Number> Iteration<'a, T> {
         what.iter().enumerate().map(launch).collect()
     }
 
-    /// The rewards of `count` steps.
+    /// Returns the rewards of `count` steps.
     fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
         self.sums(&self.partials, count * self.measured())
     }
 
-    /// Sums of partial ones, blocks added in global order.
+    /// Adds partial sums, blocks in global order.
     pub(super) fn sums(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; count];
         let mut partials = Vec::with_capacity(of.len());
@@ -512,7 +527,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(sums)
     }
 
-    /// The rewards of one iterate.
+    /// Computes the rewards of one iterate.
     pub(crate) fn rewards_of(&self, which: Which) -> Result<Vec<f64>> {
         if self.measured() == 0 {
             return Ok(Vec::new());
@@ -538,7 +553,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         }
     }
 
-    /// Runs launches of every part once, as step k.
+    /// Launches kernels of every part once, as step k.
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
         for (p, part) in self.parts.parts.iter().enumerate() {
             let launches = launches(p)?;
@@ -548,17 +563,19 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Σ x_k over all states, blocks in global order.
+    /// Computes Σ x_k over all states, blocks in global order.
     pub(crate) fn mass(&self) -> Result<f64> {
         self.block_sums(&BLOCK_SUM, |part, out| block_sum::Args { x: part.x[self.now].arg(), out })
     }
 
-    /// ‖x_k − factor x_{k−1}‖ in l1, over the states that can be left.
+    /// Computes ‖x_k − factor x_{k−1}‖ in l1, over the states that are not absorbing.
     pub(crate) fn defect(&self, factor: f64) -> Result<f64> {
         self.defect_of(factor, Which::Newest, Which::Before)
     }
 
-    /// The probability in x_{k−1} and x_k of the states that can be left, unless these are all.
+    /// Returns the masses of x_{k−1} and x_k on the non-absorbing states.
+    ///
+    /// `None` if no state is absorbing.
     pub(crate) fn non_absorbing_masses(&self) -> Result<Option<[f64; 2]>> {
         let mass = |which| self.defect_of(0.0, which, which);
         Ok(match self.parts.absorbing {
@@ -567,7 +584,9 @@ impl<'a, T: Number> Iteration<'a, T> {
         })
     }
 
-    /// ‖x_k − x_{k−1}‖ in l1: what absorbing states receive is what the others lose, known to some units.
+    /// Computes ‖x_k − x_{k−1}‖ in l1.
+    ///
+    /// Absorbing states receive the mass that the other states lose, known to a few units.
     pub(crate) fn distance(&self) -> Result<f64> {
         let received = self.non_absorbing_masses()?.map_or(0.0, |[before, now]| {
             (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()
@@ -593,15 +612,16 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(sum + rounded)
     }
 
-    /// The part of a small chain on a device that the host has to wait for: two copies take less time than the first launch of another kernel,
-    /// which is made then.
+    /// Returns the only part if the chain is small and its device is not the host.
+    ///
+    /// There two copies take less time than the first launch of another kernel, which compiles it.
     fn far_and_small(&self) -> Option<&'a Part<T>> {
         let [part] = &self.parts.parts[..] else { return None };
         let far = !self.lanes[part.lane].device().on_host_cores();
         (far && part.rows.len() <= SWEEP_ROWS).then_some(part)
     }
 
-    /// The same as [`Self::defect_of`], bit for bit.
+    /// Computes [`Self::defect_of`] on the host, with bitwise identical results.
     fn defect_on_host(&self, part: &Part<T>, factor: f64, y: Which, x: Which) -> Result<f64> {
         let (lane, rows) = (&self.lanes[part.lane], part.rows.len());
         let copy = |which: Which| -> Result<Vec<T>> {
@@ -624,7 +644,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(total(&sums, self.parts.ranks) + self.rounded_down())
     }
 
-    /// What sums of blocks lack of those of their numbers.
+    /// Bounds the mass lost by rounding the sums of all blocks down.
     fn rounded_down(&self) -> f64 {
         match T::PRECISION {
             Precision::Q64 => self.parts.blocks as f64 * (-64f64).exp2(),
@@ -653,10 +673,14 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(total(&partials, self.parts.ranks))
     }
 
-    /// The accumulators of this rank's rows on the host, in the order of states: where they lie, or in `host`, which has room for them.
+    /// Returns this rank's rows of the accumulators in the order of states.
+    ///
+    /// They are read in place if the host can, otherwise copied to `host`, which is allocated if
+    /// empty.
     pub(crate) fn download<'b>(&self, acc: &'b Accumulators<T>, host: &'b mut Vec<f64>) -> Result<&'b [f64]> {
         if let (Some(host), [part]) = (&acc.host, &self.parts.parts[..]) {
-            // Launches that write it are done, and none runs before it was looked at.
+            // Launches that write it have completed, and the next one starts after the caller has
+            // read it.
             let own = part.ghosts()..part.ghosts() + part.rows.len();
             return Ok(bytemuck::cast_slice(&host[own]));
         }
@@ -667,7 +691,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(host)
     }
 
-    /// The same in a vector, that of `host` if it can be.
+    /// Returns this rank's rows of the accumulators in a vector; reuses `host` if possible.
     pub(crate) fn downloaded(&self, acc: &Accumulators<T>, mut host: Vec<f64>) -> Result<Vec<f64>> {
         let result = self.download(acc, &mut host)?;
         if acc.host.is_some() {
@@ -676,14 +700,16 @@ impl<'a, T: Number> Iteration<'a, T> {
         Ok(host)
     }
 
-    /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
-    /// and never computed with.
+    /// Returns x_k as a checkpoint stores it.
+    ///
+    /// Elements are doubles. For fixed point they are doubles with the bits of the fractions. These
+    /// are copied and never used in arithmetic.
     pub(crate) fn snapshot(&self) -> Result<Vec<f64>> {
         let source = self.source(Which::Newest);
         self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), true)
     }
 
-    /// The same of accumulators.
+    /// Returns accumulators as a checkpoint stores them, like [`Self::snapshot`].
     pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
         self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), true)
     }
@@ -732,25 +758,27 @@ impl<'a, T: Number> Iteration<'a, T> {
             own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
             Ok(())
         };
-        // Lanes copy at the same time.
+        // Lanes copy concurrently.
         let copied = at_once(shares, |share| share.into_iter().try_for_each(copy));
         copied.into_iter().collect()
     }
 }
 
-/// Zeros for results. All cores touch memory that one would take a page after the other.
+/// Allocates zeros for results.
+///
+/// All cores touch the memory; one core alone would get it page by page.
 pub(super) fn touched(len: usize) -> Vec<f64> {
     let mut all: Vec<f64> = zeroed(len);
     all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
     all
 }
 
-/// Steps whose rewards are summed before the host looks at them.
+/// Returns the number of steps with rewards after which the host collects the partial sums.
 fn reward_steps<T: Number>(parts: &Parts<T>, rewards: usize) -> u64 {
     (REWARD_ELEMENTS / (parts.blocks * rewards).max(1)).clamp(1, 4096) as u64
 }
 
-/// Those of the steps that have a weight.
+/// Returns the intersection of two ranges of steps.
 fn within(held: &Range<u64>, steps: &Range<u64>) -> Range<u64> {
     let first = held.start.max(steps.start);
     first..held.end.min(steps.end).max(first)

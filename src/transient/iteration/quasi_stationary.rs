@@ -1,58 +1,69 @@
-//! The stop of a sweep: a curve in the place of all later iterates, with a bound on what it errs by.
+//! Early termination: later iterates are extrapolated from x_m, with a proved l1 error bound.
 //!
-//! A state that is never left is absorbing; T is the set of all others. Let x be the iterate after m steps, μ any number in
-//! \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + … + μ^{j−1}. In the place of x P^j stands
+//! A state without outgoing transitions is absorbing; T is the set of all others. Let x be the
+//! iterate after m steps, μ any number in \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + …
+//! + μ^{j−1}. The extrapolation of x P^j is
 //!
-//! z_j = μ^j x on T, z_j = x + S_j (xP − x) on the absorbing states,
+//! z_j = μ^j x on T, z_j = x + S_j (xP − x) on the absorbing states.
 //!
-//! which errs by at most d S_j: one step takes z_j to z_{j+1} but for μ^j ((xP)_T − μ x_T), and P lengthens nothing. At
-//! time t a number N of steps has been taken that is Poisson with mean αt, so the error is at most d E S_J, J = (N − m)⁺,
-//! and that at most d S_{E J}, since S is concave. What is computed is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step;
-//! both d and the flow xP − x are taken from it, which makes g S_{E J} more, and no more however long the time is. μ = 1 is
-//! the steady state. Where nothing is absorbing 2 H d with H from [`hitting_time`](crate::transient::backward::hitting_time) bounds ‖x P^j − x‖, too.
-//! `docs/certificate.md` has the proofs.
+//! Its error is at most d S_j: a step takes z_j to z_{j+1} except for μ^j ((xP)_T − μ x_T), and P
+//! increases no norm. At time t the number N of steps is Poisson with mean αt. So the error is at
+//! most d E S_J with J = (N − m)⁺, which is at most d S_{E J}, since S is concave.
+//!
+//! The computed vector is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step. Both d and the flow xP −
+//! x use ŷ. This adds g S_{E J}, and no more however long the time is.
+//!
+//! With μ = 1 this is the steady state. If no state is absorbing, 2 H d also bounds ‖x P^j − x‖,
+//! with H from [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md`
+//! has the proofs.
 
 use super::schedule::{ErrorBudget, Planned};
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
 use crate::transient::rounding::drift;
 
-/// The αt from which on no weights are held where a stop does without: they would be some 10⁵ or more.
+/// Least αt at which closed forms replace weights after early termination.
+///
+/// The weights would be some 10⁵ or more.
 const LONG: f64 = (1u64 << 30) as f64;
-/// The share of ε above which the rounding of weights counts.
+/// Share of ε above which the rounding of weights matters.
 const FELT: f64 = 1.0 / 16.0;
-/// −ln of a probability that vanishes beside what doubles round by, also with a factor of 2⁶⁴.
+/// −ln of a probability that is negligible compared with rounding, also times 2⁶⁴.
 const IMPOSSIBLE: f64 = 800.0;
 
-/// A curve in the place of the iterates behind x_m.
+/// The extrapolation z_j ≈ x_m P^j for j ≥ 0, with its error terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarlyTermination {
-    /// m.
+    /// Number m of steps before the extrapolation starts.
     pub(crate) step: u64,
-    /// 1 − μ, exactly.
+    /// Decay rate 1 − μ per step, exactly.
     pub(crate) decay: f64,
+<<<<<<< HEAD
     /// Bound of the probability of x_m on the transient states, or on those of its class.
     pub(crate) mass: f64,
     /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
+=======
+    /// Bound of ‖ŷ − μ x_m‖ on the non-absorbing states, without the rounding of ŷ.
+>>>>>>> words-t2
     pub(crate) defect: f64,
-    /// Bound of what rounding adds to that.
+    /// Bound of the rounding errors in `defect`.
     pub(crate) rounding: f64,
-    /// Bound of S_j for every j, from elsewhere.
+    /// Upper bound of all geometric sums S_j from expected hitting times; infinity if unknown.
     pub(crate) most: f64,
 }
 
-/// Expectations over the steps N at a time, where these are more than m: J = N − m, or 0 outside.
+/// Expectations over the number N of steps at a time, restricted to N > m, with J = N − m.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shares {
-    /// P(N > m), E μ^J, E S_J.
+    /// Expectations P(N > m), E μ^J, and E S_J with S_j = 1 + μ + … + μ^{j−1}.
     pub(crate) at: [f64; 3],
-    /// Sums over the steps m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
+    /// Expected sums over the steps j = m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
     pub(crate) until: [f64; 3],
-    /// Bound of what it costs that steps beyond the last weight count as the next.
+    /// Error of counting every step N > R as N = R + 1 (R: last term of the window).
     pub(crate) beyond: f64,
 }
 
-/// What curves, each with its stop, err by at a time together, and what rounding adds to that.
+/// Returns the summed errors of several classes at a time: from defects, and from rounding.
 pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64) -> [f64; 2] {
     terminations.iter().fold([0.0; 2], |[error, rounding], termination| {
         let amplification = termination.amplification(lambda);
@@ -80,7 +91,10 @@ pub(crate) fn speed(terminations: &[EarlyTermination], lambda: f64, error: f64) 
 }
 
 impl EarlyTermination {
-    /// The stop behind x_m, from the probability in T of x_m and of ŷ, or where T is everything, and a measurement of ‖ŷ − μ x_m‖.
+    /// Builds the extrapolation after x_m, with μ from the masses of x_m and ŷ on T.
+    ///
+    /// `masses` is `None` if T is the whole state space. `defect` measures ‖ŷ − μ x_m‖ for a given
+    /// μ.
     pub(crate) fn new<T: Number, E>(
         step: u64,
         masses: Option<[f64; 2]>,
@@ -95,20 +109,21 @@ impl EarlyTermination {
                 let mu = (now / before).clamp(0.5, 1.0);
                 if T::PRECISION == Precision::F32 { T::of(mu).wide() } else { mu }
             }
-            // There is nothing left to shrink.
+            // No transient mass is left.
             Some(_) => 0.5,
             None => 1.0,
         };
-        // The sum of n magnitudes in blocks of 256 and then compensated has a relative error below this. A magnitude is
-        // that of a difference of two numbers of which one is a product: 2u of both where that is rounded apart, and what
-        // underflows is far below a third.
+        // The sum of n magnitudes in blocks of 256, then compensated, has a relative error below
+        // this. A magnitude is that of a difference of two numbers, one of which is a product. If
+        // the product is rounded separately, this costs 2u of both. Underflow costs far less than
+        // another u.
         let slack = 1.0 + 12.0 * u + 1e-9;
         let defect = defect(mu)? * slack;
         let rounding = rounding + 3.0 * u;
         Ok(Self { step, decay: 1.0 - mu, mass, defect, rounding, most: f64::INFINITY })
     }
 
-    /// S_j, also between whole numbers.
+    /// Computes the geometric sum S_j = 1 + μ + … + μ^{j−1}, also for real j.
     pub(crate) fn growth(&self, j: f64) -> f64 {
         match self.decay {
             0.0 => j,
@@ -116,13 +131,16 @@ impl EarlyTermination {
         }
     }
 
-    /// Bound of E S_J at a time.
+    /// Bounds E S_J at a time: the factor by which a defect is multiplied in the error.
     pub(super) fn amplification(&self, lambda: f64) -> f64 {
         self.growth(expected_excess(lambda, self.step)).min(self.most)
     }
 
-    /// True if stopping here leaves a time within ε, or as near to it as rounding lets it come. `step` bounds the
-    /// rounding of a step.
+    /// Returns true if termination here leaves a time within ε, or as close as possible.
+    ///
+    /// Rounding may make ε unreachable.
+    ///
+    /// `step` bounds the rounding of a step.
     pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
         let amplification = self.amplification(time.lambda);
         let error = self.defect * amplification;
@@ -134,7 +152,7 @@ impl EarlyTermination {
             || (out_of_reach && self.defect <= self.rounding)
     }
 
-    /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next.
+    /// Returns the shares at a time from its Poisson weights; steps N > R are counted as R + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged) else {
             return self.mean_shares(time.lambda);
@@ -148,7 +166,7 @@ impl EarlyTermination {
         let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
         let weights = &weights.values[(first - left) as usize..];
-        // The smallest first.
+        // The smallest terms are added first.
         let inside = weights.iter().enumerate().rev().map(|(i, &weight)| (first + i as u64, weight));
         for (n, weight) in std::iter::once((right + 1, beyond)).chain(inside) {
             let j = (n - m) as f64;
@@ -168,8 +186,9 @@ impl EarlyTermination {
         shares
     }
 
-    /// The shares over all numbers of steps, those before the stop included, which are as good as impossible: in closed form, as
-    /// E μ^N = e^{−(1 − μ) λ}.
+    /// Returns the shares over all N in closed form, as E μ^N = e^{−(1 − μ) λ}.
+    ///
+    /// This includes N ≤ m, which must have negligible probability.
     fn mean_shares(&self, lambda: f64) -> Shares {
         let (m, decay) = (self.step as f64, self.decay);
         let ahead = lambda - m;
@@ -182,8 +201,11 @@ impl EarlyTermination {
 }
 
 impl Planned {
-    /// True if a curve behind a stop is averaged over all steps without weights: these would be many, or round by much, and
-    /// fewer steps than those before the stop are as good as impossible, also where the curve is followed backwards.
+    /// Returns true if closed forms over all N replace the weights after early termination.
+    ///
+    /// There are two conditions:
+    /// * The weights would be many, or their rounding would matter.
+    /// * N ≤ m has negligible probability, also after multiplication by μ^{N−m} ≥ 1.
     pub(crate) fn averages(&self, termination: &EarlyTermination) -> bool {
         let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
         let backwards = -(termination.step as f64) * (-termination.decay).ln_1p();
@@ -192,6 +214,7 @@ impl Planned {
             && deviance(self.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
     }
 
+<<<<<<< HEAD
     /// Returns the error budget after early terminations whose iterate is known to an l1 error of `error`.
     pub(crate) fn budget(&self, terminations: &[EarlyTermination], error: f64) -> ErrorBudget {
         if !self.averages(&terminations[0]) {
@@ -200,5 +223,10 @@ impl Planned {
         let drift = drift(self.lambda, speed(terminations, self.lambda, error));
         let ErrorBudget { left, rounded } = self.averaged;
         ErrorBudget { left: left - drift, rounded: rounded + drift }
+=======
+    /// Returns the error budget that remains after early termination.
+    pub(crate) fn budget(&self, termination: &EarlyTermination) -> ErrorBudget {
+        if self.averages(termination) { self.averaged } else { self.summed }
+>>>>>>> words-t2
     }
 }

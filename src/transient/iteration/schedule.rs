@@ -6,51 +6,57 @@ use crate::transient::context::Context;
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
 
-/// A time point with its weights.
+/// A requested time with its window and weights.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// The place among the times asked for.
+    /// Index among the requested times.
     pub(crate) index: usize,
-    /// ε.
+    /// Requested error bound ε.
     pub(crate) epsilon: f64,
-    /// αt.
+    /// Mean number αt of steps until the time.
     pub(crate) lambda: f64,
-    /// The terms of the sum.
+    /// Window of the terms that are summed.
     pub(crate) window: Window,
-    /// Poisson weights, once they are asked for.
+    /// Poisson weights, computed at first use.
     pub(crate) weights: Option<Weights>,
-    /// P(N > k) from one step before the window on; empty where no reward asks for it.
+    /// P(N > k) from one step before the window on; empty if there are no rewards.
     pub(crate) tails: Vec<f64>,
-    /// The price that a stop may have here whatever rounding has.
+    /// Part of ε reserved for early termination at this time.
     pub(crate) steady_allowance: f64,
-    /// Error budget of a sum with weights, and of the mean of an extrapolation without the rounding
-    /// of λ (see [`Self::budget`]).
+    /// Error budget if the weights are summed.
     pub(crate) summed: ErrorBudget,
+    /// Error budget if closed forms replace the weights after early termination.
     pub(crate) averaged: ErrorBudget,
-    /// Bound of the stop, if one happened, and of what rounding adds to it.
+    /// Error bound of early termination; 0 without one.
     pub(crate) steady_state: f64,
+    /// Error bound of the rounding that early termination adds.
     pub(crate) termination_rounding: f64,
-    /// Where it stopped, and true if no weights were needed behind it.
+    /// Iterate at which the run terminated early.
     pub(crate) stopped: Option<Stopped>,
+    /// True if closed forms replaced the weights after early termination.
     pub(crate) is_averaged: bool,
+<<<<<<< HEAD
     /// Bound of the l1 norm of the result's derivative by λ: infinite unless the result is such a mean.
     pub(crate) speed: f64,
     /// Steps that its iterates took, at most.
+=======
+    /// Maximum number of steps before the iterates that contribute to this time.
+>>>>>>> words-t2
     pub(crate) steps: u64,
-    /// Bound of the mass that is left out.
+    /// Bound of the truncated mass.
     pub(crate) truncation: f64,
-    /// Σ w_k |m_k − 1| of the masses that weights were divided by.
+    /// Σ w_k |m_k − 1| over the masses m_k by which weights were divided.
     pub(crate) normalisation: f64,
-    /// (instantaneous, cumulative·α) of each reward.
+    /// (instantaneous, accumulated·α) value of each reward.
     pub(crate) rewards: Vec<(f64, f64)>,
 }
 
-/// What is left of ε at a time.
+/// Error budget at a time: the remaining part of ε.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErrorBudget {
-    /// ε less everything but the price of a stop and the rounding of steps.
+    /// ε minus all error terms except early termination and rounding of the steps.
     pub(crate) left: f64,
-    /// The rounding that is there whatever a stop costs, that of steps aside.
+    /// Rounding error without that of the steps and of early termination.
     pub(crate) rounded: f64,
 }
 
@@ -59,7 +65,7 @@ impl Planned {
         self.window.right
     }
 
-    /// The weights and tails, which are computed where they are asked for first.
+    /// Computes weights and tails at first use.
     pub(crate) fn weighted<T: Number>(&mut self, context: &Context<'_, T>) {
         if self.weights.is_none() {
             let weights = context.statistics.weights(&self.window, context.problem.times[self.index]);
@@ -69,7 +75,7 @@ impl Planned {
     }
 }
 
-/// Where a sweep has ended: k, and x_k as it is kept; and H of its steps, if that is known.
+/// State at the end of a run: k, x_k as a checkpoint stores it, and the certificate if known.
 pub(crate) struct LastIterate {
     pub(crate) steps: u64,
     pub(crate) kept: Vec<f64>,

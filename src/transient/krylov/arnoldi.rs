@@ -1,4 +1,4 @@
-//! Vectors that are kept on the lanes beside an iteration, and the recurrence by which they follow from one another.
+//! Krylov bases: vectors stored on the lanes, and the Arnoldi recurrence that computes them.
 
 use crate::kernel::Number;
 use crate::lane::{Buffer, Launch};
@@ -10,44 +10,50 @@ use crate::transient::step::chunk::Part;
 use crate::transient::step::vector_kernels::{ADD, COMBINE, SCALE, add, combine, scale};
 use crate::{Error, Result};
 
-/// Vectors that one launch combines, and how often each rounds there.
+/// Number of vectors combined by one launch.
 const FOUR: usize = 4;
+/// Rounding errors, in units, of each of these vectors' products.
 const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
 
-/// Vectors are made orthogonal once more where less than this is left of one.
+/// Vectors are orthogonalized again if their norm falls below this fraction.
 const AGAIN: f64 = 0.3;
 
-/// (P − I) V = V H + w eᵀ + F, the columns of V being some vectors, e the last unit vector.
+/// The recurrence (P − I) V = V H + w eᵀ + F.
+///
+/// The columns of V are the basis vectors, and e is the last unit vector.
 #[derive(Debug, Default)]
 pub(super) struct Recurrence {
-    /// Of H, down to the element below the diagonal.
+    /// Columns of H, down to the element below the diagonal.
     pub(crate) columns: Vec<Vec<f64>>,
     /// Upper bounds of the vectors' l1 norms.
     pub(crate) norms: Vec<f64>,
-    /// The same of the columns of F: what is rounded.
+    /// Upper bounds of the l1 norms of the columns of F, the rounding errors.
     pub(crate) rounding: Vec<f64>,
-    /// The same of w.
+    /// Upper bound of the l1 norm of the residual vector w.
     pub(crate) residual: f64,
-    /// Of each vector its rewards.
+    /// Rewards of each vector.
     pub(crate) rewards: Vec<Vec<f64>>,
 }
 
-/// An iteration and vectors beside it.
+/// An iteration, and a basis of vectors stored with it.
 pub(super) struct Basis<'a, T> {
     pub(crate) iteration: Iteration<'a, T>,
-    /// Of each vector one array a part.
+    /// Basis vectors, each with one array for each part.
     vectors: Vec<Vec<Buffer<T>>>,
-    /// On each lane the factors of a combination.
+    /// For each lane the factors of a linear combination.
     factors: Vec<Buffer<T>>,
-    /// Sums of products by blocks, one array a part.
+    /// Block sums of dot products, one array for each part.
     partials: Vec<Buffer<T>>,
-    /// Bounds of what one product of a vector of norm 1 or less rounds by, and of what underflows when vectors are combined.
+    /// Bound of the rounding error of a product x P, for vectors x of norm 1 or less.
     step: f64,
+    /// Error by underflow when vectors are combined.
     underflow: f64,
 }
 
-/// The multiples of vectors that leave nothing of a vector's products with them. The largest comes first, as the last of its four, so
-/// that all others round what is left by it.
+/// Returns the multiples of basis vectors that make a vector orthogonal to them.
+///
+/// The largest comes first, as the last of its four: so all other multiples contribute only to the
+/// rounding of smaller sums.
 fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
     let places: Vec<usize> = (0..dots.len()).rev().collect();
     let places = places.chunks(FOUR).flat_map(|four| four.iter().rev());
@@ -55,7 +61,9 @@ fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
 }
 
 impl<'a, T: Number> Basis<'a, T> {
-    /// Room for `most` vectors, or for as many as the lanes have memory for. `step` bounds what a product rounds by.
+    /// Allocates `most` vectors, or as many as fit into the lanes' memory.
+    ///
+    /// `step` bounds the rounding of a product.
     pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
         let partials = |part: &Part<T>| {
             let blocks = part.rows.len().div_ceil(BLOCK);
@@ -82,8 +90,9 @@ impl<'a, T: Number> Basis<'a, T> {
         self.vectors.len()
     }
 
-    /// The recurrence of as many vectors as there is room for, or of `most`, the newest iterate being the first. `check_product` is called
-    /// behind its product, and ends it by true.
+    /// Computes the recurrence of at most `most` vectors, starting with the newest iterate.
+    ///
+    /// `check_product` is called after the first product; if it returns true, the result is `None`.
     pub(super) fn span(
         &mut self,
         most: usize,
@@ -118,7 +127,7 @@ impl<'a, T: Number> Basis<'a, T> {
                     column[place] -= multiple;
                     sum += u * column[place].abs() * recurrence.norms[place];
                 }
-                // Where little is left of it, that is not yet far from what there is.
+                // A vector with a small remainder may not be nearly orthogonal yet.
                 let again = left < AGAIN * before && left > sum;
                 if !again {
                     break;
@@ -126,15 +135,15 @@ impl<'a, T: Number> Basis<'a, T> {
                 dots = self.products(j)?;
                 dots.pop();
             }
-            // What a step stays with is no part of P − I.
+            // The diagonal is that of P − I.
             column[j] -= 1.0;
             let rounded = self.step * norm.max(1.0) + u * column[j].abs() * norm;
             recurrence.rounding.push(1.001 * (rounded + sum));
             recurrence.residual = left;
-            // Where no more is left than was rounded there is no further direction.
+            // A remainder below its rounding error has no further direction.
             let ends = j + 1 == most.min(self.capacity()) || left.is_nan() || left <= recurrence.rounding[j];
             if !ends {
-                // A power of two brings its norm near 1.
+                // Scaling by a power of two brings the norm near 1.
                 let factor = scale_of(left);
                 column.push(1.0 / factor);
                 norm = left * factor;
@@ -149,13 +158,16 @@ impl<'a, T: Number> Basis<'a, T> {
         Ok(Some(recurrence))
     }
 
-    /// Bound of what a combination rounds by, in l1, when vectors of some norms are added to one, `left` being the norm of what comes of it.
+    /// Bounds the l1 rounding error of adding `multiples` of vectors to another vector.
+    ///
+    /// `left` is the norm of the result.
     pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
         let (mut behind, mut rounding) = (left, 0.0);
         for four in multiples.chunks(FOUR).rev() {
             let sizes = four.iter().map(|&(place, factor)| factor.abs() * norms[place]);
-            // Each of four products rounds, and is in as many sums as follow; then the sum with what is there.
+            // Each of four products is rounded, and is in up to three sums of the four; their sum
+            // is then added.
             let own: f64 = sizes.clone().zip(ROUNDED).map(|(size, times)| times * size).sum();
             rounding += u * (own + behind) + self.underflow;
             behind += sizes.sum::<f64>();
@@ -163,7 +175,7 @@ impl<'a, T: Number> Basis<'a, T> {
         1.001 * rounding
     }
 
-    /// Keeps the newest vector as that of a number.
+    /// Stores the newest vector as the basis vector `place`.
     fn keep(&self, place: usize) -> Result<()> {
         let vector = &self.vectors[place];
         self.clear(vector)?;
@@ -182,7 +194,7 @@ impl<'a, T: Number> Basis<'a, T> {
         parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
     }
 
-    /// The newest vector's products with those kept up to the one before, and the square of that.
+    /// Returns dot products of the newest vector with vectors 0 … `last`, and the last's square.
     fn products(&self, last: usize) -> Result<Vec<f64>> {
         let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
         let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));
@@ -190,10 +202,10 @@ impl<'a, T: Number> Basis<'a, T> {
         self.observe(&kept.chain([square]).collect::<Vec<_>>())
     }
 
-    /// An upper bound of the newest vector's norm.
+    /// Returns an upper bound of the newest vector's l1 norm.
     fn norm(&self) -> Result<f64> {
         let sums = self.observe(&[(Observed::Norm, self.iteration.source(Which::Newest))])?;
-        // Sums of blocks of 256 magnitudes as trees, added up in turn.
+        // Blocks of 256 magnitudes are summed as trees, then the block sums one by one.
         Ok(sums[0] * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8))
     }
 
@@ -202,7 +214,7 @@ impl<'a, T: Number> Basis<'a, T> {
         self.iteration.sums(&self.partials, what.len())
     }
 
-    /// Runs launches of every part once.
+    /// Launches kernels of every part once.
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
         for (p, part) in self.iteration.parts.parts.iter().enumerate() {
             let launches = launches(p)?;
@@ -225,7 +237,7 @@ impl<'a, T: Number> Basis<'a, T> {
         })
     }
 
-    /// Puts a combination of the first vectors in the place of the newest.
+    /// Replaces the newest vector by a linear combination of the basis vectors.
     pub(super) fn replace_newest(&self, multiples: &[(usize, f64)]) -> Result<()> {
         let source = self.iteration.source(Which::Newest);
         for part in &self.iteration.parts.parts {
@@ -238,7 +250,7 @@ impl<'a, T: Number> Basis<'a, T> {
         self.exchange()
     }
 
-    /// A combination of the first vectors, on the host.
+    /// Returns a linear combination of the basis vectors on the host.
     pub(crate) fn sum<'b>(
         &self,
         multiples: &[(usize, f64)],
@@ -250,7 +262,7 @@ impl<'a, T: Number> Basis<'a, T> {
         self.iteration.download(acc, host)
     }
 
-    /// Brings what parts read of each other's newest vector up to date.
+    /// Exchanges the newest vector's halo between the parts.
     fn exchange(&self) -> Result<()> {
         self.iteration.parts.exchange(self.iteration.lanes, self.iteration.source(Which::Newest))
     }
@@ -261,14 +273,14 @@ impl<'a, T: Number> Basis<'a, T> {
         lanes.try_for_each(|(lane, buffer)| lane.upload(&factors, buffer, 0))
     }
 
-    /// Adds multiples of vectors to others.
+    /// Adds multiples of basis vectors to the vectors `onto`.
     fn combine<'b>(
         &'b self,
         multiples: &[(usize, f64)],
         onto: impl Fn(usize) -> (&'b Buffer<T>, usize),
     ) -> Result<()> {
         let mut multiples = multiples.to_vec();
-        // Behind the last stands a vector that is there, times 0.
+        // Padding: the first vector times 0.
         multiples.resize(multiples.len().next_multiple_of(FOUR), (0, 0.0));
         self.give(&multiples.iter().map(|(_, factor)| *factor).collect::<Vec<_>>())?;
         self.each_part(|p| {

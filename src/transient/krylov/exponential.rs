@@ -1,13 +1,15 @@
-//! Krylov's method: curves in the space of a few products, one after the other, each for as long as its error allows.
+//! Restarted Krylov method: each approximation is used for as long as its error bound allows.
 //!
-//! With (P − I) V = V H + w eᵀ + F, time in units of 1/α, and û a curve near the solution of û' = H û from e₁, y = V û begins at the first of the
-//! vectors and errs by at most
+//! Let (P − I) V = V H + w eᵀ + F, time in units of 1/α, and let û approximate the solution of û' =
+//! H û from e₁. Then y = V û starts at the first of the vectors, and its error is at most
 //!
 //! ∫ ‖V (û' − H û)‖ + ‖w‖ |û_m| + Σ_j ‖F_j‖ |û_j| ds
 //!
-//! in l1, with the constant 1 for every chain: `docs/certificate.md` has the proof. Nothing is asked of the vectors, neither that they are orthogonal
-//! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected_ode) from
-//! polynomials. The vectors of the first product also tell whether a [stop](crate::transient::iteration::quasi_stationary) serves all that is ahead.
+//! in l1, with the constant 1 for every chain: `docs/certificate.md` has the proof. The vectors
+//! need not be orthogonal, and H need not be accurate. F holds the rounding errors of the
+//! recurrence. The integrals are [bounded](super::projected_ode) from polynomials. After the first
+//! product of each space, [early termination](crate::transient::iteration::quasi_stationary) is
+//! checked for all remaining times.
 
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
@@ -21,23 +23,26 @@ use crate::transient::problem::Observer;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use crate::{Error, Result};
 
-/// Fewest vectors of a space that it is tried with, but for chains of fewer states.
+/// Minimum number of vectors of a Krylov space.
 const FEWEST: usize = 8;
-/// The share of a bound that is left to what spaces lack. It costs few products to make that small, and a stop, which sees it as well, comes sooner.
+/// Largest share of the bound used for truncation of the Krylov spaces.
+///
+/// A small share costs few products. The convergence check includes this error, so early
+/// termination comes sooner.
 const TIGHT: f64 = 0.1;
-/// Less than this many products of a sweep are left to it.
+/// Times with fewer steps αt are left to uniformization.
 const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
 
-/// A time point on its way.
+/// A requested time that is not reached yet.
 struct Open {
-    /// The place among the times asked for.
+    /// Index among the requested times.
     index: usize,
     lambda: f64,
-    /// The bound that is to be reached: ε, or what rounding lets it be.
+    /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
-    /// The part of the bound that is there from the beginning.
+    /// Part of the bound that is present from the start.
     fixed: f64,
-    /// What a sweep rounds by.
+    /// Rounding error of a uniformization run to this time.
     rounds: f64,
 }
 
@@ -52,14 +57,14 @@ impl Open {
         self.goal - self.fixed
     }
 
-    /// True if a stop leaves it within its goal, from a time on at which some error is there.
+    /// Returns true if early termination at `now`, with the error `spent` so far, meets the goal.
     fn serves(&self, termination: &EarlyTermination, now: Clock, spent: f64) -> bool {
         let grown = shares(termination, now.until(self.lambda)).at[2];
         spent + (termination.defect + termination.rounding) * grown + 64.0 * f64::EPSILON
             <= 0.99 * self.error_budget()
     }
 
-    /// What the bound may be where rounding keeps a sweep from the goal, too.
+    /// Returns the allowed bound; above ε if rounding makes ε unreachable by uniformization, too.
     fn loosened(&self) -> f64 {
         if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
     }
@@ -80,41 +85,51 @@ impl Clock {
         (self.high, self.low) = (sum + self.low, self.low - ((sum + self.low) - sum));
     }
 
-    /// How long it is to a time, known to four units.
+    /// Returns the duration from this time to `time`, known to four units.
     fn until(self, time: f64) -> f64 {
         (time - self.high) - self.low
     }
 }
 
-/// What may be spent, in products.
+/// Allowed cost of the Krylov method, in matrix–vector products.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// This much in any case.
+    /// Matrix–vector products that are allowed in any case.
     products: f64,
-    /// More than that as long as all together are predicted to be fewer than these, rounding permitting,
+    /// Limit of the predicted total if each Krylov space covers as much time as recent ones.
+    ///
+    /// More products are allowed if the prediction is lower and rounding permits.
     pays: f64,
-    /// or fewer than these, which is so little that the prediction may be too good.
+    /// Limit of the predicted total if the Krylov spaces cover longer and longer intervals.
+    ///
+    /// It is lower than `pays`, because that prediction may be too optimistic.
     little: f64,
 }
 
-/// Products that a sweep tries it with first, those of four spaces; after that with four times as many, or with half of that at least.
+/// Returns the products of the first attempt in a uniformization run: four Krylov spaces.
+///
+/// Each later attempt gets four times as many, or at least half of that.
 pub(crate) fn first_try(costs: &Costs) -> u64 {
     4 * costs.vectors() as u64
 }
 
-/// A try takes at most this share of what is ahead of a sweep: all of them together less than a thirtieth.
+/// Divisor that limits one attempt to a share of the remaining steps of the run.
+///
+/// All attempts together take less than a thirtieth.
 const TRY_SHARE: f64 = 64.0;
-/// What is expected to take this share is little.
+/// Divisor of the remaining steps that yields [`Budget::little`].
 const LITTLE_SHARE: f64 = 20.0;
 
-/// True if a sweep of αt steps is long enough to try it.
+/// Returns true if a uniformization run of `lambda` steps is long enough for an attempt.
 pub(crate) fn is_worth(costs: &Costs, lambda: f64) -> bool {
     0.5 * first_try(costs) as f64 * costs.krylov() * TRY_SHARE <= lambda
 }
 
 impl Budget {
-    /// Of a try with some products, or half as many at least, by a sweep that has done some steps and is to do others; none where those
-    /// do not allow for it.
+    /// Returns the budget of an attempt with `products`, or at least half as many.
+    ///
+    /// The run has done `done` steps and has `ahead` steps left. `None` if these do not allow an
+    /// attempt.
     pub(crate) fn of(costs: &Costs, products: u64, done: u64, ahead: f64) -> Option<Self> {
         let (cost, products) = (costs.krylov(), products as f64);
         let allowed = products.min(ahead / TRY_SHARE / cost);
@@ -127,11 +142,12 @@ impl Budget {
     }
 }
 
-/// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
-/// result.
+/// Computes results for finite times within ε, or as close to ε as rounding allows.
+///
+/// The other times stay without a result.
 ///
 /// # Errors
-/// As [`solve`](crate::transient::solve()); and with `strict` for a time that is given up.
+/// As [`solve`](crate::transient::solve()); with `strict` also if a time is given up.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
@@ -170,18 +186,22 @@ pub(crate) fn run<T: Number>(
     }
 }
 
-/// What is expected of the way ahead.
+/// Prediction of the remaining cost, from the time intervals covered by the spaces so far.
 struct Ahead {
-    /// Spaces, if curves stay as long as those of the later half were,
+    /// Number of Krylov spaces if each covers as much time as those of the later half.
     steady: f64,
-    /// and if they go on to grow as they have from the half before: where they have at least doubled, as less may be chance.
+    /// Number of Krylov spaces if their intervals keep growing as they have so far.
+    ///
+    /// Growth counts from a factor of 2 on; less may be chance.
     growing: f64,
-    /// What rounding adds up to on the whole way.
+    /// Predicted rounding error at the last time.
     rounding: f64,
 }
 
 impl Ahead {
-    /// Of the way to a time, from what was reached behind each space, and what rounding had added up to there.
+    /// Predicts the cost up to the time `last`.
+    ///
+    /// `reached` has, after each space, the time reached and the accumulated rounding error.
     fn new(reached: &[(f64, f64)], last: f64) -> Self {
         let spaces = reached.len();
         let behind = |spaces: usize| spaces.checked_sub(1).map_or((0.0, 0.0), |place| reached[place]);
@@ -191,7 +211,7 @@ impl Ahead {
         let later = now - middle;
         let (blocks, growth) = ((last - now) / later, later / (middle - begin));
         let growing = match growth >= 2.0 && growth.is_finite() {
-            // As many terms of a geometric series as make the sum.
+            // Number of terms of a geometric series with this sum.
             true => (blocks * (growth - 1.0) / growth).ln_1p() / growth.ln(),
             false => blocks,
         };
@@ -208,20 +228,22 @@ struct Run<'a, T> {
     basis: Basis<'a, T>,
     rewards: Vec<(&'a [f64], f64)>,
     acc: Accumulators<T>,
-    /// Room for results on the host.
+    /// Memory for results on the host.
     host: Vec<f64>,
-    /// Ascending.
+    /// Requested times that are not reached yet, in ascending order.
     open: Vec<Open>,
     now: Clock,
-    /// Behind each space the time that was reached, and what rounding may have added up to.
+    /// For each space the time reached, and a bound on the rounding error accumulated until then.
     reached: Vec<(f64, f64)>,
-    /// What the curve errs by so far.
+    /// Truncation error so far.
     truncation: f64,
+    /// Rounding error so far.
     rounding: f64,
-    /// True if a stop whose own rounding costs too much may be refined.
+    /// True if refinement may be tried when rounding prevents early termination.
     refines: bool,
-    /// Of each reward what is earned so far, times α; and the integral of the norms that it is added up from.
+    /// For each reward the value accumulated so far, times α.
     accumulated: Vec<f64>,
+    /// Integral of the norms from which accumulated rewards are computed.
     norms: f64,
 }
 
@@ -260,7 +282,7 @@ impl<'a, T: Number> Run<'a, T> {
         })
     }
 
-    /// Why it was given up, if it was.
+    /// Computes results for all open times; returns the reason if some are given up.
     fn solve(
         mut self,
         budget: Option<Budget>,
@@ -274,10 +296,10 @@ impl<'a, T: Number> Run<'a, T> {
                 "the devices have memory for {capacity} more vectors, and it takes {FEWEST}"
             )));
         }
-        // More have no further direction.
+        // A larger space would have no further direction.
         let capacity = capacity.min(self.context.costs.vectors());
         let last = self.open.last().map_or(0.0, |open| open.lambda);
-        // As many products as a sweep would take are no progress.
+        // Without a budget the limit is the number of products of a uniformization run.
         let Budget { products, pays, little } =
             budget.unwrap_or(Budget { products: last, pays: 0.0, little: 0.0 });
         while !self.open.is_empty() {
@@ -328,7 +350,9 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(None)
     }
 
-    /// Asks for what rounding lets the bound be where it keeps a sweep from ε, too; says whether that is more than before.
+    /// Raises the goals of times for which rounding prevents ε in a uniformization run, too.
+    ///
+    /// Returns true if a goal was raised.
     fn loosen(&mut self) -> bool {
         let mut more = false;
         for open in &mut self.open {
@@ -339,7 +363,9 @@ impl<'a, T: Number> Run<'a, T> {
         more
     }
 
-    /// Goes on by the curve of a space, and serves the times on the way.
+    /// Advances by the approximation in one Krylov space, and delivers the times reached.
+    ///
+    /// Returns false if the error bound does not allow it.
     fn advance(
         &mut self,
         recurrence: &Recurrence,
@@ -350,13 +376,14 @@ impl<'a, T: Number> Run<'a, T> {
         let last = self.open.last().map_or(0.0, |open| open.lambda);
         let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);
         let (now, wanted) = (self.now, self.now.until(last));
-        // Half of it evenly over time, half over its logarithm: fast parts die out early.
+        // Half of ε is spent evenly over time, half over its logarithm, since fast modes decay
+        // early.
         let share = |time: f64| 0.5 * (time / last + time.ln_1p() / last.ln_1p()).min(2.0);
-        // What the combinations round by that end this curve.
+        // Rounding of the linear combination that ends this approximation.
         let combined = 64.0 * self.unit() * recurrence.norms.iter().sum::<f64>().min(8.0);
         let (lacking, spent) = (self.truncation, self.truncation + self.rounding + combined);
         let mut solution = Projected::new(recurrence);
-        // No number is not allowed, either.
+        // NaN is not allowed, either.
         solution.extend(wanted, |error, time| {
             let allowed = 0.99 * budget * share(now.high + time);
             spent + error.total() <= allowed && lacking + error.truncation <= TIGHT * allowed
@@ -435,7 +462,7 @@ impl<'a, T: Number> Run<'a, T> {
         self.basis.rounding_of(multiples, &recurrence.norms, size)
     }
 
-    /// Gives the first of the open times its result.
+    /// Delivers the result of the first open time.
     fn deliver(
         &mut self,
         times: &mut [Option<TimeResult>],
@@ -454,8 +481,9 @@ impl<'a, T: Number> Run<'a, T> {
         Ok(())
     }
 
-    /// Serves all times that are open by a stop behind the first of the last two iterates. Where that is not enough, refined, the iterate is the
-    /// newest again.
+    /// Ends all open times by early termination after the first of the last two iterates.
+    ///
+    /// Returns false if that is not enough even when refined; the iterate is then the newest again.
     fn finish(
         &mut self,
         candidate: Candidate,
@@ -485,7 +513,7 @@ impl<'a, T: Number> Run<'a, T> {
         while let Some(open) = self.open.first() {
             let ahead = self.now.until(open.lambda);
             let shares = shares(&termination, ahead);
-            // What the curve begins with has the norm of a distribution, but for its error.
+            // The extrapolation starts with the norm of a distribution, up to its error.
             let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.lambda;
             expansion.weighted_norm = expansion.weighted_norm.max(mean);
             let grown = shares.at[2];
@@ -524,12 +552,12 @@ impl<'a, T: Number> Run<'a, T> {
     }
 }
 
-/// The l1 norms of multiples of a space's vectors.
+/// Sums the l1 norms of the basis vectors, times `factors`.
 fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
     factors.iter().zip(&recurrence.norms).map(|(factor, norm)| factor.abs() * norm).sum()
 }
 
-/// The shares of what a stop is made of, in continuous time.
+/// Returns the shares of an extrapolation after a duration `ahead`, in continuous time.
 fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
     let (decay, shrunk) = (termination.decay, (-termination.decay * ahead).exp());
     let grown = if decay == 0.0 { ahead } else { -(-decay * ahead).exp_m1() / decay };
@@ -537,18 +565,21 @@ fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
     Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
 }
 
-/// Steps of all corrections of a stop at a time, behind some products: those of a sweep, but no more than a few times these.
+/// Returns the step limit of a refinement: αt so far, at most 16 times the products so far.
 fn corrections(now: Clock, terms: u64) -> u64 {
     (now.high as u64).min(16 * terms)
 }
 
-/// A stop, and whether it serves as it is: else it would if its residual had twice the digits.
+/// A possible early termination.
 struct Candidate {
     termination: EarlyTermination,
+    /// True if early termination serves all open times; false if only a refinement may.
     serves: bool,
 }
 
-/// The stop behind the iterate before the newest, if it serves all times that are open, or may when it is refined.
+/// Checks early termination after the iterate before the newest.
+///
+/// `None` unless it serves all open times, or may serve them when refined.
 fn candidate_for<T: Number>(
     context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
@@ -565,7 +596,8 @@ fn candidate_for<T: Number>(
     if all(&termination) {
         return Ok(Some(Candidate { termination, serves: true }));
     }
-    // What it rounds by costs too much; corrections make of d about d², and move the vector by no more than d a step.
+    // Its rounding is too large. Corrections reduce a defect d to about d², and move the vector by
+    // at most d per step.
     let moved = spent + termination.defect * corrections(now, iteration.steps()) as f64;
     let squared = EarlyTermination { defect: termination.defect.powi(2), rounding: 0.0, ..termination };
     let hopeful = refines
@@ -595,15 +627,15 @@ mod tests {
                 assert_eq!(all > 0.0, is_worth(&costs, ahead), "{states} states, {ahead} steps");
             }
         }
-        // Two spaces of a chain of thousands of states are tried within 10⁵ steps, where no device has to be waited for, behind as many
-        // steps as they take.
+        // A chain of thousands of states tries two spaces within 10⁵ steps if its lane is on the
+        // host, after as many steps as the attempt costs.
         let costs = |on_host| Costs::of(3478, 14e3, on_host);
         assert!(is_worth(&costs(true), 1e5) && !is_worth(&costs(false), 1e5));
         let done = |done| Budget::of(&costs(true), 160, done, 1e5);
         assert!(done(1000).is_none() && done(2000).is_some_and(|budget| budget.products < 160.0));
     }
 
-    /// What is reached with spaces of some lengths, each of which rounds by a share of its own.
+    /// Returns times reached with spaces of some lengths, and rounding errors of 1e-15 of them.
     fn reached(lengths: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
         let mut now = 0.0;
         let mut next = |length: f64| {
@@ -619,9 +651,9 @@ mod tests {
             (vec![], 1e3, f64::INFINITY, f64::INFINITY),
             (vec![10.0], 1e3, 99.0, 99.0),
             (vec![10.0; 8], 1e3, 92.0, 92.0),
-            // A little longer is no growth.
+            // A slight increase does not count as growth.
             (vec![10.0, 10.0, 12.0, 12.0], 1e3, 79.7, 79.7),
-            // Each twice as long as the one before: 1 + 2 + … + 512 are 1023.
+            // Each space is twice as long as the one before: 1 + 2 + … + 512 = 1023.
             (vec![1.0, 2.0, 4.0, 8.0], 1023.0, 2.0 * 1008.0 / 12.0, 6.0),
         ] {
             let ahead = Ahead::new(&reached(lengths.clone()), last);

@@ -1,11 +1,13 @@
-//! The small equation u' = H u, u(0) = e₁, that a Krylov space leaves of a chain: a curve of polynomials, and what it errs by.
+//! The projected equation u' = H u, u(0) = e₁, solved by piecewise polynomials.
 //!
-//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). Any curve û will do: y = V û has the defect
+//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For
+//! any curve û, y = V û has the defect
 //!
-//! y' − y (P − I) = V (û' − H û) − û_m w − F û,
+//! y' − y (P − I) = V (û' − H û) − û_m w − F û.
 //!
-//! and what that adds up to is bounded here from polynomials as they are stored. How they were found does not matter. So the
-//! exponentials that give their values need no bound of their own: they are squared in double precision, as e^{hH} − I.
+//! Its integral is bounded here from the polynomials as stored. The way in which they were found
+//! does not matter. So the exponentials that give their values need no error bound. They are
+//! computed by squaring in double precision, as e^{hH} − I.
 
 use std::sync::LazyLock;
 
@@ -14,20 +16,22 @@ use crate::transient::numerics::double_double::{Exact, UNIT};
 
 /// Degree of the polynomials.
 const DEGREE: usize = 16;
-/// Numbers of a polynomial.
+/// Number of coefficients of a polynomial.
 const TERMS: usize = DEGREE + 1;
-/// Steps of the finest exponential in a piece.
+/// Number of steps of the finest exponential in a piece.
 const GRID: f64 = 128.0;
-/// Units by which places on that grid are a power of two apart at most.
+/// Number of bits of the largest distance between adjacent interpolation points on that grid.
 const BITS: usize = 4;
-/// Terms whose residuals are computed with twice the digits: those that are not much smaller than the others.
+/// Number of leading coefficients whose residuals are computed in double-double arithmetic.
+///
+/// The others are much smaller.
 const EXACT: usize = 2;
-/// Terms of a sum of twice the digits, at most.
+/// Maximum number of terms of a double-double sum.
 const MOST_TERMS: usize = 64;
-/// Above every sum of some ten thousand terms of one sign as it is rounded, divided by what it is.
+/// Factor that covers the rounding of a sum of some ten thousand terms of one sign.
 const MARGIN: f64 = 1.000_001;
 
-/// Places on the grid that are near those where Chebyshev's polynomial of the degree is ±1.
+/// Returns the grid points nearest to the extrema of the Chebyshev polynomial of the degree.
 fn places() -> [u32; TERMS] {
     std::array::from_fn(|i| {
         let angle = std::f64::consts::PI * i as f64 / DEGREE as f64;
@@ -35,7 +39,7 @@ fn places() -> [u32; TERMS] {
     })
 }
 
-/// T_0 … at θ.
+/// Returns the Chebyshev polynomials T_0(θ), T_1(θ), ….
 fn polynomials(theta: f64) -> [f64; TERMS] {
     let mut values = [1.0; TERMS];
     values[1] = theta;
@@ -45,7 +49,7 @@ fn polynomials(theta: f64) -> [f64; TERMS] {
     values
 }
 
-/// Coefficients from values at the places: the inverse of the matrix of polynomials there, one row a coefficient.
+/// Matrix from values at the interpolation points to Chebyshev coefficients, by rows.
 static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     let mut rows: Vec<([f64; TERMS], [f64; TERMS])> = (0..TERMS)
         .map(|i| {
@@ -68,26 +72,27 @@ static FROM_VALUES: LazyLock<Vec<[f64; TERMS]>> = LazyLock::new(|| {
     rows.iter().enumerate().map(|(k, (own, right))| right.map(|r| r / own[k])).collect()
 });
 
-/// A polynomial over an interval.
+/// A polynomial on an interval.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Its interval.
+    /// Start of the interval.
     pub(crate) from: f64,
+    /// Length of the interval.
     pub(crate) length: f64,
-    /// Of each Chebyshev polynomial its factors, one a component.
+    /// Chebyshev coefficients: for each polynomial one number per component.
     terms: Vec<Vec<f64>>,
-    /// Of each component its value at the end, and the sum of the magnitudes there.
+    /// Value of each component at the end of the interval.
     end: Vec<f64>,
-    /// What the curve errs by up to the end of this piece.
+    /// Accumulated error up to the end of this piece.
     pub(crate) error: Error,
 }
 
-/// What a curve errs by.
+/// Accumulated error of a curve y = V û.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Error {
-    /// Of what the space lacks.
+    /// Truncation error of the Krylov space.
     pub(crate) truncation: f64,
-    /// Of products and sums of vectors as they were rounded, and of the curve in the space.
+    /// Rounding errors of products and sums of vectors, and the error of û.
     pub(crate) rounding: f64,
 }
 
@@ -97,25 +102,25 @@ impl Error {
     }
 }
 
-/// The values of a curve at a time.
+/// Values of a curve at a time.
 pub(crate) struct Values {
-    /// û.
+    /// û(s), the coefficients of the basis vectors.
     pub(crate) at: Vec<f64>,
-    /// ∫ û up to there.
+    /// ∫ û up to the time.
     pub(crate) until: Vec<f64>,
-    /// What V û errs by there as these numbers are rounded.
+    /// Rounding error of V û from that of these numbers.
     pub(crate) rounding: f64,
 }
 
-/// A curve in the making.
+/// A curve under construction.
 pub(super) struct Projected<'a> {
     recurrence: &'a Recurrence,
     m: usize,
-    /// Row by row.
+    /// The matrix H, row by row.
     matrix: Vec<f64>,
     /// Length of the shortest piece.
     first: f64,
-    /// e^{hH} − I for h = first/GRID and its doubles, column by column.
+    /// e^{hH} − I for h = first/GRID and its multiples by powers of two, column by column.
     steps: Vec<Vec<f64>>,
     pub(crate) pieces: Vec<Piece>,
 }
@@ -129,27 +134,29 @@ impl<'a> Projected<'a> {
         }
         let sums = recurrence.columns.iter().map(|column| column.iter().map(|h| h.abs()).sum::<f64>());
         let largest = sums.fold(f64::MIN_POSITIVE, f64::max);
-        // A power of two of which the matrix makes at most 2.
+        // A power of two such that `first` times the norm of the matrix is at most 2.
         let first = (1.0 / largest).log2().floor().clamp(-900.0, 900.0).exp2() * 2.0;
         let mut projected = Self { recurrence, m, matrix, first, steps: Vec::new(), pieces: Vec::new() };
         projected.steps.push(projected.shortest());
         projected
     }
 
-    /// e^{hH} − I of the shortest step by Taylor's series: of at most 1/64 it needs eight terms.
+    /// Computes e^{hH} − I of the shortest step by Taylor's series.
+    ///
+    /// The norm of hH is at most 1/64, so eight terms are enough.
     fn shortest(&self) -> Vec<f64> {
         let (m, h) = (self.m, self.first / GRID);
         let scaled: Vec<f64> = (0..m * m).map(|k| self.matrix[k % m * m + k / m] * h).collect();
         let mut sum = scaled.clone();
         for k in (2..=8).rev() {
-            // A (I + sum/k), the sum being that of the terms behind.
+            // A (I + sum/k), where `sum` has the later terms.
             let behind = product(&sum, &scaled, m);
             sum = scaled.iter().zip(&behind).map(|(a, b)| a + b / f64::from(k)).collect();
         }
         sum
     }
 
-    /// e^{hH} − I of a step of `first`/GRID times a power of two.
+    /// Computes e^{hH} − I for h up to `first`/GRID times 2^`level`.
     fn step(&mut self, level: usize) {
         while self.steps.len() <= level {
             let last = self.steps.last().expect("there is a first");
@@ -159,7 +166,7 @@ impl<'a> Projected<'a> {
         }
     }
 
-    /// Where the curve ends.
+    /// Returns the end of the last piece.
     pub(crate) fn end(&self) -> f64 {
         self.pieces.last().map_or(0.0, |piece| piece.from + piece.length)
     }
@@ -168,8 +175,7 @@ impl<'a> Projected<'a> {
         self.pieces.last().map_or(Error::default(), |piece| piece.error)
     }
 
-    /// Goes on for as long as what it errs by up to some time from its beginning is `allowed` then, and not further than is needed to reach
-    /// `wanted`.
+    /// Extends the curve towards `wanted`, for as long as `allowed(error, time)` is true.
     pub(crate) fn extend(&mut self, wanted: f64, allowed: impl Fn(Error, f64) -> bool) {
         let (mut level, mut grows_at) = (0, 0.0);
         while self.end() < wanted {
@@ -177,7 +183,7 @@ impl<'a> Projected<'a> {
             let end = piece.from + piece.length;
             if allowed(piece.error, end.min(wanted)) {
                 self.pieces.push(piece);
-                // As long as all before, as fast parts have died out by then.
+                // A piece may be as long as all before it, since fast modes have decayed by then.
                 if 2.0 * self.length(level) <= end && end >= grows_at {
                     level += 1;
                 }
@@ -194,7 +200,7 @@ impl<'a> Projected<'a> {
         self.first * (level as f64).exp2()
     }
 
-    /// The next piece.
+    /// Computes the next piece.
     fn piece(&mut self, level: usize) -> Piece {
         self.step(level + BITS - 1);
         let (m, from, length) = (self.m, self.end(), self.length(level));
@@ -202,7 +208,7 @@ impl<'a> Projected<'a> {
             Some(piece) => piece.end.clone(),
             None => (0..m).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect(),
         };
-        // What it changes by, so that numbers round no more than that.
+        // Changes from the initial values are stored, because their rounding is smaller.
         let mut change = vec![0.0; m];
         let mut changes = vec![change.clone()];
         for pair in places().windows(2) {
@@ -224,14 +230,14 @@ impl<'a> Projected<'a> {
         piece
     }
 
-    /// Adds what a piece errs by.
+    /// Adds the error of a piece.
     fn account(&self, piece: &mut Piece) {
         let (m, recurrence) = (self.m, self.recurrence);
         let (mut residual, mut rounding, mut last) = (0.0, 0.0, 0.0);
         let slopes = piece.slopes();
         for i in 0..m {
             let own: f64 = piece.terms.iter().map(|term| term[i].abs()).sum();
-            // Where it begins it is to go on with what stands before.
+            // The jump between this piece and the end of the one before.
             let mut jump = piece.at_end(i, -1.0);
             let before = match self.pieces.last() {
                 Some(before) => {
@@ -261,7 +267,7 @@ impl<'a> Projected<'a> {
                     sum.abs() + 64.0 * UNIT * all
                 };
             }
-            // A slope is a sum of at most nine products, of which each is rounded, too.
+            // A slope is a sum of at most nine products, each of which is rounded as well.
             let slopes: f64 =
                 piece.terms.iter().enumerate().map(|(n, term)| (n * n) as f64 * term[i].abs()).sum();
             let slopes = 40.0 * UNIT * slopes;
@@ -275,7 +281,7 @@ impl<'a> Projected<'a> {
         error.rounding += MARGIN * (residual + piece.length * rounding);
     }
 
-    /// The curve at a time within it, which is known to `doubt`.
+    /// Evaluates the curve at a time, known to an error of `doubt`.
     pub(crate) fn values(&self, time: f64, doubt: f64) -> Values {
         let place = self.pieces.partition_point(|piece| piece.from + piece.length < time);
         let piece = &self.pieces[place.min(self.pieces.len() - 1)];
@@ -300,7 +306,7 @@ impl<'a> Projected<'a> {
 }
 
 impl Piece {
-    /// The value of a component at an end, `side` being 1 or −1.
+    /// Returns the value of a component at the end (`side` = 1) or the start (`side` = −1).
     fn at_end(&self, component: usize, side: f64) -> Exact {
         let mut sum = Exact::default();
         let mut sign = 1.0;
@@ -311,7 +317,7 @@ impl Piece {
         sum
     }
 
-    /// The terms of û'.
+    /// Returns the coefficients of û'.
     fn slopes(&self) -> Vec<Vec<f64>> {
         let m = self.end.len();
         let mut slopes = vec![vec![0.0; m]; TERMS + 1];
@@ -328,7 +334,7 @@ impl Piece {
         slopes
     }
 
-    /// Adds the integral from the beginning up to θ.
+    /// Adds the integral from the start of the piece up to θ.
     fn integrate(&self, theta: f64, sums: &mut [f64]) {
         // ∫ T_n = (T_{n+1}/(n + 1) − T_{n−1}/(n − 1))/2.
         let antiderivatives = |theta: f64| -> [f64; TERMS] {
@@ -351,7 +357,7 @@ impl Piece {
     }
 }
 
-/// A product of square matrices, all of them row by row, or, the other way round, column by column.
+/// Multiplies square matrices stored row by row; with swapped factors also column by column.
 fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     let mut c = vec![0.0; m * m];
     for (row, out) in a.chunks(m).zip(c.chunks_mut(m)) {
@@ -362,7 +368,7 @@ fn product(a: &[f64], b: &[f64], m: usize) -> Vec<f64> {
     c
 }
 
-/// A matrix, column by column, times a column.
+/// Multiplies a matrix, stored column by column, and a vector.
 fn times(a: &[f64], x: &[f64]) -> Vec<f64> {
     let mut y = vec![0.0; x.len()];
     for (column, x) in a.chunks(x.len()).zip(x) {
@@ -375,7 +381,7 @@ fn times(a: &[f64], x: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// A recurrence with nothing rounded and nothing left.
+    /// Returns a recurrence without rounding errors and without a remainder.
     fn closed(matrix: &[&[f64]]) -> Recurrence {
         let m = matrix.len();
         Recurrence {
@@ -389,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_solution_is_within_its_bound_of_the_closed_form() {
-        // Two states with rates that are far apart: e^{−s} and e^{−s/10⁵}, after a change of the basis.
+        // Two states with rates that are far apart: e^{−s} and e^{−s/10⁵}, after a change of basis.
         let (fast, slow) = (-1.0, -1e-5);
         let matrix: [&[f64]; 2] = [
             &[0.25 * fast + 0.75 * slow, fast - slow],
@@ -450,7 +456,8 @@ mod tests {
 
         curve.extend(1e9, |error, time| error.total() <= 1e-5 * time.min(1e3));
 
-        // ∫ |û_2| is at most 2/3 of the time, so 1.5 of 10⁻³ of it are too much before it is at 15.
+        // The truncation error is 10⁻³ ∫ û_2, û_2 = ⅔ (1 − e^{−¾s}): above 10⁻⁵ of the time from
+        // 0.04 on.
         let (end, error) = (curve.end(), curve.error());
         assert!(end < 32.0 && error.total() <= 1e-5 * end, "{end}: {error:?}");
     }

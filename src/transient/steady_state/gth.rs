@@ -1,24 +1,32 @@
-//! The limit of a small or narrow chain by elimination of its states, with its proof.
+//! The limit of a small or banded chain by elimination of its states, with an error bound.
 //!
-//! State k is eliminated by w_ij += w_ik w_kj / S_k, S_k = Σ_{j<k} w_kj: the rates w of the chain that is watched outside
-//! of k alone, one column of which is for where it ends. Nothing is subtracted, and what was banded stays so. States that are left
-//! for ever come first; then each class without one of its states z, which ends its excursions. On the way back
-//! x_k = (b_k + Σ_{i<k} x_i w_ik) / S_k is the time that is spent in k, b the shares that excursions begin with
-//! (W. Grassmann, M. Taksar, D. Heyman, "Regenerative analysis and steady state distributions for Markov chains",
-//! Operations Research 33(5), 1985, doi:10.1287/opre.33.5.1107).
+//! State k is eliminated by w_ij += w_ik w_kj / S_k, S_k = Σ_{j<k} w_kj. The new rates w are those
+//! of the chain observed outside of state k alone. One column of w is for the exit. Nothing is
+//! subtracted, and a band stays a band.
+//!
+//! Transient states are eliminated first. Then in each closed class all states but one, z, are
+//! eliminated; excursions start and end in z. In the back substitution x_k = (b_k + Σ_{i<k} x_i
+//! w_ik) / S_k is the expected time in k. Here b are the shares with which excursions start (W.
+//! Grassmann, M. Taksar, D. Heyman, "Regenerative analysis and steady state distributions for
+//! Markov chains", Operations Research 33(5), 1985, doi:10.1287/opre.33.5.1107).
 //!
 //! # Rounding
-//! A rate of a stage is computed from those of the stage before by a sum that is compensated, a quotient, a product and
-//! an addition of positive numbers: a relative error of at most 6u. So the stage is exact for rates that differ by such
-//! factors. By the Markov chain tree theorem a time is a quotient of two sums over spanning forests, with a positive product
-//! of rates, one of each state at most, for each forest. Factors of 1 ± 6u in the rates of r states move such a quotient by a factor of
-//! (1 ± 6u)^{2r} at most (this is C. O'Cinneide's bound, "Entrywise perturbation theory and error analysis for Markov chains", Numerische
-//! Mathematik 65, 1993, doi:10.1007/BF01385743), and factors in the shares by one more. r is counted at each stage: no more than lead to k, and
-//! none in a chain of births and deaths. The way back adds 6u for each state on the longest path that a time is
-//! computed along. Nothing is known so of rates that leave the range of normal numbers.
+//! A rate of a stage follows from those of the stage before by a compensated sum, a quotient, a
+//! product and an addition of positive numbers: a relative error of at most 6u. So the stage is
+//! exact for rates that differ by such factors. By the Markov chain tree theorem a time is a
+//! quotient of two sums over spanning forests. Each forest contributes a positive product of rates,
+//! at most one of each state. Factors of 1 ± 6u in the rates of r states change such a quotient by
+//! a factor of (1 ± 6u)^{2r} at most, and factors in the shares by one more. This is C.
+//! O'Cinneide's bound ("Entrywise perturbation theory and error analysis for Markov chains",
+//! Numerische Mathematik 65, 1993, doi:10.1007/BF01385743). r is counted at each stage: at most the
+//! states that lead to k, and none in a birth–death chain. The back substitution adds 6u for each
+//! state on the longest path along which a time is computed. Nothing is known if rates leave the
+//! range of normal numbers.
 //!
-//! Where that is more than ε, or not known, the limit of a class is bounded as that of an iteration: by its residual in twice the digits, and the expected steps to z,
-//! which the same rates give, and an inequality [proves](crate::transient::backward::hitting_time).
+//! If that bound exceeds ε, or is not known, the limit of a class is bounded as that of an
+//! iteration. The bound is the product of its residual in double-double arithmetic and the
+//! expected number of steps to z. The latter follows from the same rates, and an inequality
+//! [proves](crate::transient::backward::hitting_time) it.
 
 use crate::lane::cpu::expect_memory;
 use crate::number::{exponent, times_power_of_two};
@@ -28,25 +36,28 @@ use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::numerics::double_double::{Exact, UNIT};
 
-/// Most states that are eliminated whatever leads where: their rates take 128 MiB.
+/// Maximum number of states eliminated without a band; their rates take 128 MiB.
 pub(crate) const MOST_STATES: usize = 4096;
 
-/// Most states of a band, its numbers, and the operations that it takes.
+/// Maximum number of states eliminated within a band.
 pub(super) const MOST_BANDED: usize = 1 << 20;
+/// Maximum number of closed classes if there are more than [`MOST_STATES`] states.
 const MOST_CLASSES: usize = 64;
+/// Maximum number of stored rates.
 const MOST_NUMBERS: usize = 1 << 27;
+/// Maximum number of operations of an elimination.
 const MOST_WORK: u64 = (MOST_STATES as u64).pow(3) / 3;
 
-/// Numbers of a thread's share.
+/// Minimum number of rates that a thread updates per stage.
 const SHARE: usize = 65_536;
 
-/// Rates below this, beside an α in [1, 2), are too near the end of the range.
+/// Smallest rate, for α in [1, 2), that is far enough from underflow.
 const LEAST: f64 = 1.2e-271;
-/// An order of some states.
+/// An order of some states for elimination.
 #[derive(Debug, Clone)]
 struct Order {
     states: Vec<u32>,
-    /// Half the width of the band that their rates lie in.
+    /// Half-width of the band of transitions between the states in this order.
     band: usize,
 }
 
@@ -64,14 +75,16 @@ impl Order {
         Self { states, band }
     }
 
-    /// The order of some ascending states, or breadth first from `root` (E. Cuthill, J. McKee, 1969), whichever has the narrower band.
+    /// Chooses between the ascending order and breadth first from `root` by the narrower band.
+    ///
+    /// The latter is that of E. Cuthill and J. McKee, 1969.
     fn best(transitions: &dyn Transitions, states: Vec<u32>, root: Option<u32>) -> Self {
         if states.is_empty() {
             return Self { states, band: 0 };
         }
         let mut place = vec![u32::MAX; transitions.states()];
         let natural = Self::new(transitions, states, &mut place);
-        // A chain that begins at its first state has the order that it is given.
+        // A tridiagonal order in which `root` precedes the first state is kept.
         let first = root.is_none_or(|root| natural.states.first().is_none_or(|&first| root < first));
         if natural.band <= 1 && first {
             return natural;
@@ -113,7 +126,7 @@ impl Order {
         (m - band) * band * band + band.pow(3) / 3
     }
 
-    /// True if there are time and memory for it.
+    /// Returns true if time and memory suffice for the elimination.
     fn fits(&self) -> bool {
         let numbers = self.states.len().saturating_mul(self.stride());
         let room = || expect_memory(8 * numbers as u64, || "rates of an elimination".to_owned()).is_ok();
@@ -121,35 +134,37 @@ impl Order {
     }
 }
 
-/// Rates between states that were eliminated one after the other, each row as it was when its state was.
+/// Rates between eliminated states, each row as it was when its state was eliminated.
 struct Eliminated {
     m: usize,
     band: usize,
     stride: usize,
-    /// Of each row the columns of its band.
+    /// Rates of each row within its band.
     values: Vec<f64>,
-    /// Rates to where it ends.
+    /// Exit rates out of the set.
     end: Vec<f64>,
-    /// S_k.
+    /// S_k: the sum of the rates from state k to the remaining states and to the exit.
     sums: Vec<f64>,
-    /// States whose rates were changed, over all stages.
+    /// Number of states with changed rates, summed over all stages.
     changed: u64,
-    /// True if no rate has left the range of normal numbers: relative errors are known.
+    /// True if no rate has left the range of normal numbers, so that relative errors are known.
     exact: bool,
 }
 
-/// Times, each a fraction and an exponent of two, and what they err by.
+/// Expected times, each a fraction and an exponent of two, with their errors.
 struct Times {
     values: Vec<(f64, i32)>,
-    /// Bounds of the relative errors, in 6u.
+    /// Bounds of the relative errors, in units of 6u.
     errors: Vec<f64>,
     /// True if no share has left the range of normal numbers.
     exact: bool,
 }
 
 impl Eliminated {
-    /// Eliminates the states of an order, in the unit of `scale`; none where all ways on are lost. `check` is asked now and then
-    /// whether to go on.
+    /// Eliminates the states of an order, with rates times `scale`.
+    ///
+    /// `None` if all rates out of a state have underflowed. `check` is called regularly and may end
+    /// the work with an error.
     fn new(
         transitions: &dyn Transitions,
         scale: f64,
@@ -191,28 +206,28 @@ impl Eliminated {
         Ok(Some(all))
     }
 
-    /// The first column that a row holds.
+    /// Returns the first stored column of a row.
     fn first(&self, row: usize) -> usize {
         row.saturating_sub(self.band).min(self.m - self.stride)
     }
 
-    /// The states before `k` that its band reaches.
+    /// Returns the states before `k` within the band of `k`.
     fn before(&self, k: usize) -> std::ops::Range<usize> {
         k.saturating_sub(self.band)..k
     }
 
-    /// The rates from `k` to these.
+    /// Returns the rates from `k` to the states before `k` within the band.
     fn row(&self, k: usize) -> &[f64] {
         let (before, at) = (self.before(k), k * self.stride - self.first(k));
         &self.values[at + before.start..at + before.end]
     }
 
-    /// The rate from `i` to a later state `k` when that was eliminated.
+    /// Returns the rate from `i` to a later state `k` at the elimination of `k`.
     fn rate(&self, i: usize, k: usize) -> f64 {
         self.values[i * self.stride + k - self.first(i)]
     }
 
-    /// Eliminates state `k`, the last that is left; false where its rates have all left their range.
+    /// Eliminates state `k`, the last remaining one; false if its rates have underflowed.
     fn eliminate(&mut self, k: usize) -> bool {
         let sum = exit_rate(self.row(k).iter().copied().chain([self.end[k]]));
         self.sums[k] = sum;
@@ -239,14 +254,14 @@ impl Eliminated {
                 *own_end += rate * end;
                 bad |= lost(*own_end);
             }
-            // Going back to where it came from changes nothing.
+            // A state k that leads only back to state i changes no rate of i.
             let changed = rate > 0.0 && targets > usize::from(to[i - before.start] > 0.0);
             (bad, u64::from(changed))
         };
         let rows = &mut self.values[before.start * stride..k * stride];
         let ends = &mut self.end[before.clone()];
         let both = |a: (bool, u64), b: (bool, u64)| (a.0 | b.0, a.1 + b.1);
-        // A thread's share is worth its start.
+        // Threads are used only if each has enough work to justify its start.
         let (bad, changed) = match SHARE / (before.len() + 1) {
             least if least < before.len() => {
                 let rows = rows.par_chunks_mut(stride).zip(ends).enumerate().with_min_len(1 + least);
@@ -259,7 +274,7 @@ impl Eliminated {
         true
     }
 
-    /// The time that is spent in each state until the end, from some shares.
+    /// Returns the expected time in each state until the exit, for the given initial shares.
     fn times(&self, mut share: Vec<f64>) -> Times {
         let (mut handed, mut exact) = (0u64, self.exact);
         for k in (0..self.m).rev().filter(|&k| self.band > 0 && k > 0) {
@@ -279,7 +294,8 @@ impl Eliminated {
         let mut values: Vec<(f64, i32)> = Vec::with_capacity(self.m);
         let mut errors: Vec<f64> = Vec::with_capacity(self.m);
         for (k, &share) in share.iter().enumerate() {
-            // A state that does not lead here may be any number of orders more likely.
+            // States that do not lead here may be more probable by any number of orders of
+            // magnitude.
             let contributes = |&i: &usize| self.rate(i, k) > 0.0 && values[i].0 > 0.0;
             let before = || self.before(k).filter(contributes);
             let own = (share > 0.0).then_some(0);
@@ -295,7 +311,9 @@ impl Eliminated {
         Times { values, errors, exact }
     }
 
-    /// What is earned from each state until the end, in the place of the rates at which it is, and a bound of the relative error.
+    /// Replaces reward rates by the expected rewards from each state until the exit.
+    ///
+    /// Returns a bound of the relative error.
     fn visits(&self, visits: &mut [f64]) -> f64 {
         let mut stages = 2 * self.changed;
         for k in (0..self.m).rev() {
@@ -317,18 +335,18 @@ impl Eliminated {
     }
 }
 
-/// An order of all states that a chain can be in, for its limit.
+/// An order of elimination for all reachable states of a chain.
 pub(crate) struct Plan {
     passing: Order,
-    /// Of each class the states but for one.
+    /// For each closed class the state z that is kept, and the order of the others.
     classes: Vec<(usize, Order)>,
 }
 
 impl Plan {
-    /// An order in which there are time and memory for elimination, if there is one.
+    /// Finds an order of elimination within the limits of time and memory, if there is one.
     pub(crate) fn new(transitions: &dyn Transitions, classes: &Classes) -> Option<Self> {
         let n = transitions.states();
-        // The search for an order of each class looks at all states.
+        // The search for the order of a class reads all states.
         if n > MOST_BANDED || (n > MOST_STATES && classes.representatives.len() > MOST_CLASSES) {
             return None;
         }
@@ -349,13 +367,15 @@ impl Plan {
         self.passing.work() + self.classes.iter().map(|(_, order)| order.work()).sum::<u64>()
     }
 
-    /// Multiplications by a matrix of `nnz` entries that cost what it does.
+    /// Returns the number of products with `nnz` entries that cost as much as the elimination.
     pub(crate) fn worth(&self, nnz: u64) -> u64 {
         self.work() / nnz.max(1)
     }
 
-    /// The limit from some initial probabilities and a bound of its l1 error, `enough` where that is in reach; none where rates span
-    /// too many orders. `check` is asked now and then whether to go on.
+    /// Computes the limit from an initial distribution, and a bound of its l1 error.
+    ///
+    /// The bound is at most `enough` if possible. `None` if rates span too many orders of
+    /// magnitude. `check` is called regularly and may end the work with an error.
     pub(crate) fn limit(
         &self,
         transitions: &dyn Transitions,
@@ -368,7 +388,7 @@ impl Plan {
         let Some(rates) = rates.filter(|rates| rates.exact) else { return Ok(None) };
         let share = self.passing.states.iter().map(|&state| initial[state as usize]).collect();
         let times = rates.times(share);
-        // What is passed is never that long for its exponent to matter.
+        // Expected times in transient states are in the range of doubles.
         let passed: Vec<f64> = times.values.iter().map(|&(x, size)| times_power_of_two(x, size)).collect();
         let mut arriving = vec![0.0; initial.len()];
         let mut row = Vec::new();
@@ -378,7 +398,8 @@ impl Plan {
             row.iter().for_each(|&(to, rate)| arriving[to as usize] += time * (rate * scale));
         }
         let most = times.errors.iter().copied().fold(0.0, f64::max);
-        // Sums of products of numbers of 0 or more, one for each way in.
+        // Rounding of sums of products of nonnegative numbers, one for each transition into a
+        // class.
         let ways = self.passing.states.len() as f64;
         let mut bound = if ways > 0.0 { 1.001 * UNIT * (6.0 * most + ways + 8.0) } else { 0.0 };
         let mut limit = vec![0.0; initial.len()];
@@ -391,13 +412,13 @@ impl Plan {
             x.into_iter().for_each(|(state, x)| limit[state as usize] = share * x);
             bound += share * rounding;
         }
-        // A share and a probability are multiplied; what a share underflows by is nothing beside the rest.
+        // Rounding of a share times a probability, and underflow of the shares.
         bound += 8.0 * UNIT + f64::MIN_POSITIVE * (initial.len() as f64).powi(2);
         Ok(Some((limit, bound)))
     }
 }
 
-/// The best order of a class without one state.
+/// Returns the best order of a class without the state `one`.
 fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> Order {
     states.retain(|&state| state as usize != one);
     states.sort_unstable();
@@ -406,7 +427,9 @@ fn without(transitions: &dyn Transitions, mut states: Vec<u32>, one: usize) -> O
 
 type Limit = (Vec<(u32, f64)>, f64);
 
-/// The stationary distribution of a closed class: its states, `one` of them apart, and their probabilities; and a bound of its l1 error.
+/// Computes the stationary distribution of a closed class, with a bound of its l1 error.
+///
+/// `one` is the state in which excursions start and end.
 fn stationary(
     transitions: &dyn Transitions,
     scale: f64,
@@ -425,7 +448,7 @@ fn stationary(
     if bound <= enough || likely.0 as usize == one {
         return Ok(Some((found, bound)).filter(|(_, bound)| bound.is_finite()));
     }
-    // The most probable state is met soon, and errors grow with the distance from it.
+    // The most probable state is reached soon, and errors grow with the distance from it.
     let states = found.iter().map(|&(state, _)| state).collect();
     let order = without(transitions, states, likely.0 as usize);
     let again = match order.fits() {
@@ -436,7 +459,7 @@ fn stationary(
     Ok(Some(better).filter(|(_, bound)| bound.is_finite()))
 }
 
-/// The stationary distribution from excursions that begin and end in one state.
+/// Computes the stationary distribution from excursions that start and end in state `one`.
 fn excursions(
     transitions: &dyn Transitions,
     scale: f64,
@@ -453,7 +476,7 @@ fn excursions(
         Err(_) => 0.0,
     };
     let Times { values, errors, exact } = rates.times(order.states.iter().map(leaves).collect());
-    // Probabilities may lie more orders apart than doubles reach.
+    // Probabilities may span more orders of magnitude than doubles.
     let top = values.iter().filter(|x| x.0 > 0.0).map(|x| x.1).fold(0, i32::max);
     let x: Vec<f64> = values.iter().map(|x| times_power_of_two(x.0, x.1 - top)).collect();
     let own = times_power_of_two(1.0, -top);
@@ -472,8 +495,10 @@ fn excursions(
     Ok(Some((found, residual.map_or(bound, |residual| residual.min(bound)))))
 }
 
-/// Bound of the l1 error of a stationary distribution, its last state the one that the others' excursions end in: twice the expected steps
-/// to that times its residual.
+/// Bounds the l1 error of a stationary distribution by its residual.
+///
+/// The bound is twice the residual times the expected steps to the last state of `found`, in which
+/// excursions start and end.
 fn by_residual(
     transitions: &dyn Transitions,
     scale: f64,
@@ -482,7 +507,7 @@ fn by_residual(
     found: &[(u32, f64)],
 ) -> Option<f64> {
     let n = transitions.states();
-    // α = 2 in the unit of the scale is more than the largest exit rate.
+    // α = 2, in the unit of the scale, exceeds the largest exit rate.
     let chain = Stochastic::new(transitions, 2.0 / scale, 0..n);
     let mut visits = vec![2.0; order.states.len()];
     let _ = rates.visits(&mut visits);
@@ -502,11 +527,11 @@ fn by_residual(
             sum.add_product(p, rate * scale);
             all += (p * rate * scale).abs();
         }
-        // What underflows is less than the last in each of some operations.
+        // Each operation loses less than the least normal number by underflow.
         sum.magnitude(row.len(), 1.001 * all) + 4.0 * row.len() as f64 * f64::MIN_POSITIVE
     };
     let mut row = Vec::new();
     let residual: f64 = found.iter().map(|one| defect(&mut row, one)).sum();
-    // The probabilities as doubles sum to 1 but for some roundings.
+    // The probabilities as doubles sum to 1 up to a few units.
     Some((longest * residual + 4.0 * UNIT) * (1.0 + 1e-9))
 }

@@ -1,26 +1,32 @@
-//! The steady state, with a certificate.
+//! The steady state by iteration, with a certificate.
 //!
-//! Let z be one state of each closed class that can be reached, and H the largest expected number of steps from any
-//! state that can be reached until one of them is met. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1: paths from x and from the limit are
-//! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
-//! ending there is harmonic, and what happens before lasts H steps at most in expectation.
+//! Let Z contain one state of each reachable closed class. Let H be the largest expected number of
+//! steps from any reachable state to Z. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1,
+//! for three reasons:
+//! * Paths from x and from the limit have the same law once they have reached the same state of Z.
+//! * The flow of xP − x into each class is zero, because the probability of ending there is
+//!   harmonic.
+//! * Everything before lasts at most H steps in expectation.
 //!
-//! H is bounded by a second iteration, [backwards](crate::transient::backward::hitting_time), which ends with a vector that falls by a known number at least in
-//! every step in expectation. No guess is made from two iterates that happen to be close, which a chain of slow and fast parts
-//! would fool.
+//! H is bounded by the [hitting-time module](crate::transient::backward::hitting_time). It computes
+//! a vector that falls by at least a known number in every step in expectation. The proof does not
+//! rely on two iterates being close, which would fail for stiff chains.
 //!
-//! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
-//! soon; the empty state of a saturated queue is not in a lifetime.
+//! The choice of Z determines the size of H. The most probable state of a class, as found by the
+//! first phase, is reached soon. The empty state of a saturated queue would not be reached in a
+//! lifetime.
 //!
-//! Where finite times were served before, it begins with the last of their iterates: the limit of x_k is that of x_0.
+//! If finite times were computed before, the iteration starts with the last of their iterates: the
+//! limit of x_k is that of x_0.
 //!
-//! Where states are absorbing, the curve of a [stop](crate::transient::iteration::quasi_stationary) may end the first sweep: it shows where all that can still be
-//! left ends up, however slowly.
+//! If states are absorbing, [early termination](crate::transient::iteration::quasi_stationary) may
+//! end the first phase. It shows where the remaining transient mass is absorbed, however slowly.
 //!
-//! A small chain is not iterated for long: its states are [eliminated](super::gth) before more multiplications are
-//! done than that costs, at once where these are fewer than the first sweep takes.
+//! A small chain is not iterated for long. Its states are [eliminated](super::gth) before the
+//! iteration costs more than that. They are eliminated at once if that costs less than the first
+//! phase.
 //!
-//! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
+//! Each rank follows the transitions of its own states: forward on its lanes, backward on the host.
 
 use super::gth::{self, Plan};
 use crate::kernel::{Number, Precision};
@@ -38,16 +44,19 @@ use crate::transient::problem::Observer;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
 use crate::{Error, Result, Status};
 
-/// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
+/// Maximum number of steps of the first phase, which finds the most probable states.
 const FIRST_STEPS: u64 = 1 << 14;
+/// Distance of successive iterates at which the first phase ends.
 pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
-/// Transitions followed backwards before the certificate is given up: about a minute's work.
+/// Maximum number of transitions processed for the certificate: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
-/// Multiplications after which the sweep is given up.
+/// Maximum number of matrix–vector products.
 const MOST_STEPS: u64 = 1 << 31;
 
 impl StationaryState {
-    /// Goes to x_to, `until` or from here on, in legs whose ends may be kept; then measures the distance.
+    /// Advances to `until`, or by a sixteenth of the steps; then measures the change of a step.
+    ///
+    /// Checkpoints may be saved on the way.
     fn advance<T: Number>(
         &mut self,
         iteration: &mut Iteration<'_, T>,
@@ -66,7 +75,8 @@ impl StationaryState {
             }
             checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.snapshot()?])))?;
         }
-        // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
+        // The sum of n magnitudes in blocks of 256, then in double precision, has a smaller
+        // relative error.
         let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
         self.distance = iteration.distance()? * slack;
         Ok(())
@@ -77,19 +87,19 @@ impl StationaryState {
     }
 }
 
-/// First steps from an iterate that may be near the steady state.
+/// Number of first steps from an iterate that may be near the steady state.
 const NEAR_STEPS: u64 = 16;
 
-/// What the infinite times took.
+/// Cost and accuracy of the results for infinite time.
 pub(crate) struct Served {
     pub(crate) terms: u64,
-    /// States that were eliminated.
+    /// Number of eliminated states.
     pub(crate) eliminated: usize,
-    /// True if all accumulated rewards are as good as ε asks.
+    /// True if all accumulated rewards meet ε.
     pub(crate) met: bool,
 }
 
-/// Serves the infinite times, from the `last` iterate of finite ones if there is one.
+/// Computes the results for infinite time, starting with the `last` iterate if given.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],
@@ -100,7 +110,7 @@ pub(crate) fn run<T: Number>(
 ) -> Result<Served> {
     let transitions = context.problem.transitions;
     let (n, nnz) = (transitions.states(), context.statistics.nnz);
-    // Multiplications beyond which elimination is cheaper.
+    // Number of products above which elimination is cheaper.
     let plan = plan(context);
     let worth = plan.as_ref().map(|plan| plan.worth(nnz));
     let missing = |bound: &Bound| bound.total() > context.options.epsilon;
@@ -122,7 +132,8 @@ pub(crate) fn run<T: Number>(
                 None => (Some((limit, bound, terms)), n),
             };
         } else {
-            // Rates span too many orders: however long it takes.
+            // Elimination failed, because rates span too many orders of magnitude: iterate without
+            // a limit.
             found = Some(iterate(context, None, MOST_STEPS, observer, checkpointer)?);
         }
     }
@@ -147,7 +158,7 @@ pub(crate) fn run<T: Number>(
     Ok(Served { terms, eliminated, met })
 }
 
-/// The rewards of the limit, and true if those that are accumulated are as good as ε asks.
+/// Returns the rewards of the limit, and true if all accumulated rewards meet ε.
 fn rewards_of<T: Number>(
     context: &Context<'_, T>,
     limit: &[f64],
@@ -156,7 +167,7 @@ fn rewards_of<T: Number>(
 ) -> Result<(Vec<RewardValue>, bool)> {
     let (problem, ranks) = (context.problem, context.parts.ranks);
     let mut found = Vec::with_capacity(problem.rewards.len());
-    // Those that may be zero in the limit, which does not tell what they sum to.
+    // Rewards that may be zero in the limit; their accumulated values are computed separately.
     let mut unknown = Vec::new();
     for (place, reward) in problem.rewards.iter().enumerate() {
         let mut sum = [0.0];
@@ -185,8 +196,10 @@ fn rewards_of<T: Number>(
     Ok((found, met))
 }
 
-/// What rewards sum to without end: infinite where a state that is never left for good earns one, else what is earned until the
-/// chain is in a closed class; and true if that is as good as ε asks.
+/// Computes rewards accumulated over an infinite horizon, and returns true if they meet ε.
+///
+/// A value is infinite if a state of a closed class has a reward. Otherwise it is the value
+/// accumulated until a closed class is entered.
 fn totals_of<T: Number>(
     context: &Context<'_, T>,
     rewards: &[&Reward],
@@ -226,7 +239,9 @@ fn totals_of<T: Number>(
     Ok((totals, found.status == Status::Met))
 }
 
-/// An order in which there is room for elimination; every rank looks at all states and finds the same one.
+/// Finds an order of elimination within the limits of time and memory.
+///
+/// Every rank reads all states and finds an identical order.
 fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     let (transitions, rows) = (context.problem.transitions, &context.parts.rows);
     if transitions.states() > gth::MOST_BANDED {
@@ -240,7 +255,7 @@ fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     plan
 }
 
-/// The limit of this rank's states by elimination, which every rank does by itself.
+/// Computes the limit of this rank's states by elimination, which every rank repeats.
 fn eliminate<T: Number>(
     context: &Context<'_, T>,
     planned: Option<Plan>,
@@ -265,12 +280,14 @@ fn eliminate<T: Number>(
     }))
 }
 
-/// Sweeps backwards after which the certificate is given up.
+/// Returns the number of Gauss–Seidel sweeps after which the certificate is given up.
 pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
     (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16)
 }
 
-/// The end of the curve of a [`EarlyTermination`], where everything is absorbed that can still be, if its bound is met.
+/// Returns the limit of the extrapolation after early termination, if its bound is within ε.
+///
+/// In the limit all transient mass is absorbed.
 fn absorbed<T: Number>(
     context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
@@ -301,8 +318,10 @@ fn absorbed<T: Number>(
     Ok(Some((limit, bound)))
 }
 
-/// The last iterate of a sweep from the beginning, or from the `last` of one before, that ends at the steady state or after `most`
-/// multiplications, its bound, and their number.
+/// Iterates to the steady state, or for at most `most` products.
+///
+/// Starts with the initial distribution, or with the `last` iterate of an earlier run. Returns the
+/// last iterate, its bound, and the number of products.
 fn iterate<T: Number>(
     context: &Context<'_, T>,
     last: Option<LastIterate>,
@@ -311,10 +330,10 @@ fn iterate<T: Number>(
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(Vec<f64>, Bound, u64)> {
     let ranks = context.parts.ranks;
-    // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
+    // With 0.9/α every state has a holding probability: a periodic chain converges, too.
     let inverse_alpha = T::of(LAZY * context.statistics.inverse_alpha.wide());
     let alpha = match T::PRECISION {
-        // Its matrix is made so.
+        // The fixed-point matrix is built for this α.
         Precision::Q64 => context.statistics.divisor,
         _ => 1.0 / inverse_alpha.wide(),
     };
@@ -333,7 +352,7 @@ fn iterate<T: Number>(
         (None, Some(last)) => {
             iteration.resume(last.steps, &last.kept)?;
             (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));
-            // The same time in shorter steps.
+            // Converts H to the shorter steps of this iteration.
             let shorter = context.statistics.mean_holding() * alpha / context.statistics.scale;
             let in_steps = |steps: f64| steps * shorter * (1.0 + 4.0 * f64::EPSILON);
             s.certificate = last
@@ -373,13 +392,13 @@ fn iterate<T: Number>(
     s.certificate = Some(certificate);
     let Certificate { hitting_time, classes } = certificate;
 
-    // Without a certificate the distance of two distributions is at most 2, whatever they are.
+    // Without a certificate the distance of two distributions is at most 2.
     let bound_of =
         |distance: f64| hitting_time.map_or(2.0, |hitting_time| (2.0 * hitting_time * distance).min(2.0));
-    // What a step's own rounding does to the residual cannot be iterated away.
+    // The contribution of a step's own rounding to the residual cannot be iterated away.
     let floor = hitting_time.map_or(0.0, |hitting_time| 2.0 * hitting_time * context.statistics.step);
     let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
-    // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
+    // Converged: the distance no longer falls and is within the rounding of two steps.
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
         checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
@@ -393,11 +412,11 @@ fn iterate<T: Number>(
     let steady_state = bound_of(s.distance);
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
-    // The mass has drifted with rounding by a measured amount; the limit's is that of the beginning.
+    // The mass has drifted by rounding, by a measured amount; the limit has the initial mass.
     let (mass, initial) = (total(&limit, ranks), total(&context.initial, ranks));
     limit.iter_mut().for_each(|p| *p = *p / mass * initial);
-    // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
-    // on the way shifted mass between them.
+    // With one closed class the limit depends on the last residual alone. With several, rounding in
+    // all steps has shifted mass between them.
     let on_the_way = match classes {
         1 => 0.0,
         _ => (context.statistics.step * terms as f64).min(2.0),

@@ -1,4 +1,4 @@
-//! Consecutive rows on a lane, the chunks of their matrix, and their step.
+//! Consecutive rows on a lane, the chunks of their matrix, and the launches of their step.
 
 use std::ops::Range;
 
@@ -16,42 +16,47 @@ use crate::transient::partition::subdomain::Kind;
 /// Consecutive rows on a lane.
 #[derive(Debug)]
 pub struct Part<T> {
-    /// The lane's number.
+    /// Index of the lane.
     pub lane: usize,
-    /// The own rows, global.
+    /// Own rows, by global index.
     pub rows: Range<usize>,
-    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
+    /// Computed rows.
+    ///
+    /// These include rows of neighbours if several steps pass between two exchanges.
     pub computed: Range<usize>,
-    /// Place of the first own row in `x`.
+    /// Index of the first own row in `x`.
     pub own: usize,
-    /// Two iterates, halos included.
+    /// Two iterates, including halos.
     pub x: [Buffer<T>; 2],
-    /// A bit for each own row that can be left.
+    /// One bit for each own row, 0 for absorbing states.
     pub non_absorbing: Buffer<u32>,
-    /// Exit rates of the computed rows, unless its patterns hold them.
+    /// Exit rates of the computed rows, unless the patterns contain them.
     pub exit: Buffer<T>,
-    /// The matrix.
+    /// Chunks of the matrix.
     pub chunks: Vec<Chunk<T>>,
 }
 
 impl<T: Number> Part<T> {
-    /// Place of the first own row among the computed ones.
+    /// Returns the index of the first own row among the computed rows.
     pub fn ghosts(&self) -> usize {
         self.rows.start - self.computed.start
     }
 
-    /// Place of the first computed row in `x`.
+    /// Returns the index of the first computed row in `x`.
     pub fn base(&self) -> usize {
         self.own - self.ghosts()
     }
 
-    /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    /// Returns true if boundary rows are stored for other parts alone.
+    ///
+    /// They are then computed directly into the arrays that are sent.
     pub(crate) fn packed_in_place(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
 
-    /// The launches of its rows in a stage of the step from x[source]. `packed` is the array from which values leave for
-    /// a region, if there is one.
+    /// Prepares the launches of a stage of the step from x\[source\].
+    ///
+    /// `packed` returns the array of values to send to a region, if there is one.
     pub(crate) fn launches<'a>(
         &self,
         lane: &Lane,
@@ -68,7 +73,7 @@ impl<T: Number> Part<T> {
                     Some(packed) => (rows.range.clone(), Some(packed)),
                     None => continue,
                 },
-                // Of such a boundary nothing leaves.
+                // Such a boundary chunk sends nothing.
                 (Stage::SendRows, None) if self.packed_in_place() => continue,
                 _ => (0..chunk.rows, None),
             };
@@ -80,16 +85,16 @@ impl<T: Number> Part<T> {
     }
 }
 
-/// Some rows of a part's matrix.
+/// Consecutive rows of a part's matrix, stored together.
 #[derive(Debug)]
 pub struct Chunk<T> {
-    /// Who wants them.
+    /// Boundary or interior rows.
     pub kind: Kind,
-    /// First row, in the part's computed rows.
+    /// First row, counted from the part's first computed row.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// The rows to send, where the chunk is stored for that alone.
+    /// Rows to send, if the chunk is stored for sending alone.
     pub(crate) sends: Option<SendRows>,
     pub(crate) stored: Stored<T>,
 }
@@ -97,26 +102,28 @@ pub struct Chunk<T> {
 /// Rows of a chunk that another region reads.
 #[derive(Debug)]
 pub(crate) struct SendRows {
-    /// Number of that region.
+    /// Index of the region that reads the rows.
     pub(crate) reader: usize,
-    /// Their places among all that it reads of the part.
+    /// Positions of the rows among all that this region reads from the part.
     pub(crate) range: Range<usize>,
-    /// Where the chunk's words list them.
+    /// Offset of the list of rows in the chunk's words.
     pub(super) index_offset: u32,
 }
 
-/// The sum that a step's kernel serves: Σ w_k x_k over the steps of its window.
+/// The sum that a step's kernel updates: Σ w_k x_k over the steps of its window.
 pub(crate) struct Sum<'a> {
     /// 1/α, then the weights from step `weights` on.
     pub(crate) scalars: Arg<'a>,
     pub(crate) acc: Arg<'a>,
     pub(crate) window: Range<u64>,
     pub(crate) weights: u64,
-    /// The step is one of Chebyshev's recurrence: of all rows, and what they are written to holds the vector before.
+    /// True for a step of Chebyshev's recurrence.
+    ///
+    /// It computes all rows, and the output array holds the vector before.
     pub(crate) recurrence: bool,
 }
 
-/// A chunk's arrays.
+/// Arrays of a chunk in its matrix format.
 #[derive(Debug)]
 pub(crate) enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
@@ -136,8 +143,10 @@ impl<T: Number> Stored<T> {
         }
     }
 
-    /// Threads that the step's kernel runs with. A group of patterns takes several blocks of rows, which share what it
-    /// keeps at hand, once there are groups enough for every device.
+    /// Returns the number of threads of the step's kernel.
+    ///
+    /// If there are enough groups for every device, a group with patterns processes several blocks
+    /// of rows, which share cached data.
     fn threads(&self, rows: usize) -> usize {
         const GROUPS: usize = 4096;
         const MOST_BLOCKS: usize = 8;
@@ -149,13 +158,15 @@ impl<T: Number> Stored<T> {
 }
 
 impl<T: Number> Chunk<T> {
-    /// Those of its rows that are the part's own, counted from its first.
+    /// Returns the rows of the chunk that the part owns, counted from the chunk's first row.
     pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
         let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
         within(part.ghosts())..within(part.ghosts() + part.rows.len())
     }
 
-    /// The step of some rows from x[source]; with an array, of those that are to be sent, to there.
+    /// Prepares the step of some rows from x\[source\].
+    ///
+    /// With `packed`, the rows are those to be sent, and results are stored there.
     pub(crate) fn step(
         &self,
         lane: &Lane,
@@ -222,7 +233,7 @@ impl<T: Number> Chunk<T> {
         }
     }
 
-    /// Slices, columns and values, if these rows are stored in HYB.
+    /// Returns slices, columns and values if the rows are stored in HYB.
     pub(crate) fn hyb(&self) -> Option<[Arg<'_>; 3]> {
         match &self.stored {
             Stored::Hyb { slices, columns, values } => Some([slices.arg(), columns.arg(), values.arg()]),

@@ -1,15 +1,17 @@
-//! The step y = x + (Qᵀx)/α in every format of the matrix, and its CPU twins.
+//! The step y = x + (Qᵀx)/α in every format of the matrix, with CPU implementations.
 //!
 //! | kernel | an entry of the matrix |
 //! |---|---|
 //! | [`STEP`] | column and value |
 //! | [`STEP_PACKED`] | one word: column, number of the value |
 //! | [`STEP_PAIR`] | one byte: number of a pair (column − row, value) |
-//! | [`STEP_PATTERN`](super::pattern_kernel::STEP_PATTERN) | none: a row is the number of a list of such pairs |
+//! | [`STEP_PATTERN`][pattern] | none: a row is the number of a list of such pairs |
 //!
-//! All add the same numbers in the same order, so on a lane every format gives the same bits: the ELL entries of
-//! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
-//! wait for each of them.
+//! All formats add identical numbers in the same order, so on a lane their results are bitwise
+//! equal. The ELL entries of a row are added one by one. Entry t of its COO part is added to
+//! partial sum t mod 4, since in a single chain each addition would wait for the one before.
+//!
+//! [pattern]: super::pattern_kernel::STEP_PATTERN
 
 use super::rows::{RECURRENCE, Rows, SOME, Shared, each, steps};
 use crate::kernel::twin::Call;
@@ -34,11 +36,11 @@ pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.with(SOME);
 /// [`STEP_PAIR`] for some rows of a chunk.
 pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
 
-/// [`STEP`] of the recurrence.
+/// [`STEP`] for Chebyshev's recurrence.
 pub(super) static STEP_RECURRENCE: Kernel = STEP.with(RECURRENCE);
-/// [`STEP_PACKED`] of the recurrence.
+/// [`STEP_PACKED`] for Chebyshev's recurrence.
 pub(super) static STEP_PACKED_RECURRENCE: Kernel = STEP_PACKED.with(RECURRENCE);
-/// [`STEP_PAIR`] of the recurrence.
+/// [`STEP_PAIR`] for Chebyshev's recurrence.
 pub(super) static STEP_PAIR_RECURRENCE: Kernel = STEP_PAIR.with(RECURRENCE);
 
 #[derive(Clone, Copy)]
@@ -75,7 +77,7 @@ struct Pair<'a, T> {
     entries: &'a [u8],
     values: &'a [T],
     offsets: &'a [u32],
-    /// Place of the chunk's first row in x.
+    /// Index of the chunk's first row in x.
     base: u32,
 }
 
@@ -100,7 +102,7 @@ impl<T: Number> Matrix<T> for Pair<'_, T> {
     }
 }
 
-/// The rows from `first` on, a multiple of a slice, of a chunk in slices.
+/// Rows of a chunk in slices, from `first` on, a multiple of the slice length.
 pub(super) struct Sliced<'a, T, M> {
     pub(crate) matrix: M,
     pub(crate) first: usize,
@@ -148,5 +150,5 @@ fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], sha
     each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
 
-/// Rows that a thread takes at a time.
+/// Number of rows per unit of parallel work.
 const BLOCK: usize = 1024;

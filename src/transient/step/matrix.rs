@@ -1,4 +1,4 @@
-//! The matrix of a part: which format it takes, and its chunks on the lane.
+//! The matrix of a part: the choice of its format, and its chunks on the lane.
 
 use std::ops::Range;
 
@@ -24,17 +24,20 @@ use crate::transient::partition::subdomain::{Piece, Region};
 pub(crate) use crate::transient::solution::MatrixInfo;
 use crate::{Error, Result};
 
-/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
+/// Maximum number of entries of a chunk built at once on the host; limits temporary memory.
 const CHUNK_ENTRIES: u64 = 1 << 26;
-/// The same for devices with memory of their own, where fewer and larger launches count for more.
+/// Maximum number of entries of a chunk for devices with their own memory.
+///
+/// There fewer and larger launches matter more.
 const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 
-/// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
-/// as to use one.
+/// Largest share of tiles that a CPU may have to decode again at every step.
+///
+/// Decoding a tile takes some hundred times as long as using it.
 const MOST_MISSED: f64 = 1.0 / 256.0;
 
 impl MatrixInfo {
-    /// The facts of a partition.
+    /// Describes a partition.
     pub(crate) fn new(layout: &Layout, partition: &Partition) -> Self {
         Self {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
@@ -47,8 +50,10 @@ impl MatrixInfo {
         }
     }
 
-    /// Counts the entries of all ranks' rows by where they are stored. `rows` are this rank's among those of the layout,
-    /// which begin at `first`: rows of others that are computed here, too, do not count.
+    /// Counts the entries of all ranks' rows by where they are stored.
+    ///
+    /// `rows` are this rank's own rows; the layout begins at row `first`. Rows of remote ranks that
+    /// are computed here as well do not count.
     pub(crate) fn count_entries(
         &mut self,
         layout: &Layout,
@@ -66,7 +71,7 @@ impl MatrixInfo {
         self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
     }
 
-    /// Sums up what parts said, those of other ranks included.
+    /// Combines the data of all parts and all ranks.
     pub(crate) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
         self.halo = ranks.all_reduce_max(self.halo as f64) as u64;
@@ -85,33 +90,33 @@ impl MatrixInfo {
     }
 }
 
-/// A part's matrix, built.
+/// The matrix of a part, stored on its lane.
 pub(crate) struct Matrix<T> {
     pub(crate) chunks: Vec<Chunk<T>>,
-    /// Exit rates of the rows, or one number in their place where patterns hold them.
+    /// Exit rates of the rows; at most one unused number if the patterns contain them.
     pub(crate) exit: Buffer<T>,
     pub(crate) format: MatrixFormat,
     pub(crate) passed_over: Vec<String>,
     pub(crate) bytes: u64,
 }
 
-/// The rows of a part, and how its vectors are laid out.
+/// The rows of a part, and the layout of its vectors.
 pub(crate) struct Source<'a, T> {
     lane: &'a Lane,
     transitions: &'a dyn Transitions,
     statistics: &'a MatrixStatistics<T>,
     region: &'a Region,
-    /// All regions.
+    /// Regions of all parts.
     regions: &'a [Region],
     pieces: Vec<Piece>,
-    /// That of the computed rows.
+    /// Layout of the computed rows.
     layout: Layout,
     exit: &'a [T],
-    /// Computed rows that are like others.
+    /// Computed rows that equal other rows.
     repeats: Repeats,
 }
 
-/// The formats of a matrix, and the bytes that each takes.
+/// A matrix format with the tables that it needs.
 enum Choice<T> {
     Hyb,
     Packed(Dictionary<T>),
@@ -131,7 +136,9 @@ impl<T> Choice<T> {
 }
 
 impl<'a, T: Number> Source<'a, T> {
-    /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
+    /// Prepares the rows of one region.
+    ///
+    /// `statistics` and `layout` are those of the chain's computed rows.
     pub(crate) fn new(
         lane: &'a Lane,
         transitions: &'a dyn Transitions,
@@ -149,7 +156,7 @@ impl<'a, T: Number> Source<'a, T> {
         Self { lane, transitions, statistics, region, regions, pieces, layout, exit, repeats }
     }
 
-    /// Appends a computed row of the region, columns local.
+    /// Appends a computed row of the region, with local column indices.
     fn row(&self, row: usize, entries: &mut Vec<(u32, T)>) {
         let apart = self.region.len() > self.region.rows.len();
         let local = |column| if apart { self.region.local(column) } else { column };
@@ -157,10 +164,9 @@ impl<'a, T: Number> Source<'a, T> {
         append_entries(self.transitions, self.statistics, row, local, entries);
     }
 
-    /// The bytes that its part is going to take of the lane.
+    /// Returns the memory that the part will take on the lane.
     ///
-    /// # Errors
-    /// A format that the matrix does not fit, asked for by name.
+    /// # Errors A requested format that does not fit the matrix.
     pub(crate) fn plan(&self, format: MatrixFormat) -> Result<MemoryRequirement> {
         let (choice, _) = self.choose(format)?;
         Ok(self.need(choice.format(), self.bytes(&choice)))
@@ -180,7 +186,7 @@ impl<'a, T: Number> Source<'a, T> {
         }
     }
 
-    /// Bytes of the matrix in a format, exit rates included.
+    /// Returns the bytes of the matrix in a format, including exit rates.
     fn bytes(&self, choice: &Choice<T>) -> u64 {
         let real = T::PRECISION.bytes();
         let start = self.region.computed.start;
@@ -203,10 +209,10 @@ impl<'a, T: Number> Source<'a, T> {
     /// Builds the matrix in a format on the lane.
     ///
     /// # Errors
-    /// A format that the matrix does not fit, asked for by name; lack of memory.
+    /// A requested format that does not fit the matrix; lack of memory.
     pub(crate) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
         let (choice, passed_over) = self.choose(format)?;
-        // What is missing is said before minutes of building, not after.
+        // Lack of memory is reported before minutes of building, not after.
         self.need(choice.format(), self.bytes(&choice)).expect()?;
         let mut bytes = 0;
         let inside = matches!(&choice, Choice::Pattern(p) if !p.exit_apart);
@@ -241,7 +247,9 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Ranges of rows that are built and bound at once, counted from the first computed row, each with its piece.
+    /// Returns ranges of rows that are built and bound at once, each with its piece.
+    ///
+    /// Rows are counted from the first computed row.
     fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
         let mut all = Vec::new();
         let start = self.region.computed.start;
@@ -272,7 +280,9 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(chunks.into_iter().map(whole).collect())
     }
 
-    /// Some rows in slices, and where in their words those of `list` are: how many rows, that place, and the arrays.
+    /// Stores some rows in slices, and appends `list` to their words.
+    ///
+    /// Returns the number of rows, the offset of `list`, and the arrays.
     fn slices(
         &self,
         choice: &Choice<T>,
@@ -315,7 +325,7 @@ impl<'a, T: Number> Source<'a, T> {
         })
     }
 
-    /// Some rows as patterns, and where in their words those of `list` are.
+    /// Stores some rows as patterns; returns the offset of `list` in their words, and the arrays.
     fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
@@ -327,7 +337,7 @@ impl<'a, T: Number> Source<'a, T> {
             _ => {
                 let mut tables = patterns.words.clone();
                 let at = append(&mut tables, list);
-                // Kernels read words in fours.
+                // Kernels read four words at a time.
                 tables.resize(tables.len().next_multiple_of(4), 0);
                 (at, Some(tables))
             }
@@ -350,7 +360,7 @@ impl<'a, T: Number> Source<'a, T> {
         Ok((at, stored))
     }
 
-    /// What repeats in the rows.
+    /// Finds repeated values, pairs and patterns in the rows.
     fn repetition(&self) -> Repetition<T> {
         let all = 0..self.transitions.states();
         let prescan =
@@ -366,13 +376,13 @@ impl<'a, T: Number> Source<'a, T> {
         self.lane.host(|| repetition::find(&rows, most_values(self.region.len())))
     }
 
-    /// Why this lane is slower with a format than with the next, although that moves more bytes.
+    /// Returns the reason if this lane is slower with a format than with a larger one.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
         if !self.lane.device().host {
             return None;
         }
         match choice {
-            // A pair costs two lookups beside the gather of x: more than its bytes save.
+            // A pair costs two lookups in addition to the gather of x: more than its bytes save.
             Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
             Choice::Pattern(p) => {
                 let missed = tiles::missed(&p.ids);
@@ -382,7 +392,9 @@ impl<'a, T: Number> Source<'a, T> {
         }
     }
 
-    /// The format asked for, or that which moves the fewest bytes, and why smaller ones were passed over.
+    /// Returns the requested format, or the one that moves the fewest bytes.
+    ///
+    /// Also returns the reasons against smaller formats.
     fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
         if format == MatrixFormat::Hyb {
             return Ok((Choice::Hyb, Vec::new()));
@@ -428,20 +440,20 @@ impl<'a, T: Number> Source<'a, T> {
     }
 }
 
-/// The part of a layout that some rows have.
+/// Returns the layout of a range of rows.
 fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
     let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
     Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
 }
 
-/// Appends to words what kernels look for there, and tells where it lies.
+/// Appends a section to the word array and returns its offset.
 fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
     let at = words.len() as u32;
     words.extend(more);
     at
 }
 
-/// Numbers as words that hold several.
+/// Packs small numbers into words.
 fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync) -> Vec<u32> {
     let mut words: Vec<u32> = zeroed(ids.len().div_ceil(size_of::<u32>() / size_of::<I>()));
     let out = bytemuck::cast_slice_mut::<u32, I>(&mut words);
@@ -449,8 +461,10 @@ fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync)
     words
 }
 
-/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
-/// hundreds of millions of entries does not fit.
+/// Checks that the entries of a chunk can be numbered in 32 bits on the lane's device.
+///
+/// A chunk has at least one block of rows. So a chain with rows of hundreds of millions of entries
+/// does not fit.
 fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
     let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
     let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();

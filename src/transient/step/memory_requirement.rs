@@ -1,36 +1,36 @@
-//! The memory that a lane needs for its rows.
+//! Memory that a lane needs for its rows.
 
 use crate::number::Size;
 use crate::{Error, Result};
 
-/// The bytes that a lane is to hold.
+/// Memory requirement of a lane.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct MemoryRequirement {
-    /// The lane's device.
+    /// Specification of the lane's device, such as `cpu`.
     pub device: String,
-    /// The device's name.
+    /// Name of the device.
     pub name: String,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Entries of the rows, without the diagonal.
+    /// Number of entries of the rows, without the diagonal.
     pub entries: u64,
     /// Format of the matrix.
     pub format: &'static str,
-    /// The matrix, exit rates included.
+    /// Bytes of the matrix, including exit rates.
     pub matrix: u64,
-    /// Two iterates with their halos, and one accumulator.
+    /// Bytes of two iterates with their halos, and of one accumulator.
     pub vectors: u64,
-    /// Free bytes, if they are known.
+    /// Free bytes, if known.
     pub free: Option<u64>,
 }
 
 impl MemoryRequirement {
-    /// All of it.
+    /// Returns the total number of bytes.
     pub fn total(&self) -> u64 {
         self.matrix + self.vectors
     }
 
-    /// True if it is there.
+    /// Returns true if the free memory suffices, or is unknown.
     pub fn fits(&self) -> bool {
         self.free.is_none_or(|free| self.total() <= free)
     }
@@ -42,7 +42,7 @@ impl MemoryRequirement {
         self.vectors += more.vectors;
     }
 
-    /// An error where it is not.
+    /// Returns an error if the free memory does not suffice.
     pub fn expect(&self) -> Result<()> {
         if self.fits() {
             return Ok(());

@@ -1,10 +1,11 @@
-//! The CPU twin of the step with row patterns.
+//! CPU implementation of the step with row patterns.
 //!
-//! Sixteen neighbouring rows at a time. Patterns of neighbours differ, but the sixteen numbers recur, with the period of
-//! the model's innermost loop; so a tile of rows is worked out once and kept by the thread: the offsets that any of
-//! its rows has, ascending, and for each offset the sixteen values, 0 where a row has none. An offset then is one
-//! contiguous read of x, and nothing is gathered. Offsets of COO entries lie apart, by the partial sum that they go
-//! to, but in fixed point. Zeros change no sum, so the bits are those of one row at a time.
+//! It processes tiles of sixteen neighbouring rows. Patterns of neighbours differ, but tiles recur
+//! with the period of the model's innermost loop. So each thread decodes a tile once and caches it:
+//! the ascending offsets that occur in its rows, and sixteen values for each offset, 0 if a row has
+//! none. Then each offset is one contiguous read of x, without a gather. Offsets of COO entries are
+//! stored separately for each partial sum, except in fixed point. Zeros change no sum, so the
+//! results are bitwise those of single rows.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -27,15 +28,15 @@ steps! {
 
 /// [`STEP_PATTERN`] for some rows of a chunk.
 pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
-/// [`STEP_PATTERN`] of the recurrence.
+/// [`STEP_PATTERN`] for Chebyshev's recurrence.
 pub(super) static STEP_PATTERN_RECURRENCE: Kernel = STEP_PATTERN.with(RECURRENCE);
 
-/// Most offsets of a tile; one with more is computed row by row.
+/// Maximum number of offsets of a tile; a tile with more is computed row by row.
 const MOST_OFFSETS: usize = 48;
-/// The ELL part's sum, and four partial sums of the COO part.
+/// Number of sums of a row: one for the ELL part, and four partial sums of the COO part.
 const SUMS: usize = 5;
 
-/// Numbers of patterns, a byte or two each.
+/// Pattern numbers of rows, one or two bytes each.
 #[derive(Clone, Copy)]
 enum Ids<'a> {
     Bytes(&'a [u8]),
@@ -63,21 +64,22 @@ impl Ids<'_> {
     }
 }
 
-/// A tile worked out.
+/// A decoded tile.
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// The place in the offsets and values; where there the offsets of each sum end, unless it is computed row by row.
+    /// Start of the tile's offsets and values.
     region: usize,
+    /// End of the offsets of each sum; `None` if the tile is computed row by row.
     ends: Option<[usize; SUMS]>,
-    /// The least and the greatest offset.
+    /// Least and greatest offset.
     reach: (i32, i32),
     exit: [T; TILE],
 }
 
-/// The tiles that a thread has met, each at the place that its key is hashed to.
+/// Cache of a thread's decoded tiles, indexed by the hash of their keys.
 struct Tiles<T> {
-    /// Which matrix they are of.
+    /// Identity of the matrix to which the tiles belong.
     matrix: u64,
     places: Vec<Option<Tile<T>>>,
     offsets: Vec<i32>,
@@ -89,7 +91,7 @@ impl<T: Number> Tiles<T> {
         Self { matrix, places: vec![None; PLACES], offsets: Vec::new(), values: Vec::new() }
     }
 
-    /// The tile of these patterns.
+    /// Returns the decoded tile of these patterns.
     #[inline(always)]
     fn find(&mut self, key: &Key, tables: Tables<'_, T>) -> &Tile<T> {
         let place = place(key);
@@ -112,7 +114,7 @@ impl<T: Number> Tiles<T> {
             }
         };
         let mut tile = Tile { key: *key, region, ends: None, reach: (0, 0), exit: [T::ZERO; TILE] };
-        // Integers add up to the same in any order: theirs is one sum.
+        // Integer sums do not depend on the order, so fixed point needs only one sum.
         let apart = T::PRECISION != Precision::Q64;
         // (sum, offset) and value of the entries of each row.
         let entries = |id: u16| {
@@ -149,17 +151,18 @@ impl<T: Number> Tiles<T> {
 }
 
 thread_local! {
-    /// The tiles of the matrix that this thread saw last.
+    /// Tiles of the matrix that this thread processed last.
     static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// Rows of a chunk of patterns.
+/// Rows of a chunk with patterns.
 struct Patterned<'a, T> {
     ids: Ids<'a>,
     tables: Tables<'a, T>,
     exit_apart: bool,
-    /// First row, and the place of the chunk's row 0 in x.
+    /// First row.
     first: usize,
+    /// Index of the chunk's row 0 in x.
     base: usize,
     x: &'a [T],
     rows: Rows<'a, T>,
@@ -172,7 +175,7 @@ impl<T: Number> Body for Patterned<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let rows = self.rows.y.len();
-        // Offsets are signed where tiles read x, which holds for all but the longest vectors.
+        // Tiles use signed offsets into x, which suffice for all but the longest vectors.
         let tiled = if self.x.len() <= i32::MAX as usize { rows - rows % TILE } else { 0 };
         for row in (0..tiled).step_by(TILE) {
             if !self.tile::<LEVEL>(row) {
@@ -184,7 +187,7 @@ impl<T: Number> Body for Patterned<'_, T> {
 }
 
 impl<T: Number> Patterned<'_, T> {
-    /// A tile of rows, unless they have to be computed one by one.
+    /// Computes a tile of rows; returns false if its rows must be computed one by one.
     #[inline(always)]
     fn tile<const LEVEL: u8>(&mut self, row: usize) -> bool {
         let key = self.ids.tile(self.first + row);
@@ -256,7 +259,7 @@ fn step_pattern<T: Number>(call: &Call<'_>, p: step_pattern::Params, b: step_pat
     let exit_apart = p.exit_apart != 0;
     let base = (p.first_row + p.own) as usize;
     let matrix = call.contents(patterns);
-    // Few large pieces: a thread works tiles out again after another thread's piece.
+    // Few large pieces, since a thread has to decode tiles again after another matrix.
     let pieces = 8 * crate::parallel::threads();
     let size = (p.rows as usize).div_ceil(pieces).next_multiple_of(1024);
     each(call, size, patterns, b.shared(&p), |first, rows| {

@@ -1,4 +1,4 @@
-//! Rows of a step on the CPU: the part that all formats of the matrix share.
+//! Rows of a step on the CPU: the code that all formats of the matrix share.
 
 use crate::array::array;
 use crate::kernel::Number;
@@ -6,9 +6,15 @@ use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{At, fused};
 use crate::parallel::*;
 
-/// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a
-/// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
-/// part's first row in x, the chunk's first row that is computed, and where rows are listed, if only these are.
+/// Declares kernels of steps, with the parameters and arrays that all of them share.
+///
+/// * `window_first`, `window_end`: steps with terms that are added to the sum.
+/// * `weights`: step of the first weight.
+/// * `rows`: end of the chunk's rows.
+/// * `first_row`: first row of the chunk in the part.
+/// * `own`: index of the part's first row in x.
+/// * `begin`: first row of the chunk that is computed.
+/// * `listed`: offset of the list of rows, if only listed rows are computed.
 macro_rules! steps {
     ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)*
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
@@ -22,7 +28,7 @@ macro_rules! steps {
         )+}
 
         $(impl<'a, T> $name::Bindings<'a, T> {
-            /// The arrays of a step besides its matrix.
+            /// Returns the arrays of a step without its matrix.
             pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::Shared<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
                 let $name::Params { first_row, own, begin, listed, .. } = *p;
@@ -42,7 +48,7 @@ macro_rules! steps {
 }
 pub(super) use steps;
 
-/// Parameters that steps of every format have.
+/// Parameters shared by the steps of all formats.
 pub(crate) struct StepParams {
     pub(super) step: u32,
     pub(super) window_first: u32,
@@ -55,7 +61,7 @@ pub(crate) struct StepParams {
     pub(super) listed: u32,
 }
 
-/// Arguments that steps of every format are given besides a matrix.
+/// Arguments shared by the steps of all formats, without the matrix.
 pub(crate) struct Shared<'a, T> {
     pub(crate) p: StepParams,
     pub(super) exit: &'a [T],
@@ -65,26 +71,30 @@ pub(crate) struct Shared<'a, T> {
     pub(super) acc: &'a mut [T],
 }
 
-/// The constants of a step for some rows of a chunk.
+/// Kernel constants of a step for some rows of a chunk.
 pub(super) const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
-/// The constants of Chebyshev's recurrence: y becomes 2 x P − y.
+/// Kernel constants of Chebyshev's recurrence: y becomes 2 x P − y.
 pub(super) const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
 
 /// Some rows of a step's vectors.
 pub(crate) struct Rows<'a, T> {
-    /// E, x of these rows themselves, y, and the accumulator with the weights of x and, where they are added
-    /// together, of y.
+    /// Exit rates E.
     pub(crate) exit: &'a [T],
+    /// Elements of x for these rows.
     pub(crate) own: &'a [T],
+    /// Output; in the recurrence the vector before on input.
     pub(crate) y: &'a mut [T],
+    /// Accumulator, the weight of x, and the weight of y if the same step adds y.
     pub(crate) acc: Option<(&'a mut [T], T, Option<T>)>,
     pub(crate) inverse_alpha: T,
-    /// y becomes 2 x P − y.
+    /// True for the recurrence: y becomes 2 x P − y.
     pub(crate) recurrence: bool,
 }
 
 impl<T: Number> Rows<'_, T> {
-    /// The part of a step behind the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
+    /// Completes a step from the sums s of the rows `here`.
+    ///
+    /// Computes y = x + (s − E x)/α, and adds to the accumulator.
     #[inline(always)]
     pub(crate) fn finish<const LEVEL: u8>(
         &mut self,
@@ -101,8 +111,10 @@ impl<T: Number> Rows<'_, T> {
         }
     }
 
-    /// `N` rows from `row` on. Their numbers are taken out of the vectors first: the compiler cannot tell that y and
-    /// the accumulator do not overlap, and would not compute several rows at once.
+    /// Completes `N` rows from `row` on.
+    ///
+    /// Their numbers are copied out of the vectors first. Otherwise the compiler could not exclude
+    /// that y and the accumulator overlap, and would not vectorize.
     #[inline(always)]
     fn rows<const N: usize, const LEVEL: u8>(
         &mut self,
@@ -129,10 +141,10 @@ impl<T: Number> Rows<'_, T> {
     }
 }
 
-/// Rows that [`Rows::finish`] computes at once.
+/// Number of rows that [`Rows::finish`] computes at once.
 const GROUP: usize = 16;
 
-/// The first `N` numbers.
+/// Returns the first `N` numbers.
 #[inline(always)]
 fn first<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
     *numbers.first_chunk().expect("a group has as many rows")
@@ -143,8 +155,9 @@ pub(crate) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
     if fused(LEVEL) { T::weighted::<true>(w, a, sum) } else { T::weighted::<false>(w, a, sum) }
 }
 
-/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. Rows are listed
-/// among `words`.
+/// Runs `body` on rows of a step's chunk in parallel, from row `first` of the chunk on.
+///
+/// `words` contains the list of rows, if there is one.
 pub(crate) fn each<T: Number>(
     call: &Call<'_>,
     size: usize,
@@ -155,14 +168,14 @@ pub(crate) fn each<T: Number>(
     let Shared { p, exit, scalars, x, y, acc } = shared;
     let (own, begin, listed) = (p.own as usize, p.begin as usize, p.listed as usize);
     let count = p.rows as usize - begin;
-    // Of listed rows, which ascend, all up to the last are computed.
+    // Listed rows ascend; all rows up to the last listed one are computed.
     let list = (listed != 0).then(|| &words[listed..][..count]);
     let (rows, begin, at) = match list {
         Some(list) => (list.last().map_or(0, |&last| last as usize + 1), 0, begin),
         None => (count, begin, 0),
     };
     let first_row = p.first_row as usize + begin;
-    // Where E lies in the matrix itself there is only something that stands in its place.
+    // If the matrix itself contains E, `exit` is only a placeholder.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
     let own_x = &x[own + first_row..][..rows];
     let recurrence = call.is("RECURRENCE");
@@ -202,21 +215,25 @@ pub(crate) fn each<T: Number>(
     }
 }
 
-/// The terms that a step adds to its sum: its own, and with it the next where an accumulator can take both at once.
+/// Terms that a step adds to its sum: its own, and possibly that of the next step.
+///
+/// Adding two terms at once saves a pass over the accumulator.
 pub(crate) struct Terms {
     weight: usize,
     both: bool,
 }
 
 impl Terms {
-    /// The weights, from those behind 1/α.
+    /// Returns the weights from `scalars`, where they follow 1/α.
     pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
     }
 }
 
-/// The terms of step `k` in a window whose first weight is that of step `weights`: even steps take the next one's too, odd ones their own only where the step before
-/// did not.
+/// Returns the terms of step `k` in a window; the first weight is that of step `weights`.
+///
+/// Even steps also add the next step's term. Odd steps add their own only if the step before did
+/// not.
 pub(crate) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
     let even = k.is_multiple_of(2);
     let open = window.contains(&k) && (even || k == window.start);

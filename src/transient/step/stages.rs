@@ -4,24 +4,25 @@ use crate::Result;
 use crate::lane::Launch;
 use crate::transient::partition::subdomain::Kind;
 
-/// A part of a step.
+/// A stage of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Rows that others wait for.
+    /// Boundary rows, for which other parts wait.
     Boundary,
-    /// The same where several steps pass between two exchanges: for the others alone, as all own rows are computed
-    /// again.
+    /// Boundary rows for other parts alone, if several steps pass between two exchanges.
+    ///
+    /// All own rows are then computed again as interior rows.
     SendRows,
-    /// All other rows; all rows, where several steps pass between two exchanges.
+    /// All other rows, or all rows if several steps pass between two exchanges.
     Interior,
-    /// The own rows alone: what the last of several steps is taken for.
+    /// Own rows alone, in the last of several steps between two exchanges.
     Own,
-    /// The work that needs all rows.
+    /// Kernels that need all rows.
     Rest,
 }
 
 impl Stage {
-    /// The rows that are computed in it.
+    /// Returns the kind of rows that the stage computes.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Boundary | Self::SendRows => Some(Kind::Boundary),
@@ -31,18 +32,20 @@ impl Stage {
     }
 }
 
-/// The launches of a stage of a lane's step from x[source] to the other iterate, but for halos.
+/// Prepares the launches of a stage, given lane, `source` and stage, without halo copies.
+///
+/// The step is from x\[source\] to the other iterate.
 pub(crate) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
 
-/// A lane's step from x[source].
+/// Launches of a lane's step from x\[source\].
 #[derive(Debug)]
 pub(crate) struct LaneStep {
     pub(crate) boundary: Vec<Launch>,
-    /// The boundary's values, side by side or to where they are read.
+    /// Copies of boundary values into contiguous arrays, or directly to their readers.
     pub(crate) sends: Vec<Launch>,
     pub(crate) interior: Vec<Launch>,
-    /// The interior of the last of several steps before an exchange.
+    /// Interior rows in the last of several steps before an exchange.
     pub(crate) own: Option<Vec<Launch>>,
-    /// Launches that need all rows, and halos between parts of the lane.
+    /// Launches that need all rows, and halo copies between parts of the lane.
     pub(crate) rest: Vec<Launch>,
 }

@@ -1,4 +1,4 @@
-//! The kernels of uniformization and their CPU twins.
+//! The kernels of uniformization and their CPU implementations.
 
 use super::kernels::Sliced;
 pub(crate) use super::kernels::{STEP, STEP_PACKED, STEP_PAIR};
@@ -16,28 +16,28 @@ use crate::kernel::{Kernel, Number, Real, kernel};
 use crate::sparse::slices::Plain;
 
 kernel! {
-    /// Many steps of a small chain.
+    /// Takes many steps of a small chain in one launch.
     pub(crate) static SWEEP = sweep + entries + slices + tail + float(first, count, end, window_first, window_end, rows)(
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     ) in q64;
-    /// Terms of one more time point.
+    /// Adds weighted iterates to the accumulator of a further time.
     pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     ) in q64;
-    /// A vector added to another.
+    /// Adds a vector to another.
     pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
-    /// Multiples of four vectors added to another.
+    /// Adds multiples of four vectors to another.
     pub(crate) static COMBINE = combine(first, rows, own)(
         factors: &[T], a: &[T], b: &[T], c: &[T], d: &[T], y: &mut [T],
     );
-    /// A vector times a number.
+    /// Multiplies a vector by a number.
     pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
-    /// One part's halo from another part.
+    /// Copies one part's halo from another part.
     pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]) in q64;
 }
 
-/// Every kernel of this engine.
+/// All kernels of the transient solver, without [`VARIANTS`].
 pub(crate) static ALL: [&Kernel; 14] = [
     &STEP,
     &STEP_PACKED,
@@ -55,7 +55,7 @@ pub(crate) static ALL: [&Kernel; 14] = [
     &BLOCK_NORM,
 ];
 
-/// Steps for some rows, and those of Chebyshev's recurrence.
+/// Step kernels for some rows of a chunk, and for Chebyshev's recurrence.
 pub(crate) static VARIANTS: [&Kernel; 8] = [
     &STEP_SOME,
     &STEP_PACKED_SOME,
@@ -67,7 +67,7 @@ pub(crate) static VARIANTS: [&Kernel; 8] = [
     &STEP_PATTERN_RECURRENCE,
 ];
 
-/// Largest chain that the kernel `sweep` holds.
+/// Maximum number of states of a chain for the kernel `sweep`.
 pub const SWEEP_ROWS: usize = 1024;
 
 fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
@@ -75,7 +75,7 @@ fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
     let first = p.first + p.step * p.count;
     let end = (first + p.count).min(p.end);
     let (window, rows) = (p.window_first..p.window_end, p.rows as usize);
-    // Outside of every window there is no accumulator, only something that stands in its place.
+    // Outside of every window the accumulator is a placeholder.
     let mut acc = if window.is_empty() { None } else { Some(&mut b.acc[..rows]) };
     let exit = &b.exit[..rows];
     let (x, before) = (&mut b.x[..rows], &mut b.before[..rows]);
@@ -89,13 +89,13 @@ fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
         dispatch(Sliced { matrix: Plain { slices, columns, values }, first: 0, x: own, rows });
         std::mem::swap(&mut from, &mut to);
     }
-    // After an odd number of steps the newest vector lies in the other array.
+    // After an odd number of steps the newest vector is in the other array.
     if (end - first) % 2 == 1 {
         from.swap_with_slice(to);
     }
 }
 
-/// acc += w x, and w' y with it where there is one.
+/// acc += w x, and w' y if the next term is added as well.
 struct Add<'a, T> {
     x: (&'a [T], T),
     y: Option<(&'a [T], T)>,
@@ -142,7 +142,7 @@ fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
     });
 }
 
-/// y += Σ f v, four vectors in one go.
+/// Operation y += Σ f v for four vectors at once.
 struct Combine<'a, T> {
     factors: [T; 4],
     vectors: [&'a [T]; 4],

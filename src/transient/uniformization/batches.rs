@@ -1,4 +1,4 @@
-//! The sweep for all finite times, or as many as memory for the accumulators asks for.
+//! One uniformization run for all finite times, or several if accumulators do not fit.
 
 use super::run::{RunOutcome, Uniformization};
 use crate::Result;
@@ -11,17 +11,17 @@ use crate::transient::problem::Observer;
 use crate::transient::profile::Activity;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
 
-/// What the sweeps of all finite times came to.
+/// Totals over the uniformization runs for all finite times.
 pub struct UniformizationOutcome {
-    /// Their multiplications.
+    /// Number of matrix–vector products.
     pub terms: u64,
-    /// What Chebyshev's expansion did, if it took over.
+    /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// Where the last has ended, if the steady state goes on from there.
+    /// Last iterate of the last run, if the steady state continues from it.
     pub(crate) last: Option<LastIterate>,
 }
 
-/// The one sweep, or as many as memory for the accumulators asks for.
+/// Computes the results for finite times in as few runs as memory for accumulators allows.
 pub fn uniformize<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],
@@ -64,7 +64,7 @@ pub fn uniformize<T: Number>(
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
     }
-    // In the order in which windows open, which is not always that of times: shares of ε differ.
+    // Windows open in this order, which may differ from that of times: shares of ε differ.
     planned.sort_by_key(|time| time.window.left);
     let mut resumed = checkpointer.uniformization()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
@@ -91,7 +91,7 @@ pub fn uniformize<T: Number>(
             }
             Some(_) => return Err(checkpointer.unusable()),
         };
-        // What gave up would give up again.
+        // An expansion that has given up is not tried again.
         if all.is_some_and(|expansion| expansion.given_up > 0) {
             (run.expands, run.krylov) = (false, None);
         }
@@ -127,7 +127,7 @@ pub fn uniformize<T: Number>(
 fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {
     let len = if time.is_averaged { 0 } else { time.window.terms() };
     let weights = if time.is_averaged { 0.0 } else { context.statistics.weights_rounding(&time.window) };
-    // Masses that weights were divided by are known to ten roundings or better.
+    // The masses by which weights were divided are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 | Precision::Q64 => 0.0,

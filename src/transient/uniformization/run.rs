@@ -1,4 +1,4 @@
-//! The sweep: x_0, x_1, … once, every time point served on the way.
+//! A uniformization run: computes x_0, x_1, … once, and all requested times on the way.
 
 use std::collections::VecDeque;
 use std::thread::{Builder, JoinHandle};
@@ -25,33 +25,36 @@ use crate::transient::profile::Activity;
 use crate::transient::solution::{Expansion, Stopped, TimeResult};
 use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
 
-/// Single precision measures the mass this often while a window is open, and divides weights by it.
+/// Steps between two measurements of the mass, by which single precision divides the weights.
 const MASS_STEPS: u64 = 64;
-/// Steps before the first look whether the sweep can stop, and between two of them at least.
+/// Steps before the first convergence check, and minimum steps between two checks.
 const CHECK_STEPS: u64 = 64;
-/// A look follows after this share more steps, so that little is swept too far, or after more, so that all looks together take at most
-/// a fiftieth of the products of a sweep that never stops.
+/// Distance of convergence checks as a fraction of the steps so far.
+///
+/// It is larger if otherwise all checks would exceed [`CHECKS_BUDGET`].
 const CHECK_SHARE: f64 = 1.0 / 16.0;
+/// Share of the products of a full run that all convergence checks together may cost.
 const CHECKS_BUDGET: f64 = 1.0 / 50.0;
 
-/// Transitions followed backwards before a better bound of a stop is given up.
+/// Maximum number of transitions processed to bound the hitting time for early termination.
 const MOST_WORK: u64 = 1 << 32;
 
-/// The share of what rounds anyway that a stop may cost where ε is out of reach.
+/// Share of the unavoidable rounding that early termination may cost if ε is out of reach.
 const NEGLIGIBLE: f64 = 0.1;
 
-/// A time point whose window is open.
+/// A requested time with an open window.
 struct Open<T> {
-    /// The place among the planned.
+    /// Index among the planned times.
     place: usize,
     target: Target<T>,
-    /// Step of the first weight held, and what the weights were divided by.
+    /// Step of the first stored weight.
     from: u64,
+    /// Mass by which the weights were divided.
     divisor: f64,
 }
 
 impl UniformizationState {
-    /// True if it is one of these times.
+    /// Returns true if the stored state belongs to the `planned` times.
     pub(crate) fn fits(
         &self,
         planned: &[Planned],
@@ -78,72 +81,78 @@ impl UniformizationState {
     }
 }
 
-/// One pass over the iterates, and the time points that it serves.
+/// One pass over the iterates, and the requested times that are computed from them.
 pub(crate) struct Uniformization<'a, 'p, T> {
     context: &'a Context<'a, T>,
     iteration: Iteration<'a, T>,
-    /// Ascending in the first step of their windows.
+    /// Requested times, ascending by the first step of their windows.
     planned: &'p mut [Planned],
-    /// Places whose windows have not opened.
+    /// Indices of planned times with windows that have not opened.
     waiting: VecDeque<usize>,
     open: Vec<Open<T>>,
-    /// Accumulators that are not in use, and how many more may be allocated.
+    /// Accumulators that are not in use.
     free: Vec<Accumulators<T>>,
+    /// Number of accumulators that may still be allocated.
     spare: usize,
     accumulators: usize,
-    /// The step at which to look next whether the sweep can stop.
+    /// Step of the next convergence check.
     check: u64,
-    /// Where the steps to the next decision end, after a resumption in their middle.
+    /// End of the steps to the next decision, after a resumption in their middle.
     until: Option<u64>,
-    /// Multiplications of sweeps before.
+    /// Matrix–vector products of earlier runs.
     before: u64,
-    /// True if the probabilities themselves are wanted.
+    /// True if the probabilities themselves are requested.
     vectors: bool,
-    /// Room for results on the host, and what makes it.
+    /// Memory for results on the host.
     host: Vec<f64>,
+    /// Thread that allocates `host`.
     allocation: Option<JoinHandle<Vec<f64>>>,
-    /// Places that found no accumulator.
+    /// Indices of planned times for which there was no accumulator.
     left_over: Vec<usize>,
     /// True if Chebyshev's expansion may take over: it has not been tried.
     pub(crate) expands: bool,
-    /// The products that Krylov's method is tried with next, if it may be.
+    /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
-    /// H of the steady state, where the sweep goes on to it.
+    /// Bound of expected hitting times, if the steady state continues from this run.
     certificate: Option<Certificate>,
-    /// Multiplications that curves were corrected by.
+    /// Matrix–vector products spent on refinements.
     refined: u64,
-    /// The parts of what can be left and their number, once they were looked for, if there are several.
+    /// Transient class of each state, and the number of classes.
+    ///
+    /// `None` before the search, `Some(None)` unless there are several classes.
     classes: Option<Option<(Vec<u8>, usize)>>,
 }
 
-/// What stands in the place of all later iterates.
+/// The extrapolation that ended the run.
 struct Ending<'a, T> {
     extrapolated: Extrapolation<'a, T>,
-    /// One a part.
+    /// Early termination of each class.
     terminations: Vec<EarlyTermination>,
-    /// How far the vector of the curve lies from the iterate.
+    /// Distance of the extrapolation's vector to the iterate.
     shift: f64,
 }
 
-/// What a sweep came to.
+/// Result of a uniformization run.
 pub(crate) struct RunOutcome {
-    /// Its multiplications.
+    /// Number of matrix–vector products.
     pub(crate) steps: u64,
-    /// Places that found no accumulator.
+    /// Indices of planned times for which there was no accumulator.
     pub(crate) left_over: Vec<usize>,
-    /// What Chebyshev's expansion did, if it took over.
+    /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// The results of times that it served, at their places among the times asked for.
+    /// Results of times computed by Chebyshev's or Krylov's method, by index of requested time.
     pub(super) expanded: Vec<Option<TimeResult>>,
-    /// Where it has ended, if the steady state goes on from there.
+    /// Last iterate, if the steady state continues from it.
     pub(crate) last: Option<LastIterate>,
 }
 
 impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
-    /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
-    /// open at once; a time that finds none free is left for another sweep.
+    /// Prepares a run from the iterate with which `iteration` starts.
+    ///
+    /// At most `accumulators` windows (at least one) may be open at once. A time without a free
+    /// accumulator is left for another run.
     pub(crate) fn new(
         context: &'a Context<'a, T>,
         iteration: Iteration<'a, T>,
@@ -186,7 +195,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// A sweep that goes on from a state that [fits](UniformizationState::fits).
+    /// Resumes a run from a state that [fits](UniformizationState::fits).
     pub(crate) fn resume(
         context: &'a Context<'a, T>,
         mut iteration: Iteration<'a, T>,
@@ -219,7 +228,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(run)
     }
 
-    /// The state that [`resume`](Self::resume) takes; `until` is where the present steps end.
+    /// Returns the state for [`resume`](Self::resume); `until` is the end of the current steps.
     fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
         let mut values = vec![self.iteration.snapshot()?];
         if self.vectors {
@@ -251,7 +260,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
-    /// Serves the planned times, or as many as there are accumulators for.
+    /// Computes the results for the planned times, as far as there are accumulators.
     pub(crate) fn run(
         mut self,
         observer: &mut dyn Observer,
@@ -264,8 +273,10 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(RunOutcome { steps, left_over, expansion, expanded, last })
     }
 
-    /// True if the steady state is asked for, too, and found from the last iterate: a run that is resumed goes on from what its checkpoint
-    /// has, and is to give the same bits.
+    /// Returns true if the steady state is requested as well and starts with the last iterate.
+    ///
+    /// With checkpoints it does not: a resumed run starts with its checkpoint, and must be bitwise
+    /// identical.
     fn continues(&self, checkpointer: &Checkpointer<'_>) -> bool {
         self.context.problem.is_endless() && checkpointer.is_idle()
     }
@@ -306,7 +317,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             }
 
             let Some(end) = self.end() else { continue };
-            // What ends soon by itself is not worth the curve.
+            // A run that ends soon does not need early termination.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = next_check(to, end, affordable_checks(self.context, end));
                 let continues = self.continues(checkpointer);
@@ -317,7 +328,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
                         .time(Activity::Results, || self.finish_with(termination, observer, checkpointer))?;
                     return Ok(self.iteration.steps() + self.refined);
                 }
-                // With the last look before a power of two.
+                // Classes are checked with the last convergence check before a power of two.
                 if to.ilog2() < self.check.ilog2() && checks_classes(self.context, to, end) {
                     let found = clock.time(Activity::Checks, || self.terminate_by_class(observer))?;
                     if let Some(mut ending) = found {
@@ -333,13 +344,14 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// The last term of all windows that are open or wait.
+    /// Returns the last term of all windows that are open or waiting.
     fn end(&self) -> Option<u64> {
         self.remaining().map(|place| self.planned[place].right()).max()
     }
 
-    /// Where the steps from here end: with a window that opens or closes, a mass or a distance to measure, rewards to
-    /// collect.
+    /// Returns the next step at which to open or close a window, to measure, or to check.
+    ///
+    /// With rewards, the host also collects them after a limited number of steps.
     fn next_decision(&self, end: u64) -> u64 {
         let k = self.iteration.steps();
         let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
@@ -383,7 +395,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Accumulators for one more window, if there may be any.
+    /// Returns accumulators for one more window, if available.
     fn accumulators(&mut self) -> Result<Option<Accumulators<T>>> {
         if !self.vectors {
             return Ok(Some(Accumulators::none()));
@@ -398,7 +410,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.iteration.accumulators().map(Some)
     }
 
-    /// Closes the windows that end with x_k, its term included; says whether there were any.
+    /// Closes the windows that end with x_k, including that term; true if there were any.
     fn close_windows(
         &mut self,
         end: u64,
@@ -444,7 +456,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Begins to make room for results on the host, of states so many that it takes time: while devices multiply.
+    /// Starts a thread that allocates host memory for results while devices compute.
+    ///
+    /// This pays for many states, if no lane is on the host.
     fn allocate_ahead(&mut self) {
         const MANY: usize = 1 << 20;
         let states = self.context.parts.rows.len();
@@ -455,7 +469,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Room for results on the host, if it was made.
+    /// Takes the host memory for results, if allocated.
     fn host(&mut self) -> Vec<f64> {
         match self.allocation.take() {
             Some(allocation) => allocation.join().unwrap_or_default(),
@@ -463,7 +477,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Adds the rewards of steps from `first` on, one row a step, to every time point.
+    /// Adds the rewards of steps from `first` on, one row for each step, to every time.
     fn credit(&mut self, first: u64, rewards: &[f64]) {
         let Some(count) = self.planned.first().map(|time| time.rewards.len()).filter(|&count| count > 0)
         else {
@@ -480,8 +494,10 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
     }
 
-    /// Single precision: measures the mass of x_k and divides the weights from step k on by it. Iterates are
-    /// scaled by a number that drifts with rounding; the drift is measured, not estimated, and goes into the bound.
+    /// Single precision: measures the mass of x_k and divides the weights from step k on by it.
+    ///
+    /// Rounding scales iterates by a drifting factor. The drift is measured and included in the
+    /// bound.
     fn normalise(&mut self) -> Result<()> {
         let (mass, k) = (self.iteration.mass()?, self.iteration.steps());
         for o in &mut self.open {
@@ -496,8 +512,10 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// The stop behind x_{k−1}, if it leaves every remaining time within its bound. What the steady state will need anyway, if the sweep
-    /// `continues` to it, bounds it, too.
+    /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
+    ///
+    /// If the run `continues` to the steady state, the bound of hitting times that this needs is
+    /// computed here. It also bounds the error of early termination.
     fn termination(
         &mut self,
         continues: bool,
@@ -521,12 +539,12 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             .then_some(termination))
     }
 
-    /// Serves the times that wait by Chebyshev's expansion, once, or Krylov's method, where that may pay.
+    /// Tries to compute the waiting times by Chebyshev's method, once, or by Krylov's method.
     fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let (context, k) = (self.context, self.iteration.steps());
         let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
         let epsilon = context.options.epsilon;
-        // Behind as many steps as it takes.
+        // Tried after as many steps as the expansion takes.
         let chebyshev =
             self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon);
         let products = self.krylov.filter(|_| !chebyshev);
@@ -534,7 +552,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         if !chebyshev && budget.is_none() {
             return Ok(());
         }
-        // It works in the place of the iterates.
+        // The expansion overwrites the iterates.
         let newest = self.iteration.snapshot()?;
         let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
         let expansion = if chebyshev {
@@ -542,7 +560,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             chebyshev::run(context, false, &which, &mut self.expanded, observer)?
         } else {
             let expansion = exponential::run(context, false, budget, &which, &mut self.expanded, observer)?;
-            // One that had no memory would have none again.
+            // An attempt without memory for its vectors would fail again.
             self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
             expansion
         };
@@ -552,13 +570,15 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.iteration.resume(k, &newest)
     }
 
-    /// The places of times that are not served.
+    /// Returns the indices of the times without a result.
     fn remaining(&self) -> impl Iterator<Item = usize> {
         self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
     }
 
-    /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound; or, where that is
-    /// out of reach or needs as little, cost more than a share of what rounds anyway.
+    /// Returns true if an extrapolation leaves a time without its bound.
+    ///
+    /// `shift` is the distance of its vector to the iterate. If the bound is out of reach, or with
+    /// `as_little`, a small share of the unavoidable rounding is allowed instead.
     fn misses(&self, terminations: &[EarlyTermination], shift: f64, as_little: bool) -> bool {
         let met = |place: usize| {
             let time = &self.planned[place];
@@ -572,7 +592,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         !self.remaining().all(met)
     }
 
-    /// Ends the sweep with a curve in the place of all later iterates.
+    /// Ends the run with an extrapolation of all later iterates.
     fn finish_with(
         &mut self,
         mut termination: EarlyTermination,
@@ -595,7 +615,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, observer, checkpointer)
     }
 
-    /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
+    /// Extrapolates several classes after x_{k−1}; `None` unless all remaining times meet ε.
     fn terminate_by_class(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
         let classes = self.classes.get_or_insert_with(|| transient_classes(self.context));
         let Some((class, count)) = classes.clone() else { return Ok(None) };
@@ -612,17 +632,20 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }))
     }
 
-    /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
+    /// Refines an extrapolation until all times are within their bounds, or it does not help.
+    ///
+    /// Returns the distance of the refined vector to the iterate.
     fn refine(
         &mut self,
         extrapolated: &mut Extrapolation<'_, T>,
         terminations: &mut [EarlyTermination],
         observer: &mut dyn Observer,
     ) -> Result<f64> {
-        // It works in the place of the iterates.
+        // Refinement overwrites the iterates.
         let (k, newest) = (self.iteration.steps(), self.iteration.snapshot()?);
         let before = self.iteration.progress.0 + k;
-        // As many steps again make of d about d²; where that is not enough more of them have to come first.
+        // As many steps again reduce a defect d to about d². If that is not enough, the run goes on
+        // first.
         let hopeless = |terminations: &[EarlyTermination], shift: f64| {
             let squared: Vec<EarlyTermination> = terminations
                 .iter()
@@ -639,7 +662,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(refinement.shift)
     }
 
-    /// Serves all times that are left by a curve, from an iterate of some mass.
+    /// Computes all remaining times from an extrapolation of an iterate with the given mass.
     fn extrapolate(
         &mut self,
         Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
@@ -665,11 +688,11 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             let [error, rounding] = error_contribution(terminations, time.lambda);
             time.steps = terminations[0].step;
             time.steady_state = shift + error;
-            // Shares are known to a few units, and so is what they are multiplied with.
+            // Shares are known to a few units, and so are their factors.
             time.termination_rounding = rounding + 16.0 * f64::EPSILON;
             time.truncation = match &time.weights {
                 Some(weights) if !time.is_averaged => {
-                    // What all parts hold is no more than 1.
+                    // The masses of all classes together are at most 1.
                     let (beyond, doubt) = weights.above();
                     let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
                     (time.truncation - beyond).max(0.0) + doubt + most
@@ -701,8 +724,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing
-    /// and a bound would not be met without.
+    /// Bounds the error of early termination by expected hitting times.
+    ///
+    /// This is done only if no state is absorbing and a bound would otherwise be missed.
     fn bound_by_hitting_time(
         &self,
         termination: &mut EarlyTermination,
@@ -713,7 +737,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             && self.certificate.is_none()
             && self.misses(&[*termination], 0.0, false)
         {
-            // About as much work as was done, and not more than the host does in some seconds.
+            // About as much work as the run so far, and at most some seconds on the host.
             let most = (4 * termination.step + (1 << 14)).min(MOST_WORK / context.statistics.nnz.max(1));
             let steps = self.certificate(most, observer)?.hitting_time;
             termination.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
@@ -721,10 +745,10 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         Ok(())
     }
 
-    /// H of the sweep's steps, if `most` sweeps backwards show it.
+    /// Bounds expected hitting times in steps of the run, if `most` sweeps are enough for that.
     fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
         let context = self.context;
-        // They may have been given up.
+        // The rows may have been released.
         context.problem.transitions.acquire_rows(&context.parts.rows);
         let alpha = 1.0 / context.statistics.mean_holding();
         let (hitting_time, classes) =
@@ -733,13 +757,17 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 }
 
-/// Looks that a sweep of some steps affords.
+/// Returns the number of convergence checks that a run of `steps` steps can afford.
 fn affordable_checks<T>(context: &Context<'_, T>, steps: u64) -> f64 {
     CHECKS_BUDGET * steps as f64 / context.costs.check()
 }
 
-/// True if a sweep up to `end` affords a look at the parts of its chain before each power of two, these can be told apart, and it has gone on for longer
-/// than it takes to search for them.
+/// Returns true if the run should check for several transient classes at this step.
+///
+/// There are three conditions:
+/// * A run up to `end` can afford such a check before each power of two.
+/// * Refinement is possible.
+/// * The run has taken longer than a search for classes.
 fn checks_classes<T: Number>(context: &Context<'_, T>, step: u64, end: u64) -> bool {
     let all = context.costs.class_check() * f64::from(end.max(2).ilog2());
     !context.statistics.non_absorbing.all()
@@ -748,19 +776,21 @@ fn checks_classes<T: Number>(context: &Context<'_, T>, step: u64, end: u64) -> b
         && Extrapolation::refines(context)
 }
 
-/// The step to look at behind one, so that `checks` of them at most, at distances that grow like the steps, are made up to `end`.
+/// Returns the step of the next convergence check.
+///
+/// At most `checks` checks, at distances proportional to the steps, are made up to `end`.
 fn next_check(step: u64, end: u64, checks: f64) -> u64 {
     let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
     let share = CHECK_SHARE.max((all.ln() / checks).exp_m1());
     step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
 }
 
-/// The weights of a time whose window is open.
+/// Returns the weights of a time with an open window.
 fn weights_of(time: &Planned) -> &Weights {
     time.weights.as_ref().expect("an open window has its weights")
 }
 
-/// p_k and P(N > k) of a time point that rewards are wanted at.
+/// Returns p_k and P(N > k) for a time with rewards.
 fn weight_and_tail(time: &Planned, k: u64) -> (f64, f64) {
     let Window { left, right, .. } = time.window;
     match &time.weights {
