@@ -107,7 +107,7 @@ pub struct CudaKernel {
 
 /// Error for a kernel outside the subset that [`translate`] supports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("shaders/{kernel}.wgsl{}: {construct}: not in the part of WGSL that is translated to CUDA", .line.map(|l| format!(":{l}")).unwrap_or_default())]
+#[error("shaders/{kernel}.wgsl{}: {construct}: not supported by the translation to CUDA", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct Unsupported {
     /// Name of the kernel.
     pub kernel: String,
