@@ -165,7 +165,7 @@ fn what_fixed_point_does_not_hold_is_refused() {
         vectors: true,
     };
     let refused = solve(&machine, &problem, &Options::default(), &mut ()).unwrap_err().to_string();
-    assert!(refused.contains("'cost'") && refused.contains("--precision f64"), "{refused}");
+    assert!(refused.contains("'cost'") && refused.contains("`precision` f64"), "{refused}");
 
     let problem = Problem { rewards: &[], ..problem };
     for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {

@@ -636,7 +636,10 @@ fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
     assert!(refused(&[0, 1], &[1], &[1.0]).contains("give 3 that ascend from 0 to 1"));
     assert!(refused(&[0, 2, 1], &[1], &[1.0]).contains("ascend"));
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0]).contains("1 values for 2 indices"));
-    assert!(refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0]).contains("index 1 is 2: the matrix has 2 columns"));
+    assert!(
+        refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0])
+            .contains("index 1 is 2, out of range: the matrix has 2 columns")
+    );
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0, -1.0]).contains("1 -> 0 has the rate -1"));
 }
 

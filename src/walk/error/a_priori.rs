@@ -45,7 +45,7 @@ impl FromStr for Length {
             ("printed", _) => Ok(Self::Printed),
             (_, Some(steps)) => Ok(Self::Steps(steps)),
             _ => Err(Error::Invalid(format!(
-                "'{s}' is no length; give a number of steps, corrected or printed"
+                "invalid length '{s}': expected a number of steps, corrected or printed"
             ))),
         }
     }
@@ -60,9 +60,9 @@ impl FromStr for Count {
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
-            _ => {
-                Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm")))
-            }
+            _ => Err(Error::Invalid(format!(
+                "invalid number of chains '{s}': expected a number, norm or row-norm"
+            ))),
         }
     }
 }
