@@ -269,8 +269,8 @@ fn devices_that_are_not_there_are_refused_with_those_that_are() {
         ["wgpu:7", "wgpu:x", "gpu", "wgpu:-1", "cuda:99", "cpu,gpu", "CPU:0", "wgpu:99999999999999999999"]
     {
         let line = format!("transient tandem:5 --time 1 --device {device} -o out.npy");
-        refuses(&place, &line, &["there are: cpu", device.rsplit(',').next().unwrap()]);
-        refuses(&place, &format!("bench spmv tandem:5 --device {device}"), &["there are: cpu"]);
+        refuses(&place, &line, &["available: cpu", device.rsplit(',').next().unwrap()]);
+        refuses(&place, &format!("bench spmv tandem:5 --device {device}"), &["available: cpu"]);
     }
     refuses_options("--time 1 --precision f16", &["--precision"]);
     refuses_options("--time 1 --lanes 0", &["lanes"]);
@@ -381,7 +381,7 @@ fn labels_and_rewards_of_another_model_are_refused_with_their_line() {
     place.put("m.tra", TWO).put("m.lab", "0=\"init\"\n5: 0\n");
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "state 5", "2 states"]);
     place.put("m.lab", "0=\"init\"\n1: 3\n");
-    refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "`3`", "not declared"]);
+    refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "'3'", "not declared"]);
     place.put("m.lab", "0=\"init\"\n0: 0\n").put("m.srew", "9 1\n8 1\n");
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.srew"]);
     place.put("m.srew", "2 1\n1 NaN\n");
@@ -395,12 +395,12 @@ fn more_transitions_than_promised_are_read_with_a_warning() {
     let run = |name: &str| place.kolmo(&format!("transient {name} --time 1 --device cpu"));
     let (exact, less) = (run("exact.tra"), run("less.tra"));
     assert_eq!((less.code, &less.stdout), (0, &exact.stdout));
-    let warning = "warning: less.tra: line 1 promises 2 transitions, the file has 4; all 4 count";
+    let warning = "warning: less.tra: line 1 says 2 transitions, but the file has 4; all 4 are used";
     assert!(less.stderr.contains(warning), "{}", less.stderr);
     refuses_model(
         "m.tra",
         THREE.replacen("3 4", "3 5", 1),
-        &["promises 5", "has 4", "truncated", "write 4 in line 1"],
+        &["says 5", "has 4", "truncated", "write 4 in line 1"],
     );
 }
 

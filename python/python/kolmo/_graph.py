@@ -72,7 +72,7 @@ class Graph:
     ----------
     links : sparse matrix, array_like or path
         Entry (i, j) is the number of links from node i to node j, a whole number; or a file, as the command reads it: a list of links,
-        a line each, ``.mtx``, ``.npz``, or a built-in, ``barabasi:N,LINKS``, ``rmat:SCALE,LINKS``.
+        a line each, ``.mtx``, ``.npz``, or a built-in, ``barabasi:N,EDGES``, ``rmat:SCALE,EDGES``.
     undirected : bool
         Whether links lead both ways; adds nothing where each has its reverse already, as in a symmetric matrix.
     seed : int

@@ -23,7 +23,7 @@ use kolmo_check::language;
 #[derive(Debug, Args)]
 pub(super) struct Generate {
     /// A model in PRISM's language (.sm, .prism), or a built-in one: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
-    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; graph: rmat:SCALE,LINKS, barabasi:N,LINKS; or tridiagonal system: random:N,
+    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; graph: rmat:SCALE,EDGES, barabasi:N,EDGES; or tridiagonal system: random:N,
     /// toeplitz:N,DL,D,DU, laplace:N; or pentadiagonal:N, biharmonic:N, blocks:N
     spec: String,
     /// File to write; its extension is the format: .tra, .drn, .umb, .mtx or .npz (of systems .npz, .csv or .mtx, of graphs .txt or .mtx). Labels, names of

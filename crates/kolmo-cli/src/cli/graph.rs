@@ -27,7 +27,7 @@ use kolmo::{Error, Result};
 #[derive(Debug, Clone, Args)]
 pub(super) struct GraphArgs {
     /// PageRank with this damping factor, such as 0.85. MATRIX is a graph: a list of links (a line each, the numbers of two nodes,
-    /// as SNAP's; .txt, .txt.gz), a pattern .mtx, .npz, rmat:SCALE,LINKS or barabasi:N,LINKS; --component names nodes
+    /// as SNAP's; .txt, .txt.gz), a pattern .mtx, .npz, rmat:SCALE,EDGES or barabasi:N,EDGES; --component names nodes
     #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
     pub(super) pagerank: Option<f64>,
     /// Nodes that readers start anew at, for personalised PageRank: I,J,K-L [default: all nodes]

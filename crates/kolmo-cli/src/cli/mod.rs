@@ -20,6 +20,7 @@ mod help;
 mod interrupt;
 mod lanes;
 mod meant;
+mod option_names;
 mod output;
 mod progress;
 mod seed_table;
@@ -50,6 +51,7 @@ use kolmo::{Error, Machine, Result, Status};
 use crate::report::{Summary, painted};
 
 use files::Files;
+use option_names::with_options;
 
 /// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
 /// the CPU where there is none.
@@ -270,7 +272,7 @@ fn no_format(path: &Path, what: &str, formats: &str) -> Error {
 
 /// Writes a line for people to stderr. That nobody reads it any more is no error.
 fn say(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{}", painted(&text.to_string()));
+    let _ = writeln!(anstream::stderr(), "{}", painted(&with_options(&text.to_string())));
 }
 
 /// The end of a command that did its work.
@@ -346,9 +348,11 @@ pub fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         // An error that the other ranks do not know of ends them.
-        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => {
-            ranks.abort_all(&e)
-        }
+        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks
+            .abort_all(&match e {
+                Error::Interrupted => e,
+                e => Error::Invalid(with_options(&e.to_string())),
+            }),
         Err(Error::Elsewhere) => ExitCode::from(2),
         Err(Error::Interrupted) => {
             say("interrupted");
