@@ -1,6 +1,7 @@
-"""Figures of the Python package, both sides of each in one run: python figures.py (in an environment with scipy).
+"""Measures the figures of the Python package: python figures.py (in an environment with SciPy).
 
-Build what is measured with `maturin build --release`. Medians; times are of whole calls.
+kolmo and SciPy are measured in one run. Build kolmo with `maturin build --release`. Times are
+medians over whole calls.
 """
 
 import statistics
@@ -15,7 +16,7 @@ import kolmo
 
 
 def median(work, repeat):
-    """Median seconds of some calls, and what the last one returned."""
+    """Return the median seconds of some calls, and the result of the last one."""
     seconds = []
     for _ in range(repeat):
         began = time.perf_counter()
@@ -25,7 +26,7 @@ def median(work, repeat):
 
 
 def chain(n, degree, rng):
-    """A chain of n states with random rates to `degree` neighbours, in columns."""
+    """Make a chain of n states with random rates to `degree` neighbours, in columns."""
     steps = np.concatenate([np.arange(1, degree // 2 + 1), -np.arange(1, degree - degree // 2 + 1)]) * 17
     states = np.sort((np.arange(n)[:, None] + steps) % n, axis=1).astype(np.int32)
     starts = np.arange(0, degree * n + 1, degree, dtype=np.int32)
@@ -34,7 +35,7 @@ def chain(n, degree, rng):
 
 
 def overhead(rng):
-    """A call beside the solver's own seconds, for 100 states."""
+    """Measure a call without the solver's own seconds, for 100 states."""
     q = chain(100, 6, rng)
     beside = []
     for _ in range(2000):
@@ -45,7 +46,7 @@ def overhead(rng):
 
 
 def expm_multiply(rng):
-    """αt = 100 of 10⁵ states, beside SciPy."""
+    """Compare expm_multiply with SciPy for 10⁵ states and αt = 100."""
     q = chain(100_000, 6, rng)
     a = (100 / -q.diagonal().min() * q.T).tocsr()
     b = np.zeros(100_000)
@@ -58,7 +59,7 @@ def expm_multiply(rng):
 
 
 def tridiagonal(rng):
-    """10⁷ rows, beside solve_banded."""
+    """Compare with solve_banded for 10⁷ rows."""
     n = 10_000_000
     dl, du, b = (rng.uniform(-1, 1, n) for _ in range(3))
     d = rng.uniform(2, 3, n)
@@ -69,7 +70,7 @@ def tridiagonal(rng):
 
 
 def memory(rng):
-    """The peak of n = 5·10⁶, 3·10⁷ entries, beyond the matrix. VmHWM is Linux's."""
+    """Measure peak memory above the matrix, n = 5·10⁶ and 3·10⁷ entries, on Linux (VmHWM)."""
 
     def resident(key):
         with open("/proc/self/status") as status:

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Builds the wheel, installs it in a fresh virtual environment, and runs its tests: sh python/test.sh [arguments of pytest]
+# Builds the wheel, installs it in a fresh virtual environment, and runs its tests:
+# sh python/test.sh [arguments of pytest]
 #
-# With --quick before them: without an environment or a wheel, the tests that are not slow, by the interpreter at hand, which has
-# NumPy, SciPy, matplotlib, pytest and tqdm.
+# With --quick as the first argument no environment or wheel is made. The current interpreter runs
+# the tests that are not slow. It needs NumPy, SciPy, matplotlib, pytest and tqdm.
 #
-# KOLMO names the command whose answers are to be the same; without it target/debug/kolmo is built. KOLMO_MODULE names a module
-# that is built already, which the wheel is then made of.
+# KOLMO names the command that has to give the same answers; by default target/debug/kolmo is built.
+# KOLMO_MODULE names a module that is already built, to make the wheel from.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,7 @@ if [ -n "${KOLMO_MODULE:-}" ]; then
     cp "$KOLMO_MODULE" "$place/wheel/kolmo/_kolmo.abi3.so"
     "$python" -m wheel pack "$place/wheel" --dest-dir "$place" >"$place/log"
 else
-    # As for other tests, the library is compiled with optimisation.
+    # The library is compiled with optimisation, as for all tests.
     "$place/env/bin/maturin" build --locked --profile dev --manifest-path python/Cargo.toml --out "$place" --interpreter "$python"
 fi
 pip install "$(ls "$place"/kolmo_solvers-*.whl)[test]"

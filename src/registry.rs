@@ -4,7 +4,7 @@ use crate::kernel::Kernel;
 
 /// Returns every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
-    let mut kernels = crate::transient::kernels::ALL.to_vec();
+    let mut kernels = crate::transient::step::vector_kernels::ALL.to_vec();
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels());
@@ -14,7 +14,7 @@ pub fn all() -> Vec<&'static Kernel> {
 
 /// Returns the kernels that share the source file of another kernel.
 pub fn variants() -> Vec<&'static Kernel> {
-    crate::transient::kernels::VARIANTS
+    crate::transient::step::vector_kernels::VARIANTS
         .into_iter()
         .chain(crate::walk::sampling::published_grid::sizes())
         .collect()

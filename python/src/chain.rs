@@ -1,4 +1,4 @@
-//! `kolmo.read`: chains from files, and those that kolmo has built in.
+//! `kolmo.read`: chains from files, and built-in chains.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::errors::exception;
 use crate::transient::{Begin, Question, answer};
 use crate::watch::{Stop, Stoppable, aside};
 
-/// A chain that the library holds.
+/// Chain held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Chain {
-    /// Without its transitions.
+    /// The chain. It shares its transitions with `transitions`.
     about: transient::Chain,
     transitions: Arc<dyn Transitions>,
-    /// The specification of a built-in, which makes the chain again.
+    /// Specification of a built-in chain, which pickles by it.
     built_in: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl From<transient::Chain> for Chain {
     }
 }
 
-/// The chain of a file, or a built-in.
+/// Reads the chain of a file, or makes a built-in chain.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
     let read = aside(py, || match models::parse(spec) {
@@ -47,15 +47,17 @@ pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
     Ok(Chain { built_in: models::parse(spec).map(|_| spec.to_owned()), ..chain })
 }
 
-/// Values, indices, and where rows begin.
+/// Compressed sparse rows: values, column indices, row starts.
 type Rows<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
 
-/// Variables of a model, and their values: states apart by [`STATE`], values of one by [`VALUE`].
+/// Names of the variables, and their values in all states.
+///
+/// [`STATE`] separates states, and [`VALUE`] the values of a state.
 type Names = (Vec<String>, String);
 const STATE: char = '\x1e';
 const VALUE: char = '\x1f';
 
-/// A chain from its rates, without labels and rewards: the inverse of `Chain.__reduce__`.
+/// Makes a chain from its rates, without labels and rewards. Inverse of `Chain.__reduce__`.
 #[pyfunction]
 pub(crate) fn chain_of_rates(
     py: Python<'_>,
@@ -72,7 +74,7 @@ pub(crate) fn chain_of_rates(
         let states = states.iter().map(|&k| u32::try_from(k)).collect::<Result<Vec<_>, _>>();
         let (starts, states) = (starts.map_err(wrong)?, states.map_err(wrong)?);
         let chain = transient::Chain::from_csr(p.len(), &starts, &states, values)?;
-        // A state is no distribution: its probability has no rounding.
+        // A single initial state is no distribution: its probability is exact.
         let initial = match p.iter().position(|&p| p == 1.0) {
             Some(state) => Initial::State(state),
             None => Initial::Distribution(p.to_vec()),
@@ -125,19 +127,19 @@ impl Chain {
         self.about.warnings.clone()
     }
 
-    /// The probability of each state at the beginning.
+    /// Initial probability of each state.
     #[getter]
     fn initial<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let p = self.about.initial.probabilities(self.states()).map_err(|error| exception(py, &error))?;
         Ok(PyArray1::from_vec(py, p))
     }
 
-    /// The values of the model's variables in a state, where a file has them.
+    /// Values of the model's variables in a state, if the file has them.
     fn state_name(&self, state: usize) -> Option<String> {
         self.about.names.as_ref().map(|names| names.name(state))
     }
 
-    /// The rates in compressed rows: values, indices, and where rows begin.
+    /// Rates in compressed sparse rows: values, column indices, row starts.
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn rates<'py>(
         &self,
@@ -177,7 +179,7 @@ impl Chain {
         })
     }
 
-    /// Pickles a built-in by its specification and every other chain by its numbers.
+    /// Pickles a built-in by its specification, and any other chain by its rates.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let module = py.import("kolmo._kolmo")?;
         if let Some(spec) = &self.built_in {
@@ -192,12 +194,12 @@ impl Chain {
         Ok((module.getattr("chain_of_rates")?, arguments.into_pyobject(py)?))
     }
 
-    /// The object itself, which does not change.
+    /// Returns the object itself, which is immutable.
     fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
         own
     }
 
-    /// Probabilities at some times, `absorbing` states without a way out.
+    /// Computes probabilities at some times, with `absorbing` states made absorbing.
     fn transient<'py>(
         &self,
         py: Python<'py>,

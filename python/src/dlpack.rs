@@ -1,4 +1,6 @@
-//! Arrays on devices, taken over and lent by DLPack, version 1 and those before (<https://dmlc.github.io/dlpack/latest/c_api.html>).
+//! Import and export of device arrays by DLPack, version 1 and unversioned.
+//!
+//! The interface is at <https://dmlc.github.io/dlpack/latest/c_api.html>.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -12,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-/// Kind and number of a device: `DLDevice`.
+/// `DLDevice`: kind and number of a device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Device {
@@ -29,11 +31,11 @@ struct DataType {
     lanes: u16,
 }
 
-/// `kDLCUDA`, and `kDLCUDAManaged`, which every CUDA device reads.
+/// `kDLCUDA`, and `kDLCUDAManaged`, which all CUDA devices can read.
 const CUDA: i32 = 2;
 const CUDA_MANAGED: i32 = 13;
 
-/// `kDLFloat` of 64 bits.
+/// `kDLFloat` with 64 bits.
 const DOUBLE: DataType = DataType { code: 2, bits: 64, lanes: 1 };
 
 /// `DLTensor`.
@@ -66,20 +68,20 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// A capsule's name, and that of one whose tensor was taken out; of both kinds.
+/// Names of a capsule, before and after its tensor is taken; for both types of capsules.
 const PLAIN: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 
-/// A tensor that was taken out of its capsule; dropping it gives it back to who made it.
+/// Tensor taken out of a capsule. Dropping it calls the producer's deleter.
 enum Taken {
     Plain(NonNull<Managed>),
     Versioned(NonNull<Versioned>),
 }
 
-// SAFETY: nothing of the tensor is written, and its deleter may be called in any thread that holds the GIL, as one does that
-// drops an object of Python.
+// SAFETY: the tensor is not written. Its deleter may be called in any thread that holds the GIL,
+// and a thread that drops a Python object holds it.
 unsafe impl Send for Taken {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Taken {}
 
 impl Taken {
@@ -87,7 +89,8 @@ impl Taken {
     fn out_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let raw = capsule.as_ptr();
         let pointer = |[name, used]: [&'static CStr; 2]| {
-            // SAFETY: a capsule, and names that live as long as the program; its pointer is not used by others under the new name.
+            // SAFETY: `raw` is a capsule, and the names are static. No other consumer uses its
+            // pointer under the new name.
             unsafe {
                 if ffi::PyCapsule_IsValid(raw, name.as_ptr()) == 0 {
                     return None;
@@ -105,7 +108,7 @@ impl Taken {
     }
 
     fn tensor(&self) -> &Tensor {
-        // SAFETY: until the deleter is called, when this is dropped, who made it keeps it as it is.
+        // SAFETY: the producer keeps the tensor unchanged until its deleter is called in `drop`.
         unsafe {
             match self {
                 Self::Plain(managed) => &managed.as_ref().tensor,
@@ -114,11 +117,11 @@ impl Taken {
         }
     }
 
-    /// The version's first number, of which there is but one that is known.
+    /// Major version of DLPack, 0 if unversioned. Only version 1 is known.
     fn version(&self) -> u32 {
         match self {
             Self::Plain(_) => 0,
-            // SAFETY: as above; every version has this in the same place.
+            // SAFETY: as in `tensor`. All versions have this field in this place.
             Self::Versioned(managed) => unsafe { managed.as_ref().version[0] },
         }
     }
@@ -126,7 +129,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // SAFETY: called once, with the tensor that it belongs to.
+        // SAFETY: the deleter is called once, with the tensor to which it belongs.
         unsafe {
             match self {
                 Self::Plain(managed) => {
@@ -144,28 +147,28 @@ impl Drop for Taken {
     }
 }
 
-/// Who keeps the memory of a borrowed array.
+/// Owner of the memory of a borrowed array.
 enum Owner {
     Tensor(#[expect(dead_code, reason = "it is given back when this is dropped")] Taken),
     Object(#[expect(dead_code, reason = "it lives as long as this")] Py<PyAny>),
 }
 
-/// An array of doubles of another library, kept there for as long as this lives.
+/// Array of float64 of another library, kept alive as long as this object.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Borrowed {
     pub(crate) address: u64,
     pub(crate) device: Device,
     #[pyo3(get)]
     pub(crate) shape: Vec<usize>,
-    /// Numbers from one element to the next.
+    /// Strides in elements.
     #[pyo3(get)]
     pub(crate) strides: Vec<isize>,
-    /// A stream that has to be waited for before the array is read.
+    /// Stream to wait for before the array is read.
     pub(crate) stream: Option<u64>,
     _owner: Owner,
 }
 
-/// Strides of numbers that lie one behind the other.
+/// Strides of a contiguous array in row-major order.
 fn compact(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for k in (1..shape.len()).rev() {
@@ -197,7 +200,8 @@ impl Borrowed {
             if of.is_null() || count == 0 {
                 return &[][..];
             }
-            // SAFETY: an array of so many numbers. None would stand for any, and without strides the tensor is compact.
+            // SAFETY: `of` points to `count` numbers. It is not null: a null pointer means no
+            // dimensions, or a contiguous tensor for strides.
             unsafe { std::slice::from_raw_parts(of.cast_const(), count) }
         };
         let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&n| n.max(0) as usize).collect();
@@ -213,7 +217,7 @@ impl Borrowed {
         Ok(Self { address, device, shape, strides, stream: None, _owner: Owner::Tensor(taken) })
     }
 
-    /// A column of a matrix.
+    /// One column of a matrix.
     fn column(slf: &Bound<'_, Self>, number: usize) -> Self {
         let matrix = slf.get();
         let at = (number as isize * matrix.strides[1] * size_of::<f64>() as isize) as u64;
@@ -223,7 +227,7 @@ impl Borrowed {
         Self { address: matrix.address.wrapping_add(at), device, shape, strides, stream, _owner }
     }
 
-    /// An array as `__cuda_array_interface__` tells of it.
+    /// Array described by `__cuda_array_interface__`.
     #[staticmethod]
     fn of_interface(
         owner: Py<PyAny>,
@@ -239,7 +243,7 @@ impl Borrowed {
     }
 }
 
-/// An array of doubles on a device, which others borrow by DLPack or by ``__cuda_array_interface__``.
+/// Array of float64 on a device, lent by DLPack and ``__cuda_array_interface__``.
 #[pyclass(frozen, module = "kolmo._kolmo", name = "DeviceArray")]
 pub(crate) struct Lent {
     memory: Arc<Buffer<f64>>,
@@ -249,7 +253,7 @@ pub(crate) struct Lent {
     strides: Vec<isize>,
 }
 
-/// What a tensor that is lent points to.
+/// Memory, shape and strides of an exported tensor.
 struct Kept {
     _memory: Arc<Buffer<f64>>,
     shape: Vec<i64>,
@@ -257,7 +261,7 @@ struct Kept {
 }
 
 unsafe extern "C" fn give_back(managed: *mut Managed) {
-    // SAFETY: made by `Lent::tensor`, and given back once.
+    // SAFETY: this module made `managed` with `Lent::tensor`, and it is given back once.
     unsafe {
         let managed = Box::from_raw(managed);
         drop(Box::from_raw(managed.context.cast::<Kept>()));
@@ -265,16 +269,17 @@ unsafe extern "C" fn give_back(managed: *mut Managed) {
 }
 
 unsafe extern "C" fn give_back_versioned(managed: *mut Versioned) {
-    // SAFETY: as above.
+    // SAFETY: as in `give_back`.
     unsafe {
         let managed = Box::from_raw(managed);
         drop(Box::from_raw(managed.context.cast::<Kept>()));
     }
 }
 
-/// Gives a tensor back that nobody has taken out of its capsule.
+/// Frees a tensor that no consumer took out of its capsule.
 unsafe extern "C" fn close(capsule: *mut ffi::PyObject) {
-    // SAFETY: a capsule that this module made: under the first of its names it holds what it was made with.
+    // SAFETY: this module made the capsule. Under its first name it has the pointer that it was
+    // made with.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, PLAIN[0].as_ptr()) == 1 {
             give_back(ffi::PyCapsule_GetPointer(capsule, PLAIN[0].as_ptr()).cast());
@@ -285,7 +290,7 @@ unsafe extern "C" fn close(capsule: *mut ffi::PyObject) {
 }
 
 impl Lent {
-    /// An array in a lane's memory at this address, with these numbers from one element to the next.
+    /// Wraps a lane's memory at this address, with strides in elements.
     pub(crate) fn new(
         memory: Buffer<f64>,
         address: u64,
@@ -321,7 +326,7 @@ impl Lent {
         format!("DeviceArray(shape={:?}, device={:?})", self.shape, (self.device.kind, self.device.number))
     }
 
-    /// An error: memory of a device belongs to one process.
+    /// Raises an error: device memory belongs to one process.
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(format!(
             "{} is memory of a device, which neither pickles nor copies; take it over with from_dlpack of CuPy, \
@@ -330,18 +335,18 @@ impl Lent {
         )))
     }
 
-    /// Numbers in each dimension.
+    /// Shape of the array.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.shape)
     }
 
-    /// Kind and number of the device, as DLPack has them.
+    /// Kind and number of the device in DLPack's numbering.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (self.device.kind, self.device.number)
     }
 
-    /// A capsule with the array, whose numbers are there already, whatever the stream.
+    /// Capsule with the array. The array is complete, so that no stream has to wait.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         &self,
@@ -359,7 +364,7 @@ impl Lent {
             )));
         }
         let (tensor, context) = self.tensor();
-        // SAFETY: a box, which the capsule or who takes it over gives back once, and a name that lives as long as the program.
+        // SAFETY: the capsule or its consumer frees the box once, and the name is static.
         let capsule = unsafe {
             if max_version.is_some_and(|(major, _)| major >= 1) {
                 let (version, deleter) = ([1, 0], Some(give_back_versioned as _));
@@ -370,11 +375,11 @@ impl Lent {
                 ffi::PyCapsule_New(Box::into_raw(held).cast(), PLAIN[0].as_ptr(), Some(close))
             }
         };
-        // SAFETY: a new reference, or null with an exception.
+        // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Bound::unbind)
     }
 
-    /// The same for libraries that know CUDA alone.
+    /// Description of the array for libraries that support CUDA alone.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         if self.device.kind != CUDA {
@@ -387,7 +392,7 @@ impl Lent {
         told.set_item("data", (self.address, false))?;
         told.set_item("strides", PyTuple::new(py, bytes.collect::<Vec<_>>())?)?;
         told.set_item("version", 3)?;
-        // Its numbers are there already.
+        // The array is complete: no stream has to wait.
         told.set_item("stream", py.None())?;
         Ok(told)
     }

@@ -1,9 +1,9 @@
-//! Errors of the library as the exceptions of `kolmo.errors`.
+//! Conversion of the library's errors to the exceptions of `kolmo.errors`.
 
 use kolmo::Error;
 use pyo3::prelude::*;
 
-/// The exception of an error, with its text.
+/// Converts an error to an exception with its text.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
         Error::OnRank { source, .. } => return exception(py, source),

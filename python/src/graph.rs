@@ -1,4 +1,4 @@
-//! `kolmo.Graph` and `kolmo.pagerank`: PageRank of a graph's nodes, on the host's cores.
+//! `kolmo.Graph` and `kolmo.pagerank`: PageRank of a graph's nodes, on the CPU.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::watch::{Stop, aside, watched};
 
-/// A graph that the library holds.
+/// Graph held by the library.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Graph {
     graph: pagerank::Graph,
@@ -18,7 +18,7 @@ pub(crate) struct Graph {
     built_in: Option<(String, bool, u64)>,
 }
 
-/// What is asked of a graph, and how.
+/// A PageRank request.
 #[derive(FromPyObject)]
 pub(crate) struct Reader<'py> {
     nodes: Option<Vec<u64>>,
@@ -33,7 +33,9 @@ pub(crate) struct Reader<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// The graph of so many nodes with links from each node of a list to that of the other, as many as `counts` says, or one each.
+/// Makes a graph of `nodes` nodes from lists of sources and targets.
+///
+/// Each pair has the number of edges in `counts`, or one edge if `counts` is empty.
 #[pyfunction]
 pub(crate) fn graph_of_links(
     py: Python<'_>,
@@ -48,7 +50,9 @@ pub(crate) fn graph_of_links(
     Ok(Graph { graph, built_in: None })
 }
 
-/// The graph of named nodes with counted links between their places: the inverse of `Graph.__reduce__`.
+/// Makes a graph of named nodes from counted edges between their indices.
+///
+/// Inverse of `Graph.__reduce__`.
 #[pyfunction]
 pub(crate) fn graph_of_names(
     py: Python<'_>,
@@ -63,7 +67,7 @@ pub(crate) fn graph_of_names(
     Ok(Graph { graph: aside(py, make)?, built_in: None })
 }
 
-/// The graph of a file, or a built-in.
+/// Reads the graph of a file, or makes a built-in graph.
 #[pyfunction]
 pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<Graph> {
     let read = || match models::links(spec, seed) {
@@ -85,18 +89,18 @@ impl Graph {
         self.graph.nodes()
     }
 
-    /// Number of links.
+    /// Number of edges.
     #[getter]
     fn links(&self) -> usize {
         self.graph.links()
     }
 
-    /// The names of all nodes, ascending.
+    /// Names of all nodes, ascending.
     fn names<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         PyArray1::from_iter(py, (0..self.graph.nodes() as u32).map(|node| self.graph.name(node)))
     }
 
-    /// True if nodes, names and links are equal.
+    /// True if nodes, names and edges are equal.
     fn equals(&self, py: Python<'_>, other: &Self) -> bool {
         let (ours, theirs) = (&self.graph, &other.graph);
         py.detach(|| {
@@ -106,7 +110,7 @@ impl Graph {
         })
     }
 
-    /// Pickles a built-in by its specification and every other graph by its links.
+    /// Pickles a built-in by its specification, and any other graph by its edges.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let module = py.import("kolmo._kolmo")?;
         if let Some(made) = &self.built_in {
@@ -124,12 +128,12 @@ impl Graph {
         Ok((module.getattr("graph_of_names")?, arguments.into_pyobject(py)?))
     }
 
-    /// The object itself, which does not change.
+    /// Returns the object itself, which is immutable.
     fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
         own
     }
 
-    /// PageRank of the nodes with these names, or of all.
+    /// Computes the PageRank of the nodes with these names, or of all nodes.
     fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, max_walks, progress } =
             reader;
@@ -169,7 +173,7 @@ impl Graph {
 }
 
 impl Graph {
-    /// The node with this name.
+    /// Index of the node with this name.
     fn node(&self, name: u64) -> Result<u32> {
         self.graph.node(name).ok_or_else(|| {
             let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));

@@ -1,4 +1,4 @@
-//! The Python module `kolmo._kolmo`: arrays as `kolmo` in `python/python/kolmo` prepares them, to the solvers and back.
+//! Python module `kolmo._kolmo`: connects the arrays of the package `kolmo` with the solvers.
 
 mod chain;
 mod dlpack;

@@ -1,4 +1,4 @@
-//! Machines, kept open from call to call.
+//! Machines, which stay open between calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 
-/// Where to solve, as the user says it.
+/// Device and precision, as the user names them.
 #[derive(FromPyObject)]
 pub(crate) struct Place {
     device: String,
@@ -19,7 +19,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The devices and the precision that are named. It comes before whatever has threads.
+    /// Parses devices and precision.
+    ///
+    /// Fails in a forked process, so that it is called before any use of threads.
     pub(crate) fn wanted(&self) -> Result<Wanted> {
         expect_own_process()?;
         let precision = match self.precision.as_deref() {
@@ -38,20 +40,22 @@ impl Place {
     }
 }
 
-/// Devices, and a precision if one is asked for.
+/// Devices, and a precision if one is requested.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
     devices: Vec<DeviceSpec>,
     precision: Option<Precision>,
 }
 
-/// Machines that no call uses at the moment. Calls at the same time have one each.
+/// Machines that no call uses at the moment. Concurrent calls use one each.
 static IDLE: Mutex<Vec<(Wanted, Machine)>> = Mutex::new(Vec::new());
 
-/// The process that first used the library.
+/// Process that first used the library.
 static OWNER: OnceLock<u32> = OnceLock::new();
 
-/// An error in a process that was forked after the library was used: threads and devices stay with the parent.
+/// Fails in a process that was forked after the library was used.
+///
+/// Threads and devices stay with the parent process.
 pub(crate) fn expect_own_process() -> Result<()> {
     let (owner, own) = (*OWNER.get_or_init(std::process::id), std::process::id());
     if owner == own {
@@ -64,23 +68,23 @@ pub(crate) fn expect_own_process() -> Result<()> {
 }
 
 impl Wanted {
-    /// True if that is all that is named.
+    /// True if `device` is the only device.
     pub(crate) fn is(&self, device: &DeviceSpec) -> bool {
         self.devices == [device.clone()]
     }
 
-    /// The same on one device.
+    /// Replaces the devices by `device`.
     pub(crate) fn on(self, device: DeviceSpec) -> Self {
         Self { devices: vec![device], ..self }
     }
 
-    /// A machine of this kind.
+    /// Opens a new machine of this kind.
     pub(crate) fn open(&self) -> Result<Machine> {
         let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
         Machine::open(&self.devices, &options)
     }
 
-    /// A machine of this kind, an idle one where there is one.
+    /// Takes an idle machine of this kind, or opens one.
     fn take(&self) -> Result<Machine> {
         let kept = {
             let mut idle = idle();
@@ -90,7 +94,7 @@ impl Wanted {
         kept.map_or_else(|| self.open(), Ok)
     }
 
-    /// Works on a machine of this kind.
+    /// Runs `work` on a machine of this kind, and keeps the machine for later calls.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
         let machine = self.take()?;
         let done = work(&machine);
@@ -100,7 +104,7 @@ impl Wanted {
         done
     }
 
-    /// Holds a machine of this kind.
+    /// Takes a machine of this kind for as long as the result is held.
     pub(crate) fn hold(&self) -> Result<Held> {
         let (machine, wanted) = (Some(self.take()?), self.clone());
         Ok(Held(Arc::new(Loan { machine, wanted, lost: AtomicBool::new(false) })))
@@ -111,14 +115,14 @@ fn idle() -> MutexGuard<'static, Vec<(Wanted, Machine)>> {
     IDLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A machine that several objects hold; it is idle again when the last of them is gone.
+/// Machine that several objects share. It becomes idle when the last of them is dropped.
 #[derive(Clone)]
 pub(crate) struct Held(Arc<Loan>);
 
 struct Loan {
     machine: Option<Machine>,
     wanted: Wanted,
-    /// A device went away: nobody is given this machine again.
+    /// True after a device was lost: the machine is not used again.
     lost: AtomicBool,
 }
 
@@ -127,7 +131,7 @@ impl Held {
         self.0.machine.as_ref().expect("it is given back when this is gone")
     }
 
-    /// Takes note of how some work ended.
+    /// Records a lost device, and returns the result.
     pub(crate) fn ended<R>(&self, done: Result<R>) -> Result<R> {
         if matches!(done, Err(Error::DeviceLost { .. })) {
             self.0.lost.store(true, Ordering::Relaxed);
@@ -140,7 +144,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         let Some(machine) = self.machine.take() else { return };
         if expect_own_process().is_err() {
-            // It belongs to the process that this one was forked from.
+            // The machine belongs to the parent process.
             std::mem::forget(machine);
         } else if !self.lost.load(Ordering::Relaxed) {
             idle().push((self.wanted.clone(), machine));
@@ -148,13 +152,17 @@ impl Drop for Loan {
     }
 }
 
-/// The names of a machine's devices.
+/// Names of a machine's devices, with commas between them.
 pub(crate) fn names(machine: &Machine) -> String {
     let names: Vec<&str> = machine.lanes.iter().map(|lane| &lane.device().spec[..]).collect();
     names.join(",")
 }
 
-/// What can compute here: a dict of each device.
+/// List the devices of this computer, as dicts.
+///
+/// ``spec`` is the name for the argument ``device``. Further keys are ``name``, ``backend``,
+/// ``driver``, ``memory`` (bytes, None if unknown), ``f64`` (True with double precision),
+/// ``software`` (True if a CPU emulates it) and ``unusable`` (a reason or None).
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     expect_own_process().map_err(|error| exception(py, &error))?;

@@ -1,4 +1,4 @@
-//! Sparse matrices of SciPy, borrowed where they lie.
+//! SciPy's sparse matrices, borrowed without a copy.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -20,14 +20,14 @@ pub(crate) enum Indices<'py> {
     I64(PyReadonlyArray1<'py, i64>),
 }
 
-/// Values of one of the two types that are not converted.
+/// Values of a type that needs no conversion.
 #[derive(FromPyObject)]
 pub(crate) enum Values<'py> {
     F64(PyReadonlyArray1<'py, f64>),
     F32(PyReadonlyArray1<'py, f32>),
 }
 
-/// The arrays of a square matrix in compressed rows, or in compressed columns.
+/// Arrays of a square matrix in compressed rows or columns.
 #[derive(FromPyObject)]
 pub(crate) struct Arrays<'py> {
     n: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Arrays<'py> {
     data: Values<'py>,
 }
 
-/// The same as slices, which another thread may read.
+/// Slices of [`Arrays`], which other threads may read.
 #[derive(Clone, Copy)]
 pub(crate) enum Matrix<'a> {
     I32F64(Compressed<'a, i32, f64>),
@@ -68,7 +68,7 @@ impl Arrays<'_> {
     }
 }
 
-/// A chain that borrows its matrix, and what that holds.
+/// Chain that borrows its matrix, and the kind of that matrix.
 pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
 
 impl<'a> Matrix<'a> {
@@ -81,7 +81,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The chain with this matrix, `absorbing` states without a way out.
+    /// Builds the chain of this matrix, with `absorbing` states made absorbing.
     pub(crate) fn chain(self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>> {
         match self {
             Self::I32F64(matrix) => matrix.stoppable(stop).chain(absorbing),
@@ -91,7 +91,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// A copy in rows.
+    /// Copies the matrix to compressed rows.
     pub(crate) fn csr(self, stop: &'a Stop) -> Result<CsrMatrix> {
         match self {
             Self::I32F64(matrix) => matrix.stoppable(stop).csr(),
@@ -102,7 +102,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// A matrix in compressed rows (or columns: then "row" below is a column), borrowed.
+/// Borrowed matrix in compressed rows. If `by_columns`, a "row" below is a column.
 #[derive(Clone, Copy)]
 pub(crate) struct Compressed<'a, I, V> {
     n: usize,
@@ -113,7 +113,7 @@ pub(crate) struct Compressed<'a, I, V> {
     stop: Option<&'a Stop>,
 }
 
-/// What an index can be: `i32`, `i64`. One that is none becomes a number that no array has.
+/// Index types, `i32` and `i64`. Negative indices become `usize::MAX`, which is out of range.
 pub(crate) trait Index: Element + Copy + Send + Sync + TryInto<usize> + std::fmt::Display {
     fn place(self) -> usize {
         self.try_into().unwrap_or(usize::MAX)
@@ -122,7 +122,7 @@ pub(crate) trait Index: Element + Copy + Send + Sync + TryInto<usize> + std::fmt
 impl Index for i32 {}
 impl Index for i64 {}
 
-/// What a value can be: `f32`, `f64`.
+/// Value types, `f32` and `f64`.
 pub(crate) trait Value: Element + Copy + Send + Sync + Into<f64> {}
 impl Value for f32 {}
 impl Value for f64 {}
@@ -143,7 +143,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         Self { stop: Some(stop), ..self }
     }
 
-    /// Ends the work here, if it is to end.
+    /// Unwinds if the work was cancelled.
     fn look(&self) {
         if let Some(stop) = self.stop {
             stop.look();
@@ -168,7 +168,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         Ok(CsrMatrix::grouped(self.n, self.n, self.entries()))
     }
 
-    /// An error that names the first number which no matrix in canonical form has.
+    /// Fails at the first number that violates the canonical form.
     fn check(&self) -> Result<()> {
         let fail = |reason: String| Err(Error::Invalid(reason));
         let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
@@ -208,12 +208,13 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         Ok(())
     }
 
-    /// A row's other indices and values.
+    /// Indices and values of a row.
     fn line(self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + 'a {
         self.look();
         let entries = self.starts[i].place()..self.starts[i + 1].place();
         let values = &self.values[entries.clone()];
-        // `check` has seen that each is below n. Should somebody write into the array meanwhile, it still leads nowhere else.
+        // `check` found all indices below n. If another thread writes to the array, `min` keeps
+        // them in range.
         let last = self.n - 1;
         self.minor[entries]
             .iter()
@@ -221,23 +222,24 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
             .map(move |(j, &value)| (j.place().min(last) as u32, value.into()))
     }
 
-    /// All entries: row, column, value.
+    /// All entries as (row, column, value).
     fn entries(self) -> impl Iterator<Item = (u32, u32, f64)> + Clone + 'a {
         let all = (0..self.n).flat_map(move |i| self.line(i).map(move |(j, value)| (i as u32, j, value)));
         all.map(move |(i, j, value)| if self.by_columns { (j, i, value) } else { (i, j, value) })
     }
 }
 
-/// The chain of a matrix Q or R, entry (i, j) being the rate from state i to state j.
+/// Chain of a matrix Q or R: entry (i, j) is the rate from state i to state j.
 ///
-/// The solver multiplies with columns, and rows tell the error of a step: one is borrowed, the other is made.
+/// The solver needs transitions by target for products, and by source for the error of a step. One
+/// order is borrowed, and the other is built.
 struct BorrowedChain<'a, I, V> {
     given: Compressed<'a, I, V>,
-    /// States without a way out.
+    /// States made absorbing.
     absorbing: Option<&'a [bool]>,
-    /// The same transitions by the other end.
+    /// Transitions by source for a matrix in columns, by target for a matrix in rows.
     turned: OnceLock<CsrMatrix>,
-    /// Of a matrix in columns.
+    /// Exit rates, computed in advance for a matrix in columns.
     exit: Vec<f64>,
 }
 
@@ -246,7 +248,7 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
         self.absorbing.is_some_and(|absorbing| absorbing[state])
     }
 
-    /// The transitions of a row or column, each with the other state.
+    /// Transitions of a row or column, each with the state at the other end.
     fn line(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + '_ {
         let source = move |j: u32| if self.given.by_columns { j as usize } else { i };
         self.given.line(i).filter(move |&(j, rate)| j as usize != i && rate != 0.0 && !self.stays(source(j)))
@@ -257,13 +259,15 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
         CsrMatrix::grouped(self.given.n, self.given.n, all)
     }
 
-    /// Rows are asked for by loops over threads. A loop in here could take up a part of such a loop while it waits, which would
-    /// wait for this for ever.
+    /// Builds the second order when it is first needed, without parallel loops.
+    ///
+    /// Rows are read in parallel loops. While a nested loop waits, its thread may take up another
+    /// part of the outer loop. That part would wait for this initialisation forever.
     fn turned(&self) -> &CsrMatrix {
         self.turned.get_or_init(|| kolmo::internals::alone(|| self.turn()))
     }
 
-    /// The sums of [`exit_rate`], all sources side by side.
+    /// Sums of [`exit_rate`], for all sources at once.
     fn exit_rates_by_columns(&self) -> Vec<f64> {
         let mut sums = vec![[0.0; 2]; self.given.n];
         for target in 0..self.given.n {

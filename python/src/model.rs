@@ -1,4 +1,4 @@
-//! `kolmo.Model`: models in PRISM's language, their chains, and properties.
+//! `kolmo.Model`: models in the PRISM language, their chains and properties.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
 use crate::watch::{Stop, Stoppable, Told, watched};
 
-/// The value of a constant. Python's truth values are numbers, too, and come first.
+/// Value of a constant. `Bool` comes first, since booleans of Python are also integers.
 #[derive(FromPyObject, IntoPyObject, Clone, Copy)]
 pub(crate) enum Constant {
     Bool(bool),
@@ -47,7 +47,7 @@ impl From<Value> for Constant {
     }
 }
 
-/// Constants, each with one value or several.
+/// Constants, each with one or more values.
 type Constants = Vec<(String, Vec<Constant>)>;
 
 fn given(constants: Constants) -> Vec<Given> {
@@ -59,14 +59,14 @@ fn given(constants: Constants) -> Vec<Given> {
     constants.into_iter().map(one).collect()
 }
 
-/// A model's text, or a chain's file.
+/// A model in the PRISM language.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct Model {
     path: String,
     subject: Subject,
 }
 
-/// Reads a model.
+/// Reads a model from a file.
 #[pyfunction]
 pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
     let subject = py.detach(|| match language::is_model(path) {
@@ -80,7 +80,7 @@ pub(crate) fn read_model(py: Python<'_>, path: &str) -> PyResult<Model> {
     Ok(Model { path: path.to_owned(), subject })
 }
 
-/// A model from its text, which was read from `path`.
+/// Makes a model from its text, which was read from `path`.
 #[pyfunction]
 pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<Model> {
     let model = py.detach(|| kolmo_model::Model::parse(path, text).map_err(language::refused));
@@ -89,23 +89,23 @@ pub(crate) fn model_of_text(py: Python<'_>, path: &str, text: &str) -> PyResult<
 }
 
 impl Model {
-    /// Finds the states.
+    /// Explores the states of the model.
     fn explore(&self, values: &Assigned, told: &mut Told<'_>) -> Result<StateSpace> {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
-        // Nobody knows how many there will be: nothing is told but that it goes on.
+        // The number of states is not known in advance. The calls allow interrupts.
         let told = Mutex::new(told);
         let tell = |_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok());
         language::explore(model, values, None, &tell)
     }
 }
 
-/// The next part of a model that is truncated.
+/// Explores the next part of a truncated model.
 fn part(truncation: &mut Truncation, told: &mut Told<'_>) -> Result<StateSpace> {
     let told = Mutex::new(told);
     truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok()))
 }
 
-/// Answers about all chains of a model, the number of states of each, and where they come from.
+/// Answers for each chain of a model, with its number of states, and statistics.
 struct Checked {
     answers: Vec<Answers>,
     states: Vec<usize>,
@@ -122,7 +122,7 @@ impl Model {
         model.undefined_constants().map(|(name, ty)| (name.to_owned(), ty.to_string())).collect()
     }
 
-    /// The text of the model.
+    /// Text of the model.
     #[getter]
     fn text(&self) -> &str {
         let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
@@ -135,12 +135,12 @@ impl Model {
         Ok((module.getattr("model_of_text")?, (&self.path, self.text()).into_pyobject(py)?))
     }
 
-    /// The object itself, which does not change.
+    /// Returns the object itself, which is immutable.
     fn __deepcopy__<'py>(own: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
         own
     }
 
-    /// The chain with these constants.
+    /// Explores the chain with these constants.
     fn chain(&self, py: Python<'_>, constants: Vec<(String, Constant)>) -> PyResult<Chain> {
         expect_own_process().map_err(|error| exception(py, &error))?;
         let values: Vec<(String, Value)> =
@@ -151,8 +151,11 @@ impl Model {
         Ok(Chain::from(chain))
     }
 
-    /// Probabilities at some times of a model that is explored until no more than `allowed` is lost, and the chain of what is
-    /// explored. States are named by labels and variables, and rewards are the model's: its states have no numbers before.
+    /// Computes probabilities of a truncated model.
+    ///
+    /// The model is explored until at most `allowed` is lost. Absorbing states are given by labels
+    /// and variables, and rewards by the model, since states have no numbers in advance. Also
+    /// returns the explored chain.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn transient<'py>(
         &self,
@@ -188,7 +191,7 @@ impl Model {
         Ok((Chain::from(chain), answer))
     }
 
-    /// Answers properties, of every combination of the values of constants.
+    /// Answers properties for all combinations of the constants' values.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,
@@ -201,7 +204,7 @@ impl Model {
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = given(constants);
-        // What may be lost is a part of epsilon.
+        // The allowed loss is a part of epsilon.
         let options = Options { epsilon: epsilon - truncate.unwrap_or(0.0), ..Options::default() };
         let stop = Stop::default();
         let checked = watched(py, progress.as_ref(), &stop, |told| {
@@ -256,7 +259,7 @@ impl Model {
     }
 }
 
-/// An error for what a model that is truncated cannot be asked.
+/// Fails for requests that truncated models do not support.
 fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
     let refused = |why: &str| Err(Error::Invalid(format!("truncate: {why}")));
     if times.contains(&f64::INFINITY) {
@@ -271,14 +274,14 @@ fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// What is explored of a model, and its probabilities at all times, one row behind the other.
+/// Explored part of a model, and its probabilities: one row per time.
 struct Enlarged {
     chain: transient::Chain,
     solution: Solution,
     p: Vec<f64>,
 }
 
-/// Probabilities without those of the edge, which are kept apart.
+/// Observer that keeps probabilities, and separately those of boundary states.
 struct Within<'a, 'b> {
     edge: &'a Edge,
     n: usize,
@@ -306,7 +309,7 @@ impl Observer for Within<'_, '_> {
 }
 
 impl Model {
-    /// Explores more and more until what is lost at the last time is little enough, and solves for all times.
+    /// Explores until the loss at the last time is allowed, then solves for all times.
     #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn enlarged(
         &self,
@@ -323,7 +326,7 @@ impl Model {
             let chain = language::chain(&self.path, part(&mut truncation, told)?)?;
             let absorbed = absorbing.map_or(Ok(Vec::new()), |set| sets::states(set, &chain))?;
             let edge = Edge::new(truncation.edge(), &[&absorbed]);
-            // Nobody earns where he has been lost.
+            // Boundary states have no reward: their probability is lost.
             let mut rewards = chain.rewards.clone();
             for reward in &mut rewards {
                 language::expect_limit(truncation.instance(), &reward.name)?;

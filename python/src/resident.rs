@@ -1,4 +1,4 @@
-//! Tridiagonal systems whose numbers are on a device: right-hand sides there, unknowns there.
+//! Tridiagonal systems with arrays on a device: unknowns stay there, too.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -16,34 +16,34 @@ use crate::errors::exception;
 use crate::machine::{Held, Place, expect_own_process, names};
 use crate::watch::{Stop, Told as Watch, watched};
 
-/// Bytes of a number.
+/// Size of a number in bytes.
 const NUMBER: usize = size_of::<f64>();
 
-/// A device that other libraries have arrays on, held for as long as this lives.
+/// Device that has arrays of other libraries, held as long as this object lives.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct DeviceLane {
     held: Held,
     device: Device,
 }
 
-/// Numbers of an argument: of another library on the device, or of the host.
+/// Argument: an array of another library on the device, or one on the host.
 #[derive(FromPyObject)]
 pub(crate) enum Numbers<'py> {
     There(Bound<'py, Borrowed>),
     Here(PyReadonlyArray1<'py, f64>),
 }
 
-/// Where numbers are copied from.
+/// Source of a copy to the device.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Rows of systems, or, of one, single numbers.
+    /// Array on the device. Its rows are systems if `of_systems`, else parts of one system.
     There { rows: Foreign, of_systems: bool },
-    /// All numbers of all systems.
+    /// All numbers of all systems, on the host.
     Here(&'a [f64]),
 }
 
 impl Numbers<'_> {
-    /// Where they are; `name` is for errors.
+    /// Locates the numbers and checks their device and strides. `name` is for errors.
     fn source(&self, name: &str, device: Device, lane: &Lane) -> PyResult<Source<'_>> {
         let (borrowed, py) = match self {
             Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
@@ -62,7 +62,7 @@ impl Numbers<'_> {
             (&[batch, n], &[apart, within]) if within == 1 || n == 1 => (batch, n, apart),
             _ => return refuse("has rows whose numbers lie apart; give a contiguous copy".to_owned()),
         };
-        // Of one row the distance to the next says nothing.
+        // With one row, the distance to the next row is arbitrary.
         let apart = if height <= 1 { width as isize } else { apart };
         let Some(pitch) = usize::try_from(apart).ok().filter(|&apart| apart >= width.max(1)) else {
             return refuse(
@@ -71,7 +71,8 @@ impl Numbers<'_> {
         };
         if let Some(stream) = borrowed.stream {
             #[expect(unsafe_code, reason = "a stream of another library")]
-            // SAFETY: `__cuda_array_interface__` promises a stream of the array's device, which is this lane's (compared above).
+            // SAFETY: `__cuda_array_interface__` guarantees a stream of the array's device, which
+            // is this lane's (compared above).
             unsafe { lane.wait_for(stream) }.map_err(|error| exception(py, &error))?;
         }
         let rows =
@@ -81,7 +82,9 @@ impl Numbers<'_> {
 }
 
 impl Source<'_> {
-    /// Copies the numbers of systems of `n` rows to `dst`; those that lack one of each system behind the place of that, if `front`.
+    /// Copies the numbers of systems with `n` rows to `dst`.
+    ///
+    /// If each system lacks one number and `front` is true, its first place stays free.
     fn copy(self, lane: &Lane, dst: &Buffer<f64>, n: usize, front: bool) -> Result<()> {
         match self {
             Self::Here(numbers) => lane.upload(numbers, dst, 0),
@@ -91,9 +94,11 @@ impl Source<'_> {
                 let offset = usize::from(front && of_system < n);
                 let pitch = if of_systems { n } else { rows.width / NUMBER };
                 #[expect(unsafe_code, reason = "memory of another library")]
-                // SAFETY: whoever has made the array says that these rows are memory of its device, which is this lane's (`source`),
-                // and `Borrowed` holds it until the call is over. By the protocol the numbers are there when the lane's queue gets to
-                // them: the maker was given the lane's stream, or the lane waits for the maker's.
+                // SAFETY: the producer of the array guarantees that these rows are memory of its
+                // device, which is this lane's (`source`), and `Borrowed` keeps them alive until
+                // the call is over. By the protocol the numbers are complete when the lane's queue
+                // reaches them: the producer was given the lane's stream, or the lane waits for the
+                // producer's.
                 unsafe {
                     lane.copy_from(rows, dst, offset, pitch)
                 }
@@ -102,14 +107,14 @@ impl Source<'_> {
     }
 }
 
-/// Matrices on a device, and the transposed ones, once they are asked for.
+/// Matrices on a device, and their transposes once these are needed.
 struct Both<'a> {
     given: Resident<'a>,
     transposed: Option<Resident<'a>>,
 }
 
 self_cell!(
-    /// Matrices on the machine that they are on.
+    /// Matrices with the machine that they are on.
     struct Kept {
         owner: Held,
         #[not_covariant]
@@ -117,11 +122,13 @@ self_cell!(
     }
 );
 
-/// Tridiagonal matrices that stay on a device, for any number of right-hand sides, one solution at a time.
+/// Tridiagonal matrices that stay on a device, for any number of right-hand sides.
+///
+/// One call is solved at a time.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct ResidentFactor {
     kept: Mutex<Kept>,
-    /// That of the machine.
+    /// Lane of the machine.
     lane: Lane,
     device: Device,
     batch: usize,
@@ -132,22 +139,22 @@ pub(crate) struct ResidentFactor {
 
 #[pymethods]
 impl DeviceLane {
-    /// The lane of a device, whose kind and number are DLPack's.
+    /// Opens the lane of a device, given by DLPack's kind and number.
     #[new]
     fn new(py: Python<'_>, place: Place, device: (i32, i32)) -> PyResult<Self> {
         let wanted = place.wanted().map_err(|error| exception(py, &error))?;
-        // In another thread, since a device's context becomes the thread's own.
+        // Opened in another thread, since the device's context becomes current in the thread.
         let held = watched(py, None, &Stop::default(), |_| wanted.hold())?;
         Ok(Self { held, device: Device { kind: device.0, number: device.1 } })
     }
 
-    /// The queue, as others name it who are to let it wait for their work.
+    /// Stream of the lane. Other libraries let it wait for their work.
     #[getter]
     fn stream(&self) -> Option<u64> {
         self.held.machine().lanes[0].stream()
     }
 
-    /// Brings matrices of `n` rows to where they stay.
+    /// Copies matrices of `n` rows to the device, where they stay.
     #[expect(clippy::too_many_arguments, reason = "three diagonals, and how they are meant")]
     fn factor(
         &self,
@@ -184,7 +191,9 @@ impl DeviceLane {
 
 #[pymethods]
 impl ResidentFactor {
-    /// Solves for each array of `b`; unknowns are rows of an array on the device, in the shape that one array of several is given.
+    /// Solves for each array of `b`.
+    ///
+    /// The unknowns are in one array on the device. `shape` is the shape that Python sees.
     fn solve<'py>(
         &self,
         py: Python<'py>,
@@ -202,7 +211,7 @@ impl ResidentFactor {
             })
         })?;
         let Solved { unknowns, address, told, device, seconds } = solved;
-        // Columns of a matrix lie one behind the other.
+        // Columns of a matrix are contiguous.
         let strides = match (&shape[..], b.len()) {
             (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
             (&[_, n], _) => vec![n as isize, 1],
@@ -220,7 +229,7 @@ impl ResidentFactor {
     }
 }
 
-/// Unknowns on the device, and what is known of them.
+/// Unknowns on the device, with their residuals.
 struct Solved {
     unknowns: Buffer<f64>,
     address: u64,
@@ -229,7 +238,7 @@ struct Solved {
     seconds: f64,
 }
 
-/// What is known of all right-hand sides together.
+/// Status and residuals of all right-hand sides together.
 #[derive(Default)]
 struct Told {
     met: bool,
@@ -248,7 +257,7 @@ impl Told {
 }
 
 impl ResidentFactor {
-    /// Solves for right-hand sides one after the other.
+    /// Solves for the right-hand sides one by one.
     fn solve_there(
         &self,
         machine: &Machine,
@@ -288,7 +297,7 @@ impl ResidentFactor {
         Ok(Solved { unknowns, address, told, device, seconds })
     }
 
-    /// Solves for the right-hand side on the device by way of the host, which exchanges rows and corrects unknowns.
+    /// Solves for the right-hand side on the device by the host, which may pivot and refine.
     fn on_the_host(&self, machine: &Machine, resident: &mut Resident<'_>) -> Result<(Vec<f64>, Solution)> {
         let (rows, lane) = (self.batch * self.n, resident.lane());
         let arrays = resident.arrays();

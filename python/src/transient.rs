@@ -4,7 +4,7 @@ use kolmo::internals::alone;
 use kolmo::io::generator::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
-    Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, capacity, solve,
+    Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,
 };
 use kolmo::{Machine, Result, Status};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
@@ -16,7 +16,7 @@ use crate::machine::{Place, names};
 use crate::matrix::{Arrays, Chain};
 use crate::watch::{Stop, Told, brief, watched};
 
-/// Where a chain begins: in a state, or with these probabilities.
+/// Initial state or distribution.
 #[derive(FromPyObject)]
 pub(crate) enum Begin<'py> {
     State(usize),
@@ -32,7 +32,7 @@ impl Begin<'_> {
     }
 }
 
-/// What is asked of a chain, but for the chain.
+/// A transient request, without its chain.
 #[derive(FromPyObject)]
 pub(crate) struct Question<'py> {
     times: Vec<f64>,
@@ -42,7 +42,7 @@ pub(crate) struct Question<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// The chain of SciPy's matrix `q`, `absorbing` states without a way out.
+/// Solves for the chain of SciPy's matrix `q`, with `absorbing` states made absorbing.
 #[pyfunction]
 pub(crate) fn transient<'py>(
     py: Python<'py>,
@@ -58,7 +58,7 @@ pub(crate) fn transient<'py>(
     answer(py, matrix.states(), &initial, &question, &stop, || matrix.chain(absorbing, &stop))
 }
 
-/// Rows of probabilities, written where NumPy has them.
+/// Observer that writes probabilities into the rows of NumPy's array.
 struct Rows<'a, 'b> {
     n: usize,
     p: &'a mut [f64],
@@ -76,7 +76,7 @@ impl Observer for Rows<'_, '_> {
     }
 }
 
-/// Solves for the chain of `n` states that `chain` makes, and puts everything into a dict.
+/// Solves for the chain of `n` states that `chain` makes, and returns a dict.
 pub(crate) fn answer<'py, 'a>(
     py: Python<'py>,
     n: usize,
@@ -110,8 +110,8 @@ pub(crate) fn answer<'py, 'a>(
         let problem =
             Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
         if wanted.is(&DeviceSpec::Auto)
-            && capacity::seconds_on_cores(&problem, &options, None)?
-                .is_some_and(|seconds| seconds < capacity::GPU_START)
+            && estimate::seconds_on_cores(&problem, &options, None)?
+                .is_some_and(|seconds| seconds < estimate::GPU_START)
         {
             wanted = wanted.on(DeviceSpec::Cpu);
         }
@@ -122,7 +122,7 @@ pub(crate) fn answer<'py, 'a>(
             Ok((solution?, names(machine), content))
         })
     };
-    // A thread of its own costs as much as many a solve.
+    // Starting a thread takes as long as a short solve.
     let (solution, device, content) = match &question.progress {
         None if brief_work => brief(py, work)?,
         progress => watched(py, progress.as_ref(), stop, work)?,
@@ -135,10 +135,10 @@ pub(crate) fn answer<'py, 'a>(
     Ok(answer)
 }
 
-/// States that are few.
+/// Number of states up to which a solve may be short.
 const FEW: usize = 256;
 
-/// True for some hundred multiplications with a few states, which the cores do in milliseconds.
+/// True for some hundred products with few states, which the CPU computes in milliseconds.
 fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
     let n = transitions.states();
     let mut exit = vec![0.0; n];
@@ -147,7 +147,7 @@ fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
     times.iter().all(|time| alpha * time < 1000.0)
 }
 
-/// A solution's facts, but for the probabilities.
+/// Converts a solution to a dict, without its probabilities.
 pub(crate) fn told<'py>(py: Python<'py>, solution: &Solution) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     let each = |fact: fn(&TimeResult) -> f64| PyArray1::from_iter(py, solution.times.iter().map(fact));

@@ -1,4 +1,4 @@
-//! `kolmo.solve_tridiagonal` and `kolmo.TridiagonalFactor`: right-hand sides in, unknowns out.
+//! `kolmo.solve_tridiagonal` and `kolmo.TridiagonalFactor`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
 use crate::watch::{Stop, Told, brief, watched};
 
-/// `batch` matrices one behind the other.
+/// `batch` matrices, stored one after another.
 #[derive(FromPyObject)]
 pub(crate) struct Diagonals<'py> {
     dl: PyReadonlyArray1<'py, f64>,
@@ -36,10 +36,12 @@ impl Diagonals<'_> {
     }
 }
 
-/// Rows of all right-hand sides that take less time than a thread of one's own.
+/// Total number of rows up to which a solve is faster than starting a thread.
 const FEW: usize = 20_000;
 
-/// Solves for each array of `b` into a row of a new array, with `solve`, which gives the devices' names, too.
+/// Solves for each array of `b` into a row of a new array.
+///
+/// `solve` also returns the names of the devices.
 fn answer<'py>(
     py: Python<'py>,
     b: &[PyReadonlyArray1<'py, f64>],
@@ -48,7 +50,7 @@ fn answer<'py>(
     solve: impl FnOnce(&[&[f64]], &mut [&mut [f64]], &mut Told<'_>) -> Result<(Solution, String)> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
     let b: Vec<&[f64]> = b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
-    // Zeroed pages come from the system when they are first written.
+    // The system provides zeroed pages when they are first written.
     let x = PyArray2::<f64>::zeros(py, [b.len(), rows], false);
     let mut held = x.try_readwrite()?;
     let mut room: Vec<&mut [f64]> = held.as_slice_mut()?.chunks_mut(rows.max(1)).collect();
@@ -92,7 +94,7 @@ pub(crate) fn solve_tridiagonal<'py>(
 }
 
 self_cell!(
-    /// A matrix on a machine of its own.
+    /// A factor with its own machine.
     struct Kept {
         owner: Machine,
         #[not_covariant]
@@ -100,7 +102,7 @@ self_cell!(
     }
 );
 
-/// A matrix that is kept for any number of solutions, one at a time.
+/// Matrices kept for any number of solves, one at a time.
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct TridiagonalFactor {
     kept: Mutex<Kept>,
@@ -126,7 +128,7 @@ impl TridiagonalFactor {
         Ok(Self { kept: Mutex::new(kept), rows: d.len(), on_cpu })
     }
 
-    /// Copies of the diagonals below, on and above the main one.
+    /// Copies the diagonals below, on and above the main one.
     fn diagonals<'py>(&self, py: Python<'py>) -> [Bound<'py, PyArray1<f64>>; 3] {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.with_dependent(|_, factor| {
@@ -143,7 +145,7 @@ impl TridiagonalFactor {
     ) -> PyResult<Bound<'py, PyDict>> {
         expect_own_process().map_err(|error| exception(py, &error))?;
         answer(py, &b, self.rows, self.on_cpu, |b, x, told| {
-            // What a panic left behind is solved anew.
+            // After a panic in an earlier solve, this solve overwrites its results.
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.with_dependent_mut(|machine, factor| {
                 Ok((factor.solve_into(b, transpose, x, &mut || told(0, 0))?, names(machine)))

@@ -1,4 +1,4 @@
-//! `kolmo.walk`: components of linear systems, by quasi-random walks.
+//! `kolmo.walk`: components of linear systems by quasi-random walks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::machine::{Place, names};
 use crate::matrix::Arrays;
 use crate::watch::{Stop, watched};
 
-/// What is asked of a system, and how.
+/// A request for components of a linear system.
 #[derive(FromPyObject)]
 pub(crate) struct Wish<'py> {
     b: Vec<PyReadonlyArray1<'py, f64>>,
@@ -27,14 +27,14 @@ pub(crate) struct Wish<'py> {
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// A number of seconds as a time.
+/// Converts seconds to a duration.
 fn limit(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0).ok_or_else(|| {
         Error::Invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
     })
 }
 
-/// Estimates components of x in A x = b, and functionals.
+/// Estimates components of x in A x = b, and functionals of x.
 #[pyfunction]
 pub(crate) fn walk<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Solving beside a thread that still hears Python: signals, and a callback for progress.
+//! Solving in a thread, while Python's signals and a progress callback are served.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,14 +15,18 @@ use pyo3::prelude::*;
 use crate::errors::exception;
 use crate::machine::expect_own_process;
 
-/// Time between two looks at signals. A solver comes by every 70 ms; both are to be less than 100 ms.
+/// Interval between checks for signals.
+///
+/// A solver reports every 70 ms. Together they have to be below 100 ms.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a solver calls with the work done and an upper bound of all.
+/// Progress callback of a solver: work done, and an upper bound of all work.
 pub(crate) type Told<'a> = dyn FnMut(u64, u64) -> Result<()> + Send + 'a;
 
-/// Whether the work is to end. What has no way to say so ends by a panic that nobody is told of: whoever asks has an
-/// exception to raise.
+/// Cancellation flag.
+///
+/// Work that cannot return an error is unwound with a private payload. The caller has an exception
+/// to raise instead.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -31,7 +35,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Ends the work here, if it is to end.
+    /// Unwinds if the work was cancelled.
     pub(crate) fn look(&self) {
         if self.asked() {
             std::panic::resume_unwind(Box::new("interrupted"));
@@ -39,7 +43,7 @@ impl Stop {
     }
 }
 
-/// A chain whose rows end the work that reads them: building a matrix tells nobody that it goes on.
+/// Chain that checks for cancellation at each row: building a matrix reports no progress.
 pub(crate) struct Stoppable<T> {
     pub(crate) inner: T,
     pub(crate) stop: Stop,
@@ -66,7 +70,7 @@ impl<T: Transitions> Transitions for Stoppable<T> {
     }
 }
 
-/// Runs `work`, which is done before anybody would look, in this thread.
+/// Runs short `work` in this thread, without checks for signals.
 pub(crate) fn brief<R: Send>(
     py: Python<'_>,
     work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
@@ -74,14 +78,15 @@ pub(crate) fn brief<R: Send>(
     aside(py, || work(&mut |_, _| Ok(())))
 }
 
-/// Runs `work` in this thread without the GIL, unless the threads that it may want are another process's.
+/// Runs `work` in this thread without the GIL. Fails in a forked process.
 pub(crate) fn aside<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
     py.detach(|| expect_own_process().and_then(|()| work())).map_err(|error| exception(py, &error))
 }
 
-/// Runs `work` in a thread of its own while this one waits without the GIL, calls `progress`, and looks for signals, which
-/// only Python's main thread is given. An exception of either stops the work where it next tells its progress,
-/// or looks.
+/// Runs `work` in its own thread, while this thread serves signals and `progress`.
+///
+/// Python delivers signals to its main thread alone. This thread waits without the GIL. An
+/// exception stops the work at its next progress report or cancellation check.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
@@ -125,10 +130,10 @@ pub(crate) fn watched<R: Send>(
     }
 }
 
-/// Runs signals' handlers and the callback.
+/// Runs signal handlers and the progress callback.
 fn hear(py: Python<'_>, progress: Option<&Py<PyAny>>, news: Option<(u64, u64)>) -> PyResult<()> {
     py.check_signals()?;
-    // Of some work nobody knows how much there is.
+    // A total of 0 means that the amount of work is unknown.
     if let (Some(callback), Some(news)) = (progress, news.filter(|(_, all)| *all > 0)) {
         callback.call1(py, news)?;
     }

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 
 def generator(n, density=0.1, seed=0, scale=1.0):
-    """A random generator in csr, every state with a way out."""
+    """A random generator in csr without absorbing states."""
     rng = np.random.default_rng(seed)
     rates = sp.random_array((n, n), density=density, rng=rng, format="lil")
     rates.setdiag(0)

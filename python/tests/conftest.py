@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def usable():
-    """Devices to test on: the CPU, and what KOLMO_REQUIRE_DEVICES names or kolmo finds."""
+    """Devices to test on: the CPU, and devices that KOLMO_REQUIRE_DEVICES names or kolmo finds."""
     found = [device["spec"] for device in kolmo.devices() if device["unusable"] is None and device["f64"]]
     wanted = os.environ.get("KOLMO_REQUIRE_DEVICES", "").split(",")
     missing = [name for name in wanted if name == "cpu" or ":" in name and name not in found]
@@ -20,7 +20,7 @@ def usable():
 
 
 def skip(what, why):
-    """Skips a test for lack of something, named where the suite of the project counts such tests, too."""
+    """Skips a test, and records it in the file KOLMO_SKIPPED, if that is set."""
     if path := os.environ.get("KOLMO_SKIPPED"):
         test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0]
         with open(path, "a") as file:
@@ -29,7 +29,10 @@ def skip(what, why):
 
 
 def cuda_or_skip(name):
-    """A library with arrays on CUDA devices, where there is one; KOLMO_REQUIRE_DEVICES=cuda:0 asks for it with CuPy and Torch."""
+    """Imports a library with arrays on CUDA devices, or skips the test.
+
+    With KOLMO_REQUIRE_DEVICES=cuda:0 a lack of CuPy or Torch fails.
+    """
     found = [device for device in kolmo.devices() if device["spec"] == "cuda:0" and device["unusable"] is None]
     why = "no CUDA device" if not found else None
     library = None
@@ -51,7 +54,7 @@ def device(request):
 
 @pytest.fixture(scope="session")
 def command():
-    """The command `kolmo`, whose answers are to be the same."""
+    """The command `kolmo`, which has to give the same answers."""
     path = os.environ.get("KOLMO") or shutil.which("kolmo") or ROOT / "target/debug/kolmo"
     assert Path(path).exists(), f"{path} is missing: name the command in the variable KOLMO"
     return str(path)

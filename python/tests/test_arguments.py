@@ -1,4 +1,4 @@
-"""Arguments that have no meaning: the text names the argument, the value, and what is expected."""
+"""Invalid arguments: the text names the argument, the value and the expectation."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ CHAIN = kolmo.read("tandem:1")
 
 
 def graph_of(library):
-    """An object of a class that says to be of another library."""
+    """An object of a class with the module name of another library."""
     return type(
         "Graph", (), {"__module__": f"{library}.classes", "__iter__": lambda self: iter(range(3))}
     )()
@@ -266,14 +266,14 @@ def test_arguments_that_have_a_meaning_are_taken():
 
 
 def repeated(value, kind, rows, columns, times):
-    """A matrix of 3 rows with the same value `times` times at each place, in three formats."""
+    """A matrix of 3 rows with each entry stored `times` times, in three formats."""
     data = np.full(times * len(rows), value, dtype=kind)
     rows, columns = np.repeat(rows, times), np.repeat(columns, times)
     order = np.argsort(rows, kind="stable")
     starts = np.searchsorted(rows[order], np.arange(4))
     yield sp.coo_array((data, (rows, columns)), shape=(3, 3))
     yield sp.csr_array((data[order], columns[order], starts), shape=(3, 3))
-    # The places are those of a symmetric matrix.
+    # The pattern is symmetric, so that the csr arrays serve as csc.
     yield sp.csc_array((data[order], columns[order], starts), shape=(3, 3))
 
 

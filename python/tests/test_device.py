@@ -1,6 +1,7 @@
-"""Arrays of other libraries on a device: tridiagonal systems are solved where they lie.
+"""Arrays of other libraries on a device: tridiagonal systems are solved on that device.
 
-The protocol is tested on the host with producers whose "device" is the CPU; with CuPy and Torch where there is a CUDA device.
+The protocol is tested on the host, with the CPU as a "device", and with CuPy and Torch if there is
+a CUDA device.
 """
 
 import gc
@@ -17,7 +18,7 @@ from kolmo import _device, _kolmo
 
 
 class There:
-    """An array of another library, which speaks DLPack alone."""
+    """An array of another library that supports DLPack alone."""
 
     def __init__(self, array, versioned=True):
         self.array, self.versioned, self.streams = array, versioned, []
@@ -34,7 +35,7 @@ class There:
 
 @pytest.fixture
 def there(monkeypatch):
-    """The host as a device that other libraries have arrays on."""
+    """The host, as a device with arrays of other libraries."""
     monkeypatch.setitem(_device.KINDS, 1, "cpu")
     return There
 
@@ -66,7 +67,7 @@ def test_shapes_strides_and_sides_as_of_arrays_of_the_host(there):
         x = kolmo.solve_tridiagonal(there(dl[1:]), there(apart[:, 1]), there(du[:-1]), there(right))
         assert numbers(x).shape == (5000, 3) and numbers(x).flags.f_contiguous
         np.testing.assert_allclose(numbers(x), same, rtol=1e-12, atol=1e-14)
-    # Some may be the host's; the answer lies where the others do.
+    # Some arrays may be on the host; the result is on the device of the others.
     x = kolmo.solve_tridiagonal(dl[1:], there(d), du.tolist(), columns)
     np.testing.assert_allclose(numbers(x), same, rtol=1e-12, atol=1e-14)
     assert numbers(kolmo.solve_tridiagonal(there(dl), d, du, b[:, None])).shape == (5000, 1)
@@ -97,7 +98,7 @@ def test_a_factor_solves_with_both_matrices(there, cyclic):
         x = numbers(factor.solve(there(b), transpose=transpose))
         np.testing.assert_allclose((a.T if transpose else a) @ x, b, atol=1e-12)
     assert factor.shape == (400,)
-    # A right-hand side of the host, as the matrix is there.
+    # The right-hand side is on the host, the matrix on the device.
     np.testing.assert_allclose(a @ numbers(factor.solve(b)), b, atol=1e-12)
 
 
@@ -125,7 +126,7 @@ def test_what_is_borrowed_is_given_back_and_what_is_lent_lives_on(there):
 
     dl, d, du, b = (array.view(Watched) for array in system(3000))
     gone = [weakref.ref(array) for array in (dl, d, du, b)]
-    # NumPy lends the array itself: it lives as long as anybody has its capsule.
+    # NumPy lends the array itself: it lives as long as any of its capsules.
     factor = kolmo.TridiagonalFactor(there(dl), there(d), there(du))
     x = factor.solve(there(b))
     del dl, d, du, b
@@ -134,7 +135,7 @@ def test_what_is_borrowed_is_given_back_and_what_is_lent_lives_on(there):
     first, second = np.from_dlpack(x), np.from_dlpack(x)
     assert first.ctypes.data == second.ctypes.data
     kept = first.copy()
-    # A capsule that nobody takes, of either kind.
+    # Capsules without a consumer, of both types.
     x.__dlpack__(), x.__dlpack__(max_version=(1, 0))
     del x, second, factor
     gc.collect()
@@ -204,7 +205,7 @@ def test_options_and_places_that_contradict_each_other_are_refused(there):
 
     with pytest.raises(kolmo.InvalidInput, match="dl lies on cpu, b on cuda:3"):
         kolmo.solve_tridiagonal(dl, d, du, Elsewhere(np.ones(10)))
-    # Who says one thing and gives another is found out before anything is read.
+    # An array that misstates its contents is found out before it is read.
     lane = _kolmo.DeviceLane(kolmo._input.Place("cpu", None), (2, 0))
     lies = _kolmo.Borrowed("d", np.ones(4).__dlpack__())
     with pytest.raises(kolmo.InvalidInput, match="dl lies on device 0 of DLPack's kind 1"):
@@ -212,7 +213,7 @@ def test_options_and_places_that_contradict_each_other_are_refused(there):
 
 
 def test_interfaces_of_cuda_are_read_as_they_are_meant(there, monkeypatch):
-    """Addresses of the host in the place of a device's."""
+    """Addresses on the host stand for those of a device."""
     at = _device.There(1, 0)
     monkeypatch.setattr(_device, "place_of", lambda values, asked="": None if isinstance(values, np.ndarray) else at)
 
@@ -246,7 +247,7 @@ def test_interfaces_of_cuda_are_read_as_they_are_meant(there, monkeypatch):
 
 @pytest.mark.parametrize("name", ["cupy", "torch"])
 class TestCuda:
-    """With a device: run on an H200 with CuPy 14 and Torch 2.11."""
+    """Tests with a CUDA device; they have run on an H200 with CuPy 14 and Torch 2.11."""
 
     @staticmethod
     def arrays(name, *given):
@@ -332,7 +333,7 @@ class TestCuda:
 
 
 class Interfaced:
-    """An array of CuPy that speaks ``__cuda_array_interface__`` alone."""
+    """An array of CuPy that supports ``__cuda_array_interface__`` alone."""
 
     def __init__(self, array):
         self.__cuda_array_interface__ = array.__cuda_array_interface__

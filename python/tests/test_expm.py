@@ -1,4 +1,4 @@
-"""Properties that SciPy's tests ask of its expm_multiply, of matrices that are generators or their transposes."""
+"""Properties that SciPy tests of its expm_multiply, for generators and their transposes."""
 
 import decimal
 
@@ -114,7 +114,7 @@ def exactly(a, b, t):
 
 
 def expect_bound(a, b, *times, epsilon=1e-9):
-    """A check of the error against the bound, both exact."""
+    """Checks the error against the bound, in exact arithmetic."""
     if times:
         times = [*times, 3]
         found, bounds = kolmo.expm_multiply(a, b, *times, return_bound=True, epsilon=epsilon)
@@ -147,7 +147,7 @@ def test_the_bound_holds_where_numbers_move_grow_vanish_or_stay():
         n = int(rng.integers(2, 5))
         a = rng.uniform(0, 1, (n, n)) * (rng.uniform(0, 1, (n, n)) < 0.7)
         np.fill_diagonal(a, 0)
-        # Columns that sum to 0 but for rounding, to less, to more, or to any of them.
+        # Columns that sum to 0 but for rounding, to less, to more, or to any of these.
         drift = [np.zeros(n), -rng.uniform(0, 1, n), rng.uniform(0, 1, n), rng.uniform(-1, 1, n), 1e-11 * rng.uniform(-1, 1, n)]
         a += np.diag(drift[k % 5] - a.sum(axis=0))
         expect_bound(a * rng.uniform(0, 2), rng.standard_normal(n), epsilon=float(rng.choice([1e-9, 1e-11])))

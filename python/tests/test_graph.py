@@ -9,7 +9,7 @@ import kolmo
 
 
 def graph(n=300, seed=0):
-    """Random links, some twice, one to the node itself, and a node without any."""
+    """A random graph with repeated edges, a self-loop and a node without edges."""
     a = sp.random_array((n, n), density=0.02, rng=np.random.default_rng(seed), format="lil")
     a[a > 0] = 1
     a[3, 7], a[5, 5], a[11, :] = 2, 1, 0

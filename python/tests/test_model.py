@@ -109,7 +109,7 @@ def test_models_without_end_are_explored_as_far_as_probability_comes(command, tm
     model = kolmo.Model(path)
     r = model.transient([1.0, 10.0], epsilon=1e-6, truncate=1e-8)
     assert r.met and r.p.shape == (2, r.chain.n) and r.chain.n < 400
-    # What is lost is in none of the states, and is a part of the bound.
+    # Lost probability is in none of the states, and is a part of the bound.
     assert np.all(r.loss <= 1e-8) and np.all(r.bound >= r.loss) and np.all(1 - r.p.sum(axis=1) <= r.bound)
     np.testing.assert_array_equal(r.bound, r.truncation + r.steady_state + r.rounding + r.loss)
     assert r.chain.state_name(0) == "(q=0)" and set(r.rewards) == {"waiting"}

@@ -25,7 +25,7 @@ rewards "length" true : q; endrewards
 
 @pytest.fixture
 def made(tmp_path):
-    """Objects of each kind by name, and a function that tells them apart by an answer of theirs."""
+    """Objects of every kind that pickles and compares."""
     (tmp_path / "queue.sm").write_text(QUEUE)
     (tmp_path / "units.tra").write_text("3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n")
     (tmp_path / "units.lab").write_text('0="init" 1="deadlock" 2="down"\n0: 0\n1: 0\n2: 2\n')
@@ -57,7 +57,7 @@ def made(tmp_path):
 
 
 def answer(one):
-    """Numbers of an object, to the bit."""
+    """Numbers that characterise an object, for comparison to the bit."""
     if isinstance(one, (kolmo.Chain, kolmo.Model)):
         return one.transient(
             [0.5, 3.0], absorbing=sorted(one.labels)[-1] if getattr(one, "labels", {}) else None

@@ -1,4 +1,4 @@
-"""Ctrl-C from a notebook: a child process is struck by SIGINT in the middle of several kinds of work."""
+"""Ctrl-C as in a notebook: a child process gets SIGINT during several kinds of work."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def strike():
 END = """
 threading.Thread(target=strike).start()
 try:
-    # A fast machine may be done before it is struck.
+    # A fast machine may finish before the signal.
     while True:
         WORK
 except KeyboardInterrupt:
@@ -74,7 +74,7 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))
     script += prepare + "\n" + END.replace("WORK", work)
     taken = []
-    # Load of other processes delays threads by chance: what counts is the best of three.
+    # Other processes delay threads by chance: the best of three runs counts.
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ def test_probabilities_are_within_their_bound_in_every_format(device):
 @pytest.mark.parametrize("value", [np.float32, np.float64])
 def test_borrowed_types_have_the_bits_of_doubles(index, value):
     q = generator(40)
-    # Rates that both types hold.
+    # Rates that are exact in both types.
     q.data = np.round(q.data * 64) / 64
     q.setdiag(0)
     expected = kolmo.transient(q.tocsc(), times=2).p
@@ -211,7 +211,8 @@ def test_a_device_that_is_not_there_is_named():
         kolmo.transient(Q, times=1, device="gpu:7")
 
 
-# αt = 4e8 and more: minutes, if nobody stops it. A queue that drifts away from state 0 does not settle earlier.
+# αt = 4e8 and more takes minutes. A queue that spreads out from state 0 reaches no steady state
+# earlier.
 LONG = queue(20000, 1.0, 1.0) * 1e4
 
 
@@ -242,7 +243,7 @@ def test_an_interrupt_stops_the_work_and_the_next_call_works():
         sent.append(time.perf_counter())
         os.kill(os.getpid(), signal.SIGINT)
 
-    # What a shell starts in the background ignores interrupts.
+    # A process that a shell starts in the background ignores interrupts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         threading.Timer(1.0, interrupt).start()
@@ -250,7 +251,7 @@ def test_an_interrupt_stops_the_work_and_the_next_call_works():
             kolmo.transient(LONG, times=2e4, device="cpu")
     finally:
         signal.signal(signal.SIGINT, before)
-    # 100 ms are promised on a machine with nothing else to do.
+    # The promise is 100 ms on an idle machine.
     assert time.perf_counter() - sent[0] < 1.0
     assert kolmo.transient(Q, times=1, device="cpu").met
 
@@ -350,7 +351,7 @@ sys.exit(2)
 
 @pytest.mark.slow
 def test_a_matrix_that_another_thread_changes_meanwhile_harms_nobody():
-    """The answer is anybody's guess, and the process goes on: that is all that is promised."""
+    """The answer is undefined, but the process continues: more is not promised."""
     code = """
 import threading, time, numpy as np, scipy.sparse as sp, kolmo
 n = 300_000
@@ -368,7 +369,7 @@ for form in (sp.csr_array, sp.csc_array):
         writer = threading.Thread(target=write, args=(q, delay, stop))
         writer.start()
         try:
-            # So short that it ends soon whatever rates are made up.
+            # The time is short enough for any rates.
             kolmo.transient(q, times=1e-3, device="cpu")
         except BaseException as error:
             print(type(error).__name__)
@@ -380,7 +381,7 @@ print("alive")
     assert done.returncode == 0 and done.stdout.endswith("alive\n"), done.stderr
 
 
-# A small process starts the measured one: what a child is charged with begins with its parent's pages.
+# A small process starts the measured one, since a child's peak includes its parent's pages.
 PEAK = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
@@ -391,7 +392,7 @@ print(usage.ru_maxrss)
 
 
 def peak(*line):
-    """The largest number of resident kilobytes of a process."""
+    """The peak resident memory of a process in kilobytes."""
     line = [sys.executable, "-S", "-c", PEAK, *map(str, line)]
     return int(subprocess.run(line, check=True, capture_output=True, text=True, timeout=300).stdout.split()[-1])
 
@@ -402,11 +403,14 @@ def peak(*line):
     [("csr", 300_000), ("csc", 300_000), pytest.param("csc", 5_000_000, marks=pytest.mark.slow)],
 )
 def test_no_copy_is_made_on_the_way_in(command, tmp_path, form, states):
-    """Beyond what either holds for a small chain, at most 1.05 times what the solver itself takes for it from a file."""
+    """Memory is at most 1.05 times that of the command, which reads the chain from a file.
+
+    The memory of each for a small chain is subtracted.
+    """
     rng = np.random.default_rng(0)
 
     def chain(n):
-        # Random rates: no format with fewer bytes fits them.
+        # Random rates, so that no smaller format fits them.
         starts = np.arange(0, 6 * n + 1, 6, dtype=np.int32)
         states = (np.arange(n, dtype=np.int32)[:, None] + 1 + 17 * np.arange(6, dtype=np.int32)) % n
         rates = rng.random(6 * n) + 0.5

@@ -61,7 +61,7 @@ def test_a_singular_matrix_is_an_exception_with_its_row():
 
 
 def condition(dl, d, du):
-    """LAPACK's reciprocal condition number; 0 where a pivot is."""
+    """LAPACK's reciprocal condition number, or 0 if a pivot is 0."""
     *lu, info = lapack.dgttrf(dl[1:], d, du[:-1])
     if info > 0:
         return 0.0
@@ -97,7 +97,7 @@ def test_singular_to_working_precision_is_that_of_lapack():
     rng = np.random.default_rng(3)
     verdicts = set()
     for k in range(300):
-        # SciPy's dgttrf takes no system of two rows.
+        # SciPy's dgttrf does not support systems of two rows.
         n = int(rng.integers(3, 60))
         dl, du = rng.uniform(-1, 1, n), rng.uniform(-1, 1, n)
         d = -np.where(np.arange(n) > 0, dl, 0) - np.where(np.arange(n) < n - 1, du, 0)
@@ -105,7 +105,7 @@ def test_singular_to_working_precision_is_that_of_lapack():
             d[int(rng.integers(n))] += 10.0 ** -rng.uniform(0, 12)
         rcond = condition(dl, d, du)
         r = kolmo.solve_tridiagonal(dl, d, du, rng.uniform(-1, 1, n), full_output=True)
-        # LAPACK's condition number also grows with bad scaling, which the verdict leaves out.
+        # LAPACK's condition number also grows with bad scaling, which `singular` does not count.
         if (k % 3 == 0 and rcond < 2.0**-53) or rcond > 1e-13:
             assert r.met == (rcond > 1e-13), (k, n, rcond, r)
             verdicts.add(r.met)
@@ -249,7 +249,7 @@ def test_what_is_solved_has_the_bits_of_the_command(command, tmp_path):
 
 
 class Exchanged:
-    """An array of another library, which speaks DLPack alone."""
+    """An array of another library that supports DLPack alone."""
 
     def __init__(self, array, kind=1):
         self.array, self.kind = array, kind
@@ -258,7 +258,7 @@ class Exchanged:
         return self.kind, 0
 
     def __dlpack__(self, stream=None, **asked):
-        # NumPy knows none.
+        # NumPy does not support this argument.
         return self.array.__dlpack__(**asked)
 
 
@@ -272,10 +272,10 @@ def test_arrays_of_other_libraries_are_borrowed_and_those_on_devices_refused():
     x = kolmo.solve_tridiagonal(*(Exchanged(array) for array in (dl, d, du, b)))
     np.testing.assert_array_equal(x, kolmo.solve_tridiagonal(dl, d, du, b))
     assert np.from_dlpack(x).ctypes.data == x.ctypes.data
-    # ROCm's, which kolmo has no way into.
+    # A device of ROCm, which kolmo cannot use.
     with pytest.raises(kolmo.InvalidInput, match="b lies on device 0 of DLPack's kind 10"):
         kolmo.solve_tridiagonal(dl, d, du, Exchanged(b, kind=10))
-    # Such as say that they lie on a CUDA device, and do not, or where there is none.
+    # Arrays that claim to be on a CUDA device, without being there or without one.
     for there in (Exchanged(b, kind=2), OnDevice(len(b))):
         with pytest.raises((kolmo.DeviceError, kolmo.InvalidInput), match="cuda|DLPack's kind 1"):
             kolmo.solve_tridiagonal(dl, d, du, there)
@@ -299,7 +299,7 @@ def test_nothing_is_copied():
 
 
 class Named(np.ndarray):
-    """A subclass, as of arrays with units."""
+    """A subclass of ndarray, like arrays with units."""
 
 
 def test_unusual_arrays_that_hold_numbers_are_taken():
@@ -320,7 +320,7 @@ def test_unusual_arrays_that_hold_numbers_are_taken():
     for columns in (both, np.ascontiguousarray(both)):
         x = kolmo.solve_tridiagonal(dl, d, du, columns)
         np.testing.assert_array_equal(x, np.stack([same, same], axis=1))
-    # One array may stand in several places.
+    # One array may be passed for several arguments.
     assert np.all(kolmo.solve_tridiagonal(dl[1:], d, du[:-1], d) == kolmo.solve_tridiagonal(dl, d, du, d.copy()))
 
 

@@ -23,7 +23,7 @@ def test_intervals_hold_the_components(device, form):
     exact = spsolve(a.tocsc(), b)
     w = kolmo.walk(a.asformat(form), b, [7, 100, 1999], epsilon=1e-4, device=device)
     assert w.met and w.estimate.shape == (2, 3) and np.all(w.half_width <= 1e-4)
-    # Of six intervals of 95 % one may miss; none by much.
+    # One of six intervals of 95 % may miss, none by much.
     off = np.abs(w.estimate - exact[[7, 100, 1999]].T)
     assert np.all(off <= 3 * w.half_width) and np.sum(off <= w.half_width) >= 5
     np.testing.assert_array_equal(w.components, [7, 100, 1999])
@@ -84,7 +84,7 @@ def test_functionals_have_intervals_and_the_bits_of_the_command(command, tmp_pat
 
 def test_a_time_limit_ends_with_what_is_there():
     a, b = dominant(2000)
-    # Lazy walks say what they do not know, too.
+    # Lazy walks report their error bound, too.
     with pytest.warns(kolmo.BoundWarning, match="more than epsilon"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the intervals hold only if", UserWarning)
         w = kolmo.walk(a, b[:, 0], [7], epsilon=1e-12, lazy=True, time_limit=0.2, device="cpu")

@@ -1,4 +1,4 @@
-//! The package's tests, which are Python's, on the module that Cargo has built for this program.
+//! Runs the Python tests of the package with the module that Cargo built for this program.
 
 #![cfg(target_os = "linux")]
 

@@ -15,8 +15,8 @@ pub(super) use self::write::labels_of_states;
 pub use self::write::write;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::ranks::Ranks;
+use crate::transient::chain::transitions::{TransitionList, exit_rate};
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::transitions::{TransitionList, exit_rate};
 use crate::{Error, Result, number};
 
 /// Significant digits that Storm prints by default.

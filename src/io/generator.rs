@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::parallel::*;
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
-use crate::transient::transitions::TransitionList;
+use crate::transient::chain::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.

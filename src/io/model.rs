@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::join;
+use crate::transient::chain::csr::{Csr, Duplicate};
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::{TransitionList, Transitions};
 use crate::transient::chain::{Chain, ChainFile, Initial, Labels, Reward};
-use crate::transient::csr::{Csr, Duplicate};
-use crate::transient::names::StateNames;
-use crate::transient::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
 
 /// Format of a chain's file.

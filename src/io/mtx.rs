@@ -9,7 +9,7 @@ use super::write::{count_transitions, push_integer, push_number, write_in_blocks
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 use crate::{Result, number};
 
 /// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].

@@ -17,7 +17,7 @@ use crate::parallel::{at_once, *};
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
 use crate::transient::chain::ChainFile;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 use crate::{Error, Result};
 
 /// Elements reserved before reading; beyond that, vectors grow with the data actually read.

@@ -17,11 +17,11 @@ use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
 use crate::sparse::Coo;
+use crate::transient::chain::csr::Duplicate;
+use crate::transient::chain::distributed::Shared;
+use crate::transient::chain::distributed_rewards::{home_reward, move_to_home};
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{Chain, ChainFile, Labels, Reward};
-use crate::transient::csr::Duplicate;
-use crate::transient::rewards::{at_home, brought_home};
-use crate::transient::shared::Shared;
-use crate::transient::transitions::TransitionList;
 
 /// Data of one rank's part of a file.
 #[derive(Default)]
@@ -225,7 +225,7 @@ fn together(
     let (labels_inside, rewards, more) = match part.blocks {
         None => {
             let home = |r: Reward| Reward {
-                values: brought_home(states as usize, part.first as usize, &r.values, ranks),
+                values: move_to_home(states as usize, part.first as usize, &r.values, ranks),
                 ..r
             };
             (part.labels, part.rewards.into_iter().map(home).collect(), Vec::new())
@@ -262,7 +262,7 @@ fn together(
         ..ChainFile::default()
     };
     let beside = RewardFiles::beside(path).read(&numbers(&file), &TransitionList::default());
-    let own = |reward| at_home(reward, states as usize, ranks);
+    let own = |reward| home_reward(reward, states as usize, ranks);
     file.rewards.extend(ranks.all_ok(beside)?.into_iter().map(own));
     // The first rank writes all names, so only it reads them.
     let named = if ranks.is_root() { names(path, format, file.states) } else { Ok(None) };

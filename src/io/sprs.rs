@@ -11,7 +11,7 @@ use sprs::{CsMatI, CsMatViewI, SpIndex};
 use super::generator::{self, MOST_STATES};
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::Chain;
-use crate::transient::csr::Csr;
+use crate::transient::chain::csr::Csr;
 use crate::{Error, Result};
 
 /// Name of a matrix of sprs in error messages.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::io::text::{self, Lines, Scanner, error, quote};
 use crate::io::write::{push_integer, write_lines};
-use crate::transient::names::StateNames;
+use crate::transient::chain::state_names::StateNames;
 use crate::{Error, Result};
 
 /// Reads the states of a chain with `states` states.

@@ -10,8 +10,8 @@ use crate::io::text::{self, KnownNumbers, Parted, Room, Scanner, Triples, Troubl
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::chain::ChainFile;
-use crate::transient::csr::NumberedRows;
-use crate::transient::transitions::TransitionList;
+use crate::transient::chain::csr::NumberedRows;
+use crate::transient::chain::transitions::TransitionList;
 use crate::{Error, Result, number};
 
 /// Largest number of states: indices are `u32`, and the highest one is reserved.

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::srew::{self, Earner, out_of_range};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::Reward;
-use crate::transient::transitions::{TransitionList, Transitions};
+use crate::transient::chain::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
 
 /// Rewards earned at transitions: one structure of a file.

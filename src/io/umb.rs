@@ -26,9 +26,9 @@ pub use self::write::write;
 use super::generator::MOST_STATES;
 use super::text::Bounded;
 use crate::parallel::*;
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::names::StateNames;
-use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Deviation from 1 of a state's total probability above which there is a warning.
@@ -256,7 +256,7 @@ impl<'a> Jumps<'a> {
     fn transitions(&self) -> Result<(TransitionList, Vec<String>), String> {
         let blocks = (0..self.states.div_ceil(BLOCK)).into_par_iter();
         let found: Vec<_> = blocks.map(|k| self.block(k * BLOCK..self.states.min((k + 1) * BLOCK))).collect();
-        let mut list = TransitionList::with_room(self.target.len());
+        let mut list = TransitionList::with_capacity(self.target.len());
         let (mut off, mut first_off) = (0, None);
         for block in found {
             let (more, more_off, first) = block?;

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use crate::parallel::*;
-use crate::transient::names::StateNames;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::Transitions;
 
 /// Items formatted by one thread at a time.
 const BLOCK: usize = 1 << 13;
@@ -300,8 +300,8 @@ impl Rows {
     }
 
     /// Returns the list that a reader of the file should return.
-    pub(crate) fn list(&self) -> crate::transient::transitions::TransitionList {
-        let mut list = crate::transient::transitions::TransitionList::default();
+    pub(crate) fn list(&self) -> crate::transient::chain::transitions::TransitionList {
+        let mut list = crate::transient::chain::transitions::TransitionList::default();
         for (from, row) in self.0.iter().enumerate() {
             for &(to, rate) in row {
                 list.from.push(from as u32);

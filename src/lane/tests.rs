@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::kernel::Precision;
-use crate::transient::kernels::{ACCUMULATE, SCALE, accumulate, scale};
+use crate::transient::step::vector_kernels::{ACCUMULATE, SCALE, accumulate, scale};
 
 /// Returns pairs of lanes of one kind: on the CPU, and on the first adapter if there is one.
 fn pairs() -> Vec<[Lane; 2]> {

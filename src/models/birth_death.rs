@@ -1,7 +1,7 @@
 //! Birth–death chain on finitely many states.
 
 use crate::sparse::Repeat;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// Birth–death chain with states 0 … N−1.
 ///

@@ -1,6 +1,6 @@
 //! Random walk on a cycle.
 
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// States 0 … N−1, with rate 1 from state i to (i + o) mod N for each offset o.
 ///

@@ -222,7 +222,7 @@ mod tests {
             row.clear();
             chain.outgoing(state, &mut row);
             check_row(state, &row);
-            let sum = crate::transient::transitions::exit_rate(row.iter().map(|&(_, rate)| rate));
+            let sum = crate::transient::chain::transitions::exit_rate(row.iter().map(|&(_, rate)| rate));
             assert_eq!(sum.to_bits(), exit.to_bits(), "exit rate of state {state}");
             for &(target, rate) in &row {
                 assert!((target as usize) < n, "{state} -> {target} of {n} states");

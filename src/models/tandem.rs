@@ -1,7 +1,7 @@
 //! Tandem queueing network M/Cox(2)/1 → M/M/1 with finite queues.
 
 use crate::sparse::Repeat;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// Rate μ1b at which service ends in phase 1; the customer moves to the second station.
 const LEAVE_PHASE_1: f64 = 1.8;

@@ -1,7 +1,7 @@
 //! Two wireless devices on one channel, with bounded queues and binary exponential back-off.
 
 use crate::sparse::Repeat;
-use crate::transient::transitions::Transitions;
+use crate::transient::chain::transitions::Transitions;
 
 /// Rate of a source from off to on.
 const TURN_ON: f64 = 0.05;

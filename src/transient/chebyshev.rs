@@ -1,6 +1,6 @@
 //! Chebyshev's expansion: polynomials of P that stay small where the chain is nearly reversible, and so few of them.
 //!
-//! With a = αt and the [coefficients](super::bessel) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
+//! With a = αt and the [coefficients](super::numerics::chebyshev_coefficients) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
 //! The sum up to K is a curve in a whose defect is known in closed form, and what each computed v_{k+1} errs by is a
 //! defect, too: with E_k = E (|S| − k)⁺ and δ_k what v_{k+1} was rounded by, the error is at most
 //!
@@ -10,13 +10,12 @@
 //! where P is nearly self-adjoint in some inner product, and grow exponentially where it has eigenvalues far from
 //! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
 
-use super::bessel::{RANGE, Series, products};
-use super::bound::MatrixStatistics;
-use super::built::Built;
+use super::chain::statistics::MatrixStatistics;
+use super::context::{Context, DEFAULT_VECTORS, scaled, unscaled, vector_capacity};
 use super::iteration::{Accumulators, Iteration, Target, Which};
+use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
 use super::problem::Observer;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
-use super::sweeps::{UNKNOWN, room, scaled, unscaled};
 use crate::kernel::Number;
 use crate::{Error, Result};
 
@@ -79,14 +78,19 @@ impl Norms {
 }
 
 impl<T: Number> Open<T> {
-    fn new(built: &Built<'_, T>, iteration: &Iteration<'_, T>, index: usize, lambda: f64) -> Result<Self> {
-        let (epsilon, problem) = (built.options.epsilon, built.problem);
+    fn new(
+        context: &Context<'_, T>,
+        iteration: &Iteration<'_, T>,
+        index: usize,
+        lambda: f64,
+    ) -> Result<Self> {
+        let (epsilon, problem) = (context.options.epsilon, context.problem);
         let series = Series::new(lambda);
         let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let mut target = iteration.target(series.coefficients.len(), acc)?;
         iteration.weigh(&mut target, 0, &series.coefficients, 1.0)?;
-        let fixed = built.statistics.rounding(lambda, 0, 0) + built.initial_error;
-        let goal = epsilon.max(2.0 * (built.statistics.step * lambda + fixed));
+        let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
+        let goal = epsilon.max(2.0 * (context.statistics.step * lambda + fixed));
         let rewards = vec![(0.0, 0.0); problem.rewards.len()];
         let mut open = Self { index, lambda, series, target, goal, fixed, steps: 0.0, next: 0, rewards };
         open.next = open.last_term(0, 1.0) + 1;
@@ -95,9 +99,9 @@ impl<T: Number> Open<T> {
 
     /// The first term from `k` on behind which the expansion may end, if norms are `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
-        let room = self.goal - self.fixed - self.steps;
+        let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];
-        let place = excess.partition_point(|&excess| 2.0 * excess * norm > 0.9 * room);
+        let place = excess.partition_point(|&excess| 2.0 * excess * norm > 0.9 * budget);
         self.within(k + place as u64)
     }
 
@@ -156,7 +160,7 @@ impl<T: Number> Open<T> {
 /// # Errors
 /// As [`solve`](super::solve()); and with `strict` for a time that is given up.
 pub(super) fn run<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     strict: bool,
     which: &[usize],
     times: &mut [Option<TimeResult>],
@@ -164,7 +168,7 @@ pub(super) fn run<T: Number>(
 ) -> Result<Expansion> {
     let mut lambdas = Vec::with_capacity(which.len());
     for &index in which {
-        lambdas.push((built.statistics.lambda(built.problem.times[index])?, index));
+        lambdas.push((context.statistics.lambda(context.problem.times[index])?, index));
     }
     // Too short to gain anything, or too long for what rounds.
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
@@ -177,15 +181,15 @@ pub(super) fn run<T: Number>(
         weighted_norm: 1.0,
         given_up: 0,
     };
-    for some in lambdas.chunks(room(built, UNKNOWN).max(1)) {
-        expand(built, some, times, observer, &mut expansion)?;
+    for some in lambdas.chunks(vector_capacity(context, DEFAULT_VECTORS).max(1)) {
+        expand(context, some, times, observer, &mut expansion)?;
     }
     let without = lambdas.iter().find(|&&(_, index)| times[index].is_none());
     match without {
         Some(&(_, index)) if strict => Err(Error::Invalid(format!(
             "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its vectors have grown to {:.1e}, \
              as the chain is far from reversible; use --method auto, or leave --strict out",
-            built.problem.times[index], expansion.terms, expansion.norm
+            context.problem.times[index], expansion.terms, expansion.norm
         ))),
         _ => Ok(expansion),
     }
@@ -193,26 +197,26 @@ pub(super) fn run<T: Number>(
 
 /// One recurrence for some times, ascending.
 fn expand<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     some: &[(f64, usize)],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     expansion: &mut Expansion,
 ) -> Result<()> {
-    let (machine, statistics) = (built.machine, &built.statistics);
-    let rewards = scaled(built);
-    let all = some.last().map_or(0, |&(lambda, _)| products(lambda, built.options.epsilon));
+    let (machine, statistics) = (context.machine, &context.statistics);
+    let rewards = scaled(context);
+    let all = some.last().map_or(0, |&(lambda, _)| products(lambda, context.options.epsilon));
     let progress = (expansion.terms, expansion.terms + all);
     let mut iteration = Iteration::with_norms(
         &machine.lanes,
-        &built.parts,
+        &context.parts,
         statistics.inverse_alpha,
         &rewards,
         progress,
         true,
     )?;
-    iteration.start_in(&built.initial, built.beginning())?;
-    let open = some.iter().map(|&(lambda, index)| Open::new(built, &iteration, index, lambda));
+    iteration.start_in(&context.initial, context.beginning())?;
+    let open = some.iter().map(|&(lambda, index)| Open::new(context, &iteration, index, lambda));
     let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;
     let (mut norms, mut host) = (Norms(Vec::new()), Vec::new());
     while !open.is_empty() {
@@ -234,8 +238,8 @@ fn expand<T: Number>(
             o.account(k, to, &norms, &rows, statistics);
             let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
             // Norms that are no numbers leave no room, either.
-            let room = o.goal - o.fixed - o.steps;
-            let hopeless = room.is_nan() || room < 0.0 || out_of_terms;
+            let budget = o.goal - o.fixed - o.steps;
+            let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
             if to < o.next && !hopeless {
                 still.push(o);
                 continue;
@@ -244,14 +248,14 @@ fn expand<T: Number>(
             if bound.total() <= o.goal {
                 expansion.weighted_norm = expansion.weighted_norm.max(o.weighted_norm(to - 1, &norms));
                 let result = TimeResult {
-                    time: built.problem.times[o.index],
+                    time: context.problem.times[o.index],
                     alpha_t: o.lambda,
                     window: (0, to - 1),
                     bound,
-                    rewards: unscaled(built, &o.rewards, &rewards),
+                    rewards: unscaled(context, &o.rewards, &rewards),
                     ..TimeResult::default()
                 };
-                if built.problem.vectors {
+                if context.problem.vectors {
                     observer.result(o.index, iteration.download(&o.target.acc, &mut host)?)?;
                 }
                 times[o.index] = Some(result);

@@ -83,81 +83,46 @@
 //! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
 //!   models", FedCSIS 2012.
 
-mod absorption;
 mod backward;
-mod basis;
-mod bessel;
-pub(crate) mod bound;
-pub(crate) mod built;
-pub mod capacity;
 pub(crate) mod chain;
 mod chebyshev;
 pub mod checkpoint;
-mod chunk;
-mod classes;
-pub(crate) mod clock;
-pub(crate) mod cost;
-pub(crate) mod csr;
-mod curve;
-mod elimination;
-mod envelope;
-mod exact;
-mod exchange;
-mod exchange_cost;
-mod fixed;
-pub(crate) mod halo;
-mod halo_depth;
+pub(crate) mod context;
+pub(crate) mod cost_model;
+pub mod estimate;
+pub(crate) mod exchange;
 pub(crate) mod iteration;
-pub(crate) mod kernels;
 mod krylov;
-mod lane_step;
-mod last_look;
-pub mod leavable;
-pub(crate) mod matrix;
-mod meeting;
-pub(crate) mod names;
-mod need;
-pub(crate) mod order;
-pub(crate) mod partitioning;
-pub(crate) mod parts;
-mod pattern;
-#[cfg(feature = "cuda")]
-mod peer;
-pub mod poisson;
+pub(crate) mod memory;
+mod numerics;
+pub(crate) mod partition;
 mod problem;
-mod projected;
-mod reaching;
-mod region;
-pub(crate) mod rewards;
-pub(crate) mod shared;
+pub(crate) mod profile;
+mod rounding;
 mod solution;
 mod solve;
-mod stationary;
-mod step;
-mod stop;
+mod steady_state;
+pub(crate) mod step;
 #[doc(hidden)]
 pub mod subdivided;
-mod survey;
-mod sweep;
-pub(crate) mod sweeps;
-pub(crate) mod timeline;
-pub(crate) mod transitions;
-mod transport;
-mod worker;
+pub(crate) mod uniformization;
+mod validation;
 
-pub use absorption::{Absorption, Total, until_absorption};
-pub use backward::{Backward, StateValues};
+pub use backward::absorption::{Absorption, Total, until_absorption};
+pub use backward::reachability::{Reachability, may_reach, reachability};
+pub use backward::values::{Backward, StateValues};
+pub use chain::absorbing_states;
+pub use chain::state_names::StateNames;
+pub use chain::transitions::{TransitionList, Transitions, exit_rate};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
-pub use halo_depth::MAX_HALO_DEPTH;
-pub use names::StateNames;
-pub(crate) use poisson::DoubleWord;
+pub use numerics::poisson;
+pub(crate) use numerics::poisson::DoubleWord;
+pub use partition::halo_depth::MAX_HALO_DEPTH;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
-pub use reaching::{Reaching, may_reach, reaching};
 pub use solution::{
     Bound, ExchangeCost, Expanded, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds,
     Solution, Stopped, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
-pub use transitions::{TransitionList, Transitions, exit_rate};
 
 pub use crate::Status;

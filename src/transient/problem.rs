@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use super::chain::distributed_rewards;
+use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
-use super::rewards;
-use super::transitions::Transitions;
+use crate::kernel::Precision;
 use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// The question: probabilities of a chain at some times.
 #[derive(Clone, Copy)]
@@ -213,20 +214,54 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
         return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
     }
     for reward in problem.rewards {
-        let home = || rewards::home(n, ranks).len();
+        let home = || distributed_rewards::home(n, ranks).len();
         if reward.values.len() != n && (problem.transitions.is_whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
             // Where only those at home are known, they are counted from there.
-            let first = if reward.values.len() == n { 0 } else { rewards::home(n, ranks).start };
+            let first = if reward.values.len() == n { 0 } else { distributed_rewards::home(n, ranks).start };
             let (name, value) = (&reward.name, reward.values[state]);
             return Err(Error::Invalid(format!(
                 "rewards \"{name}\"[{}] is {value}: expected a finite number",
                 first + state
             )));
         }
+    }
+    Ok(())
+}
+
+/// An error where a problem is none for the machine's precision.
+pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
+    if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
+        return Err(Error::Invalid(format!(
+            "the Krylov method computes in double precision, and this is {}; use --precision f64 or --method auto",
+            machine.precision
+        )));
+    }
+    if machine.precision != Precision::Q64 {
+        return Ok(());
+    }
+    let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
+    if let Some(reward) = problem.rewards.iter().find(negative) {
+        return Err(Error::Invalid(format!(
+            "reward '{}' has values below 0, and q64 knows no sign; use --precision f64 or f32",
+            reward.name
+        )));
+    }
+    if let Method::Chebyshev { .. } = options.method {
+        return Err(Error::Invalid(
+            "Chebyshev polynomials of a chain have negative elements, and q64 knows no sign; use --precision f64 or \
+             --method auto"
+                .to_owned(),
+        ));
+    }
+    if let Method::Subdivided { .. } = options.method {
+        return Err(Error::Invalid(
+            "the subdivided method scales by numbers above 1, which q64 does not hold; use --method auto"
+                .to_owned(),
+        ));
     }
     Ok(())
 }

@@ -2,22 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use super::bound::{MatrixStatistics, expect_room};
-use super::built::{Built, surveyed, total};
+use super::chain::distributed_rewards;
+use super::chain::statistics::MatrixStatistics;
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
-use super::cost::Costs;
-use super::fixed::exact_mass;
-use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
-use super::matrix::MatrixInfo;
-use super::order::{Order, reorder};
-use super::partitioning::RunFacts;
-use super::parts::Parts;
-use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
+use super::context::{Context, matrix_statistics, total};
+use super::cost_model::Costs;
+use super::exchange::cost::exchange_cost;
+use super::exchange::parts::Parts;
+use super::krylov::exponential;
+use super::memory::expect_chain_memory;
+use super::numerics::fixed_point::exact_mass;
+use super::partition::RunFacts;
+use super::partition::reordering::{Order, reorder};
+use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
-use super::sweeps::sweep;
-use super::{fixed, krylov, rewards, stationary, subdivided};
+use super::steady_state::power_iteration;
+use super::step::matrix::MatrixInfo;
+use super::subdivided;
+use super::uniformization::batches::uniformize;
+use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -35,8 +40,8 @@ pub fn solve(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(machine.ranks, problem, options))?;
-    machine.ranks.all_ok(fixed::check(machine, problem, options))?;
-    solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
+    machine.ranks.all_ok(check_precision(machine, problem, options))?;
+    solve_with(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
 impl Chain {
@@ -81,7 +86,7 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
-    ranks.all_ok(fixed::check(machine, problem, options))?;
+    ranks.all_ok(check_precision(machine, problem, options))?;
     let name = match options.method {
         Method::Chebyshev { .. } => Some("Chebyshev"),
         Method::Krylov { .. } => Some("Krylov"),
@@ -93,15 +98,15 @@ pub fn solve_resumable(
         )));
     }
     // Of a chain that was solved before.
-    problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
+    problem.transitions.acquire_rows(&distributed_rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
-    let solution = solve_kept(machine, problem, &options, observer, &mut checkpointer)?;
+    let solution = solve_with(machine, problem, &options, observer, &mut checkpointer)?;
     checkpointer.complete();
     Ok(solution)
 }
 
-fn solve_kept(
+fn solve_with(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
@@ -124,8 +129,9 @@ fn solve_in<T: Number>(
 ) -> Result<Solution> {
     let started = Instant::now();
     let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
-    ranks.all_ok(expect_room(machine, problem.transitions))?;
-    let statistics = surveyed::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
+    ranks.all_ok(expect_chain_memory(machine, n))?;
+    let statistics =
+        matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
     if ranks.is_distributed() {
@@ -142,7 +148,7 @@ fn solve_in<T: Number>(
         false => options.partitioning(),
     };
     let steps = expected_steps(&statistics, problem);
-    let mut run = RunFacts { choices, format: options.format, steps, known: None };
+    let mut run = RunFacts { choices, format: options.format, steps, exchange_cost, known: None };
     let (reordered, order) =
         reorder(machine, problem, &initial, &statistics.lengths, &mut run, options.order)?;
     checkpointer.set_order(order);
@@ -156,7 +162,7 @@ fn solve_in<T: Number>(
             solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
         return Ok(Solution { order, ..solution });
     }
-    let rewards = rewards::settled(problem.rewards, &own, n, ranks);
+    let rewards = distributed_rewards::redistributed(problem.rewards, &own, n, ranks);
     let problem = &Problem { rewards: &rewards, ..*problem };
     let mut seconds = Seconds::default();
     let mut solution = Solution {
@@ -180,10 +186,11 @@ fn solve_in<T: Number>(
         Initial::State(_) => 1.0,
         _ => total(&initial, ranks),
     };
-    let mut seen = vec![None; problem.times.len()];
+    let mut summaries = vec![None; problem.times.len()];
     let mut handed_over = Duration::ZERO;
     let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&initial, ranks));
-    let mut observer = LastLook { ranks, inner: observer, given, seen: &mut seen, spent: &mut handed_over };
+    let mut observer =
+        Validator { ranks, inner: observer, given, summaries: &mut summaries, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || statistics.alpha == 0.0;
@@ -213,10 +220,10 @@ fn solve_in<T: Number>(
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut built =
-            Built { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
-        built.statistics.lengths = Vec::new();
-        built.statistics.exit = Vec::new();
+        let mut context =
+            Context { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
+        context.statistics.lengths = Vec::new();
+        context.statistics.exit = Vec::new();
         let at = Instant::now();
         let finite: Vec<usize> =
             (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
@@ -224,27 +231,27 @@ fn solve_in<T: Number>(
         if !finite.is_empty() {
             let terms = match options.method {
                 Method::Auto | Method::Uniformization => {
-                    let swept = sweep(&built, &finite, &mut times, &mut observer, checkpointer)?;
+                    let swept = uniformize(&context, &finite, &mut times, &mut observer, checkpointer)?;
                     (solution.expansion, last) = (swept.expansion, swept.last);
                     swept.terms
                 }
                 Method::Chebyshev { strict } | Method::Krylov { strict } => {
                     let expansion = match options.method {
                         Method::Krylov { .. } => {
-                            krylov::run(&built, strict, None, &finite, &mut times, &mut observer)?
+                            exponential::run(&context, strict, None, &finite, &mut times, &mut observer)?
                         }
-                        _ => chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?,
+                        _ => chebyshev::run(&context, strict, &finite, &mut times, &mut observer)?,
                     };
                     solution.expansion = Some(expansion);
                     let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
                     let swept = match left.is_empty() {
                         true => 0,
-                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?.terms,
+                        false => uniformize(&context, &left, &mut times, &mut observer, checkpointer)?.terms,
                     };
                     expansion.terms + swept
                 }
                 Method::Subdivided { theta } => {
-                    subdivided::run(&built, theta, &finite, &mut times, &mut observer, checkpointer)?
+                    subdivided::run(&context, theta, &finite, &mut times, &mut observer, checkpointer)?
                 }
             };
             checkpointer.ended(terms);
@@ -252,7 +259,8 @@ fn solve_in<T: Number>(
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            let served = stationary::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
+            let served =
+                power_iteration::run(&context, &infinite, last, &mut times, &mut observer, checkpointer)?;
             checkpointer.ended(served.terms);
             solution.terms += served.terms;
             solution.eliminated = served.eliminated;
@@ -269,10 +277,10 @@ fn solve_in<T: Number>(
     }
     solution.times = times.into_iter().flatten().collect();
     assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
-    for (time, seen) in solution.times.iter_mut().zip(seen) {
-        expect_numbers(time)?;
+    for (time, summaries) in solution.times.iter_mut().zip(summaries) {
+        check_rewards(time)?;
         time.bound = time.bound.capped();
-        if let Some(Seen { mass, least, missing }) = seen {
+        if let Some(ResultSummary { mass, least, missing }) = summaries {
             let iterated = time.alpha_t > 0.0 && time.alpha_t.is_finite() && time.stopped.is_none();
             if let Some(missing) = missing.filter(|_| iterated) {
                 time.bound = time.bound.of_missing(missing + initial_error);
@@ -310,7 +318,7 @@ fn is_far<T: Number>(
         return Ok(false);
     }
     let lambda = statistics.lambda(longest)?;
-    let krylov = T::PRECISION == Precision::F64 && krylov::is_worth(costs, lambda);
+    let krylov = T::PRECISION == Precision::F64 && exponential::is_worth(costs, lambda);
     Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 

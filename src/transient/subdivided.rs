@@ -5,17 +5,17 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
-use super::bound::MatrixStatistics;
-use super::built::Built;
+use super::chain::statistics::MatrixStatistics;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
-use super::chunk::Sum;
-use super::clock::Activity;
+use super::context::Context;
 use super::iteration::MOST_STEPS;
-use super::kernels::{ADD, SCALE, add, scale};
-use super::lane_step::Stage;
-use super::poisson::Window;
+use super::numerics::poisson::Window;
 use super::problem::Observer;
+use super::profile::Activity;
 use super::solution::{Bound, TimeResult};
+use super::step::chunk::Sum;
+use super::step::stages::Stage;
+use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Error, Result};
@@ -62,7 +62,7 @@ pub fn terms<T: Number>(
 }
 
 pub fn run<T: Number>(
-    built: &Built<'_, T>,
+    context: &Context<'_, T>,
     theta: f64,
     which: &[usize],
     times: &mut [Option<TimeResult>],
@@ -76,20 +76,20 @@ pub fn run<T: Number>(
             T::PRECISION
         )));
     }
-    if !built.problem.rewards.is_empty() {
+    if !context.problem.rewards.is_empty() {
         return Err(Error::Invalid(
             "the subdivided method computes no rewards; use --method auto".to_owned(),
         ));
     }
     for &index in which {
         terms(
-            &built.statistics,
-            built.options.epsilon,
+            &context.statistics,
+            context.options.epsilon,
             theta,
-            built.statistics.lambda(built.problem.times[index])?,
+            context.statistics.lambda(context.problem.times[index])?,
         )?;
     }
-    let (lanes, parts, precision) = (&built.machine.lanes, &built.parts, T::PRECISION);
+    let (lanes, parts, precision) = (&context.machine.lanes, &context.parts, T::PRECISION);
     let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
         lanes.iter().map(|lane| lane.alloc_with("factors", values)).collect()
     };
@@ -97,8 +97,8 @@ pub fn run<T: Number>(
         .map(|p| lanes[p.lane].alloc("an accumulator", p.rows.len()))
         .collect::<Result<_>>()?;
     let nothing: Vec<Buffer<T>> = each_lane(&[T::ZERO])?;
-    let inverse = each_lane(&[built.statistics.inverse_alpha])?;
-    let n = built.initial.len();
+    let inverse = each_lane(&[context.statistics.inverse_alpha])?;
+    let n = context.initial.len();
     let mut resumed = checkpointer.subdivided()?;
     let mut terms = 0;
     if let Some(kept) = &resumed {
@@ -119,9 +119,9 @@ pub fn run<T: Number>(
         Ok(sum)
     };
     for &index in which {
-        let t = built.problem.times[index];
-        let lambda = built.statistics.lambda(t)?;
-        let (intervals, window) = intervals(&built.statistics, built.options.epsilon, theta, lambda);
+        let t = context.problem.times[index];
+        let lambda = context.statistics.lambda(t)?;
+        let (intervals, window) = intervals(&context.statistics, context.options.epsilon, theta, lambda);
         let each = lambda / intervals;
         let last = window.right;
 
@@ -159,7 +159,7 @@ pub fn run<T: Number>(
         let resumed = resumed.take();
         let (from, begin) = match &resumed {
             Some(kept) => (kept.state.interval, &kept.vectors[0]),
-            None => (0, &built.initial),
+            None => (0, &context.initial),
         };
         for (part, pt) in parts.parts.iter().zip(&pt) {
             let own: Vec<T> = begin[parts.own(part)].iter().map(|&p| T::of(p)).collect();
@@ -189,7 +189,7 @@ pub fn run<T: Number>(
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
         let u = precision.unit_roundoff();
         let rounding =
-            built.statistics.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
+            context.statistics.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
         let result = TimeResult {
             time: t,
             alpha_t: lambda,

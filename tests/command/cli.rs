@@ -599,7 +599,7 @@ fn help_is_short_grouped_or_whole() {
 
         assert!(options(&short) <= 16, "{short}");
         assert!(options(&short) < options(&long) && options(&long) < options(&all), "{long}");
-        for part in ["Question:", "Output:", "Device:", "Long runs:", "Expert:", "Examples:", "Exit codes:"] {
+        for part in ["Problem:", "Output:", "Device:", "Long runs:", "Expert:", "Examples:", "Exit codes:"] {
             assert!(long.contains(part), "{command} --help has no {part}:\n{long}");
         }
         let examples = long.lines().filter(|line| line.starts_with(&format!("  kolmo {command} "))).count();
@@ -642,7 +642,7 @@ fn reports_of_every_command_and_precision_are_as_documented() {
 fn a_report_of_a_benchmark_is_json_lines() {
     let place = Place::new();
     let help = place.kolmo("bench spmv --help").stdout;
-    assert!(help.contains("Write JSON lines, one object a case and device"), "{help}");
+    assert!(help.contains("JSON lines, one object per case and device"), "{help}");
     let run = place.kolmo("bench spmv tandem:5 --device cpu --repeat 1 --report r.jsonl -q");
     assert_eq!(run.code, 0, "{}", run.stderr);
     let text = place.text("r.jsonl");

@@ -4,7 +4,7 @@ use crate::support::{Keep, model};
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::capacity::{plan, seconds_on_cores};
+use kolmo::transient::estimate::{plan, seconds_on_cores};
 use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, solve};
 use kolmo::{Error, Machine};
 

@@ -1,11 +1,13 @@
-"""Three components of every matrix of a folder by `kolmo walk`, each to a millionth of the largest unknown, b = 1.
+"""Run `kolmo walk` on every matrix of a folder, to 1e-6 of the largest unknown, with b = 1.
 
     python -m venv v && v/bin/pip install numpy
     v/bin/python crates/kolmo-bench/benches/walk_matrices.py target/release/kolmo FOLDER [--seconds 2]
 
-A matrix NAME.mtx has its solution in NAME.x.npy. Prints a table: unknowns, whether the certificate of convergence was found, seconds of
-the whole command and of its parts, the largest half-width and error over the largest unknown. Ends with 1 where a matrix that passes the
-gate takes longer, is not met, or has an error above its half-width.
+Three components of each are estimated. A matrix NAME.mtx has its solution in NAME.x.npy. Prints a
+table: number of unknowns; the norm of L, or `refused` without a certificate of convergence; seconds
+of the command and of its walks; largest half-width and error, relative to the largest unknown. The
+exit code is 1 if a matrix with a certificate takes longer than --seconds, misses its bound, or has an
+error above its half-width.
 """
 
 import argparse

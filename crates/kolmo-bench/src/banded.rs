@@ -1,4 +1,4 @@
-//! Solutions of pentadiagonal and block tridiagonal systems: on the device, and host to host.
+//! Benchmarks of pentadiagonal and block tridiagonal systems, on the device and from host to host.
 
 use std::time::Instant;
 
@@ -8,19 +8,19 @@ use kolmo::lane::Lane;
 use kolmo::tridiagonal::{BandedPlan, BandedSystem, Number};
 use kolmo::{Error, Machine, Result};
 
-/// Times on the device, and those from host to host.
+/// Times of solving a pentadiagonal or block tridiagonal system.
 #[derive(Debug, Clone)]
 pub struct BandedTimes {
-    /// On the device.
+    /// Solutions with all data on the device.
     pub resident: ResidentTimes,
-    /// Host to host, the matrix included.
+    /// Solutions from host to host, including the transfer of the matrix.
     pub host: Spread,
 }
 
-/// Measures `system` on the one lane of a machine.
+/// Measures `system` on the single lane of a machine.
 ///
 /// # Errors
-/// [`Error::Invalid`] where windows are not enough; devices' errors.
+/// [`Error::Invalid`] if windows do not suffice and the host would eliminate; errors of devices.
 pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
     match machine.precision {
         Precision::F64 | Precision::Q64 => times::<f64>(&machine.lanes, system, repeat),
@@ -29,7 +29,7 @@ pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> 
 }
 
 fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
-    // Seconds of a measurement at least, so that what the host does to begin one does not show.
+    // Minimum seconds of a measurement, so that the host's launch overhead is negligible.
     const LEAST: f64 = 0.02;
     let refused =
         |why: &str| Err(Error::Invalid(format!("{why}: the host eliminates, which is not measured")));

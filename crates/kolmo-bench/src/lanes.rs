@@ -1,4 +1,5 @@
-//! Host-to-host solutions of tridiagonal systems on any number of lanes.
+//! Benchmarks of tridiagonal systems, from host to host on several numbers of lanes, and on the
+//! device.
 
 use rayon::prelude::*;
 
@@ -13,30 +14,33 @@ use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
 use kolmo::tridiagonal::{Number, Plan, PlanOptions, Stages, Upload};
 use kolmo::{Error, Machine, Result};
 
-/// Solutions by stages of each size.
+/// Number of solutions by stages for each size.
 const STAGED: usize = 5;
 
-/// Share of free memory that a measurement may take.
+/// Maximum share of free memory for a measurement.
 const ROOM: f64 = 0.8;
 
-/// The largest system, up to `wanted` rows, whose arrays fit the host and the device of `lane`.
+/// Returns the largest number of rows, up to `wanted`, with arrays that fit the host and the
+/// device.
 pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize {
     let device = lane.device();
-    // dl, d, du, b and x on either side; the interface system of tiles is small beside them.
+    // dl, d, du, b and x on host and device; the interface system is small.
     let row = 5 * precision.bytes();
     let free = lane.free_bytes().unwrap_or(u64::MAX);
     let host = available_memory() / if device.limits.unified { 2 } else { 1 };
     let room = (host.min(free) as f64 * ROOM) as u64 / row;
     let binding = device.limits.binding.min(device.limits.buffer) / precision.bytes();
-    // Arrays are padded by up to two threads' rows.
+    // Arrays are padded by up to the rows of two threads.
     wanted.min(usize::try_from(room.min(binding.saturating_sub(16))).unwrap_or(usize::MAX))
 }
 
-/// What is measured in no fixed point.
+/// Beginning of the error for fixed point, in which tridiagonal systems are not solved.
 const SYSTEMS: &str = "tridiagonal systems take";
 
-/// Measures systems of `sizes` rows, ascending, on each of the `sets`, that of one lane first, the sets ascending in
-/// their number. `before` is called before each size; its error ends the work.
+/// Measures systems of `sizes` rows, ascending, on each of the `sets` of lanes.
+///
+/// The sets are ascending in their number of lanes, beginning with one lane. `before` is called
+/// before each size; its error ends the work.
 pub fn lane_times(
     sets: &[Machine],
     sizes: &[usize],
@@ -50,7 +54,7 @@ pub fn lane_times(
     }
 }
 
-/// The set of `count` lanes.
+/// Returns the set with `count` lanes.
 fn of(sets: &[Machine], count: usize) -> &[Lane] {
     let mut lanes = sets.iter().map(|set| &set.lanes);
     lanes.find(|lanes| lanes.len() == count).expect("a count is that of a set")
@@ -69,7 +73,7 @@ fn run<T: Number>(
 ) -> Result<Vec<SizeTimes>> {
     let Some(&largest) = sizes.last() else { return Ok(Vec::new()) };
     let mut plan = Plan::<T>::new(&sets[0].lanes, largest, 1, false)?;
-    // The first rows of a dominant system are one again.
+    // The first n rows of a dominant system are a dominant system again.
     let inputs = plan.inputs();
     let wave = |i: usize, k: u32| T::of(((i as u32).wrapping_mul(0x9E37_79B9) >> k & 0xFF) as f64 / 256.0);
     for (array, k) in [(inputs.dl, 3), (inputs.du, 11), (inputs.b, 19)] {
@@ -98,21 +102,23 @@ fn run<T: Number>(
     Ok(all)
 }
 
-/// Host-to-host solutions of a system.
+/// Times of solving a system from host to host.
 #[derive(Debug, Clone)]
 pub struct HostTimes {
-    /// By lanes, one lane first.
+    /// Times for each number of lanes, ascending from one lane.
     pub runs: Vec<LaneTime>,
-    /// Relative residual of what came out, the largest of all.
+    /// Largest relative residual of the solutions.
     pub residual: f64,
-    /// True where the rows lie in memory that is page-locked.
+    /// True if the rows are in page-locked memory.
     pub locked: bool,
-    /// Bytes on the devices beside the rows, as a share of these, on one lane.
+    /// Additional bytes on the device with one lane, relative to those of the rows.
     pub extra_memory: f64,
 }
 
-/// Measures `system` on each of the `sets`, that of one lane first, the sets ascending in their number; with rows in
-/// memory that is not page-locked, if so asked.
+/// Measures `system` from host to host on each of the `sets` of lanes.
+///
+/// The sets are ascending in their number of lanes, beginning with one lane. If `pageable` is true,
+/// the rows are in memory that is not page-locked.
 pub fn system_lane_times(
     sets: &[Machine],
     system: &System,
@@ -126,7 +132,7 @@ pub fn system_lane_times(
     }
 }
 
-/// A plan with the rows of a system and all of its right-hand sides.
+/// Returns a plan that holds the rows of a system and all its right-hand sides.
 fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
     system.check()?;
     if system.b.is_empty() {
@@ -142,7 +148,7 @@ fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> 
     Ok(plan)
 }
 
-/// The relative residual of a plan's unknowns.
+/// Largest relative residual of a plan's unknowns.
 fn left<T: Number>(plan: &Plan<'_, T>, system: &System) -> f64 {
     let mut x = vec![0.0; system.rows()];
     let one = |(k, b): (usize, &Vec<f64>)| {
@@ -180,23 +186,23 @@ fn system_times<T: Number>(
     Ok(HostTimes { runs, residual: residual.max(left(&plan, system)), locked, extra_memory })
 }
 
-/// Solutions of a system whose rows and unknowns are on the device.
+/// Times of solving a system with rows and unknowns on the device.
 #[derive(Debug, Clone, Copy)]
 pub struct ResidentTimes {
-    /// Of one solution.
+    /// Seconds of one solution.
     pub seconds: Spread,
-    /// True where one pass over the rows was enough.
+    /// True if one pass over the rows was sufficient.
     pub one_pass: bool,
-    /// Relative residual of what came out.
+    /// Relative residual of the solution.
     pub residual: f64,
-    /// Bytes on the device beside the rows, as a share of these.
+    /// Additional bytes on the device, relative to those of the rows.
     pub extra_memory: f64,
 }
 
-/// Measures `system` on a machine of one lane, without any copy, `repeat` times.
+/// Measures `system` on a machine with one lane, without any copy, `repeat` times.
 ///
 /// # Errors
-/// If the lane does not hold all rows at once; devices' errors.
+/// If the lane cannot hold all rows at once; errors of devices.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
     machine.expect_floating(SYSTEMS)?;
     match machine.precision {
@@ -206,7 +212,7 @@ pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Resu
 }
 
 fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<ResidentTimes> {
-    // Seconds of a measurement at least, so that what the host does to begin one does not show.
+    // Minimum seconds of a measurement, so that the host's launch overhead is negligible.
     const LEAST: f64 = 0.02;
     let mut plan = filled::<T>(lane, system, true)?;
     plan.solve(Upload::All)?;
@@ -231,8 +237,10 @@ fn milliseconds(s: &Stages) -> StageTimes {
     }
 }
 
-/// An error if what was timed does not solve the system. A row is 3 on the diagonal and two neighbours below 1, so that
-/// no unknown exceeds 1, and a residual is a dozen roundings of terms that are 5 together.
+/// Returns an error if the unknowns do not solve the system of [`run`].
+///
+/// Each row has 3 on the diagonal and two neighbours below 1. No unknown exceeds 1, and a residual
+/// is a dozen roundings of terms with the sum 5.
 fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
     let (x, [dl, d, du, b]) = (plan.x(), plan.given());
     let epsilon = match T::PRECISION {

@@ -1,4 +1,4 @@
-//! Measurements: one job, one lane, both sides in one run.
+//! Benchmarks. kolmo and the programs that it is compared with are measured in one run.
 
 mod banded;
 pub mod compare;
@@ -24,10 +24,10 @@ pub use together::{PhaseTime, Together};
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
 pub use transient::{Case, transient};
 
-/// GB/s that the lanes' memory can do, added up: a copy, or on the CPU a triad.
+/// Total memory bandwidth of the lanes in GB/s: a copy, or a triad on the CPU.
 ///
 /// # Errors
-/// Those of the lanes.
+/// Errors of the lanes.
 pub fn bandwidth(lanes: &[kolmo::lane::Lane], repeat: usize) -> kolmo::Result<f64> {
     let one = |lane: &kolmo::lane::Lane| match lane.device().host {
         true => triad_bandwidth(lane, TRIAD, repeat),
@@ -36,13 +36,13 @@ pub fn bandwidth(lanes: &[kolmo::lane::Lane], repeat: usize) -> kolmo::Result<f6
     lanes.iter().map(one).sum()
 }
 
-/// Bytes of an array of the CPU's triad.
+/// Bytes of each array of the triad on the CPU.
 const TRIAD: u64 = 512 << 20;
 
-/// GB/s from smaller arrays, and seconds and bytes that [`bandwidth`] is to take.
+/// Estimates [`bandwidth`] with small arrays: GB/s, and the seconds and bytes that it will take.
 ///
 /// # Errors
-/// Those of the lane.
+/// Errors of the lane.
 pub fn bandwidth_forecast(lane: &kolmo::lane::Lane) -> kolmo::Result<(f64, f64, u64)> {
     const LESS: u64 = 16;
     let at = std::time::Instant::now();
@@ -51,7 +51,7 @@ pub fn bandwidth_forecast(lane: &kolmo::lane::Lane) -> kolmo::Result<(f64, f64, 
     Ok((found, scale as f64 * at.elapsed().as_secs_f64(), scale * 4 * TRIAD / LESS))
 }
 
-/// An observer that has nothing to say.
+/// Observer that ignores everything.
 struct Silent;
 
 impl kolmo::transient::Observer for Silent {
@@ -64,17 +64,17 @@ impl kolmo::transient::Observer for Silent {
     }
 }
 
-/// The least and the median of some seconds.
+/// Minimum and median of several times, in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// Median.
     pub median: f64,
 }
 
 impl Spread {
-    /// Of one measurement or more.
+    /// Returns the spread of one or more times.
     pub fn of(mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
         assert!(!seconds.is_empty(), "a spread of no measurement");
@@ -85,57 +85,62 @@ impl Spread {
 /// One line of a benchmark's report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// `spmv`, `transient`.
+    /// Benchmark: `spmv`, `transient`, `walk`, `tridiagonal`, `transfer` or `seed-table`.
     pub bench: &'static str,
-    /// The model.
+    /// Name of the model, with the details of the case.
     pub case: String,
     /// Name of the device.
     pub device: String,
-    /// Backend.
+    /// Backend of the device.
     pub backend: &'static str,
-    /// Precision.
+    /// Precision of the computation.
     pub precision: String,
-    /// States.
+    /// Number of states or unknowns.
     pub n: usize,
-    /// Entries of the generator, its diagonal included.
+    /// Entries of the matrix; those of a generator include its diagonal.
     pub nnz: u64,
-    /// Format of the matrix.
+    /// Storage format of the matrix.
     pub format: String,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: usize,
-    /// True where the step serves a time point.
+    /// For `spmv`: true if the step adds to the accumulator of a time point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accumulate: Option<bool>,
-    /// Useful bytes: f64 12·nnz + 32·n with the accumulator, f32 8·nnz + 16·n; 16 and 8 less a row without.
+    /// Useful bytes. One step: 12·nnz + 32·n in f64, 8·nnz + 16·n in f32; without an accumulator
+    /// 16·n or 8·n less.
     pub bytes: u64,
-    /// Bytes that the format in fact moves, padding included, gathers counted once.
+    /// Bytes that the format moves: with padding, gathers counted once.
     pub bytes_moved: u64,
-    /// Seconds of one step (spmv) or one run (transient).
+    /// Time of one step (`spmv`) or one run, in seconds.
     pub seconds: Spread,
-    /// Useful bytes a second, from the median.
+    /// Useful bytes per median time, in GB/s.
     pub gb_per_s: f64,
-    /// The rate of a copy (on the CPU a triad) on the same lane in the same run.
+    /// Bandwidth of a copy, or a triad on the CPU, on these lanes in this run, in GB/s.
     pub copy_gb_per_s: f64,
-    /// Largest error of the result, relative to its largest element, against a plain evaluation in f64.
+    /// Error of the result. For `spmv` the largest one against a plain evaluation in f64, relative
+    /// to the largest element; other benchmarks define theirs.
     pub relative_error: f64,
-    /// Measurements that the spread is of.
+    /// Number of measurements.
     pub repetitions: usize,
-    /// Multiplications of a run.
+    /// Matrix–vector products of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terms: Option<u64>,
-    /// Steps of walks a second, from the median.
+    /// Steps of walks per second, from the median time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,
-    /// Further measurements.
+    /// Further values of this benchmark.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub more: Option<serde_json::Value>,
-    /// Time that several lanes spend on each other.
+    /// Cost of the exchange between several lanes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
 }
 
 impl Record {
-    /// Solutions of `batch` tridiagonal systems of `n` rows each: dl, d, du and b are read, x is written.
+    /// Returns a record of solving `batch` tridiagonal systems of `n` rows with `rhs` right-hand
+    /// sides.
+    ///
+    /// Bytes count reading dl, d, du and b, and writing x.
     pub fn tridiagonal(
         case: String,
         device: &kolmo::lane::Device,

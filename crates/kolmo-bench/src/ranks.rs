@@ -1,5 +1,4 @@
-//! Transfers between ranks, as of neighbours that exchange halos: in messages, and within a host in memory that both
-//! map.
+//! Benchmark of exchanges between neighbouring ranks, by messages and through shared memory.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -9,30 +8,30 @@ use kolmo::internals::{Window, WindowEnd, windows};
 use kolmo::ranks::{Envelope, Ranks, Wait, with_messages};
 use kolmo::{Error, Result};
 
-/// Measured transfers, by their names in a report.
+/// Measured transfers: their names in a report.
 pub const CASES: [&str; 2] = ["between ranks, messages", "between ranks, windows"];
 
-/// Bytes moved in a measurement of messages that are short, so that its clock has something to measure.
+/// Minimum bytes of a measurement, so that short messages take a measurable time.
 const ENOUGH: u64 = 1 << 20;
 
-/// A rank next to this one: what goes there and what comes from there.
+/// Data exchanged with a neighbouring rank.
 struct Neighbour {
     to: Envelope,
     from: Envelope,
     out: Vec<u32>,
     back: Vec<u32>,
     windows: Option<[Window; 2]>,
-    /// The word that says that a window is full.
+    /// One-word messages that announce a full window, sent and received.
     news: [[u32; 1]; 2],
 }
 
-/// Word `i` that a rank sends.
+/// Returns word `i` of the data that a rank sends.
 fn word(rank: usize, i: usize) -> u32 {
     (i as u32).wrapping_mul(0x9E37_79B9) ^ (rank as u32).wrapping_mul(0x85EB_CA6B)
 }
 
 fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
-    // Upwards is way 0, downwards way 1.
+    // Way 0 is towards higher ranks, way 1 towards lower ranks.
     let ways = [(ranks.rank().checked_sub(1), 1), (Some(ranks.rank() + 1), 0)];
     let there = |(rank, way): (Option<usize>, usize)| Some((rank.filter(|&rank| rank < ranks.size())?, way));
     let make = |(rank, way)| Neighbour {
@@ -46,7 +45,7 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
     ways.into_iter().filter_map(there).map(make).collect()
 }
 
-/// Windows between all neighbours, if each shares its host with the next.
+/// Opens windows between all neighbours. Returns true if every pair of neighbours shares a host.
 fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
     let both = |n: &Neighbour| [Some((n.to, true, bytes)), Some((n.from, false, bytes))];
     let ends: Vec<Option<WindowEnd>> = neighbours.iter().flat_map(both).collect();
@@ -59,7 +58,7 @@ fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> boo
     ranks.all_reduce_min(u64::from(complete)) == 1
 }
 
-/// One exchange with all neighbours.
+/// Performs one exchange with all neighbours.
 fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, number: u64) -> Result<()> {
     let never = AtomicBool::new(false);
     with_messages(ranks, Wait { stop: &never, spin: false }, |messages| {
@@ -90,12 +89,13 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
     })
 }
 
-/// Every rank exchanges so many bytes with the ranks before and behind it, `repeat` times: a record each for messages and,
-/// where neighbours share their host, for windows. Seconds are those of the slowest rank. What arrives is compared with
-/// what was sent. Every rank calls this.
+/// Measures exchanges of `bytes` with both neighbours, `repeat` times. Collective.
+///
+/// Returns one record for messages and, if all neighbours share a host, one for windows. Seconds
+/// are those of the slowest rank. The received data is compared with the sent data.
 ///
 /// # Errors
-/// If memory does not suffice, or something else arrives than was sent.
+/// If memory does not suffice, or the received data differs from the sent data.
 pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Record>> {
     let room = kolmo::lane::expect_memory(8 * bytes, || "an exchange between ranks".to_owned());
     ranks.all_ok(room)?;
@@ -115,7 +115,7 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
         let mut number = 0;
         let mut rounds = Vec::new();
         for _ in 0..=repeat {
-            // All begin together.
+            // A barrier: all ranks begin together.
             ranks.all_reduce_sum(0);
             let at = Instant::now();
             for _ in 0..times {
@@ -125,7 +125,7 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
             rounds.push(ranks.all_reduce_max(at.elapsed().as_secs_f64() / times as f64));
         }
         ranks.all_ok(arrived(&neighbours, case))?;
-        // The first one pages in.
+        // The first measurement touches new memory and does not count.
         let seconds = Spread::of(rounds[1..].to_vec());
         records.push(Record {
             bench: "transfer",
@@ -154,7 +154,7 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
     Ok(records)
 }
 
-/// GB/s of copies of so many words.
+/// Bandwidth of copies of `words` words in host memory, in GB/s.
 fn copied(words: usize, times: u64) -> f64 {
     let (from, mut to) = (vec![1u32; words], vec![0u32; words]);
     to.copy_from_slice(&from);
@@ -166,7 +166,7 @@ fn copied(words: usize, times: u64) -> f64 {
     (4 * words as u64 * times) as f64 / at.elapsed().as_secs_f64().max(1e-9) / 1e9
 }
 
-/// An error if something else came than was sent.
+/// Returns an error if the received data differs from the sent data.
 fn arrived(neighbours: &[Neighbour], case: &str) -> Result<()> {
     for Neighbour { from, back, .. } in neighbours {
         let wrong = back.iter().enumerate().filter(|(i, v)| **v != word(from.rank, *i)).count();

@@ -1,16 +1,18 @@
-//! Table II of M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving
-//! Markov models" (FedCSIS 2012), on this machine.
+//! Reproduction of Table II of M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the
+//! uniformization method for solving Markov models" (FedCSIS 2012).
 //!
-//! Its five sizes are those of two wireless devices with queues of 113, 163, 177, 189 and 204 packets and six back-off
-//! stages. Its times are in seconds, for t = 10 in a unit of time that is not given; the 2000 to 3500 products that it
-//! must have made lie between those of t = 10 and t = 40 in milliseconds.
+//! The five sizes are models of two wireless devices with queues of 113, 163, 177, 189 and 204
+//! packets and six back-off stages. Published times are in seconds for t = 10; the unit of t is not
+//! given. From the times follow 2000 to 3500 products, which is between those of t = 10 and t = 40
+//! milliseconds.
 
 use std::time::Instant;
 
 use serde::Serialize;
 
 use kolmo::internals::{
-    ActivitySeconds, Built, Costs, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep,
+    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, expect_chain_memory, statistics, subdivided,
+    uniformize,
 };
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -22,23 +24,25 @@ use kolmo::{Machine, Result};
 /// K of `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
 
-/// A row of the published table: millions of states and entries, seconds.
+/// A row of the published table; times in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Published {
     /// Millions of states.
     pub n: f64,
     /// Millions of entries.
     pub nnz: f64,
-    /// CPU.
+    /// Time on the CPU.
     pub cpu: f64,
-    /// One GPU; none where the matrix did not fit.
+    /// Time on one GPU; `None` if the matrix did not fit.
     pub gpu: Option<f64>,
-    /// Two GPUs.
+    /// Time on two GPUs.
     pub two_gpus: f64,
 }
 
 impl Published {
-    /// Seconds of a column; none for those of this program alone, and where the matrix did not fit.
+    /// Published seconds of a column.
+    ///
+    /// `None` for columns of kolmo's own method, and if the matrix did not fit.
     pub fn of(&self, column: Column) -> Option<f64> {
         match column {
             Column::Cpu => Some(self.cpu),
@@ -49,14 +53,14 @@ impl Published {
     }
 }
 
-/// The machine of the published table, its Table I.
+/// Machine of the published table (Table I of the paper).
 pub const MACHINE: &str = "2 x Intel Xeon X5650 2.67 GHz (6 cores with HT), 48 GB DDR3; 2 x Tesla M2050 (515 Gflop/s, \
                            3 GB); CUDA 4.0, CUSP 0.3, MKL 10.3";
 
-/// Bytes of one of its GPUs.
+/// Memory of one of its GPUs in bytes.
 pub const GPU_BYTES: u64 = 3072 << 20;
 
-/// The published row of a size, if it has one.
+/// Returns the published row for K = `k`, if there is one.
 pub fn published(k: usize) -> Option<Published> {
     let (n, nnz, cpu, gpu, two_gpus) = match k {
         113 => (11.0, 65.0, 370.0, Some(38.0), 210.0),
@@ -69,24 +73,24 @@ pub fn published(k: usize) -> Option<Published> {
     Some(Published { n, nnz, cpu, gpu, two_gpus })
 }
 
-/// Who computes, and how.
+/// A column of the table: devices and algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Column {
-    /// All threads of the CPU, three kernels a term: Algorithm 1.
+    /// All threads of the CPU: Algorithm 1, with three kernels per term.
     Cpu,
-    /// One device, the same.
+    /// One device: Algorithm 1.
     OneSubdivided,
-    /// One device, the sweep.
+    /// One device: kolmo's uniformization run.
     One,
-    /// All devices, the whole vector merged on each of them after every product: Algorithm 2.
+    /// All devices: Algorithm 2, which merges the whole vector on each of them after every product.
     SeveralFull,
-    /// All devices, the sweep, halos.
+    /// All devices: kolmo's uniformization run, which exchanges halos.
     Several,
 }
 
 impl Column {
-    /// The head in the table.
+    /// Heading of the column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "CPU, seed",
@@ -97,7 +101,7 @@ impl Column {
         }
     }
 
-    /// The algorithm of 2012.
+    /// True for the algorithms of 2012.
     fn subdivided(self) -> bool {
         matches!(self, Self::Cpu | Self::OneSubdivided | Self::SeveralFull)
     }
@@ -106,99 +110,103 @@ impl Column {
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
-    /// `seed-table`.
+    /// Always `seed-table`.
     pub bench: &'static str,
-    /// The chain.
+    /// Name of the chain.
     pub case: String,
     /// Time of the solution.
     pub t: f64,
-    /// αt.
+    /// Uniformization rate times t.
     pub alpha_t: f64,
-    /// Who and how.
+    /// Column of the table.
     pub column: Column,
-    /// The devices.
+    /// Names of the devices.
     pub device: String,
-    /// Backend.
+    /// Backend of the first device.
     pub backend: &'static str,
-    /// Precision.
+    /// Precision of the computation.
     pub precision: String,
-    /// States.
+    /// Number of states.
     pub n: usize,
-    /// Entries of the generator, its diagonal included.
+    /// Entries of the generator, including its diagonal.
     pub nnz: u64,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: usize,
     /// Seconds of all products.
     pub seconds: f64,
-    /// Seconds of the whole solution from a matrix on the devices to probabilities on the host, where it was timed.
+    /// Time from a matrix on the devices to probabilities on the host; `None` if extrapolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub solution: Option<Solved>,
-    /// Products of the solution.
+    /// Number of products of the solution.
     pub products: u64,
-    /// Products that were timed; fewer where the whole would have taken too long: `seconds` is then in proportion.
+    /// Number of timed products.
+    ///
+    /// If it is smaller than `products`, `seconds` is extrapolated, because the whole would take
+    /// too long.
     pub timed: u64,
-    /// Share of a product's time that the exchange costs, by the same work without it.
+    /// Share of a product's time that the exchange costs, from a run without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication_share: Option<f64>,
-    /// Largest number of bytes on one of the devices.
+    /// Peak bytes on one of the devices.
     pub device_bytes: u64,
-    /// Published seconds of the column's counterpart, where there are any.
+    /// Published seconds of this cell, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
 }
 
-/// Seconds of a whole solution.
+/// Times of a whole solution in seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Solved {
-    /// All of it.
+    /// Total time.
     pub whole: f64,
-    /// What it consists of, but for what is let go at the end.
+    /// Times of its phases; freeing memory is in none of them.
     #[serde(flatten)]
     pub activities: ActivitySeconds,
 }
 
-/// The times and bounds of the table.
+/// Parameters of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Times.
+    /// Times of the solutions.
     pub times: &'a [f64],
-    /// Bound of the error.
+    /// Bound on the l1 error.
     pub epsilon: f64,
     /// Largest αt of an interval of Algorithm 1.
     pub theta: f64,
-    /// Seconds that a cell may take before it is scaled up from fewer products.
+    /// Seconds above which a cell is extrapolated from fewer products.
     pub seconds: f64,
 }
 
-/// A chain of the table.
+/// A chain of the table with its matrix statistics.
 pub struct Row<'a> {
-    /// The chain.
+    /// Name of the chain.
     pub case: String,
     /// K.
     pub k: usize,
-    /// The transitions.
+    /// Transitions of the chain.
     pub transitions: &'a dyn Transitions,
     statistics: MatrixStatistics<f64>,
 }
 
-/// αt of the short runs that a product's time is read off: what the second takes longer.
+/// αt of two short runs; the difference of their times gives the time of a product.
 const SHORT: [f64; 2] = [2.0, 100.0];
 
 impl<'a> Row<'a> {
-    /// Looks at `wlan:k,6`.
+    /// Computes the matrix statistics of `wlan:k,6`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where the host has no room for that.
+    /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) if the host lacks the memory.
     pub fn new(machine: &Machine, case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room(machine, transitions)?;
+        expect_chain_memory(machine, transitions.states())?;
         let statistics = machine.lanes[0].host(|| statistics::<f64>(transitions))?;
         Ok(Self { case, k, transitions, statistics })
     }
 
-    /// Measures a column on these lanes at every time.
+    /// Measures a column on these lanes for every time.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where it does not fit; whatever the observer returns.
+    /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) if it does not fit; errors of the
+    /// observer.
     pub fn measure(
         &self,
         machine: &Machine,
@@ -219,7 +227,7 @@ impl<'a> Row<'a> {
         let exchange = if column == Column::SeveralFull { Exchange::Full } else { Exchange::Halo };
         let options = Options {
             epsilon: wanted.epsilon,
-            // The algorithm of 2012 has its own format, the sweep the one that moves the fewest bytes.
+            // Algorithms of 2012 use HYB, kolmo's run the format that moves the fewest bytes.
             format: if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto },
             order: Order::Natural,
             split: Partitioning { exchange, ..Partitioning::default() },
@@ -236,7 +244,7 @@ impl<'a> Row<'a> {
         let statistics =
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
-        let mut built = Built {
+        let mut context = Context {
             machine,
             problem: &problem,
             options: &options,
@@ -249,34 +257,36 @@ impl<'a> Row<'a> {
         };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
-        let mut run = |built: &Built<'_, f64>, time: usize| {
+        let mut run = |context: &Context<'_, f64>, time: usize| {
             let mut results = vec![None; times.len()];
-            built.parts.clock.take();
+            context.parts.clock.take();
             let at = Instant::now();
             let products = match column.subdivided() {
                 true => {
                     let nowhere = &mut Checkpointer::none();
-                    subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
+                    subdivided::run(context, wanted.theta, &[time], &mut results, observer, nowhere)?
                 }
-                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.terms,
+                false => {
+                    uniformize(context, &[time], &mut results, observer, &mut Checkpointer::none())?.terms
+                }
             };
-            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: built.parts.clock.take() };
+            let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
             Ok::<_, kolmo::Error>((solved, products))
         };
-        // A sweep's products differ within and outside of its window: all of them are timed.
+        // In kolmo's run products differ within and outside of the window, so all are timed.
         let probe = if column.subdivided() { 1 } else { SHORT.len() };
-        let mut each = |built: &Built<'_, f64>| -> Result<(f64, f64, u64)> {
-            run(built, 0)?;
-            let ((short, few), (long, many)) = (run(built, 0)?, run(built, probe)?);
+        let mut each = |context: &Context<'_, f64>| -> Result<(f64, f64, u64)> {
+            run(context, 0)?;
+            let ((short, few), (long, many)) = (run(context, 0)?, run(context, probe)?);
             let (short, long) = (short.activities.products, long.activities.products);
             let product = (long - short).max(0.0) / (many - few) as f64;
             Ok(((short - product * few as f64).max(0.0), product, many))
         };
-        let (before, product, timed) = each(&built)?;
+        let (before, product, timed) = each(&context)?;
         let communication_share = if lanes.len() > 1 {
-            let transfers = std::mem::take(&mut built.parts.between_lanes);
-            let alone = each(&built)?.1;
-            built.parts.between_lanes = transfers;
+            let transfers = std::mem::take(&mut context.parts.between_lanes);
+            let alone = each(&context)?.1;
+            context.parts.between_lanes = transfers;
             Some((1.0 - alone / product).max(0.0))
         } else {
             None
@@ -284,10 +294,10 @@ impl<'a> Row<'a> {
         for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
             let planned = match column.subdivided() {
                 true => subdivided::terms(
-                    &built.statistics,
+                    &context.statistics,
                     wanted.epsilon,
                     wanted.theta,
-                    built.statistics.lambda(t)?,
+                    context.statistics.lambda(t)?,
                 )?,
                 false => 0,
             };
@@ -295,14 +305,14 @@ impl<'a> Row<'a> {
             let (seconds, solution, products, timed) = if column.subdivided() && scaled > wanted.seconds {
                 (scaled, None, planned, timed)
             } else {
-                let (solved, products) = run(&built, time)?;
+                let (solved, products) = run(&context, time)?;
                 (solved.activities.products, Some(solved), products, products)
             };
             cells.push(Cell {
                 bench: "seed-table",
                 case: self.case.clone(),
                 t,
-                alpha_t: built.statistics.lambda(t)?,
+                alpha_t: context.statistics.lambda(t)?,
                 column,
                 device: devices.join(" + "),
                 backend: lanes[0].device().backend,

@@ -1,4 +1,4 @@
-//! One step of uniformization.
+//! Benchmark of one step of uniformization.
 
 use std::time::Instant;
 
@@ -6,14 +6,15 @@ use rayon::prelude::*;
 
 use super::together::together;
 use super::{Record, Silent, Spread};
-use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_room, scale_rates, statistics};
+use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_chain_memory, scale_rates, statistics};
 use kolmo::kernel::{Number, Precision, Q64};
 use kolmo::lane::Lane;
 use kolmo::transient::{Options, Transitions};
 use kolmo::{Machine, Result};
 
-/// Measures the step with and without its accumulator, on lanes that share the rows: two records. `copy` is their
-/// [`bandwidth`](super::bandwidth).
+/// Measures the step with and without its accumulator, on lanes that share the rows.
+///
+/// Returns two records. `copy` is the [`bandwidth`](super::bandwidth) of the lanes.
 pub fn spmv(
     machine: &Machine,
     case: &str,
@@ -39,11 +40,11 @@ fn measure<T: Number>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     let lanes = &machine.lanes[..];
-    expect_room(machine, transitions)?;
+    expect_chain_memory(machine, transitions.states())?;
     let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
     let mut parts =
         Parts::build(machine, transitions, &statistics, options.width, options.format, options.split)?;
-    // A probability vector that is nowhere zero or regular.
+    // A probability vector without zeros and without regularity.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
     let sum: f64 = (0..n).into_par_iter().map(weight).sum();
@@ -110,14 +111,15 @@ fn measure<T: Number>(
     Ok(records)
 }
 
-/// Largest error of a step from `x` to `y`, relative to its largest element, against a plain sum in f64.
+/// Largest error of a step from `x` to `y` against a plain sum in f64, relative to the largest
+/// element.
 fn error<T: Number>(
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     y: &[f64],
 ) -> f64 {
-    // Of fractions what leaves a state is given as its share of α.
+    // In fixed point exit rates are stored as fractions of α.
     let (inverse, alpha) = match T::PRECISION {
         Precision::Q64 => (1.0 / statistics.divisor, statistics.divisor),
         _ => (statistics.inverse_alpha.wide(), 1.0),

@@ -1,4 +1,4 @@
-//! Time that lanes which share one chain spend on each other.
+//! Cost of the exchange between lanes that share one chain.
 
 use std::time::Instant;
 
@@ -10,34 +10,34 @@ use kolmo::internals::{Iteration, MatrixStatistics, Moment, PHASES, Parts, Timel
 use kolmo::kernel::Number;
 use kolmo::lane::Lane;
 
-/// Lanes that share one chain.
+/// Measured exchange between lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]
 pub struct Together {
     /// Steps between two exchanges.
     pub halo_depth: usize,
-    /// Seconds of a step of the same work on the same lanes, were nothing exchanged.
+    /// Seconds of a step on these lanes without any exchange.
     pub alone: f64,
-    /// Share of a step that the exchange costs: what the step takes longer than that.
+    /// Share of a step's time that the exchange adds.
     pub communication_share: f64,
     /// Phases of each lane's thread between two exchanges through the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseTime>,
 }
 
-/// A phase of an exchange on one lane, medians over many.
+/// A phase of an exchange on one lane; times are medians over many exchanges.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseTime {
-    /// The lane.
+    /// Number of the lane.
     pub lane: usize,
-    /// The phase.
+    /// Name of the phase.
     pub phase: &'static str,
-    /// Seconds after the exchange began that it begins, and that it takes.
+    /// Start of the phase, in seconds after the beginning of the exchange.
     pub start: f64,
-    /// See `start`.
+    /// Duration of the phase in seconds.
     pub seconds: f64,
 }
 
-/// Seconds of a step with the accumulator, from x on: the least and the median of some runs of `steps`.
+/// Measures seconds per step with the accumulator, in `repeat` runs of `steps` steps from `x`.
 pub(super) fn step_seconds<T: Number>(
     lanes: &[Lane],
     parts: &Parts<T>,
@@ -59,7 +59,7 @@ pub(super) fn step_seconds<T: Number>(
     Ok(Spread::of(seconds))
 }
 
-/// Measures what the exchange costs in runs of `steps` steps that take `together` seconds each with it.
+/// Measures the cost of the exchange: runs of `steps` steps with and without it.
 pub(super) fn together<T: Number>(
     lanes: &[Lane],
     parts: &mut Parts<T>,
@@ -73,7 +73,8 @@ pub(super) fn together<T: Number>(
     let with = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     let moments = parts.timeline.take().map_or_else(Vec::new, |timeline| timeline.take());
     let mut phases = phases(lanes.len(), &moments);
-    // Batches of the first run: each begins with an exchange in two of them, and ends with one that has no interior.
+    // Only batches of the first run: two per exchange, boundary and interior. The last batch of a
+    // run has no interior.
     let first = 2 * (steps as usize).div_ceil(parts.matrix.halo_depth);
     for (number, lane) in lanes.iter().enumerate() {
         phases.extend(device_phases(number, lane.traced()?.get(2..).unwrap_or_default(), first));
@@ -92,7 +93,7 @@ pub(super) fn together<T: Number>(
 fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
     let mut all = Vec::new();
     for lane in 0..lanes {
-        // Seconds of each phase in each exchange, and when it began.
+        // For each phase: start and duration in each exchange.
         let mut found: [Vec<(f64, f64)>; PHASES.len()] = Default::default();
         let mut own: Vec<&Moment> = moments.iter().filter(|m| m.lane == lane).collect();
         own.sort_by(|a, b| a.from.total_cmp(&b.from));
@@ -121,10 +122,10 @@ fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
     all
 }
 
-/// When a batch begins and ends.
+/// Start and end of a batch on the device.
 type Batch = (f64, f64);
 
-/// When the device itself is busy with a batch of the boundary and one of the interior, which follow each other.
+/// Times at which the device works on batches of the boundary and of the interior, which alternate.
 fn device_phases(lane: usize, batches: &[Batch], first: usize) -> Vec<PhaseTime> {
     let batches = &batches[..batches.len().min(first)];
     let cycles: Vec<&[Batch]> = batches.windows(3).step_by(2).collect();

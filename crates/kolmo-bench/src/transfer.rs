@@ -1,4 +1,4 @@
-//! Transfers between host and device, on one lane or several of one device.
+//! Benchmark of transfers between host and device, on one or several lanes of one device.
 
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
@@ -10,16 +10,16 @@ use kolmo::lane::bandwidth::bind_copy;
 use kolmo::lane::{Buffer, Copies, HostArray, Lane, Launch, Program};
 use kolmo::{Error, Machine, Result};
 
-/// Measured transfers, by their names in a report.
+/// Measured transfers: their names in a report.
 pub const CASES: [&str; 4] = ["host to device", "device to host", "round trip", "copy on the device"];
 
-/// Bytes that a round trip sends before it takes them back.
+/// Bytes that a round trip sends before it fetches them again.
 const PIECE: usize = 16 << 20;
 
-/// Copies in one measurement of copying on the device.
+/// Number of copies in one measurement of copies on the device.
 const COPIES: u64 = 8;
 
-/// A lane's share of the work.
+/// Arrays of one lane.
 struct Share<'a> {
     lane: &'a Lane,
     source: HostArray<u32>,
@@ -45,7 +45,7 @@ impl Share<'_> {
                 }
                 Ok(())
             }),
-            // By a kernel: copying commands of some drivers reach a tenth of the memory's speed.
+            // By a kernel, since the copy commands of some drivers reach a tenth of the bandwidth.
             "copy on the device" => {
                 let program = Program { cycle: vec![vec![&self.copy]] };
                 lane.run(&program, 0, COPIES, &mut |_| Ok(()))
@@ -55,7 +55,10 @@ impl Share<'_> {
     }
 }
 
-/// Copies of page-locked memory are the device's; of other memory the host's, through page-locked staging.
+/// Copies from the host to the device.
+///
+/// The device copies page-locked memory itself. Other memory is copied by the host through
+/// page-locked staging.
 fn up<'a>(
     copies: &Copies<'_, 'a>,
     lane: &Lane,
@@ -67,7 +70,7 @@ fn up<'a>(
     if locked { copies.send(from, to, at) } else { lane.upload(from, to, at) }
 }
 
-/// The way back of [`up`].
+/// Copies from the device to the host; see [`up`].
 fn down<'a>(
     copies: &Copies<'_, 'a>,
     lane: &Lane,
@@ -79,8 +82,10 @@ fn down<'a>(
     if locked { copies.fetch(from, at, to) } else { lane.download(from, at, to) }
 }
 
-/// Bytes that count in `case` when `bytes` are shared out: once for one way, twice for there and back, and read plus
-/// written for a copy.
+/// Bytes counted for a case that moves `bytes`.
+///
+/// They count once for one way, twice for a round trip, and twice per copy on the device, which
+/// reads and writes.
 fn counted(case: &str, bytes: u64) -> u64 {
     match case {
         "round trip" => 2 * bytes,
@@ -89,18 +94,20 @@ fn counted(case: &str, bytes: u64) -> u64 {
     }
 }
 
-/// The kinds of host memory that a lane can move to its device: page-locked (true) or not.
+/// Kinds of host memory that a lane can transfer: page-locked (true) or not (false).
 pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
     if lane.device().queued_copies { &[false, true] } else { &[false] }
 }
 
-/// Moves `bytes`, rounded down to pairs of numbers and shared out to the lanes, each with a thread of its own, in every
-/// way of [`CASES`]: one record each. What arrives is compared with what was sent.
+/// Measures all transfers of [`CASES`] with `bytes` shared by the lanes; returns one record each.
+///
+/// `bytes` is rounded down to pairs of numbers. Each lane has its own thread. The received data is
+/// compared with the sent data.
 pub fn transfer(machine: &Machine, bytes: u64, repeat: usize, locked: bool) -> Result<Vec<Record>> {
     let pair = 2 * machine.precision.bytes();
     let (pairs, words) = ((bytes / pair) as usize, (pair / 4) as usize);
     let bytes = pairs as u64 * pair;
-    // Integers, or numbers in which all bits count.
+    // Bit patterns that are also finite numbers, with all bits in use.
     let word = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) >> 2 ^ 0x2000_0000;
     let (all, share) = (pairs * words, pairs.div_ceil(machine.lanes.len()).max(1) * words);
     let mut shares = Vec::new();
@@ -122,7 +129,7 @@ pub fn transfer(machine: &Machine, bytes: u64, repeat: usize, locked: bool) -> R
     let mut spreads = Vec::new();
     for case in CASES {
         let seconds = together(&mut shares, repeat, |share| share.perform(case))?;
-        // The first one allocates and pages in.
+        // The first measurement allocates memory and does not count.
         spreads.push((case, Spread::of(seconds[1..].to_vec())));
         if case != "host to device" {
             arrived(&mut shares, case)?;
@@ -157,7 +164,9 @@ pub fn transfer(machine: &Machine, bytes: u64, repeat: usize, locked: bool) -> R
     Ok(spreads.into_iter().map(record).collect())
 }
 
-/// Seconds from the first thread's begin to the last one's end, 1 + `repeat` times; all threads begin together.
+/// Runs `work` on all shares at once, 1 + `repeat` times, and returns the seconds of each round.
+///
+/// All threads begin a round together. A round lasts from the first start to the last end.
 fn together<S: Send>(
     shares: &mut [S],
     repeat: usize,
@@ -192,7 +201,7 @@ fn together<S: Send>(
     Ok(rounds.iter().map(length).collect())
 }
 
-/// An error if something else came back than was sent; forgets it then.
+/// Returns an error if the received data differs from the sent data; then clears it.
 fn arrived(shares: &mut [Share<'_>], case: &str) -> Result<()> {
     for share in shares {
         if case == "copy on the device" {

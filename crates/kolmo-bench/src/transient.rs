@@ -1,24 +1,26 @@
-//! Whole runs.
+//! Benchmark of transient solutions.
 
 use super::{Record, Spread};
 use kolmo::transient::{Chain, Options, Problem, solve};
 use kolmo::{Machine, Result};
 
-/// A chain at a time.
+/// A chain and the time of the solution.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
-    /// The model's name.
+    /// Name of the model.
     pub name: &'a str,
     /// The chain.
     pub chain: &'a Chain,
-    /// The time.
+    /// Time of the solution.
     pub time: f64,
-    /// Another solver's probabilities.
+    /// Reference probabilities at this time.
     pub reference: &'a [f64],
 }
 
-/// Measures a solution, the building of the matrix aside. The error is the l1 distance to the reference; `copy` is the
-/// lanes' [`bandwidth`](super::bandwidth).
+/// Measures a solution, without building the matrix.
+///
+/// The error is the l1 distance to the reference. `copy` is the [`bandwidth`](super::bandwidth) of
+/// the lanes.
 pub fn transient(
     machine: &Machine,
     case: &Case<'_>,

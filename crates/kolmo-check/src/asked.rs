@@ -1,4 +1,4 @@
-//! What is asked, of what, and the answers.
+//! Properties to check, the chains or models they refer to, and the answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property, Wrong};
 use kolmo_model::{Instance, Model, Names, Value, decoded};
 
-/// What is asked about.
+/// Chain or model that properties refer to.
 pub enum Subject {
-    /// A model, whose chains its constants make.
+    /// A model. Values of its constants give its chains.
     Language(Model),
-    /// The one chain of a file, or a built-in.
+    /// A chain from a file, or a built-in chain.
     Chain(Chain),
 }
 
@@ -44,13 +44,13 @@ impl Subject {
     }
 }
 
-/// True for a file of properties, by its name.
+/// True if an argument names a file of properties.
 pub fn is_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     ["csl", "props", "pctl", "prctl"].contains(&extension) || path.is_file()
 }
 
-/// True for what is no property and may be the misspelt name of a file: words with an extension.
+/// True for a text that may be a misspelt file name: words with an extension.
 fn looks_like_file(text: &str) -> bool {
     let name = |c: char| c.is_alphanumeric() || "._-+~/\\: ".contains(c);
     let extension = Path::new(text).extension().and_then(|e| e.to_str()).unwrap_or("");
@@ -62,28 +62,28 @@ fn no_file(path: &str) -> Error {
     Error::File { path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
-/// Properties, with values for constants that are theirs alone.
+/// Properties, with values of the constants that the properties alone declare.
 pub struct Questions {
     texts: Vec<Properties>,
     values: Vec<Vec<(String, Value)>>,
-    /// Numbers or names of those that are asked.
+    /// Comma-separated numbers or names of the selected properties. `None` selects all.
     pub only: Option<String>,
-    /// Bound asked for on errors of what is computed from every state.
+    /// Requested error bound of values that are computed from every state.
     pub epsilon: f64,
-    /// True if answers from every state are wanted, too.
+    /// True if values from every state are requested, too.
     pub all_states: bool,
-    /// Of a model that is truncated: the probability that may be lost. Sweeps end where it is more.
+    /// Probability that may be lost in a truncated model. A run ends early if it loses more.
     pub allowed: f64,
-    /// Hears of what is computed from every state.
+    /// Progress callback for values that are computed from every state.
     pub watch: Option<Box<Notice>>,
 }
 
 impl Questions {
-    /// Properties of every argument, which is a text or the name of a file.
+    /// Reads the properties of all arguments, each of which is a text or the name of a file.
     ///
     /// # Errors
-    /// Files that cannot be read, texts without a property or with wrong constants and labels. A wrong
-    /// property is refused by itself.
+    /// Unreadable files, texts without a property, and errors in constants or labels. A property
+    /// with errors is kept and rejected by itself.
     pub fn read(arguments: &[String], subject: &Subject) -> Result<Self> {
         let names = subject.names();
         let mut texts = Vec::new();
@@ -117,8 +117,10 @@ impl Questions {
         })
     }
 
-    /// Takes the values of constants of the properties alone; gives every combination of those of the model, which takes
-    /// what nobody knows too.
+    /// Keeps the values of constants that the properties alone declare.
+    ///
+    /// Returns all combinations of values of the other constants, for the model. With a model these
+    /// include unknown constants, so that the model reports them.
     ///
     /// # Errors
     /// Too many combinations.
@@ -134,7 +136,7 @@ impl Questions {
         combinations(&model).map_err(refused)
     }
 
-    /// Places of the properties that are asked, among all.
+    /// Indices of the selected properties.
     fn chosen(&self) -> Result<Vec<usize>> {
         let all: Vec<Option<&str>> = self.texts.iter().flat_map(Properties::property_names).collect();
         let Some(wanted) = &self.only else { return Ok((0..all.len()).collect()) };
@@ -157,7 +159,7 @@ impl Questions {
         wanted.split(',').map(|word| place(word.trim())).collect()
     }
 
-    /// The properties that are asked, with these constants, and those of them that are wrong.
+    /// Resolves the selected properties with values of constants, with a result for each.
     fn resolved(
         &self,
         instance: Option<&Instance>,
@@ -167,7 +169,7 @@ impl Questions {
         let mut all = vec![None; self.texts.iter().map(Properties::len).sum()];
         let mut first = 0;
         for text in &self.texts {
-            // A text that knows none of them says so.
+            // A constant that no text declares is given to all texts, which report it.
             let known = |name: &str| {
                 let own = |text: &Properties| text.undefined_constants().any(|(own, _)| own == name);
                 own(text) || !self.texts.iter().any(own)
@@ -182,11 +184,11 @@ impl Questions {
         Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
     }
 
-    /// An error where no property is right, which is not worth a search.
+    /// Fails if no selected property is valid, to save the exploration.
     ///
     /// # Errors
-    /// Constants without a value or of another type; numbers and names of properties that are not there;
-    /// properties all of which are wrong.
+    /// Missing constants or values of another type; unknown numbers or names of properties; only
+    /// properties with errors.
     pub fn expect_sound(&self, instance: &Instance) -> Result<()> {
         let found = self.resolved(Some(instance), &self.values[0])?;
         match found.iter().any(std::result::Result::is_ok) {
@@ -195,11 +197,13 @@ impl Questions {
         }
     }
 
-    /// Plans all properties of one chain, whose constants have these values. What is needed from every state, for operators inside
-    /// of others and filters, is computed at once, on the host.
+    /// Plans all properties of one chain, with values of the model's constants.
+    ///
+    /// Values from every state, for nested operators and filters, are computed immediately, on the
+    /// host.
     ///
     /// # Errors
-    /// What cannot be answered, with the property, if that is so of all; else of these alone, in their [`Row`]s.
+    /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
     pub fn plan(&self, source: Source<'_>, values: &Assigned) -> Result<Asked> {
         let instance = match source {
             Source::Explored(space) => Some(space.instance()),
@@ -250,7 +254,7 @@ impl Questions {
     }
 }
 
-/// The refusal of a property, with its text and, in a file, its line.
+/// Adds the text of a property, and its place in a file, to an error message.
 fn named(place: Option<&str>, text: &str, why: &str) -> String {
     match place {
         Some(place) => format!("{place}: {text}: {why}"),
@@ -258,13 +262,13 @@ fn named(place: Option<&str>, text: &str, why: &str) -> String {
     }
 }
 
-/// An error that has everything that is wrong.
+/// Joins the messages of all errors.
 fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
     let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
     Error::Invalid(language::unprefixed(&all.join("\n\n")))
 }
 
-/// An error with the first reason if every property is refused.
+/// Fails with the first reason if every property is rejected.
 fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
     match all.clone().flatten().next() {
         Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::Invalid(why.to_owned())),
@@ -272,23 +276,26 @@ fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Resul
     }
 }
 
-/// A property, and the work that is planned for it.
+/// A property and the plan to answer it.
 struct Planning {
     name: Option<String>,
     text: String,
-    /// File and line, of a property of a file.
+    /// File and line of a property from a file.
     place: Option<String>,
     planned: Planned,
-    /// Why it is not answered.
+    /// Reason why the property is not answered.
     refused: Option<String>,
     constants: Vec<(String, Value)>,
 }
 
-/// Properties of one chain, planned into sweeps.
+/// Planned properties of one chain, ready to be answered.
 pub struct Asked {
     properties: Vec<Planning>,
     needs: Needs,
-    /// Of what was computed from every state: true if its bounds are met, how many sweeps there were, and the rest as in [`Answers`].
+    /// Outcome of the computations from every state.
+    ///
+    /// `met` is true if their bounds were met, and `sweeps` is the number of runs. The other fields
+    /// go to [`Answers`].
     met: bool,
     sweeps: usize,
     notes: Vec<String>,
@@ -296,54 +303,56 @@ pub struct Asked {
     names: Option<Arc<StateNames>>,
 }
 
-/// An answer, and what it answers.
+/// A property and its answer.
 #[derive(Debug)]
 pub struct Row {
-    /// The property's name, where it has one.
+    /// Name of the property, if it has one.
     pub name: Option<String>,
-    /// The property as it is written.
+    /// Text of the property.
     pub text: String,
-    /// Values of the constants, the model's and its own.
+    /// Values of the constants of the model and the property.
     pub constants: Vec<(String, Value)>,
-    /// The answer.
+    /// Answer to the property.
     pub found: Found,
-    /// Why there is none.
+    /// Reason why the property is not answered.
     pub refused: Option<String>,
 }
 
-/// The answers to all properties of one chain, and what they took.
+/// Answers to all properties of one chain, with statistics of the computation.
 #[derive(Debug)]
 pub struct Answers {
-    /// One for each property and each of its constants' values.
+    /// One row for each property and each combination of its constants.
     pub rows: Vec<Row>,
-    /// How the worst sweep ended.
+    /// Worst status of all runs.
     pub status: Status,
-    /// How many sweeps there were.
+    /// Number of uniformization runs and solves of linear systems.
     pub sweeps: usize,
-    /// Multiplications.
+    /// Number of matrix–vector products.
     pub terms: u64,
-    /// What people should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Where they are wanted, of each property the answers from every state: numbers, or 1 for true, 0 for false and NaN for undecided.
+    /// Values from every state by property, if requested.
+    ///
+    /// They are numbers, or 1 for true, 0 for false and NaN for undecided.
     pub columns: Vec<(String, Vec<f64>)>,
-    /// Names of the states of `columns`.
+    /// Names of the states in `columns`.
     pub names: Option<Arc<StateNames>>,
-    /// Bound on the errors of the probabilities behind the answers: the worst of each part.
+    /// Maximum of each error term over the computed probabilities.
     pub bound: Bound,
-    /// Probability in each state at the edge of what is explored, the largest that it is for any property.
+    /// Maximum probability in each boundary state over all properties.
     pub left: Vec<f64>,
 }
 
 impl Asked {
-    /// Why the first property that is not answered is not.
+    /// Reason for the first property that is not answered.
     pub fn refused(&self) -> Option<&str> {
         self.properties.iter().find_map(|planning| planning.refused.as_deref())
     }
 
-    /// Makes the sweeps.
+    /// Runs the planned computations and evaluates the properties.
     ///
     /// # Errors
-    /// As [`kolmo::transient::solve`].
+    /// See [`kolmo::transient::solve`].
     pub fn answer(
         self,
         chain: Chain,
@@ -365,7 +374,7 @@ impl Asked {
         };
         let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
         none_refused(rows.iter().map(|row| row.refused.as_deref()))?;
-        // A number without a bound was not found, or is no double.
+        // An infinite bound means that no number was found, or that it overflows a double.
         let found = rows.iter().all(|row| row.error().is_finite());
         let status = if met && found { status } else { Status::NotMet };
         Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
@@ -373,7 +382,9 @@ impl Asked {
 }
 
 impl Row {
-    /// True or false, or neither where the error leaves it open; none for a property that asks for a number.
+    /// Truth of a property with a threshold: `Some(None)` if the error leaves it undecided.
+    ///
+    /// `None` for a property that asks for a number.
     pub fn truth(&self) -> Option<Option<bool>> {
         match self.found {
             Found::Number(_) | Found::Refused => None,
@@ -381,17 +392,17 @@ impl Row {
         }
     }
 
-    /// The number, where there is one.
+    /// Value of the number, if there is one.
     pub fn value(&self) -> Option<f64> {
         self.answer().map(|answer| answer.value)
     }
 
-    /// Bound on the number's error.
+    /// Error bound of the number.
     pub fn error(&self) -> f64 {
         self.answer().map_or(0.0, |answer| answer.error)
     }
 
-    /// The part of it that is due to states which are not explored.
+    /// Part of the error bound that is due to unexplored states.
     pub fn loss(&self) -> f64 {
         self.answer().map_or(0.0, |answer| answer.loss)
     }

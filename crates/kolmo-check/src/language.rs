@@ -1,4 +1,4 @@
-//! Models in the PRISM language where a file of a chain may stand: read, given constants, explored.
+//! Chains from models in the PRISM language: reading, constants, exploration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionLis
 use kolmo::{Error, Result};
 use kolmo_model::{Instance, Model, Options, StateSpace, Type, Value, decoded};
 
-/// Endings of such models. Those of other kinds than `ctmc` are refused by what their text says.
+/// File extensions of models. The parser rejects models of other types than `ctmc`.
 const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
 
-/// True for a model in the language, by its name.
+/// True if the extension is that of a model in the PRISM language.
 pub fn is_model(spec: &str) -> bool {
     let extension = Path::new(spec).extension().and_then(|e| e.to_str()).unwrap_or("");
     ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
 }
 
-/// An error of the language as one of kolmo.
+/// Converts an error of the language to an error of kolmo.
 pub fn refused(error: kolmo_model::Error) -> Error {
     match error {
         kolmo_model::Error::Interrupted => Error::Interrupted,
@@ -29,24 +29,26 @@ pub fn refused(error: kolmo_model::Error) -> Error {
     }
 }
 
-/// Messages of the language without the word that the first begins with, as every error does.
+/// Removes the "error: " from the start of a message, which is added to every error later.
 pub(crate) fn unprefixed(text: &str) -> String {
     text.strip_prefix("error: ").unwrap_or(text).trim_end().to_owned()
 }
 
-/// Reads a model.
+/// Reads a model from a file.
 ///
 /// # Errors
-/// A file that cannot be read; a text that is wrong, with its places.
+/// An unreadable file, or errors in the text, with their places.
 pub fn read(path: &str) -> Result<Model> {
     let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
     Model::parse(path, &decoded(bytes)).map_err(refused)
 }
 
-/// Finds the states of a model with these constants, in at most so many bytes; `tell` stops it by giving false.
+/// Explores a model with these constants, within `limit` bytes.
+///
+/// `tell` interrupts the exploration by returning false.
 ///
 /// # Errors
-/// Constants that are missing or unknown, what goes wrong in a state, and more states than there is memory for.
+/// Missing or unknown constants, errors in a state, or too little memory.
 pub fn explore(
     model: &Model,
     values: &Assigned,
@@ -57,17 +59,18 @@ pub fn explore(
     instance.explore(&Options { memory_limit: Some(memory(limit)), progress: Some(tell) }).map_err(refused)
 }
 
-/// Bytes that may be taken: no more than there are.
+/// Memory limit in bytes: `limit`, but no more than available.
 pub(crate) fn memory(limit: Option<u64>) -> u64 {
     let available = available_memory();
     limit.map_or(available, |limit| limit.min(available))
 }
 
-/// The chain of explored states, which have names. Rewards that are not finite everywhere are left
-/// out with a warning.
+/// Builds the chain of explored states, with state names and rewards.
+///
+/// Reward structures that are not finite in all states are left out with a warning.
 ///
 /// # Errors
-/// A lack of memory.
+/// Too little memory.
 pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = names(&space);
     let (rewards, warnings) = rewards(&space);
@@ -76,10 +79,10 @@ pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     Ok(chain)
 }
 
-/// The chain of explored states with its labels, without names and rewards.
+/// Builds the chain of explored states with its labels, without state names and rewards.
 ///
 /// # Errors
-/// A lack of memory.
+/// Too little memory.
 pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     let n = space.states();
     let initial = match space.initial() {
@@ -97,7 +100,7 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
         sets.push((label.to_owned(), members(&space.label(label).map_err(refused)?)));
     }
     let kolmo_model::Chain { offsets, columns, rates } = space.into_chain();
-    // Sources, and the transitions sorted by target.
+    // Source states, and the transitions sorted by target.
     expect_memory(n as u64 * 24 + columns.len() as u64 * 16, || {
         format!("{name}: a chain of {n} states and {} transitions", columns.len())
     })?;
@@ -114,7 +117,7 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     })
 }
 
-/// Every state by the values of its variables.
+/// Names every state by the values of its variables.
 pub(crate) fn names(space: &StateSpace) -> StateNames {
     let variables = space.instance().variables();
     let mut names = StateNames::new(variables.iter().map(|variable| variable.name.clone()).collect());
@@ -130,8 +133,9 @@ pub(crate) fn names(space: &StateSpace) -> StateNames {
     names
 }
 
-/// Variables of a chain's file that properties may use, by their places, with their types: those
-/// with a truth value, or with a number, in every state.
+/// Variables of a chain from a file that properties may use: indices and types.
+///
+/// In every state they have a boolean value, or a number.
 pub(crate) fn variables(names: &StateNames) -> Vec<(usize, Type)> {
     let mut types = vec![[true; 3]; names.variables().len()];
     for state in 0..names.states() {
@@ -149,7 +153,7 @@ pub(crate) fn variables(names: &StateNames) -> Vec<(usize, Type)> {
     types.into_iter().enumerate().filter_map(|(place, types)| Some((place, ty(types)?))).collect()
 }
 
-/// Values of these variables in a state.
+/// Appends the values of these variables in a state.
 pub(crate) fn values_of(names: &StateNames, variables: &[(usize, Type)], state: usize, all: &mut Vec<Value>) {
     let mut texts = names.values(state).enumerate();
     all.extend(variables.iter().filter_map(|(place, ty)| {
@@ -162,8 +166,10 @@ pub(crate) fn values_of(names: &StateNames, variables: &[(usize, Type)], state: 
     }));
 }
 
-/// Every reward structure, and warnings of those that have no finite values in all states, which
-/// are left out. One without a name goes by its number, from 1.
+/// Returns the reward structures, and warnings about those that are left out.
+///
+/// Left out are structures that are not finite in all states. The name of an unnamed one is its
+/// number, from 1.
 fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<String>) {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for (k, name) in space.instance().model().reward_structures().enumerate() {
@@ -176,26 +182,26 @@ fn rewards(space: &StateSpace) -> (Vec<Reward>, Vec<String>) {
     (all, warnings)
 }
 
-/// Beginning of the warning about a reward structure that is left out of a chain.
+/// Start of the warning about a reward structure that is left out of a chain.
 fn left_out(name: &str) -> String {
     format!("the rewards \"{name}\" are left out")
 }
 
-/// The warning about a reward structure, if that is left out of the chain.
+/// Returns the warning about a reward structure, if it is left out of the chain.
 pub fn missing<'a>(chain: &'a Chain, name: &str) -> Option<&'a str> {
     let begins = left_out(name);
     chain.warnings.iter().map(String::as_str).find(|warning| warning.starts_with(&begins))
 }
 
-/// An error unless the rewards that options name so have a bound in all states.
+/// Fails unless a reward structure is bounded in all states, explored or not.
 ///
 /// # Errors
-/// They have none.
+/// The structure has no bound.
 pub fn expect_limit(instance: &Instance, name: &str) -> Result<()> {
     reward_limit(instance, Some(name), name, true).map(drop)
 }
 
-/// A number that no reward of the structure exceeds, in states that are not explored either.
+/// Upper bound of a structure's absolute rewards, also in unexplored states.
 pub(crate) fn reward_limit(
     instance: &Instance,
     structure: Option<&str>,

@@ -1,4 +1,4 @@
-//! CSL properties of Markov chains: planned into as few sweeps of kolmo as possible, and answered with bounds.
+//! CSL properties of Markov chains, answered with error bounds by few solver runs.
 //!
 //! ```
 //! use kolmo::Machine;
@@ -45,20 +45,24 @@ pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
 pub use questions::{Answer, Found, Source};
 pub use truncation::Truncation;
 
-// A compensated sum, of rates or of probabilities.
+// Compensated sum of rates or probabilities.
 use kolmo::transient::exit_rate as compensated;
 use kolmo_model::Value;
 
 /// Values of constants.
 pub type Assigned = [(String, Value)];
 
-/// What hears of multiplications done, and of how many there will be at most, or 0 where nobody knows; its error ends the work.
+/// Progress callback: matrix–vector products done, and an upper bound of their total.
+///
+/// The upper bound is 0 if it is unknown. An error ends the work.
 pub type Watch<'a> = dyn FnMut(u64, u64) -> kolmo::Result<()> + Send + 'a;
 
-/// The same of what is computed from every state, while properties are planned.
+/// Progress callback for values from every state, computed while properties are planned.
+///
+/// Its arguments are the products done and an upper bound of their total. An error ends the work.
 pub type Notice = dyn Fn(u64, u64) -> kolmo::Result<()> + Send + Sync;
 
-/// The known name that the given one is nearest to, if it is near.
+/// Returns the known name that is closest to the given one, if it is close enough.
 pub fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let changes = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
     let (changes, name) = known.into_iter().map(|name| (changes(name), name)).min()?;

@@ -1,24 +1,24 @@
-//! States from which a path formula holds with probability 0 or 1: decided by the graph alone.
+//! States in which a path formula has probability 0 or 1, by graph analysis alone.
 //!
-//! Rates decide nothing here: a state that can be reached is reached with a positive probability, at any
+//! Rates do not matter: a state that can be reached is reached with positive probability, at any
 //! time above 0.
 
-/// States from which a path formula holds never, and surely; from all others its probability is
-/// strictly between 0 and 1.
+/// States from which a path formula has probability 0 (`never`) or 1 (`surely`).
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) never: Vec<bool>,
     pub(crate) surely: Vec<bool>,
-    /// False where a truncated model leaves open which of the others have a positive probability.
+    /// True if all remaining states are proved to have a probability strictly between 0 and 1.
+    ///
+    /// False in a truncated model.
     pub(crate) others: bool,
 }
 
-/// The states that can get to the first set along transitions out of the second.
+/// Search for all states that can reach the first set by transitions out of the second set.
 type Search<'a> = &'a dyn Fn(&[bool], &[bool]) -> Vec<bool>;
 
 impl Decided {
-    /// Decides `left U[from,to] right`. `may_reach` gives the states that can get to the first set along
-    /// transitions out of the second; states of the `edge` are not explored.
+    /// Decides `left U[from,to] right`, where `edge` has the boundary states.
     pub(crate) fn until(
         may_reach: Search<'_>,
         (left, right): (&[bool], &[bool]),
@@ -46,11 +46,12 @@ impl Decided {
             let none = vec![false; left.len()];
             return Self { never: none.clone(), surely: none, others };
         }
-        // It has to stay in states of the left side until then.
+        // Until `from` the chain has to stay in `left`.
         let there = if from == to { all(&|s| left[s] && right[s]) } else { goal };
         let may = may_reach(&there, left);
         let never = all(&|s| !(left[s] && may[s]));
-        // At that time it may be in any state that can be reached.
+        // At `from` it may be in any reachable state, and from there the formula has to hold
+        // surely.
         let then = match to.is_infinite() {
             true => Self::until(may_reach, (left, right), (0.0, to), edge).surely,
             false => right.to_vec(),

@@ -1,4 +1,4 @@
-//! Questions in CSL about one chain: what each needs, in as few sweeps as possible, and what follows from their results.
+//! Planning and evaluation of CSL properties of one chain, with shared solver runs.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use kolmo::kernel::Precision;
 use kolmo::transient::poisson::expected_excess;
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
-    Transitions, may_reach, reaching, solve, until_absorption,
+    Transitions, may_reach, reachability, solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_model::properties::{self, Bound, Combination, Formula, Goal};
 use kolmo_model::{FilterKind, StateSpace, Value, Values};
 
-/// States, which questions share.
+/// Set of states, shared by queries.
 type Set = Arc<Vec<u32>>;
 
-/// A number with a bound on its error.
+/// A number with its error bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
-    /// The number.
+    /// Computed number.
     pub value: f64,
-    /// Bound on its error.
+    /// Bound of its error.
     pub error: f64,
-    /// The part of that bound which is due to states that are not explored.
+    /// Part of the error bound that is due to unexplored states.
     pub loss: f64,
-    /// True for a probability that is proved to be neither 0 nor 1.
+    /// True for a probability that is proved to be strictly between 0 and 1.
     pub inside: bool,
 }
 
@@ -42,12 +42,12 @@ impl Answer {
         Self { value, error, loss: 0.0, inside: false }
     }
 
-    /// A probability whose bound is at most a half, in the middle of the values that it may have.
+    /// Limits the error bound of a probability to a half, by the midpoint of its possible values.
     fn probable(self) -> Self {
         if self.error < 0.5 {
             return self;
         }
-        // Where nothing is known the error is no number.
+        // Without a result these are NaN, and `max` and `min` return 0 and 1.
         let low = (self.value - self.error).max(0.0);
         let high = (self.value + self.error).min(1.0);
         let error = 0.5 * (high - low) + if low > 0.0 || high < 1.0 { f64::EPSILON } else { 0.0 };
@@ -55,21 +55,21 @@ impl Answer {
     }
 }
 
-/// The states that questions are about.
+/// Chain that properties refer to.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// States of a model.
+    /// Explored states of a model.
     Explored(&'a StateSpace),
-    /// States of a file, which have labels alone.
+    /// A chain from a file.
     File(&'a Chain),
 }
 
-/// A property whose numbers are asked for.
+/// Plan of a property: its value in terms of the planned answers.
 #[derive(Debug)]
 pub(crate) enum Planned {
     Known(Value),
     Found(Found),
-    /// A number, or one that lies between those of two answers.
+    /// One answer, or an interval between two answers (indices), with an optional threshold.
     Number {
         asked: (usize, Option<usize>),
         bound: Option<Bound>,
@@ -80,45 +80,47 @@ pub(crate) enum Planned {
     Refused,
 }
 
-/// What a property has come to: a number, or true, false or neither with the number that decides.
+/// Result of a property.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Found {
-    /// A number was asked for.
+    /// Value of a property that asks for a number.
     Number(Answer),
-    /// True, false or neither, and the number that decides.
+    /// Truth of a property (`None`: undecided), with the number that decides it.
     Truth(Option<bool>, Option<Answer>),
-    /// It is not answered.
+    /// The property is not answered.
     Refused,
 }
 
-/// Where a question begins.
+/// Initial states of a query.
 #[derive(Debug, Clone)]
 struct Start {
     initial: Initial,
-    /// The mean over several states is asked for.
+    /// True if the mean over the initial states is requested.
     mean: bool,
 }
 
-/// Numbers at one time or more of one chain from one beginning.
+/// Quantities that one run computes: one chain, one initial distribution, one or more times.
 #[derive(Debug)]
 struct Sweep {
     absorbing: Set,
     initial: Initial,
-    /// States to be reached from this time on, after a sweep of its own until then.
+    /// States to reach, and the time from which they count.
+    ///
+    /// A run of its own leads up to that time.
     later: Option<(Set, f64)>,
     asked: Vec<Asked>,
 }
 
-/// Rewards that are earned until the chain is in one of some states.
+/// Expected rewards and times until one of the states `ends` is reached.
 #[derive(Debug)]
 struct Absorbed {
     ends: Set,
     initial: Initial,
-    /// Answers, and the rewards that they are about; none for the time itself.
+    /// Answer indices, each with the index of its reward. `None` for the expected time.
     asked: Vec<(usize, Option<usize>)>,
 }
 
-/// States that may ever be reached.
+/// Probabilities of ever reaching some sets of states.
 #[derive(Debug)]
 struct Reached {
     absorbing: Set,
@@ -126,7 +128,7 @@ struct Reached {
     asked: Vec<(usize, Set)>,
 }
 
-/// A path formula, which the graph may decide.
+/// Path formula that the graph may decide.
 #[derive(Debug)]
 struct Path {
     answer: usize,
@@ -150,17 +152,17 @@ enum Quantity {
     Cumulative(usize),
 }
 
-/// What all questions need.
+/// Plan of all properties of one chain.
 pub(crate) struct Plan<'a> {
     each: EachState<'a>,
     start: Start,
     sets: Vec<Set>,
     needs: Needs,
-    /// Structures by their names, those of states alone apart.
+    /// Reward structures in use: name, and true for state rewards alone.
     known: Vec<(Option<String>, bool)>,
 }
 
-/// Sweeps to be made, and the numbers already known.
+/// Computations to run, and the answers known so far.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
@@ -168,26 +170,26 @@ pub(crate) struct Needs {
     reached: Vec<Reached>,
     paths: Vec<Path>,
     rewards: Vec<Reward>,
-    /// Numbers that the rewards do not exceed in any state.
+    /// Upper bound of each reward structure's absolute values in any state.
     limits: Vec<f64>,
     answers: Vec<Answer>,
-    /// States that are not explored, and the probability that may be in them.
+    /// Boundary states. `allowed` is the probability that may be lost in them.
     edge: Vec<u32>,
     allowed: f64,
 }
 
-/// The numbers, and how they came about.
+/// Answers, and statistics of the computations.
 #[derive(Debug)]
 pub(crate) struct Solved {
     pub(crate) answers: Vec<Answer>,
-    /// Why an answer is refused.
+    /// Reason why an answer is not available, by answer.
     pub(crate) refused: Vec<Option<String>>,
     pub(crate) status: Status,
     pub(crate) sweeps: usize,
     pub(crate) terms: u64,
-    /// Worst of each part.
+    /// Maximum of each error term over all runs.
     pub(crate) bound: Parts,
-    /// Probability in each state that is not explored, the largest of all sweeps.
+    /// Maximum probability in each boundary state over all runs.
     pub(crate) left: Vec<f64>,
 }
 
@@ -195,7 +197,7 @@ pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Invalid(why.into()))
 }
 
-/// True where a value needs more than a look at the state.
+/// True if a formula has operators, so that variables and labels alone do not give its value.
 pub(crate) fn asks(formula: &Formula) -> bool {
     match formula {
         Formula::State(_) | Formula::Label(_) => false,
@@ -204,7 +206,7 @@ pub(crate) fn asks(formula: &Formula) -> bool {
     }
 }
 
-/// States that a chain may begin in.
+/// Lists the possible initial states.
 fn listed(initial: &Initial) -> Vec<u32> {
     match initial {
         Initial::State(state) => vec![*state as u32],
@@ -214,7 +216,7 @@ fn listed(initial: &Initial) -> Vec<u32> {
 }
 
 impl<'a> Plan<'a> {
-    /// `allowed` may be lost at the edge of what is explored.
+    /// Starts a plan. `allowed` is the probability that may be lost in boundary states.
     pub(crate) fn new(each: EachState<'a>, allowed: f64) -> Self {
         let initial = match each.source {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
@@ -225,12 +227,12 @@ impl<'a> Plan<'a> {
         Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
     }
 
-    /// Takes in a property, asked of the states that the chain begins in.
+    /// Plans a property for the initial states of the chain.
     pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
         self.plan(formula, &self.start.clone())
     }
 
-    /// The answer from every state: a number, or 1 and 0 for true and false and no number where neither is sure.
+    /// Values of a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.
     pub(crate) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
         let of = |state: usize, truths: &Truths| match (truths.must[state], truths.may[state]) {
             (true, _) => 1.0,
@@ -257,7 +259,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is left to be done, and how what was answered from every state has ended.
+    /// Returns the computations to run, and the outcome of those from every state.
     pub(crate) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
         (self.needs, self.each.ended())
     }
@@ -266,7 +268,7 @@ impl<'a> Plan<'a> {
         self.each.sure(formula)
     }
 
-    /// The states where it is true, or false. Equal sets are one.
+    /// Set of the states where `truth` is true. Equal sets are one `Arc`, compared by address.
     fn set(&mut self, truth: impl Iterator<Item = bool>) -> Set {
         let set = members(&truth.collect::<Vec<bool>>());
         match self.sets.iter().find(|known| ***known == set) {
@@ -282,7 +284,7 @@ impl<'a> Plan<'a> {
         if !asks(formula) {
             return self.look(formula, start).map(Planned::Known);
         }
-        // Of several states a bound is to hold in each.
+        // With several initial states a threshold has to hold in each of them.
         let several = listed(&start.initial);
         if several.len() > 1
             && !start.mean
@@ -335,7 +337,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The value of a formula over variables where the chain begins.
+    /// Evaluates a formula without operators in the initial states.
     fn look(&self, formula: &Formula, start: &Start) -> Result<Value> {
         let states = listed(&start.initial);
         match self.each.values(formula)? {
@@ -369,7 +371,7 @@ impl<'a> Plan<'a> {
         self.plan(formula, &Start { initial, mean })
     }
 
-    /// A value made of those of several states.
+    /// Aggregates the values of several states.
     fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
         let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
         match kind {
@@ -401,7 +403,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Notes what is not known; true if that is so anywhere.
+    /// Adds a note about undecided states. Returns true if there are any.
     fn noted(&self, open: Option<(usize, usize)>) -> bool {
         if let Some(open) = open {
             self.each.note(format!("{}; answers enclose both ways", self.each.undecided(open)));
@@ -409,12 +411,12 @@ impl<'a> Plan<'a> {
         open.is_some()
     }
 
-    /// Asks for a number of the chain with these absorbing states.
+    /// Requests a quantity of the chain with these absorbing states.
     fn ask(&mut self, absorbing: &Set, start: &Start, time: f64, what: Quantity) -> Result<usize> {
         self.ask_later(absorbing, None, start, time, what)
     }
 
-    /// A place for an answer.
+    /// Reserves an answer. It needs a single initial state, or the mean over several.
     fn answer(&mut self, start: &Start) -> Result<usize> {
         let several = match &start.initial {
             Initial::State(_) => 1,
@@ -430,7 +432,7 @@ impl<'a> Plan<'a> {
         Ok(self.needs.answers.len() - 1)
     }
 
-    /// Asks for what is earned, or with no reward for the time that passes, until the chain is in one of `ends`.
+    /// Requests the expected reward (or, without one, the expected time) until `ends` is reached.
     fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
         self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
@@ -446,7 +448,7 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    /// Asks whether states of a set are ever reached, those of `absorbing` being never left.
+    /// Requests the probability of ever reaching a set, where `absorbing` states are absorbing.
     fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
         self.each.expect_whole("what is lost grows with time")?;
         let answer = self.answer(start)?;
@@ -495,7 +497,7 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    /// Asks for a number of the chain as it is.
+    /// Requests a quantity of the chain without further absorbing states.
     fn plain(&mut self, start: &Start, time: f64, what: Quantity) -> Result<usize> {
         let none = self.set(std::iter::empty());
         self.ask(&none, start, time, what)
@@ -533,7 +535,8 @@ impl<'a> Plan<'a> {
                 false => self.ask(&over, start, to, Quantity::States(reached.clone())),
             }
         } else if from == to {
-            // Whoever is there at that time through states of the left side alone has not left them.
+            // Lost states are absorbing: a path that is in `left` at that time has always been
+            // there.
             let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
             self.ask(&lost, start, to, Quantity::States(there))
         } else {
@@ -546,7 +549,7 @@ impl<'a> Plan<'a> {
         Ok(answer)
     }
 
-    /// The probability that the next state is one of these.
+    /// Computes the probability that the next state satisfies a formula.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
         let Source::Explored(space) = self.each.source else {
@@ -555,7 +558,7 @@ impl<'a> Plan<'a> {
             );
         };
         let place = self.answer(start)?;
-        // Several states are as likely as each other.
+        // All initial states are equally likely.
         let states = listed(&start.initial);
         let found: Vec<Answer> = states.iter().map(|&state| next_from(space, state, &next)).collect();
         let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
@@ -595,7 +598,7 @@ impl<'a> Plan<'a> {
         self.plain(start, time, what)
     }
 
-    /// The place of a reward structure among those that sweeps are given.
+    /// Index of a reward structure among those of the runs.
     fn known_reward(&mut self, structure: Option<&str>, of_states: bool) -> Result<usize> {
         let key = (structure.map(str::to_owned), of_states);
         Ok(match self.known.iter().position(|known| *known == key) {
@@ -608,7 +611,7 @@ impl<'a> Plan<'a> {
                     }
                     _ => values.iter().fold(0.0f64, |most, r| most.max(r.abs())),
                 };
-                // Whoever is there has been lost.
+                // Boundary states have no reward: their probability is lost.
                 self.needs.edge.iter().for_each(|state| values[*state as usize] = 0.0);
                 self.needs.limits.push(limit);
                 self.known.push(key);
@@ -619,7 +622,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The least, largest, total or mean of the values of some states.
+/// Minimum, maximum, sum or mean of the values of some states.
 fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
     let all = || among.iter().map(|&state| (found.values[state as usize], found.bounds[state as usize]));
     let (value, error) = match kind {
@@ -651,12 +654,12 @@ fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
     match all().any(|(value, _)| value.is_infinite()) {
         true if value.is_infinite() => Answer::new(value, 0.0),
         _ if value.is_finite() && !error.is_nan() => Answer::new(value, error),
-        // The sum of finite numbers is no double.
+        // The sum of finite numbers overflows.
         _ => Answer::new(value.clamp(-f64::MAX, f64::MAX), f64::INFINITY),
     }
 }
 
-/// The rates at which states earn, also by transitions unless rewards of states alone are asked for.
+/// Reward rates of all states, with `of_states` from state rewards alone.
 pub(crate) fn cumulative_rewards(
     source: Source<'_>,
     structure: Option<&str>,
@@ -676,7 +679,7 @@ pub(crate) fn cumulative_rewards(
 }
 
 impl Needs {
-    /// Makes the sweeps.
+    /// Runs the planned computations, and returns all answers with statistics.
     pub(crate) fn solve(
         self,
         chain: Chain,
@@ -730,9 +733,9 @@ impl Needs {
                 let value = |k: usize| &result.rewards[found.reward_place(k)];
                 solved.answers[asked.answer] = match asked.what {
                     Quantity::States(_) => {
-                        // No probability is outside, and the nearer end is nearer to what it is.
+                        // Clamping to [0, 1] brings the value closer to the exact probability.
                         let value = (sum - found.early).clamp(0.0, 1.0);
-                        // The sum of several probabilities is rounded, and so is the difference.
+                        // A sum of several probabilities is rounded, and so is a difference.
                         let rounded = asked.is_sum() || found.early > 0.0;
                         let rounding = if rounded { f64::EPSILON * (sum + found.early) } else { 0.0 };
                         Answer { value, error: total + rounding, loss, inside: false }
@@ -767,7 +770,7 @@ impl Needs {
 }
 
 impl Solved {
-    /// The result; none where these answers are refused, which is noted.
+    /// Returns the result, or `None` after recording why these answers are rejected.
     fn kept<T>(&mut self, found: Result<T>, answers: impl Iterator<Item = usize>) -> Result<Option<T>> {
         match found {
             Err(Error::Invalid(why)) => {
@@ -786,7 +789,7 @@ impl Asked {
     }
 }
 
-/// Decides paths by the graph, in the order given: answers are set where they are 0 or 1.
+/// Decides path formulas by the graph, in their order, and sets answers that are 0 or 1.
 fn decide_paths(
     paths: &[Path],
     transitions: &dyn Transitions,
@@ -826,7 +829,7 @@ fn decide_paths(
 }
 
 impl Reached {
-    /// Answers by sweeps backwards; false where these take too long.
+    /// Computes the answers by linear systems. Returns false if this takes too long.
     fn solve(
         &self,
         transitions: &dyn Transitions,
@@ -837,7 +840,7 @@ impl Reached {
     ) -> Result<bool> {
         let sets: Vec<&[u32]> = self.asked.iter().map(|(_, set)| &set[..]).collect();
         let mut told = Told(watch);
-        let found = reaching(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
+        let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
         let Some(found) = found else { return Ok(false) };
         solved.sweeps += 1;
         solved.terms += found.sweeps;
@@ -852,7 +855,7 @@ impl Reached {
         Ok(true)
     }
 
-    /// The same probabilities of a chain that ends wherever all of them are decided.
+    /// Makes states absorbing from which all requested probabilities are decided.
     fn narrowed(self, paths: &[Path], decided: &[Arc<Decided>]) -> Self {
         let of = |(answer, _): &(usize, Set)| {
             let place = paths.iter().position(|path| path.answer == *answer);
@@ -869,7 +872,7 @@ impl Reached {
         Self { asked: asked.collect(), absorbing: Arc::new(members(&ends)), ..self }
     }
 
-    /// Asks for the limit instead.
+    /// Requests the limit of uniformization instead.
     fn sweep_with(self, sweeps: &mut Vec<Sweep>) {
         let Self { absorbing, initial, asked } = self;
         let asked = asked.into_iter().map(|(answer, set)| Asked {
@@ -917,50 +920,59 @@ impl Absorbed {
     }
 }
 
-/// The mean l1 norm of a term: those of an expansion may be above 1.
+/// Mean l1 norm of the summed vectors. Those of an expansion may have norms above 1.
 fn norm(solution: &Solution) -> f64 {
     solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
 }
 
-/// Bound on the rounding of a dot product with rewards of at most 1, by trees over blocks, blocks in turn, and terms in turn.
+/// Bound of the rounding error of a dot product with rewards of at most 1.
+///
+/// Sums are trees within blocks; blocks and terms are added one by one.
 fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
     let unit = match precision {
         Precision::F64 | Precision::Q64 => f64::EPSILON,
         Precision::F32 => f64::from(f32::EPSILON),
     };
     let n = solution.n as f64;
-    // In the limit all states are added in turn.
+    // The limit adds all states one by one.
     let in_turn = match result.time.is_infinite() {
         true => n,
-        // Behind a stop no term is added.
+        // After early termination no Poisson term is added.
         false => n / 256.0 + steps(result).min(result.window.1 - result.window.0) as f64,
     };
     norm(solution) * (16.0 * unit + in_turn * f64::EPSILON)
 }
 
-/// The last term that is added.
+/// Index of the last Poisson term that is added.
 fn steps(result: &TimeResult) -> u64 {
     result.stopped.map_or(result.window.1, |stopped| stopped.step + 1)
 }
 
-/// Bound on the error of what is earned at rates of at most 1. An error of the probabilities grows with time, so it costs its product
-/// with the time at most. A sweep sums Σ P(N > k)/α, whose terms are 1 before the window: it lacks E (N − R − 1)⁺/α behind the last
-/// term R, and has at most P(N < L) / (αt − L + 1) of the time too much before the first L, as P(N < k) grows by (k − 1)/αt at least.
-/// A curve lacks all of what P(N < L) earns. An expansion, which ends long before αt, is a curve whose integrals are known to a billionth of its terms.
-/// In fixed point what the mass lacks is not told apart.
+/// Bound of the error of a cumulative reward, for reward rates of at most 1.
+///
+/// * Errors of the probabilities grow with time, and cost at most their product with t.
+/// * A uniformization run sums Σ P(N > k)/α, where N is Poisson with mean αt. Before the window
+///   L … R it takes P(N > k) as 1.
+/// * Beyond R the sum lacks E (N − R − 1)⁺/α.
+/// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
+///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
+/// * After early termination the extrapolation is taken to lack all of t P(N < L).
+/// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
+///   its terms.
+/// * In fixed point, truncation cannot be separated from the other missing mass.
 fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, precision: Precision) -> f64 {
     let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
     if t == 0.0 || mean == 0.0 {
         return t * rounding;
     }
     let truncation = result.bound.truncation;
-    // Terms are added one after the other.
+    // Poisson terms are added one by one.
     let kept = result.bound.total() - truncation + rounding + f64::EPSILON * steps(result) as f64;
     let room = last as f64 + 2.0 - mean;
     match solution.expansion {
         None if room > 0.0 && precision != Precision::Q64 => {
             let before = match (first, result.stopped) {
-                // Fewer steps than the window's have no part in the sums of a curve.
+                // The sums of the extrapolation have no terms before the window.
                 (_, Some(_)) => truncation,
                 (0, None) => 0.0,
                 _ => truncation / (mean - first as f64 + 1.0),
@@ -972,19 +984,19 @@ fn cumulative_error(result: &TimeResult, rounding: f64, solution: &Solution, pre
     }
 }
 
-/// Results of a sweep.
+/// Results of a [`Sweep`].
 struct Swept {
     solution: Solution,
-    /// Probability of each set that is asked for, and each instantaneous reward.
+    /// Probability of each requested set, and each requested instantaneous reward.
     sums: Vec<f64>,
     early: f64,
-    /// Probability in each state that is not explored, at the last time.
+    /// Probability in each boundary state at the last time.
     left: Vec<f64>,
-    /// Numbers of the times asked for.
+    /// Index of each requested quantity's time.
     places: Vec<usize>,
-    /// Rewards that it was given.
+    /// Indices of the rewards that the run computes.
     rewards: Vec<usize>,
-    /// True if it gave all probabilities, which instantaneous rewards are summed from then.
+    /// True if the run returned all probabilities, from which instantaneous rewards are computed.
     vectors: bool,
 }
 
@@ -995,7 +1007,7 @@ impl Swept {
 }
 
 impl Sweep {
-    /// The results; or, as soon as more than is allowed has come to the edge, the probability in each of its states.
+    /// Runs the sweep. Returns the boundary probabilities instead as soon as too much is lost.
     fn solve(
         &self,
         chain: Chain,
@@ -1017,7 +1029,7 @@ impl Sweep {
                 times.push(asked.time);
             }
             match asked.what {
-                // It is summed from the probabilities.
+                // It is computed from the probabilities.
                 Quantity::Instantaneous(_) if vectors => {}
                 Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
                 _ => {}
@@ -1081,7 +1093,7 @@ impl Sweep {
     }
 }
 
-/// Tells how far a sweep is.
+/// Observer that forwards progress reports.
 struct Told<'a, 'b>(&'a mut Watch<'b>);
 
 impl Observer for Told<'_, '_> {
@@ -1090,16 +1102,19 @@ impl Observer for Told<'_, '_> {
     }
 }
 
-/// Sums probabilities of sets, and what is earned with them, while a sweep goes on.
+/// Observer that computes set probabilities and instantaneous rewards during a run.
 struct Summing<'a, 'b> {
     sweep: &'a Sweep,
     rewards: &'a [Reward],
     places: &'a [usize],
     sums: Vec<f64>,
     edge: Edge,
-    /// Probability in each state that is not explored, at each time.
+    /// Probability in each boundary state, at each time.
     left: Vec<Vec<f64>>,
-    /// The same when a sweep before has ended; what may be lost together, and where it was more.
+    /// Probability in each boundary state after the run up to an interval.
+    ///
+    /// `allowed` limits the sum of both runs. `exceeded` has the probabilities once they are above
+    /// it.
     before: &'a [f64],
     allowed: f64,
     exceeded: Option<Vec<f64>>,
@@ -1137,7 +1152,7 @@ impl Observer for Summing<'_, '_> {
 }
 
 impl Planned {
-    /// Why it has no answer, given why numbers have none.
+    /// Reason why the property has no answer, given the reasons of its numbers.
     pub(crate) fn refusal<'a>(&self, refused: &'a [Option<String>]) -> Option<&'a str> {
         match self {
             Self::Number { asked: (low, high), .. } => {
@@ -1148,7 +1163,7 @@ impl Planned {
         }
     }
 
-    /// What follows from the numbers.
+    /// Evaluates the property from the answers.
     pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
             Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
@@ -1158,7 +1173,7 @@ impl Planned {
             Self::Number { asked: (low, high), bound, complement, probability } => {
                 let mut answer = answers[*low];
                 if let Some(high) = high.map(|high| answers[high]) {
-                    // It lies between the two.
+                    // The value is between the two answers.
                     answer = Answer {
                         value: 0.5 * (answer.value + high.value),
                         error: 0.5 * (high.value - answer.value).max(0.0)
@@ -1188,7 +1203,7 @@ impl Planned {
     }
 }
 
-/// The value of a formula some of whose parts are undecided: that which it has either way.
+/// Evaluates a combination for both truth values of each undecided operand.
 fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
     let open = parts.iter().filter(|part| matches!(part, Found::Truth(None, _))).count();
     if open > 16 {

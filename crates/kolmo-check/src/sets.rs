@@ -1,17 +1,19 @@
-//! Sets of states by expressions of labels.
+//! Sets of states, given by expressions of labels and variables.
 
 use crate::meant;
 use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
-/// The states of an expression of labels and of comparisons of variables, such as `q=3` or `q<=2`: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
-/// `false`. Labels that a file need not have: `init`, the states that the chain starts in, and `deadlock`, those that are
-/// never left.
+/// Returns the states that satisfy an expression of labels and comparisons of variables.
+///
+/// Expressions are `up`, `"a b"`, `q=3`, `q<=2`, `!up`, `up & !late`, `up | late` or `up, late`,
+/// `(…)`, `true` and `false`. Two labels are known for all files: `init` has the initial states,
+/// and `deadlock` the absorbing states.
 ///
 /// # Errors
-/// A label that the chain has not; what is no such expression.
+/// An unknown label or variable, or an invalid expression.
 pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
-    // Labels may have any name.
+    // A label may look like an expression.
     if let Some(set) = known(text, chain)? {
         return Ok(set);
     }
@@ -23,7 +25,7 @@ pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     }
 }
 
-/// A label's states; none if there is no such label.
+/// Returns the states of a label, or `None` if there is no such label.
 fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     if let Some(set) = chain.labels.get(name) {
         return Ok(Some(set.to_vec()));
@@ -46,17 +48,17 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     })
 }
 
-/// True for an expression that needs to know which states are never left, or their variables.
+/// True if an expression needs the chain's exit rates or variables.
 pub fn asks_for_states(text: &str) -> bool {
     text.contains("deadlock") || is_comparison(text)
 }
 
-/// True where variables may be compared.
+/// True if an expression may compare variables.
 pub fn is_comparison(text: &str) -> bool {
     text.contains(['=', '<', '>'])
 }
 
-/// The states where a variable compares so, if the text says so and the states have it.
+/// Returns the states where a comparison holds, or `None` if the text is not a comparison.
 fn compared(text: &str, chain: &Chain) -> Option<Result<Vec<u32>>> {
     let at = text.find(['!', '=', '<', '>'])?;
     let (variable, rest) = (text[..at].trim(), &text[at..]);
@@ -172,7 +174,7 @@ impl Parser<'_> {
     }
 }
 
-/// States of a set.
+/// Lists the states of a set.
 pub(crate) fn members(set: &[bool]) -> Vec<u32> {
     (0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state).collect()
 }
@@ -193,7 +195,7 @@ fn unknown(name: &str, labels: &Labels) -> Error {
 mod tests {
     use super::*;
 
-    /// Of five states the last is never left.
+    /// Chain of five states, the last of which is absorbing.
     fn chain() -> Chain {
         let model = kolmo::models::parse("birth-death:5,1,2").expect("a built-in").expect("a model");
         let chain = Chain::new("m", model.transitions).starting(Initial::Uniform(vec![1, 2]));

@@ -1,4 +1,4 @@
-//! Answers from every state: operators inside of others, filters over states, and `--all-states`.
+//! Values from every state: nested operators, filters over states, and `--all-states`.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -18,12 +18,12 @@ use kolmo::transient::{
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
 use kolmo_model::{Type, Value, Values};
 
-/// Relative error of the rate at which a state earns: products and sums of rewards and rates.
+/// Relative error of a reward rate: products and sums of rewards and rates.
 const REWARD: f64 = 8.0 * f64::EPSILON;
-/// Closed classes of several states whose long run is looked at one by one.
+/// Maximum number of closed classes with several states. Each needs a run of its own.
 const MOST_CLASSES: usize = 64;
 
-/// What is known of a condition: where it certainly holds, and where it may.
+/// Truth of a condition in each state: it certainly holds (`must`), or possibly (`may`).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Truths {
     pub(crate) must: Vec<bool>,
@@ -35,19 +35,19 @@ impl Truths {
         Self { must: truth.clone(), may: truth }
     }
 
-    /// The first state where it is not known, and how many there are.
+    /// First undecided state, and the number of undecided states. `None` if all are decided.
     pub(crate) fn open(&self) -> Option<(usize, usize)> {
         let mut open = (0..self.must.len()).filter(|&state| self.must[state] != self.may[state]);
         open.next().map(|first| (first, 1 + open.count()))
     }
 }
 
-/// Numbers from every state.
+/// Numbers from every state, with error bounds.
 pub(crate) struct Everywhere {
     pub(crate) values: Vec<f64>,
-    /// Bounds on their errors.
+    /// Error bounds of the values.
     pub(crate) bounds: Vec<f64>,
-    /// True for a probability that is proved to be neither 0 nor 1.
+    /// True for a probability that is proved to be strictly between 0 and 1.
     inside: Vec<bool>,
 }
 
@@ -64,19 +64,19 @@ impl Everywhere {
     }
 }
 
-/// Answers from every state of one chain.
+/// Evaluation of formulas in every state of one chain.
 pub(crate) struct EachState<'a> {
     pub(crate) source: Source<'a>,
     epsilon: f64,
     told: RefCell<Told<'a>>,
-    /// Of a model its transitions.
+    /// Transitions of a model's chain, built when they are first needed.
     csr: OnceCell<Csr>,
     backward: OnceCell<Backward>,
-    /// Places and types of the variables of a chain's file.
+    /// Indices and types of the variables of a chain from a file.
     variables: OnceCell<Vec<(usize, Type)>>,
-    /// False once a bound is larger than it was asked to be.
+    /// False as soon as a bound is larger than requested.
     met: Cell<bool>,
-    /// Sweeps that were made.
+    /// Number of computations so far, each for all states.
     sweeps: Cell<usize>,
     notes: RefCell<Vec<String>>,
 }
@@ -103,7 +103,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// States that are not explored.
+    /// Boundary states, which are known but not explored.
     pub(crate) fn edge(&self) -> &'a [u32] {
         match self.source {
             Source::Explored(space) => space.edge(),
@@ -111,7 +111,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// An error where the model is truncated.
+    /// Fails if the model is truncated.
     pub(crate) fn expect_whole(&self, why: &str) -> Result<()> {
         match self.edge() {
             [] => Ok(()),
@@ -122,12 +122,12 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Whether all bounds were met, how many sweeps were made, and what the user should know.
+    /// Returns true if all bounds were met, the number of runs, and notes for the user.
     pub(crate) fn ended(self) -> (bool, usize, Vec<String>) {
         (self.met.get(), self.sweeps.get(), self.notes.into_inner())
     }
 
-    /// The values of what needs no more than a look at a state.
+    /// Evaluates a formula without operators in every state.
     pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
         match (formula, self.source) {
             (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
@@ -156,7 +156,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Where a condition holds.
+    /// Evaluates a condition in every state. It may be undecided in some.
     pub(crate) fn truths(&self, formula: &Formula) -> Result<Truths> {
         if !asks(formula) {
             return match self.values(formula)? {
@@ -188,7 +188,7 @@ impl<'a> EachState<'a> {
         Ok(truths)
     }
 
-    /// Where a condition holds that has to be known everywhere.
+    /// Evaluates a condition that must be decided in every state.
     pub(crate) fn sure(&self, formula: &Formula) -> Result<Vec<bool>> {
         let truths = self.truths(formula)?;
         match truths.open() {
@@ -199,7 +199,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Says where a condition is not known.
+    /// Describes the undecided states in a message.
     pub(crate) fn undecided(&self, (first, count): (usize, usize)) -> String {
         let state = match self.source {
             Source::Explored(space) => space.describe(first),
@@ -217,7 +217,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// The truth of a combination: what it has whichever way its open parts are.
+    /// Evaluates a combination for both truth values of each undecided operand.
     fn combined(&self, combination: &Combination, parts: &[Formula]) -> Result<Truths> {
         enum Part {
             Plain(Values),
@@ -301,7 +301,7 @@ impl<'a> EachState<'a> {
         Ok(self.backward.get_or_init(|| backward))
     }
 
-    /// The number that an operator is about, from every state.
+    /// Computes the value of an operator from every state. Its threshold is not used.
     pub(crate) fn numbers(&self, formula: &Formula) -> Result<Everywhere> {
         self.expect_whole("answers from every state are not known")?;
         let mut found = match formula {
@@ -341,7 +341,7 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Notes a bound that is not within ε of this scale.
+    /// Counts a computation, and notes a bound above ε times `scale`.
     fn expect(&self, bound: f64, scale: f64) {
         self.sweeps.set(self.sweeps.get() + 1);
         if bound.is_nan() || bound > self.epsilon * scale {
@@ -349,7 +349,7 @@ impl<'a> EachState<'a> {
         }
     }
 
-    /// Numbers that grow with a set, of a set that may not be known everywhere.
+    /// Encloses numbers that grow with a set, for a set that may be undecided in some states.
     fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<Everywhere>) -> Result<Everywhere> {
         let Some(open) = set.open() else { return of(&set.must) };
         self.note(format!("{}; answers enclose both ways", self.undecided(open)));
@@ -394,7 +394,9 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// The probabilities from states that are not decided.
+    /// Computes the probabilities of an until formula.
+    ///
+    /// The caller replaces the values of states that the graph decides.
     fn until_by_numbers(
         &self,
         left: &[bool],
@@ -412,7 +414,8 @@ impl<'a> EachState<'a> {
         let told = &mut *self.told.borrow_mut();
         let lost: Vec<bool> = left.iter().map(|left| !left).collect();
         if from > 0.0 && from == to {
-            // Whoever is there at that time through states of the left side alone has not left them.
+            // Lost states are absorbing: a path that is in `left` at that time has always been
+            // there.
             return backward.at(&numbers(&|s| left[s] && right[s]), &lost, to, epsilon, told);
         }
         let over: Vec<bool> = (0..n).map(|s| !left[s] || right[s]).collect();
@@ -430,7 +433,7 @@ impl<'a> EachState<'a> {
         if from == 0.0 {
             return Ok(found);
         }
-        // What is lost until then stays so.
+        // Paths that leave `left` before `from` are lost.
         let start: Vec<f64> =
             found.values.iter().zip(left).map(|(v, left)| if *left { *v } else { 0.0 }).collect();
         let worst = found.bounds.iter().copied().fold(0.0, f64::max);
@@ -455,7 +458,7 @@ impl<'a> EachState<'a> {
         Ok(found)
     }
 
-    /// Expectations of values in the long run. The values have a relative error.
+    /// Computes long-run expectations of `values`, which have this relative error.
     fn in_the_long_run(&self, values: &[f64], relative: f64) -> Result<StateValues> {
         let backward = self.backward()?;
         let classes = backward.closed_classes();
@@ -547,7 +550,7 @@ impl<'a> EachState<'a> {
     }
 }
 
-/// True for an operator that is compared with a limit, and what is made of such.
+/// True unless the formula is an operator without a threshold.
 fn is_bounded(formula: &Formula) -> bool {
     match formula {
         Formula::Probability { bound, .. }
@@ -557,7 +560,7 @@ fn is_bounded(formula: &Formula) -> bool {
     }
 }
 
-/// True or false where the limit is beyond the error of the number.
+/// Compares a number with a threshold. Returns `None` if the error leaves the result open.
 pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Option<bool> {
     let (mut low, mut high) = (answer.value - answer.error, answer.value + answer.error);
     if probability {
@@ -566,11 +569,11 @@ pub(crate) fn decide(bound: &Bound, answer: &Answer, probability: bool) -> Optio
             return bound.decide(0.5, 0.5);
         }
     }
-    // What is no number decides nothing.
+    // NaN decides nothing.
     if low <= high { bound.decide(low, high) } else { None }
 }
 
-/// Values that lie between those of two answers.
+/// Encloses numbers between two others, with their errors.
 fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     let mut found = low;
     for (k, (value, bound)) in found.values.iter_mut().zip(&mut found.bounds).enumerate() {
@@ -582,13 +585,13 @@ fn between(low: Everywhere, high: Everywhere) -> Everywhere {
     found
 }
 
-/// The probability that the next state is one of these.
+/// Probability that the next state is in `next`, with self-loops counted as transitions.
 pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> Answer {
     let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
     let own = own.ok().map(|k| space.self_loops()[k]);
     let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
     if row.is_empty() {
-        // A deadlock stays.
+        // A deadlock has a self-loop.
         row.push((state, 1.0));
     }
     let is_one = |(to, _): &&(u32, f64)| next[*to as usize];
@@ -598,11 +601,11 @@ pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[boo
     }
     let all = compensated(row.iter().map(|(_, rate)| *rate));
     let those = compensated(row.iter().filter(is_one).map(|(_, rate)| *rate));
-    // Two sums whose terms have one sign, and a quotient.
+    // Error of two sums of positive terms and a quotient.
     Answer { inside: true, ..Answer::new(those / all, 4.0 * f64::EPSILON) }
 }
 
-/// Sums the values that probabilities are of.
+/// Observer that computes the expectation of `values`.
 struct Weighed<'a, 'b> {
     values: &'a [f64],
     sum: f64,
@@ -620,7 +623,7 @@ impl Observer for Weighed<'_, '_> {
     }
 }
 
-/// Tells how far a sweep is.
+/// Observer that forwards progress reports.
 pub(crate) struct Told<'a>(Option<&'a Notice>);
 
 impl Observer for Told<'_> {

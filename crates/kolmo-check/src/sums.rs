@@ -1,9 +1,10 @@
-//! Sums of numbers with bounds on their errors.
+//! Sums with error bounds.
 
-/// The sum of numbers of either sign, and a bound on its error.
+/// Sums numbers of any sign. Returns the sum and its error bound.
 ///
-/// Each addition's rounding is known exactly (A. Neumaier, "Rundungsfehleranalyse einiger Verfahren zur
-/// Summation endlicher Summen", ZAMM 54, 1974) and is added up apart. Where all are 0 the sum is exact.
+/// The rounding error of each addition is known exactly (A. Neumaier, "Rundungsfehleranalyse
+/// einiger Verfahren zur Summation endlicher Summen", ZAMM 54, 1974). These errors are summed
+/// separately. If all of them are 0, the sum is exact.
 pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (mut sum, mut lost, mut all, mut count) = (0.0f64, 0.0f64, 0.0f64, 0.0);
     for term in terms {
@@ -14,18 +15,19 @@ pub(crate) fn sum(terms: impl IntoIterator<Item = f64>) -> (f64, f64) {
     if all == 0.0 || !sum.is_finite() {
         return (sum, 0.0);
     }
-    // The last addition rounds by half a unit, and those of `lost` by that much of `all`.
+    // Rounding errors: half an ulp of the last addition, and half an ulp of `all` of each to
+    // `lost`.
     let value = sum + lost;
     (value, f64::EPSILON * (value.abs() + count * all))
 }
 
-/// An upper bound on the sum of numbers of 0 or more.
+/// Upper bound of a sum of nonnegative numbers.
 pub(crate) fn at_most(terms: impl IntoIterator<Item = f64>) -> f64 {
     let (value, error) = sum(terms);
     value + 2.0 * error
 }
 
-/// The quotient of two numbers, the second above 0, and a bound on its rounding.
+/// Divides by a positive number. Returns the quotient and its rounding error bound.
 pub(crate) fn quotient(value: f64, by: f64) -> (f64, f64) {
     let quotient = value / by;
     let exact = quotient.mul_add(by, -value) == 0.0;

@@ -1,7 +1,8 @@
-//! Models with infinitely many states, or too many: explored as far as probability comes.
+//! Truncation of models with infinitely or too many states (finite state projection).
 //!
-//! States at the edge of what is explored keep whoever comes there, so that their probability at a time is what has been lost until
-//! then. Where that is too much, the search goes on from the states of the edge that have it.
+//! Boundary states are known but not explored, and have no transitions. Their probability at a time
+//! is thus the truncation error until then. If it is too large, exploration continues from the
+//! boundary states that hold most of it.
 
 use std::borrow::Cow;
 
@@ -11,22 +12,22 @@ use kolmo::transient::{Solution, Transitions};
 use kolmo::{Error, Result};
 use kolmo_model::{Instance, Options, Part, Progress, StateSpace};
 
-/// States of the first part.
+/// Minimum number of states of the first part.
 const FIRST: u64 = 256;
 
-/// What may be lost, and what is explored so far.
+/// Truncated model: the part explored so far, and the truncation error that is allowed.
 pub struct Truncation {
     instance: Instance,
     allowed: f64,
-    /// What is explored, and the states of its edge to go on from.
+    /// Explored part, and the boundary states from which exploration continues.
     known: Option<(Part, Vec<u32>)>,
     lost: f64,
     rounds: usize,
-    /// Of each part that lost too much.
+    /// Statistics of all parts explored so far.
     seen: Vec<Seen>,
 }
 
-/// Size of a part that is explored, its largest exit rate, and the probability that it loses.
+/// Number of states of a part, its largest exit rate, and its truncation error.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     states: f64,
@@ -34,16 +35,20 @@ struct Seen {
     lost: f64,
 }
 
-/// Parts over which the loss has to fall by half where the largest rate grows faster than the number of
-/// states, as it does where infinitely many are passed in finite time; and by a tenth elsewhere.
+/// Numbers of enlargements of the explored part over which the truncation error has to fall.
+///
+/// Over [`FEW_PARTS`] it has to fall by half if the largest rate grows more than twice as fast as
+/// the number of states. This happens if infinitely many states are passed in finite time. Over
+/// [`MANY_PARTS`] it always has to fall by a tenth.
 const FEW_PARTS: usize = 4;
 const MANY_PARTS: usize = 32;
 
-/// A loss above which a part may end before the states where the probability comes to rest: it is compared
-/// over twice as many parts.
+/// Truncation error above which twice as many enlargements are allowed.
+///
+/// The explored states may not yet contain those that get most of the probability.
 const ALMOST_ALL: f64 = 0.9;
 
-/// Number of parts before the last with which its loss is compared, if the loss did not fall since then.
+/// Number of enlargements over which the truncation error did not fall enough, if so.
 fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
     let last = seen.last()?;
     let since = |parts: usize| seen.len().checked_sub(1 + parts).map(|place| seen[place]);
@@ -59,10 +64,10 @@ fn parts_in_vain(seen: &[Seen]) -> Option<usize> {
 }
 
 impl Truncation {
-    /// Nothing is explored yet.
+    /// Prepares a truncation. Nothing is explored yet.
     ///
     /// # Errors
-    /// What may be lost does not lie between 0 and `epsilon`.
+    /// `allowed` is not between 0 and `epsilon`.
     pub fn new(instance: Instance, allowed: f64, epsilon: f64) -> Result<Self> {
         if allowed > 0.0 && allowed < epsilon {
             return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0, seen: Vec::new() });
@@ -73,10 +78,11 @@ impl Truncation {
         )))
     }
 
-    /// Explores the first part, or half as many states again.
+    /// Explores the first part, or a part with half as many states more.
     ///
     /// # Errors
-    /// As [`language::explore`](crate::language::explore); parts that grow and lose as much as before.
+    /// See [`language::explore`](crate::language::explore). Also fails if the truncation error does
+    /// not fall with the number of states.
     pub fn explore(
         &mut self,
         limit: Option<u64>,
@@ -113,11 +119,13 @@ impl Truncation {
         Ok(space)
     }
 
-    /// Takes the probabilities of the edge, in its order; true if they are little enough. Else it notes the states to go on from: all but
-    /// those that together have a fourth of what may be lost.
+    /// Records the probabilities of the boundary states. Returns true if their sum is allowed.
+    ///
+    /// Otherwise it selects the boundary states from which exploration continues. Left out are the
+    /// least likely ones, up to a quarter of the allowed error.
     ///
     /// # Panics
-    /// Without a part that is explored, or with another number of states.
+    /// If nothing is explored, or if `left` has another length than the boundary.
     pub fn is_enough(&mut self, left: &[f64]) -> bool {
         self.lost = sum(left);
         if let Some(seen) = self.seen.last_mut() {
@@ -141,53 +149,53 @@ impl Truncation {
         false
     }
 
-    /// The model.
+    /// Instance that is truncated.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// States of the edge, ascending.
+    /// Boundary states, ascending.
     pub fn edge(&self) -> &[u32] {
         self.known.as_ref().map_or(&[], |(part, _)| part.edge())
     }
 
-    /// What may be lost.
+    /// Allowed truncation error.
     pub fn allowed(&self) -> f64 {
         self.allowed
     }
 
-    /// Upper bound on the probability that left the states explored.
+    /// Upper bound of the probability that left the explored states.
     pub fn lost(&self) -> f64 {
         self.lost
     }
 
-    /// How often it was explored.
+    /// Number of explored parts.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 }
 
-/// States that are not explored and that somebody could leave.
+/// Boundary states of a chain in which a property makes further states absorbing.
 #[derive(Debug)]
 pub struct Edge {
     states: Vec<u32>,
-    /// Which of them are made absorbing: who is there stays there, wherever they would lead.
+    /// True for boundary states that the property makes absorbing: their transitions do not matter.
     settled: Vec<bool>,
 }
 
 impl Edge {
-    /// The edge of a chain some of whose states are made absorbing; each of those sets is ascending.
+    /// Marks the boundary states in any of the `absorbing` sets, which are ascending.
     pub fn new(edge: &[u32], absorbing: &[&[u32]]) -> Self {
         let settled = |state: &u32| absorbing.iter().any(|set| set.binary_search(state).is_ok());
         Self { states: edge.to_vec(), settled: edge.iter().map(settled).collect() }
     }
 
-    /// The states of the edge, without those that are made absorbing.
+    /// Boundary states that are not made absorbing by the property.
     pub fn open(&self) -> impl Iterator<Item = u32> {
         self.states.iter().zip(&self.settled).filter(|(_, settled)| !**settled).map(|(state, _)| *state)
     }
 
-    /// The probabilities without those of the edge, which go to `left`.
+    /// Sets the probabilities of open boundary states to 0, and moves them to `left`.
     pub fn taken<'a>(&self, p: &'a [f64], left: &mut Vec<f64>) -> Cow<'a, [f64]> {
         left.clear();
         if self.states.is_empty() {
@@ -196,15 +204,17 @@ impl Edge {
         let mut all = p.to_vec();
         left.extend(self.states.iter().zip(&self.settled).map(|(state, settled)| match settled {
             true => 0.0,
-            // Polynomials may come to less than nothing.
+            // Polynomial approximations may be slightly negative.
             false => std::mem::take(&mut all[*state as usize]).max(0.0),
         }));
         Cow::Owned(all)
     }
 }
 
-/// Times before the last at which a sweep of a part of a model looks whether too much is lost already, which never comes back: a quarter
-/// of the last, again and again while a look is a small part of what leads to it.
+/// Times before `last` at which a run checks its truncation error, which never decreases.
+///
+/// They are `last` times powers of 1/4. They end where a check is no longer cheap compared with the
+/// steps before it.
 pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
     let mut exit = vec![0.0; transitions.states()];
     transitions.exit_rates(0..exit.len(), &mut exit);
@@ -213,18 +223,22 @@ pub fn looks(transitions: &dyn Transitions, last: f64) -> Vec<f64> {
     quarters.take_while(|time| alpha * time >= LOOK && time.is_finite()).collect()
 }
 
-/// The probability in each state of the edge, `before` an interval and in it, if that is more than may be lost.
+/// Returns the probability in each boundary state if their sum is above `allowed`.
+///
+/// `before` has their probabilities at the start of an interval, and `left` those since then.
 pub fn exceeding(left: &[f64], before: &[f64], allowed: f64) -> Option<Vec<f64>> {
     let mut all = left.to_vec();
     all.iter_mut().zip(before).for_each(|(left, before)| *left += before);
     (sum(&all) > allowed).then_some(all)
 }
 
-/// The least αt of a look.
+/// Minimum αt of a check.
 const LOOK: f64 = 16384.0;
 
-/// Adds what is lost at each time to the bounds: `before` at the beginning of an interval, `left` since then. Gives both together, at
-/// the last time.
+/// Adds the truncation error at each time to the bounds.
+///
+/// `before` has the probabilities of boundary states at the start of an interval, and `left` those
+/// since then. Returns their sum per state, at the time of the largest error.
 pub fn add_losses(solution: &mut Solution, before: &[f64], left: Vec<Vec<f64>>) -> Vec<f64> {
     let before_all = sum(before);
     for (time, left) in solution.times.iter_mut().zip(&left) {
@@ -238,7 +252,7 @@ pub fn add_losses(solution: &mut Solution, before: &[f64], left: Vec<Vec<f64>>) 
     }
 }
 
-/// An upper bound on the sum of numbers of 0 or more: compensated sums err by two units.
+/// Upper bound of a sum of nonnegative numbers: compensated sums have an error of two units.
 pub(crate) fn sum(left: &[f64]) -> f64 {
     compensated(left.iter().copied()) * (1.0 + 4.0 * f64::EPSILON)
 }

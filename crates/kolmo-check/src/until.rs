@@ -1,4 +1,4 @@
-//! The probability of reaching PSI through states of PHI, until a time or within an interval.
+//! Probability of PHI U PSI: reaching PSI through PHI, within a time bound or interval.
 
 use crate::Watch;
 use crate::compensated;
@@ -7,35 +7,35 @@ use crate::truncation::Edge;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Machine, Result};
 
-/// States to be reached, and those on the way.
+/// Path formula PHI U PSI by its states.
 #[derive(Debug)]
 pub struct Until {
-    /// As it is written.
+    /// Text of the formula.
     name: String,
-    /// States that end the way, one way or the other: not in PHI.
+    /// States outside PHI.
     lost: Vec<u32>,
     /// States in PSI.
     reached: Vec<u32>,
-    /// States that are not explored.
+    /// Boundary states of a truncated model.
     edge: Vec<u32>,
-    /// Results of the first of two sweeps.
+    /// Results of the run up to the start of an interval.
     before: Option<Before>,
 }
 
-/// Results of a sweep up to the beginning of an interval.
+/// Results of the run up to the start of an interval.
 #[derive(Debug)]
 struct Before {
     bound: Bound,
-    /// Probability in states of PSI that are not in PHI: what is there has left PHI too early.
+    /// Probability in states of PSI outside PHI: these paths left PHI before the interval.
     early: f64,
-    /// Probability in each state that is not explored: what is there may have come anywhere.
+    /// Probability in each boundary state, from which a path might have reached any state.
     left: Vec<f64>,
 }
 
-/// An interval `T1,T2` or `[T1,T2]`.
+/// Parses an interval `T1,T2` or `[T1,T2]`.
 ///
 /// # Errors
-/// What is not two times, the second not below the first.
+/// Anything but two times, the second not below the first.
 pub fn interval(text: &str) -> Result<(f64, f64)> {
     let inside = text.trim();
     let inside = inside.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')).unwrap_or(inside);
@@ -49,11 +49,13 @@ pub fn interval(text: &str) -> Result<(f64, f64)> {
 }
 
 impl Until {
-    /// Makes what `through` lacks and what is `to` be reached absorbing: with an interval, the latter only in
-    /// a second sweep.
+    /// Creates `through` U `to` from expressions of labels.
+    ///
+    /// States outside `through` become absorbing. States of `to` also do, with an interval only
+    /// from its start on.
     ///
     /// # Errors
-    /// Labels that the chain has not.
+    /// Unknown labels or invalid expressions.
     pub fn new(through: &str, to: &str, interval: Option<(f64, f64)>, chain: &Chain) -> Result<Self> {
         let lost = sets::states(&format!("!({through})"), chain)?;
         let name = match interval {
@@ -63,31 +65,34 @@ impl Until {
         Ok(Self::between(name, lost, sets::states(to, chain)?))
     }
 
-    /// The same of states: `lost` ends the way, `reached` is to be reached.
+    /// Creates the formula from the states outside PHI (`lost`) and in PSI (`reached`).
     pub fn between(name: String, lost: Vec<u32>, reached: Vec<u32>) -> Self {
         Self { name, lost, reached, edge: Vec::new(), before: None }
     }
 
-    /// The same where these states are not explored.
+    /// Sets the boundary states of a truncated model.
     pub fn truncated(self, edge: &[u32]) -> Self {
         Self { edge: edge.to_vec(), ..self }
     }
 
-    /// The label whose probability is the answer.
+    /// Label to evaluate: its probability is the answer.
     pub fn label(&self) -> (String, Vec<u32>) {
         (self.name.clone(), self.reached.clone())
     }
 
-    /// The chain for a plain time bound.
+    /// Makes the states absorbing that end a path under a plain time bound.
     pub fn bounded(&self, chain: Chain) -> Chain {
         chain.absorbing(&[&self.lost[..], &self.reached].concat())
     }
 
-    /// Goes to the beginning of an interval through states of PHI alone; gives the chain that goes on, and where it begins.
-    /// An eighth of ε is for this sweep, and as much for what its sum is off; the rest is left to the second.
+    /// Runs up to the start of an interval through states of PHI alone.
+    ///
+    /// Returns the chain and the initial distribution for the second run. The first run gets an
+    /// eighth of ε, and the deviation of its sum from 1 another eighth. The rest is left to the
+    /// second run.
     ///
     /// # Errors
-    /// As [`solve`](fn@solve).
+    /// See [`solve`](fn@solve).
     pub fn first(
         &mut self,
         chain: Chain,
@@ -117,29 +122,29 @@ impl Until {
         p.iter_mut().for_each(|p| *p /= sum);
         let early = compensated(self.reached.iter().filter(lost).map(|&state| p[state as usize]));
         let mut bound = solution.bound;
-        // Divided by their sum, the probabilities move by what it is off, and each is rounded twice.
+        // Scaling to sum 1 changes the probabilities by |1 − sum|, and each is rounded twice.
         bound.truncation += (1.0 - sum).abs();
         bound.rounding += 2.0 * f64::EPSILON;
         self.before = Some(Before { bound, early, left });
         Ok((self.bounded(chain), Initial::Distribution(p)))
     }
 
-    /// Probability in the states to be reached that came there through states it must not.
+    /// Probability of being in PSI outside PHI at the start of the interval: these paths failed.
     pub fn early(&self) -> f64 {
         self.before.as_ref().map_or(0.0, |before| before.early)
     }
 
-    /// The states that are not explored and that the last sweep could leave.
+    /// Boundary states, with those marked that the last run makes absorbing.
     pub fn edge(&self) -> Edge {
         Edge::new(&self.edge, &[&self.lost, &self.reached])
     }
 
-    /// Probability in the states that are not explored at the beginning of the interval; none without one.
+    /// Probability in each boundary state at the start of the interval; empty without one.
     pub fn left(&self) -> &[f64] {
         self.before.as_ref().map_or(&[], |before| &before.left)
     }
 
-    /// Adds the first sweep's bound to the second's, and gives times as they were asked for.
+    /// Adds the first run's bound to the second's, and restores the requested times.
     pub fn add_to(&self, solution: &mut Solution, times: &[f64], epsilon: f64) {
         solution.times.iter_mut().zip(times).for_each(|(result, &time)| result.time = time);
         let Some(Before { bound: first, .. }) = &self.before else { return };
@@ -156,7 +161,7 @@ impl Until {
     }
 }
 
-/// Keeps this rank's probabilities.
+/// Observer that keeps this rank's probabilities.
 struct Keep<'a, 'b> {
     probabilities: Vec<f64>,
     watch: &'a mut Watch<'b>,

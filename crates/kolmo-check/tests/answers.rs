@@ -1,7 +1,7 @@
-//! Properties of random chains against answers that are computed otherwise.
+//! Properties of random chains, compared with independent reference solutions.
 //!
-//! Each kind is run for a few seeds; `KOLMO_SEEDS=2000` runs as many of each kind, `KOLMO_FIRST_SEED=17`
-//! begins there. A failure names the seed.
+//! `KOLMO_SEEDS=2000` sets the number of seeds of each kind, and `KOLMO_FIRST_SEED=17` the first
+//! one. A failure names its seed.
 
 #[path = "../../../tests/library/adversarial/double_word.rs"]
 mod double_word;
@@ -35,7 +35,7 @@ fn machine(precision: Precision) -> Machine {
     Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
 }
 
-/// A chain of a few states with labels "a" and "b" and the reward "r".
+/// A chain of a few states, with labels "a" and "b" and the reward "r".
 #[derive(Clone, Debug)]
 struct Small {
     rate: Vec<Vec<f64>>,
@@ -45,7 +45,7 @@ struct Small {
 }
 
 impl Small {
-    /// Several classes, absorbing and unreachable states, rings.
+    /// Random chain with several classes, absorbing and unreachable states, and cycles.
     fn new(rng: &mut Rng) -> Self {
         let n = rng.usize(2..9);
         let mut rate = vec![vec![0.0; n]; n];
@@ -87,7 +87,7 @@ impl Small {
         Chain { labels: Labels { sets }, rewards, initial: Initial::State(0), ..chain }
     }
 
-    /// All answers, with these options.
+    /// Answers properties with these options.
     fn ask(&self, properties: &[String], machine: &Machine, options: &Options) -> Vec<Row> {
         let subject = Subject::Chain(self.chain());
         let mut questions = Questions::read(properties, &subject).expect("properties");
@@ -97,7 +97,7 @@ impl Small {
         asked.answer(chain, machine, options, &mut |_, _| Ok(())).expect("answers").rows
     }
 
-    /// For each pair of states, true if the first leads to the second through these states.
+    /// For each pair of states, true if the first reaches the second through these states.
     fn paths(&self, through: &[bool]) -> Vec<Vec<bool>> {
         let n = self.n();
         let mut leads: Vec<Vec<bool>> =
@@ -112,19 +112,20 @@ impl Small {
         leads
     }
 
-    /// States from which "b" is certain.
+    /// States that reach "b" almost surely.
     fn ever(&self) -> Vec<bool> {
         let whole = Self { a: vec![true; self.n()], ..self.clone() };
         whole.truth(0.0, f64::INFINITY).into_iter().map(|(_, certain)| certain).collect()
     }
 
-    /// The truth about `a U[from,to] b`: (possible, certain) from each state, by the definitions of paths.
+    /// (possible, certain) for `a U[from,to] b` from each state, by the definition of paths.
     fn truth(&self, from: f64, to: f64) -> Vec<(bool, bool)> {
         let n = self.n();
         let passing: Vec<bool> = (0..n).map(|s| self.a[s] && !self.b[s]).collect();
         let leads = self.paths(&passing);
         let may: Vec<bool> = (0..n).map(|s| (0..n).any(|t| self.b[t] && leads[s][t])).collect();
-        // In a finite chain b is certain where every state that is reached before may still reach it.
+        // In a finite chain b is certain if every state that is reached before it can still reach
+        // it.
         let ever: Vec<bool> = (0..n).map(|s| (0..n).all(|t| !leads[s][t] || may[t])).collect();
         let later = self.paths(&self.a);
         let then = |s: usize| if to.is_infinite() { ever[s] } else { self.b[s] };
@@ -178,7 +179,7 @@ fn paths_are_possible_and_certain_where_the_graph_says_so() {
                 return Err(format!("{}: {:?}, {count}, {small:?}", rows[1].text, rows[1].found));
             }
         }
-        // Mean times and rewards are infinite where the end may be missed, and there alone.
+        // Mean times are infinite exactly where the target may be missed.
         let certain = small.ever();
         let rows = small.ask(
             &["T=? [ F \"b\" ]".to_owned(), "filter(max, T=? [ F \"b\" ])".to_owned()],
@@ -195,7 +196,9 @@ fn paths_are_possible_and_certain_where_the_graph_says_so() {
     });
 }
 
-/// Probabilities at a time from each state of being in a set, some states being absorbing: a sum of powers.
+/// Probability of being in a set at a time, from each state, by a sum of powers.
+///
+/// States of `fixed` are absorbing.
 fn at(small: &Small, fixed: &[bool], start: &[f64], time: f64) -> Vec<f64> {
     let n = small.n();
     let exit = |s: usize| if fixed[s] { 0.0 } else { small.rate[s].iter().sum::<f64>() };
@@ -262,7 +265,7 @@ fn untils_have_their_probabilities_by_every_method() {
                     _ => wanted.iter().copied().fold(f64::INFINITY, f64::min),
                 };
                 let (value, bound) = (row.value().expect("a number"), row.error());
-                // The reference rounds, too, and divides the interval in its own way.
+                // The reference rounds as well, and divides the interval differently.
                 if (value - wanted).abs() > bound + 1e-12
                     || bound > 2e-8
                     || value < 0.0
@@ -276,7 +279,9 @@ fn untils_have_their_probabilities_by_every_method() {
     });
 }
 
-/// Solves v_i = b_i + Σ p_ij v_j on some states by elimination with pivots, in double words.
+/// Solves E_i v_i − Σ r_ij v_j = b_i (exit rates E, rates r) on some states.
+///
+/// Gauss–Jordan elimination with pivoting, in double-double.
 fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -> Vec<DoubleWord> {
     let states: Vec<usize> = (0..small.n()).filter(|s| inside[*s]).collect();
     let m = states.len();
@@ -302,7 +307,7 @@ fn solved(small: &Small, inside: &[bool], right: &dyn Fn(usize) -> DoubleWord) -
     all
 }
 
-/// Sums, means and single values of what has exact values, or such in twice the digits: no slack beside the bound.
+/// Filters of values that are known exactly, or in double-double: bounds hold without slack.
 #[test]
 fn filters_of_exact_values_are_within_their_bounds() {
     let machine = machine(Precision::F64);
@@ -348,7 +353,7 @@ fn filters_of_exact_values_are_within_their_bounds() {
         for (row, wanted) in small.ask(&properties, &machine, &Options::default()).iter().zip(wanted) {
             let (value, bound) = (row.value().expect("a number"), row.error());
             let error = (DoubleWord::from(value) - wanted).abs();
-            // What the reference itself rounds by.
+            // Rounding error of the reference.
             let slack = DoubleWord::product(1e-24, wanted.abs().to_f64());
             if error > DoubleWord::from(bound) + slack || !bound.is_finite() {
                 return Err(format!("{}: {value} ± {bound}, off by {error:?}; {small:?}", row.text));
@@ -366,14 +371,14 @@ fn operators_inside_of_others_hold_where_they_do_alone() {
         let inner = ["P>0.5 [ F<=1 \"b\" ]", "P>=1 [ F \"b\" ]", "S>0.25 [ \"b\" ]", "R{\"r\"}<5 [ C<=1 ]"]
             [rng.usize(0..4)];
         let mut named = small.clone();
-        // Asked state by state, each time from there.
+        // The inner property is evaluated from each state alone.
         for s in 0..small.n() {
             let mut moved = small.clone();
             moved.a = (0..small.n()).map(|t| t == s).collect();
             let alone = [format!("filter(state, {inner}, \"a\")")];
             match truth_of(&moved.ask(&alone, &machine, &Options::default())[0]) {
                 Some(truth) => named.b[s] = truth,
-                // A value on the limit.
+                // The value is at the threshold.
                 None => return Ok(()),
             }
         }
@@ -389,7 +394,7 @@ fn operators_inside_of_others_hold_where_they_do_alone() {
     });
 }
 
-/// Answers of a truncated model: value, bound and loss.
+/// Value, bound and truncation error of a property of a truncated model.
 fn truncated(text: &str, property: &str, constants: &[(String, Value)], machine: &Machine) -> [f64; 3] {
     let model = Model::parse("model.sm", text).expect("a model");
     let subject = Subject::Language(model.clone());
@@ -449,13 +454,13 @@ fn truncated_models_have_their_closed_forms() {
     });
 }
 
-/// Births at rates of second and deaths at rates of third order rest far from where they begin.
+/// Quadratic birth and cubic death rates: probability settles far from the initial state.
 #[test]
 fn a_part_that_ends_before_the_state_of_rest_goes_on() {
     let text = "ctmc\nmodule m\n n : int init 200;\n [] true -> n*n/50 : (n'=n+1);\n \
                 [] n>0 -> n*n*n/70000 : (n'=n-1);\nendmodule\n";
     let machine = machine(Precision::F64);
-    // All but what is lost is somewhere.
+    // The sum of all probabilities is 1 less the truncation error.
     let [value, bound, loss] = truncated(text, "P=? [ F=0.4 n>=0 ]", &[], &machine);
     assert!(value >= 1.0 - bound && bound <= 1.1e-7 && loss <= 1e-8, "{value} ± {bound}, {loss}");
 }

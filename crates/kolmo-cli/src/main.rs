@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use kolmo::ranks::Session;
 
 fn main() -> ExitCode {
-    // Copies between ranks overlap with steps, in a stream of their own, which one queue would hold up.
+    // Ranks overlap copies with steps in a second stream. A single hardware queue would serialise
+    // the two streams.
     let one_queue = !Session::is_launched() && kolmo_cli::cli::has_one_stream();
-    // SAFETY: nothing has run before this, and so no thread.
+    // SAFETY: this is the first statement that has an effect, so no other thread exists.
     unsafe { kolmo::lane::prepare_drivers(one_queue) };
     kolmo_cli::cli::main()
 }

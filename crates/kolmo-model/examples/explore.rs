@@ -1,4 +1,4 @@
-//! States and transitions of a model: `explore FILE [N=3,T=1]`.
+//! Prints the numbers of states and transitions of a model: `explore FILE [N=3,T=1]`.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The most memory that the process has had, where Linux tells.
+/// Returns the peak memory of the process, on Linux.
 fn peak() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;

@@ -1,11 +1,11 @@
-//! Expressions with names resolved and constants folded, and the flat code that is run of them in every state.
+//! Expressions with resolved names and folded constants, and stack code to evaluate them.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::syntax::{Binary, Expression, Function, Kind, Type, Unary, Value};
 
-/// What can go wrong when an expression is evaluated.
+/// Errors of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Overflow,
@@ -25,7 +25,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Operations on cells of 64 bits: whole numbers, doubles by their bits, false and true as 0 and 1.
+/// Operations on 64-bit cells: integers, bits of doubles, and booleans as 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Not,
@@ -88,7 +88,7 @@ impl Op {
             Self::Negate => (-double).to_bits(),
             Self::Floor => whole(double.floor())?,
             Self::Ceil => whole(double.ceil())?,
-            // As in PRISM: halves go up.
+            // Halves are rounded up, as in PRISM.
             _ => whole((double + 0.5).floor())?,
         })
     }
@@ -120,7 +120,7 @@ impl Op {
             Self::Subtract => (x - y).to_bits(),
             Self::Times => (x * y).to_bits(),
             Self::Divide => (x / y).to_bits(),
-            // NaN stays: `f64::min` would lose it.
+            // NaN is kept, which `f64::min` would drop.
             Self::Min => {
                 if x.is_nan() || x < y {
                     a
@@ -145,7 +145,7 @@ impl Op {
 }
 
 fn whole(x: f64) -> Result<u64, Fault> {
-    // 2^63 itself is no i64 any more.
+    // 2^63 itself does not fit.
     let fits = (-(2f64.powi(63))..2f64.powi(63)).contains(&x);
     if fits { Ok(x as i64 as u64) } else { Err(Fault::Rounding) }
 }
@@ -168,7 +168,7 @@ impl Value {
     }
 }
 
-/// An expression over variables by their numbers. Everything without a variable is a value.
+/// An expression over variables by index. Constant parts are folded unless they fail.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Term {
     Value(Value),
@@ -206,7 +206,7 @@ impl Term {
         self.parts().iter().for_each(|part| part.each_variable(f));
     }
 
-    /// The one variable that it depends on, if it is one.
+    /// Index of the only variable that the term depends on, if it is exactly one.
     pub(crate) fn only_variable(&self) -> Option<usize> {
         let mut found = None;
         let mut several = false;
@@ -214,7 +214,7 @@ impl Term {
         found.filter(|_| !several)
     }
 
-    /// As a double.
+    /// Converts the term to a double.
     pub(crate) fn double(self) -> Self {
         match self.ty() {
             Type::Int => Self::apply(Op::ToDouble, vec![self]),
@@ -222,7 +222,7 @@ impl Term {
         }
     }
 
-    /// Conditions that all have to hold, in the order of the text.
+    /// Appends the conjuncts of a condition to `all`, in the order of the text.
     pub(crate) fn conjuncts(self, all: &mut Vec<Self>) {
         match self {
             Self::And(parts) => parts.into_iter().for_each(|part| part.conjuncts(all)),
@@ -231,7 +231,7 @@ impl Term {
         }
     }
 
-    /// An operation, or its value if that can be known.
+    /// Applies an operation, and evaluates it if its operands are constant.
     fn apply(op: Op, parts: Vec<Self>) -> Self {
         let cells: Option<Vec<u64>> =
             parts.iter().map(|p| if let Self::Value(v) = p { Some(v.cell()) } else { None }).collect();
@@ -259,7 +259,7 @@ impl Term {
     }
 }
 
-/// A term with its size and depth, which bound what formulas can grow to.
+/// A term with its size and depth, which limit the growth of formulas.
 #[derive(Clone, Debug)]
 pub(crate) struct Formula {
     pub(crate) term: Term,
@@ -267,11 +267,11 @@ pub(crate) struct Formula {
     depth: usize,
 }
 
-/// Nodes and levels of an expression with all formulas put in.
+/// Maximum number of nodes and levels of an expression with all formulas expanded.
 const SIZE: usize = 1_000_000;
 const DEPTH: usize = 1500;
 
-/// What names stand for when expressions are resolved.
+/// Meanings of the names in expressions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meaning {
     pub(crate) values: HashMap<String, Value>,
@@ -281,7 +281,9 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// The term of an expression whose types are right; an error is one of size.
+    /// Resolves an expression with checked types.
+    ///
+    /// Fails if it grows too large, or has `P`, `R` or `S`.
     pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
         let of_parts = |all: &[&Formula]| {
             let size = 1 + all.iter().map(|f| f.size).sum::<usize>();
@@ -337,12 +339,12 @@ impl Meaning {
         Ok(Formula { term, size, depth })
     }
 
-    /// The term alone.
+    /// Resolves an expression to its term alone.
     pub(crate) fn term(&self, e: &Expression) -> Result<Term, String> {
         Ok(self.formula(e)?.term)
     }
 
-    /// The value of an expression without variables.
+    /// Evaluates an expression without variables.
     pub(crate) fn value(&self, e: &Expression) -> Result<Value, String> {
         let term = self.term(e)?;
         match term {
@@ -383,7 +385,7 @@ fn call(function: Function, arguments: Vec<Term>) -> Term {
     let ints = arguments.iter().all(|a| a.ty() == Type::Int);
     let pick = |int: Op, double: Op| if ints { int } else { double };
     let op = match function {
-        // A whole number is its own floor.
+        // An integer is its own floor.
         Function::Floor | Function::Ceil | Function::Round if ints => {
             return arguments.into_iter().next().expect("one argument");
         }
@@ -412,17 +414,17 @@ enum Instruction {
     LoadDouble(u32),
     Apply1(Op),
     Apply2(Op),
-    /// Both numbers of the operation are at hand: a variable and a value.
+    /// Applies an operation to the top cell and a constant.
     WithValue(Op, u64),
-    /// The cell stays and the rest is left out if it is 0 (1); else it goes.
+    /// Jumps if the top cell is 0 (`IfTrue`: not 0) and keeps it, else pops it.
     IfFalse(u32),
     IfTrue(u32),
-    /// Takes the cell, and goes on at the number if it is 0.
+    /// Pops the top cell, and jumps if it is 0.
     Unless(u32),
     Jump(u32),
 }
 
-/// Flat code of a term, for a stack.
+/// Stack code of a term.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     code: Vec<Instruction>,
@@ -476,10 +478,12 @@ impl Code {
         }
     }
 
-    /// The cell of the value, given those of the variables. `stack` is memory to use.
+    /// Evaluates the code.
+    ///
+    /// `variables` has the cells of the variables, and `stack` is scratch memory.
     #[inline]
     pub(crate) fn run(&self, variables: &[i64], stack: &mut Vec<u64>) -> Result<u64, Fault> {
-        // The top of the stack is at hand, what lies below is in memory.
+        // Top cell of the stack. The cells below it are in `stack`.
         let mut top = 0;
         let mut at = 0;
         stack.clear();

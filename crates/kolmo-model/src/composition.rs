@@ -1,23 +1,23 @@
-//! `system … endsystem`: which actions of which modules happen together.
+//! Synchronisation of the modules' actions, as `system … endsystem` defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diagnostics::Diagnostic;
 use crate::syntax::{Module, Name, System};
 
-/// Commands of these modules with these actions happen together, and are seen as the action `seen`.
+/// Synchronisation: these commands happen together, and appear as the action `seen`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Together {
-    /// None: not seen as an action, or none is written.
+    /// Visible action. `None` if it is hidden or the commands have no action.
     pub(crate) seen: Option<String>,
-    /// Modules by their numbers, each with its own action.
+    /// Synchronised modules by index, each with its own action.
     pub(crate) parts: Vec<(usize, Option<String>)>,
 }
 
-/// A composition of many modules with many renamings can have more of these than anybody means.
+/// Maximum number of synchronisations in a composition.
 const LIMIT: usize = 1_000_000;
 
-/// Combinations of a system; without one, of all modules in parallel.
+/// Returns the synchronisations of a composition, or of all modules in parallel without one.
 pub(crate) fn combinations(system: Option<&System>, modules: &[Module]) -> Result<Vec<Together>, Diagnostic> {
     let Some(system) = system else {
         let all = (0..modules.len()).map(|m| of_module(m, modules)).collect();
@@ -50,7 +50,9 @@ fn alphabet(all: &[Together]) -> BTreeSet<String> {
     all.iter().filter_map(|t| t.seen.clone()).collect()
 }
 
-/// All together: an action happens in every part that has it.
+/// Composes in parallel: an action synchronises all components that have it.
+///
+/// Returns `None` above [`LIMIT`].
 fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     let alphabets: Vec<BTreeSet<String>> = all.iter().map(|part| alphabet(part)).collect();
     let mut results = Vec::new();
@@ -73,9 +75,9 @@ fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     (results.len() <= LIMIT).then_some(results)
 }
 
-/// Each of the one with each of the other, which are seen as the same action.
+/// Combines each synchronisation of `left` with each of `right`. All have one action.
 fn joined(mut left: Vec<Together>, right: &[Together]) -> Option<Vec<Together>> {
-    // Many modules may share an action: each is added where the ones before are.
+    // Many modules may share an action: each extends the list in place.
     if let [one] = right {
         left.iter_mut().for_each(|l| l.parts.extend_from_slice(&one.parts));
         return Some(left);

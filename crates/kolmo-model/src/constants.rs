@@ -1,19 +1,19 @@
-//! Values of constants as they are given to a program: `N=64,T=1:1:5`.
+//! Values of constants from a command line, such as `N=64,T=1:1:5`.
 
 use crate::{Error, Result, Value};
 
-/// Values that a constant is given.
+/// A constant and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Given {
-    /// The constant.
+    /// Name of the constant.
     pub name: String,
-    /// One value, or those of a range.
+    /// One value, or all values of a range.
     pub values: Vec<Value>,
-    /// True for a range, which may have one value.
+    /// True for a range, also for a range of one value.
     pub range: bool,
 }
 
-/// Values of a range: more are a mistake.
+/// Maximum number of values of a range, and of combinations of values.
 const VALUES: usize = 1_000_000;
 
 /// Reads `name=value,name=low:high,name=low:step:high`.
@@ -55,7 +55,7 @@ fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>
         .collect())
 }
 
-/// Every combination of the values, the last constant changing fastest.
+/// Returns all combinations of the values; the last constant changes fastest.
 pub fn combinations(all: &[Given]) -> Result<Vec<Vec<(String, Value)>>> {
     let count = all.iter().try_fold(1_usize, |n, given| n.checked_mul(given.values.len()));
     if count.is_none_or(|n| n > VALUES) {
@@ -85,7 +85,7 @@ mod tests {
         let all = parse("N=64, T=1:2:5,b=true,x=0:0.1:0.3").expect("constants");
         assert_eq!(all[1].values, [Value::Int(1), Value::Int(3), Value::Int(5)]);
         assert_eq!(all[3].values.len(), 4);
-        // As people write them.
+        // Counts in scientific notation are integers.
         let counts = parse("N=1e5,M=2.5e3,x=1e-3").expect("constants");
         assert_eq!(counts[0].values, [Value::Int(100_000)]);
         assert_eq!((counts[1].values[0], counts[2].values[0]), (Value::Int(2500), Value::Double(1e-3)));

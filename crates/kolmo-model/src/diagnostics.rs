@@ -1,4 +1,4 @@
-//! Messages about a text: place, caret, remedy.
+//! Error messages about a text, with place, caret and suggestion.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// Bytes of a text from `start` until before `end`.
+/// Byte range of a text, from `start` to before `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// From the beginning of this one to the end of another one.
+    /// Span from the start of `self` to the end of `other`.
     pub(crate) fn to(self, other: Self) -> Self {
         Self { start: self.start, end: other.end }
     }
@@ -24,12 +24,12 @@ impl Span {
     }
 }
 
-/// A text with the name that messages call it by.
+/// A text and its name in messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<str>,
-    /// Places of the line breaks, ascending.
+    /// Positions of the line breaks, ascending.
     breaks: Arc<[usize]>,
 }
 
@@ -39,7 +39,7 @@ impl Source {
         Self { name: name.into(), text: text.into(), breaks }
     }
 
-    /// `name:line` of a span, for messages about what happens in a state.
+    /// Place of a span as `name:line`, for errors in a state.
     pub(crate) fn place(&self, span: Span) -> String {
         format!("{}:{}", self.name, self.line(span))
     }
@@ -49,7 +49,7 @@ impl Source {
     }
 }
 
-/// One message: where, what, and what to do about it.
+/// An error message with its place and a suggestion.
 #[derive(Clone, Debug)]
 pub(crate) struct Diagnostic {
     pub(crate) span: Span,
@@ -63,7 +63,7 @@ impl Diagnostic {
     }
 }
 
-/// All messages about one text, with line, column, caret and remedy.
+/// All error messages about one text, with line, column, caret and suggestion.
 ///
 /// `Display` renders them without colours.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct Diagnostics {
     list: Vec<Diagnostic>,
 }
 
-/// Messages that are printed of one text; the rest is counted.
+/// Maximum number of messages that are printed for one text. The rest are counted.
 pub(crate) const PRINTED: usize = 20;
 
 impl Diagnostics {
@@ -91,12 +91,12 @@ impl Diagnostics {
         self.list.len()
     }
 
-    /// True if there are none.
+    /// True if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Line and column, counted from 1, and the message of each, without the text.
+    /// Line, column (from 1) and text of each message, without the source line.
     pub fn messages(&self) -> impl Iterator<Item = (usize, usize, &str)> {
         self.list.iter().map(|d| {
             let before = &self.source.text[..d.span.start as usize];
@@ -105,7 +105,7 @@ impl Diagnostics {
         })
     }
 
-    /// The messages with the lines they speak of, with colours of the terminal if `styled`.
+    /// Renders the messages with their source lines, in terminal colours if `styled`.
     pub fn render(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let text = &*self.source.text;

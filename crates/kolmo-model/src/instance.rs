@@ -1,4 +1,4 @@
-//! Models with all constants known.
+//! Models with values of all constants.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,16 +10,16 @@ use crate::model::Checked;
 use crate::syntax::{self, Expression, Rewarded, Type, Value, Variable};
 use crate::{Error, Model, Result};
 
-/// Numbers of commands by their module and action.
+/// Index range of the commands of each (module, action).
 type Groups = HashMap<(usize, Option<String>), Range<usize>>;
 
-/// A model whose constants all have a value.
+/// A model with values of all constants.
 #[derive(Clone, Debug)]
 pub struct Instance {
     pub(crate) model: Model,
     pub(crate) meaning: Meaning,
     pub(crate) variables: Vec<VariableInfo>,
-    /// Commands of one module with one action stand together.
+    /// Commands, those of each (module, action) in sequence.
     pub(crate) commands: Vec<Command>,
     pub(crate) groups: Groups,
     pub(crate) initial: Initial,
@@ -28,20 +28,20 @@ pub struct Instance {
 /// A variable of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableInfo {
-    /// The name.
+    /// Name of the variable.
     pub name: String,
     /// `bool` or `int`.
     pub ty: Type,
-    /// The least value; 0 stands for false.
+    /// Least value; false is 0.
     pub low: i64,
-    /// The largest value; 1 stands for true.
+    /// Largest value; true is 1.
     pub high: i64,
-    /// True if the model gives no range: values are kept to 32 bits.
+    /// True if the model gives no range. Values then have 32 bits.
     pub unbounded: bool,
 }
 
 impl VariableInfo {
-    /// Bits that a value takes.
+    /// Number of bits of a value.
     pub(crate) fn bits(&self) -> u32 {
         64 - self.high.wrapping_sub(self.low).cast_unsigned().leading_zeros()
     }
@@ -50,7 +50,7 @@ impl VariableInfo {
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) guard: Term,
-    /// Rates as doubles, and next values of variables.
+    /// Updates: the rate as a double, and the next value of each assigned variable.
     pub(crate) updates: Vec<(Term, Vec<(usize, Term)>)>,
     pub(crate) span: Span,
 }
@@ -61,7 +61,7 @@ pub(crate) enum Initial {
     Condition(Term),
 }
 
-/// A part of a reward structure.
+/// One item of a reward structure.
 pub(crate) struct Reward {
     pub(crate) of: Rewarded,
     pub(crate) guard: Term,
@@ -69,7 +69,9 @@ pub(crate) struct Reward {
 }
 
 impl Model {
-    /// The model with values of its constants; those that the text defines cannot be given.
+    /// Creates an instance from values of the constants that the text leaves undefined.
+    ///
+    /// Fails for constants that have a value in the text.
     pub fn with_constants(&self, given: &[(String, Value)]) -> Result<Instance> {
         let checked = &*self.0;
         let mut meaning =
@@ -114,7 +116,9 @@ impl Model {
     }
 }
 
-/// Values of constants without one, of their types. Those that are not needed may have none.
+/// Converts the given values to the types of their constants.
+///
+/// Fails if an undefined constant that is `needed` has no value.
 pub(crate) fn values(
     constants: &[syntax::Constant],
     given: &[(String, Value)],
@@ -238,22 +242,22 @@ impl Builder<'_> {
 }
 
 impl Instance {
-    /// The model.
+    /// Model of the instance.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Variables in the order of the states' numbers: the first one changes most slowly.
+    /// Variables in the order that numbers the states: the first one changes slowest.
     pub fn variables(&self) -> &[VariableInfo] {
         &self.variables
     }
 
-    /// The value of a constant.
+    /// Value of a constant.
     pub fn constant(&self, name: &str) -> Option<Value> {
         self.meaning.values.get(name).copied()
     }
 
-    /// A state by its variables: `(q=2, up=true)`.
+    /// Formats a state by its variables, as in `(q=2, up=true)`.
     pub(crate) fn describe(&self, values: &[i64]) -> String {
         let mut text = String::from("(");
         for (variable, value) in self.variables.iter().zip(values) {
@@ -266,7 +270,7 @@ impl Instance {
         text + ")"
     }
 
-    /// The place of a reward structure; the first one if no name is given.
+    /// Index of a reward structure. `None` selects the first one.
     pub(crate) fn reward_structure(&self, name: Option<&str>) -> Result<usize> {
         let names = &self.model.0.names;
         let number = match name {
@@ -278,7 +282,7 @@ impl Instance {
         })
     }
 
-    /// The parts of a reward structure, by its number.
+    /// Items of a reward structure, by its index.
     pub(crate) fn rewards(&self, number: usize) -> Result<Vec<Reward>> {
         let term = |e: &Expression| self.meaning.term(e).map_err(Error::Size);
         let items = self.model.0.rewards[number].items.iter();

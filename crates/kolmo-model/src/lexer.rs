@@ -1,16 +1,16 @@
-//! Words, numbers and signs of a text in the PRISM language.
+//! Tokens of a text in the PRISM language: words, numbers and signs.
 
 use crate::diagnostics::{Diagnostic, Span};
 
-/// Kind of a token; its text is what its span has.
+/// Kind of a token. Its text is given by its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     Name,
-    /// A word that no constant, variable or module can have as its name.
+    /// A reserved word, which cannot name a constant, variable or module.
     Keyword,
     Integer,
     Real,
-    /// A name in quotation marks, which are inside of the span.
+    /// A name in quotation marks. The span includes the marks.
     Quoted,
     Sign,
     End,
@@ -22,7 +22,7 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-/// Words that PRISM reserves. Names of functions, but for `min` and `max`, are not among them.
+/// Reserved words of PRISM. Of the functions they include `min` and `max` alone.
 const KEYWORDS: [&str; 55] = [
     "A",
     "C",
@@ -81,11 +81,14 @@ const KEYWORDS: [&str; 55] = [
     "prob",
 ];
 
-/// Longer signs before their beginnings. `<-` and `|[` are two each: `x<-1` is a comparison.
+/// Signs, longer ones before their prefixes.
+///
+/// `<-` and `|[` are two signs each: `x<-1` is a comparison.
 const SIGNS: [&str; 10] = ["<=>", "|||", "||", "->", "=>", "<=", ">=", "!=", "..", "'"];
 
-/// Text of a file: bytes that are not UTF-8 are taken as Latin-1, in which old models have their
-/// comments.
+/// Decodes the bytes of a file as UTF-8.
+///
+/// Invalid bytes are taken as Latin-1, in which comments of old models are written.
 pub fn decoded(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| {
         let chunks = error.as_bytes().utf8_chunks();
@@ -95,11 +98,13 @@ pub fn decoded(bytes: Vec<u8>) -> String {
     })
 }
 
-/// Tokens of a text, the last of which is [`TokenKind::End`]; what is no token is left out and told.
+/// Splits a text into tokens, the last of which is [`TokenKind::End`].
+///
+/// Text that forms no token is skipped and reported in `errors`.
 pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
-    // Some editors begin a file with a mark of its encoding.
+    // Some editors begin a file with a byte order mark.
     let mut at = if text.starts_with('\u{feff}') { 3 } else { 0 };
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -121,7 +126,7 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
             b'.' if rest.get(1).is_some_and(u8::is_ascii_digit) => number(rest),
             b'"' => match rest[1..].iter().position(|b| *b == b'"' || *b == b'\n') {
                 Some(end) if rest[1 + end] == b'"' => {
-                    // A terminal would obey it wherever the name is printed.
+                    // A terminal would interpret it when the name is printed.
                     if let Some((k, c)) = text[at..=at + end].char_indices().find(|(_, c)| c.is_control()) {
                         let span = Span { start: (at + k) as u32, end: (at + k + c.len_utf8()) as u32 };
                         let message = format!("the control character {c:?} stands in a name");
@@ -165,7 +170,9 @@ fn while_true(bytes: &[u8], test: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|b| !test(*b)).unwrap_or(bytes.len())
 }
 
-/// `12`, `1.5`, `.5`, `1e-3`; the two points of `0..5` are no part of a number.
+/// Reads a number such as `12`, `1.5`, `.5` or `1e-3`.
+///
+/// The two points of `0..5` do not belong to it.
 fn number(bytes: &[u8]) -> (TokenKind, usize) {
     let digits = |at: usize| while_true(&bytes[at.min(bytes.len())..], |b| b.is_ascii_digit());
     let mut length = digits(0);

@@ -1,7 +1,8 @@
-//! Markov chains in continuous time as the PRISM language writes them.
+//! Continuous-time Markov chains in the PRISM language.
 //!
-//! A text becomes a [`Model`], constants make an [`Instance`] of it, and exploring that gives a [`StateSpace`]: the chain, with labels
-//! and rewards, its states numbered in the order of their variables' values. [`properties`] reads the questions, in CSL.
+//! A text becomes a [`Model`]. Constants turn it into an [`Instance`], and exploration into a
+//! [`StateSpace`]: the chain with labels and rewards. States are numbered in the order of their
+//! variables' values. [`properties`] reads CSL properties.
 //!
 //! ```
 //! use kolmo_model::{Model, Options, Value};
@@ -53,29 +54,29 @@ pub use threads::start_threads;
 pub use types::Names;
 pub use values::Values;
 
-/// Why a model, its constants or its properties are refused, or its states are not found.
+/// Errors in a model, its constants or its properties, or during exploration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text is wrong: each place, with what to do about it.
+    /// Errors in a text, each with its place and a suggestion.
     #[error("{0}")]
     Text(Diagnostics),
-    /// Constants are missing, unknown or of another type.
+    /// Missing or unknown constants, or values of another type.
     #[error("{0}")]
     Constant(String),
-    /// Something goes wrong in a state, which is named by its variables.
+    /// An error in a state, which is named by its variables.
     #[error("{0}")]
     State(String),
-    /// More states or more memory than there may be.
+    /// The number of states, the memory or the size of a text is above its limit.
     #[error("{0}")]
     Size(String),
-    /// A name of a label or of a reward structure that is not there, or the like.
+    /// An unknown label, reward structure or similar name.
     #[error("{0}")]
     Name(String),
-    /// The caller stopped it.
+    /// The caller interrupted the exploration.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A result with the [`enum@Error`] of this crate.
+/// Result with the [`enum@Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

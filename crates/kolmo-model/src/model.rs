@@ -1,4 +1,4 @@
-//! Models whose names and types are right.
+//! Models with checked names and types.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::syntax::{
 use crate::types::{Checker, Entity, Names, ordered, similar};
 use crate::{Error, Result};
 
-/// A model in the PRISM language, whose names and types are right. Constants may be missing.
+/// A model in the PRISM language with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]
 pub struct Model(pub(crate) Arc<Checked>);
 
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) source: Source,
-    /// Each behind those that it uses.
+    /// Each constant follows those that it uses.
     pub(crate) constants: Vec<Constant>,
     pub(crate) formulas: Vec<Definition>,
     pub(crate) labels: Vec<Definition>,
-    /// Globals first, then module by module.
+    /// Global variables first, then those of each module.
     pub(crate) variables: Vec<Variable>,
     pub(crate) modules: Vec<Module>,
     pub(crate) rewards: Vec<Rewards>,
@@ -33,10 +33,10 @@ pub(crate) struct Checked {
     pub(crate) names: Names,
 }
 
-/// Bytes of a text, whose places are counted in 32 bits.
+/// Maximum length of a text in bytes. Positions in it have 32 bits.
 const LONGEST: usize = 1 << 30;
 
-/// A source that is short enough.
+/// Makes a source of a text, or fails if the text is too long.
 pub(crate) fn source(name: &str, text: &str) -> Result<Source> {
     if text.len() > LONGEST {
         return Err(Error::Size(format!("{name} has {} bytes, and at most {LONGEST} are read", text.len())));
@@ -45,11 +45,12 @@ pub(crate) fn source(name: &str, text: &str) -> Result<Source> {
 }
 
 impl Model {
-    /// Reads a model. `name` is what messages call the text by, such as its path.
+    /// Parses a model. `name` identifies the text in messages, such as its path.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let source = source(name, text)?;
         let (model, mut errors) = parser::model(text);
-        // Names that a part with a mistake declares would all be unknown.
+        // After a syntax error the names that the erroneous part declares would be reported as
+        // unknown.
         if errors.is_empty() {
             let checked = check(source.clone(), model, &mut errors);
             if let (Some(checked), true) = (checked, errors.is_empty()) {
@@ -64,28 +65,29 @@ impl Model {
         &self.0.source.text
     }
 
-    /// Constants that have no value, and are to be given one.
+    /// Constants without a value in the text, which the user has to give.
     pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
         self.0.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
     }
 
-    /// The names that properties of this model may use.
+    /// Names that properties of this model may use.
     pub fn names(&self) -> &Names {
         &self.0.names
     }
 
-    /// Names of the variables: globals first, then module by module.
+    /// Names of the variables: global ones first, then module by module.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.0.variables.iter().map(|variable| &*variable.name.text)
     }
 
-    /// Labels in the order of the text.
+    /// Names of the labels in the order of the text.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.0.labels.iter().map(|label| &*label.name.text)
     }
 
-    /// Names of the reward structures in the order of the text; "" where one has none, which goes
-    /// by its number, from 1.
+    /// Names of the reward structures in the order of the text.
+    ///
+    /// The name of an unnamed structure is "". It is referenced by its number, from 1.
     pub fn reward_structures(&self) -> impl Iterator<Item = &str> {
         self.0.names.rewards.iter().map(String::as_str)
     }
@@ -140,7 +142,7 @@ fn check(source: Source, text: ModelText, errors: &mut Vec<Diagnostic>) -> Optio
     Some(Checked { source, constants, formulas, labels, variables, modules, rewards, init, together, names })
 }
 
-/// Definitions, each behind those that it uses.
+/// Sorts definitions so that each follows those that it uses.
 pub(crate) fn in_order<T>(all: Vec<T>, parts: impl Fn(&T) -> (&String, Option<&Expression>)) -> Vec<T> {
     let list: Vec<_> = all.iter().map(&parts).map(|(name, body)| (&**name, body)).collect();
     let (order, _) = ordered(&list);
@@ -148,7 +150,7 @@ pub(crate) fn in_order<T>(all: Vec<T>, parts: impl Fn(&T) -> (&String, Option<&E
     order.into_iter().filter_map(|k| all[k].take()).collect()
 }
 
-/// All modules, renamed ones with their own text.
+/// Returns all modules, with renamed modules expanded.
 fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
     let formulas: HashMap<&str, &Expression> =
         text.formulas.iter().map(|f| (&*f.name.text, &f.body)).collect();
@@ -188,7 +190,7 @@ fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
     all
 }
 
-/// A module with other names: formulas are put in before, as in PRISM.
+/// Copies a module with other names. Formulas are expanded and renamed inside, as in PRISM.
 fn renamed(
     original: &Module,
     renaming: &Renaming,
@@ -246,7 +248,7 @@ struct Rename<'a> {
     pairs: HashMap<&'a str, &'a str>,
     formulas: &'a HashMap<&'a str, &'a Expression>,
     at: Span,
-    /// Parts that the expressions may still have.
+    /// Number of nodes that the expanded expressions may still have.
     left: usize,
 }
 
@@ -276,7 +278,7 @@ impl Rename<'_> {
     }
 }
 
-/// Names of constants, variables and formulas, each once, with their types.
+/// Collects constants, variables and formulas with their types, and reports duplicates.
 fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> Names {
     let mut names = Names::default();
     let variable_type = |v: &Variable| match v.range {
@@ -330,7 +332,7 @@ fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> 
     names
 }
 
-/// Tells definitions that use themselves.
+/// Reports definitions that depend on themselves.
 pub(crate) fn check_circles(
     what: &str,
     all: Vec<(&Name, Option<&Expression>)>,
@@ -401,7 +403,7 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
             }
         }
     }
-    // `x>0 -> -1 : …`: known to be wrong whatever the state.
+    // `x>0 -> -1 : …` is an error in every state.
     for update in &command.updates {
         if let Some(Expression { kind: Kind::Unary(Unary::Minus, inner), span, .. }) = &update.rate
             && matches!(inner.kind, Kind::Literal(_))

@@ -1,7 +1,8 @@
-//! Questions in CSL, as PRISM writes them: `P=? [ F<=10 "full" ]`, `R{"served"}=? [ C<=T ]`, `S>=0.9 [ q < 3 ]`.
+//! CSL properties in PRISM's syntax, such as `P=? [ F<=10 "full" ]` or `S>=0.9 [ q < 3 ]`.
 //!
-//! [`parse`] checks a text against the names of a model, or the labels of a chain; [`Properties::with_constants`] resolves
-//! what it asks into [`Formula`]s, whose times and bounds are numbers.
+//! [`parse`] checks a text against the names of a model or of a chain from a file.
+//! [`Properties::with_constants`] resolves its properties into [`Formula`]s, whose times and
+//! thresholds are numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +18,7 @@ use crate::types::{Checker, Entity, Names, each_name};
 use crate::values::Values;
 use crate::{Error, Instance, Result};
 
-/// Properties whose names and types are right. Constants may be missing.
+/// Properties with checked names and types. Constants may be undefined.
 #[derive(Clone, Debug)]
 pub struct Properties {
     source: Source,
@@ -27,120 +28,120 @@ pub struct Properties {
     names: Names,
 }
 
-/// One property with its constants.
+/// A property with values of its constants.
 #[derive(Clone, Debug)]
 pub struct Property {
-    /// Its name, if the text gives one.
+    /// Name of the property, if the text gives one.
     pub name: Option<String>,
-    /// As it is written.
+    /// Text of the property.
     pub text: String,
-    /// Name and line of the text that it is in, `name:line`.
+    /// Place of the property as `name:line`, with the name of its text.
     pub place: String,
-    /// True, false or a number.
+    /// Type of the property's value.
     pub ty: Type,
-    /// What it asks for.
+    /// Resolved formula.
     pub formula: Formula,
 }
 
-/// A property that is wrong.
+/// A property with errors.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// Its name, if the text gives one.
+    /// Name of the property, if the text gives one.
     pub name: Option<String>,
-    /// As it is written.
+    /// Text of the property.
     pub text: String,
-    /// What is wrong, with its place.
+    /// Errors with their places.
     pub why: Diagnostics,
 }
 
 /// A formula that has a value in every state.
 #[derive(Clone, Debug)]
 pub enum Formula {
-    /// Over variables and constants alone.
+    /// An expression over variables and constants.
     State(StateFormula),
-    /// The states of a label that no formula of the model defines: "init", "deadlock", or one of a file.
+    /// A label without a formula in the model: "init", "deadlock", or a label of a file.
     Label(String),
-    /// Made of the values of others.
+    /// An operation on the values of other formulas.
     Combination(Combination, Vec<Self>),
-    /// `P`.
+    /// Probability of a path formula, `P`.
     Probability {
-        /// What it is compared with; none for `=?`.
+        /// Threshold of the probability. `None` for `=?`.
         bound: Option<Bound>,
-        /// What is to happen.
+        /// The path formula.
         path: Path,
-        /// One minus the probability is asked for: `G a` is not `F !a`.
+        /// True if the value is one minus the probability: `G a` is 1 − `F !a`.
         complement: bool,
     },
-    /// `R`.
+    /// Expected reward, `R`, or mean time, `T`.
     Reward {
-        /// The reward structure; the first one if none is named.
+        /// Name of the reward structure. `None` selects the first one.
         structure: Option<String>,
-        /// What it is compared with; none for `=?`.
+        /// Threshold of the reward. `None` for `=?`.
         bound: Option<Bound>,
-        /// Which reward.
+        /// Kind of the reward.
         goal: Goal,
     },
-    /// `S`: the probability in the long run.
+    /// Long-run probability, `S`.
     SteadyState {
-        /// What it is compared with; none for `=?`.
+        /// Threshold of the probability. `None` for `=?`.
         bound: Option<Bound>,
-        /// The states.
+        /// Formula that selects the states.
         states: Box<Self>,
     },
-    /// One value made of those of several states.
+    /// Aggregation of the values of several states.
     Filter {
-        /// How.
+        /// Kind of the aggregation.
         kind: FilterKind,
-        /// The values.
+        /// Formula whose values are aggregated.
         formula: Box<Self>,
-        /// The states; all if none are named.
+        /// Formula that selects the states. `None` selects all.
         states: Option<Box<Self>>,
     },
 }
 
-/// What a path is to do.
+/// Path formula.
 #[derive(Clone, Debug)]
 pub enum Path {
-    /// `X a`: the next state.
+    /// `X a`: the next state satisfies a.
     Next(Box<Formula>),
     /// `a U[from,to] b`; `F b` is `true U b`.
     Until {
-        /// What holds until then; none stands for true.
+        /// Formula that holds until then. `None` means true.
         left: Option<Box<Formula>>,
-        /// What comes true.
+        /// Formula that becomes true.
         right: Box<Formula>,
-        /// From this time on.
+        /// Start of the time interval.
         from: f64,
-        /// Until this time, which may be infinite.
+        /// End of the time interval, possibly infinite.
         to: f64,
     },
 }
 
-/// Which reward is asked for.
+/// Kind of a reward property.
 #[derive(Clone, Debug)]
 pub enum Goal {
-    /// `C<=t`: earned until a time.
+    /// `C<=t`: reward accumulated until time t.
     Cumulative(f64),
-    /// `I=t`: the rate at a time.
+    /// `I=t`: reward rate at time t.
     Instantaneous(f64),
-    /// `F a`: earned until a condition holds.
+    /// `F a`: reward accumulated until a holds.
     Reach(Box<Formula>),
-    /// The time until a condition holds, `T=? [ F a ]`.
+    /// `T=? [ F a ]`: mean time until a holds.
     Time(Box<Formula>),
-    /// `S`: the rate in the long run.
+    /// `S`: long-run reward rate.
     SteadyState,
 }
 
-/// `>= 0.9`
+/// Threshold with its comparison, such as `>= 0.9`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// How.
+    /// Comparison of a value (left) with the threshold (right).
     pub comparison: Comparison,
-    /// With what.
+    /// The threshold.
     pub limit: f64,
 }
 
-/// Sides of a bound.
+/// Comparison operator of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -154,7 +155,7 @@ pub enum Comparison {
 }
 
 impl Bound {
-    /// True or false if that holds of every value from `low` to `high`, none if it holds of some.
+    /// Truth of the comparison on `low..=high`, or `None` if its ends have different ones.
     pub fn decide(&self, low: f64, high: f64) -> Option<bool> {
         let holds = |value: f64| match self.comparison {
             Comparison::Less => value < self.limit,
@@ -166,12 +167,16 @@ impl Bound {
     }
 }
 
-/// A formula over variables: [`StateSpace::evaluate`](crate::StateSpace::evaluate) gives its values.
+/// A formula over variables.
+///
+/// [`StateSpace::evaluate`](crate::StateSpace::evaluate) computes its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateFormula(pub(crate) Term);
 
 impl StateFormula {
-    /// The values in some states, of which `variables` gives those of the variables in the order of
+    /// Evaluates the formula in the states 0 to `states` − 1.
+    ///
+    /// `variables` appends a state's values, in the order of the variables of
     /// [`Names::bare`](crate::Names::bare).
     pub fn values(&self, states: usize, mut variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
         let (code, truth) = (Code::new(&self.0), self.0.ty() == Type::Bool);
@@ -193,7 +198,7 @@ impl StateFormula {
     }
 }
 
-/// An operation on the values of other formulas, such as `1 - a` or `a & !b`.
+/// Operation on the values of other formulas, such as `1 - a` or `a & !b`.
 #[derive(Clone, Debug)]
 pub struct Combination {
     term: Term,
@@ -201,7 +206,7 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// The value, given those of the parts.
+    /// Computes the value from the values of the operands.
     pub fn value(&self, parts: &[Value]) -> Result<Value> {
         let cells: Vec<i64> = (parts.iter().zip(&self.types))
             .map(|(value, ty)| value.to(*ty).unwrap_or(*value).cell().cast_signed())
@@ -214,7 +219,7 @@ impl Combination {
         Ok(Value::of_cell(cell, self.term.ty()))
     }
 
-    /// The values in all states, given those of the parts, which have as many.
+    /// Computes the values in all states from those of the operands, which have equal lengths.
     pub fn values(&self, parts: &[Values]) -> Result<Values> {
         let states = parts.first().map_or(0, |part| match part {
             Values::Truth(all) => all.len(),
@@ -240,7 +245,9 @@ impl Combination {
     }
 }
 
-/// Reads properties: one or several, with names, constants and labels. `name` is what messages call the text by.
+/// Parses properties, constants and labels. `name` identifies the text in messages.
+///
+/// Fails if any property has an error.
 pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
     let all = read(name, text, names)?;
     let wrong = all.properties.iter().filter_map(|entry| entry.body.as_ref().err()).flatten();
@@ -251,8 +258,9 @@ pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
     }
 }
 
-/// Reads properties as [`parse`] does. Those that are wrong are kept as such, and leave the others as
-/// they are.
+/// Parses properties as [`parse`] does, and keeps properties with errors next to valid ones.
+///
+/// Fails only for errors outside of the properties.
 pub fn read(name: &str, text: &str, names: &Names) -> Result<Properties> {
     let source = source(name, text)?;
     let (mut parsed, mut errors) = parser::properties(text);
@@ -302,7 +310,7 @@ pub fn read(name: &str, text: &str, names: &Names) -> Result<Properties> {
     Ok(Properties { source, constants, labels: parsed.labels, properties: parsed.properties, names })
 }
 
-/// What follows may use the name, in quotation marks.
+/// Declares the name of a label or a property for the properties that follow.
 fn define(checker: &mut Checker<'_>, name: &Name, ty: Option<Type>) {
     let known = checker.names.labels.contains(&name.text);
     if known || checker.properties.insert(name.text.clone(), ty).is_some() {
@@ -316,7 +324,7 @@ fn define(checker: &mut Checker<'_>, name: &Name, ty: Option<Type>) {
 }
 
 impl Properties {
-    /// Constants of this text that have no value, and are to be given one.
+    /// Constants without a value in this text, which the user has to give.
     pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
         self.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
     }
@@ -326,17 +334,17 @@ impl Properties {
         self.properties.len()
     }
 
-    /// True if there are none.
+    /// True if there are no properties.
     pub fn is_empty(&self) -> bool {
         self.properties.is_empty()
     }
 
-    /// The name of each property, where it has one.
+    /// Name of each property, if it has one.
     pub fn property_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.properties.iter().map(|entry| entry.name.as_ref().map(|name| &*name.text))
     }
 
-    /// What the properties that are `wanted`, by their places, use by name.
+    /// Names that the properties at `wanted` indices use, directly or through other definitions.
     fn used(&self, wanted: &dyn Fn(usize) -> bool) -> HashSet<&str> {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
         bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
@@ -359,8 +367,10 @@ impl Properties {
         used
     }
 
-    /// The properties that are `wanted`, by their places, with values of the constants that they use. The instance is that of the model
-    /// whose names they use, none if they were read for the labels of a chain.
+    /// Resolves the properties at `wanted` indices with values of the constants that they use.
+    ///
+    /// `instance` belongs to the model whose names they use. It is `None` for a chain from a
+    /// file.
     pub fn with_constants(
         &self,
         instance: Option<&Instance>,
@@ -380,7 +390,7 @@ impl Properties {
         }
     }
 
-    /// The properties as [`with_constants`](Self::with_constants) gives them, one by one.
+    /// Resolves as [`with_constants`](Self::with_constants) does, with a result per property.
     pub fn each_with_constants(
         &self,
         instance: Option<&Instance>,
@@ -454,7 +464,7 @@ type Resolved<T> = std::result::Result<T, Diagnostic>;
 struct Resolver<'a> {
     names: &'a Names,
     meaning: Meaning,
-    /// Labels and properties of the text, by their names.
+    /// Labels and properties of the text, by name.
     definitions: HashMap<&'a str, &'a Expression>,
     types: HashMap<String, Option<Type>>,
     level: u16,
@@ -493,7 +503,7 @@ impl<'a> Resolver<'a> {
         Err(Diagnostic::new(e.span, format!("{what} is {number}"), help))
     }
 
-    /// No operators, and no labels but those of the model's formulas.
+    /// True for an expression without operators. Its labels must have formulas in the model.
     fn is_of_variables(&self, e: &Expression) -> bool {
         match &e.kind {
             Kind::Literal(_) | Kind::Name(_) => true,
@@ -552,7 +562,9 @@ impl<'a> Resolver<'a> {
         Ok(Formula::State(StateFormula(term)))
     }
 
-    /// The expression with names in the place of what has values of its own, which is added to `parts`.
+    /// Replaces subformulas by placeholder names, and appends them to `parts`.
+    ///
+    /// Subformulas are operators, labels and the largest expressions over variables.
     fn outline(&mut self, e: &Expression, parts: &mut Vec<(Formula, Type)>) -> Resolved<Expression> {
         let kind = match &e.kind {
             Kind::Literal(_) => e.kind.clone(),

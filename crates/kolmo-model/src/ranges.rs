@@ -1,18 +1,20 @@
-//! Between which numbers an expression stays, whatever the state: what is needed of rewards in states that nobody explores.
+//! Interval analysis of expressions: bounds of rewards in states that are not explored.
 
 use crate::Result;
 use crate::code::{Op, Term};
 use crate::instance::Instance;
 use crate::syntax::{Rewarded, Type, Value};
 
-/// The least and the largest number.
+/// Interval: least and largest value.
 pub(crate) type Range = (f64, f64);
 
 const ANY: Range = (f64::NEG_INFINITY, f64::INFINITY);
 
 impl Instance {
-    /// A number that no reward of this structure exceeds, of either sign, in any state that the variables' ranges allow: infinite where
-    /// none is found. Of states alone, or with what transitions earn at their rates.
+    /// Returns an upper bound of the absolute reward rate, for any values of the variables.
+    ///
+    /// The result is infinite if no bound is found. With `at_transitions` it includes transition
+    /// rewards times the rates of their transitions.
     pub fn reward_limit(&self, name: Option<&str>, at_transitions: bool) -> Result<f64> {
         let whole = |v: &crate::VariableInfo| if v.unbounded { ANY } else { (v.low as f64, v.high as f64) };
         let ranges: Vec<Range> = self.variables.iter().map(whole).collect();
@@ -33,7 +35,7 @@ impl Instance {
         Ok(high.max(-low))
     }
 
-    /// A number that the total rate of an action does not exceed.
+    /// Returns an upper bound of the total rate of an action.
     fn largest_rate(&self, action: Option<&str>, ranges: &[Range]) -> f64 {
         let of_command = |c: usize| {
             let command = &self.commands[c];
@@ -49,12 +51,12 @@ impl Instance {
     }
 }
 
-/// Nothing is nothing, however often.
+/// Product of interval ends, with 0 · ∞ = 0.
 fn times(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }
 
-/// The variables' ranges where a condition holds; none where that is never so.
+/// Narrows the variables' ranges to a condition. Returns `None` if the condition never holds.
 fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
     let mut ranges = ranges.to_vec();
     let mut conjuncts = Vec::new();
@@ -88,7 +90,10 @@ fn within(guard: &Term, ranges: &[Range]) -> Option<Vec<Range>> {
     ranges.iter().all(|(low, high)| low <= high).then_some(ranges)
 }
 
-/// Where a term's value lies. Doubles are rounded as they are in states, which keeps their order; whole numbers are rounded outwards.
+/// Returns an interval that contains a term's value.
+///
+/// Doubles are rounded as in the evaluation of a state, which is monotone. Integers of 2⁵³ or
+/// more are rounded outwards.
 pub(crate) fn range(term: &Term, ranges: &[Range]) -> Range {
     let found = match term {
         Term::Value(value) => {
@@ -149,7 +154,7 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
         Op::Mod => (0.0, of(1).1.max(0.0)),
         Op::Floor => (of(0).0.floor(), of(0).1.floor()),
         Op::Ceil | Op::Round => (of(0).0.floor(), of(0).1.ceil()),
-        // Powers are not rounded correctly; 1e-12 is more than any library errs by.
+        // Powers are not correctly rounded. Libraries have relative errors below 1e-12.
         Op::Power | Op::PowerInt if of(0).0 >= 1.0 && of(1).0 >= 0.0 => {
             (of(0).0.powf(of(1).0) * (1.0 - 1e-12), of(0).1.powf(of(1).1) * (1.0 + 1e-12))
         }
@@ -157,14 +162,15 @@ fn applied(op: Op, of: impl Fn(usize) -> Range) -> Range {
     }
 }
 
-/// Truth of a comparison of two ranges: 1, 0, or either. A value that is no number has any range,
-/// and compares as false.
+/// Interval of a comparison's truth value: (1, 1) true, (0, 0) false, (0, 1) unknown.
+///
+/// An operand that may be NaN has the interval [`ANY`], and NaN compares as false.
 fn compared(a: Range, b: Range, holds: impl Fn(f64, f64) -> bool) -> Range {
     let any = a == ANY || b == ANY;
     (f64::from(u8::from(!any && holds(a.1, b.0))), f64::from(u8::from(any || holds(a.0, b.1))))
 }
 
-/// The range of an operation that is monotone in both its parts.
+/// Interval of an operation that is monotone in each of its two operands.
 fn corners(a: Range, b: Range, f: impl Fn(f64, f64) -> f64) -> Range {
     let all = [f(a.0, b.0), f(a.0, b.1), f(a.1, b.0), f(a.1, b.1)];
     if all.iter().any(|value| value.is_nan()) {

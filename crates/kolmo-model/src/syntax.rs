@@ -1,34 +1,34 @@
-//! Syntax trees of models and properties, as the parser leaves them: names are not resolved yet.
+//! Syntax trees of models and properties, with unresolved names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::diagnostics::{Diagnostic, Span};
 
-/// A value of a constant or of an expression.
+/// Value of a constant or an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Of type `int`.
+    /// A value of type `int`.
     Int(i64),
-    /// Of type `double`.
+    /// A value of type `double`.
     Double(f64),
-    /// Of type `bool`.
+    /// A value of type `bool`.
     Bool(bool),
 }
 
-/// The type of a constant, a variable or an expression.
+/// Type of a constant, a variable or an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Whole numbers of 64 bits, checked.
+    /// 64-bit integers, checked for overflow.
     Int,
-    /// Binary64.
+    /// IEEE 754 binary64.
     Double,
     /// `true` and `false`.
     Bool,
 }
 
 impl Value {
-    /// The type.
+    /// Type of the value.
     pub fn ty(self) -> Type {
         match self {
             Self::Int(_) => Type::Int,
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// The value as one of this type; whole numbers become doubles, nothing else changes.
+    /// Converts to a type. Integers become doubles; other changes of type give `None`.
     pub fn to(self, ty: Type) -> Option<Self> {
         match (self, ty) {
             (Self::Int(i), Type::Double) => Some(Self::Double(i as f64)),
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// The value as a number, or `None` for a boolean.
     pub fn number(self) -> Option<f64> {
         match self {
             Self::Int(i) => Some(i as f64),
@@ -56,7 +56,9 @@ impl Value {
 }
 
 impl Value {
-    /// The number of a text that is no integer's: 1e5 is one all the same, which serves for a double, too.
+    /// Value of a number that is not written as an integer.
+    ///
+    /// `1e5` becomes an integer, since integers also serve as doubles.
     fn of_double(value: f64) -> Self {
         let whole = value.fract() == 0.0 && value.abs() <= 2f64.powi(53);
         if whole { Self::Int(value as i64) } else { Self::Double(value) }
@@ -99,7 +101,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A name where it stands.
+/// A name and its position in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
@@ -110,7 +112,7 @@ pub(crate) struct Name {
 pub(crate) struct Expression {
     pub(crate) kind: Kind,
     pub(crate) span: Span,
-    /// Levels of the tree, which is walked by recursion.
+    /// Number of levels of the tree, which is walked by recursion.
     pub(crate) depth: u16,
 }
 
@@ -118,7 +120,7 @@ pub(crate) struct Expression {
 pub(crate) enum Kind {
     Literal(Value),
     Name(String),
-    /// A label, or in a properties file a property, by its name in quotation marks.
+    /// A label by its name in quotation marks. In a properties file, also a property.
     Label(String),
     Unary(Unary, Box<Expression>),
     Binary(Binary, Box<Expression>, Box<Expression>),
@@ -130,7 +132,7 @@ pub(crate) enum Kind {
 }
 
 impl Expression {
-    /// Calls `f` with the expressions that it is made of.
+    /// Calls `f` with each direct subexpression.
     pub(crate) fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Self)) {
         match &self.kind {
             Kind::Literal(_) | Kind::Name(_) | Kind::Label(_) => {}
@@ -239,7 +241,7 @@ impl Function {
     }
 }
 
-/// `P`, `R`, `S` or a filter within a property.
+/// Operator in a property: `P`, `R`, `S` or a filter.
 #[derive(Clone, Debug)]
 pub(crate) enum Operator {
     Probability(Option<Bound>, Path),
@@ -248,7 +250,7 @@ pub(crate) enum Operator {
     Filter(FilterKind, Expression, Option<Expression>),
 }
 
-/// `>= p`; none stands for `=?`.
+/// Threshold such as `>= p`. `None` means `=?`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     pub(crate) comparison: Binary,
@@ -263,7 +265,7 @@ pub(crate) enum Path {
     Globally(Expression, Times),
 }
 
-/// Times at which a path formula may come true: from (0) and to (without end).
+/// Time interval of a path formula. `from` defaults to 0 and `to` to infinity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) from: Option<Expression>,
@@ -279,36 +281,36 @@ pub(crate) enum Goal {
     SteadyState,
 }
 
-/// What a filter makes of the values of states.
+/// Aggregation that a filter applies to the values of its states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// The least value.
+    /// Least value.
     Min,
-    /// The largest value.
+    /// Largest value.
     Max,
-    /// The mean value.
+    /// Mean of the values.
     Average,
-    /// The sum of the values.
+    /// Sum of the values.
     Sum,
-    /// How many states it is true in.
+    /// Number of states in which the property is true.
     Count,
-    /// The value of the first state.
+    /// Value of the first state.
     First,
-    /// The value of the one state.
+    /// Value of the only state.
     State,
-    /// The range of the values.
+    /// Interval from the least to the largest value.
     Range,
-    /// True in all states.
+    /// True if the property is true in all states.
     ForAll,
-    /// True in some state.
+    /// True if the property is true in at least one state.
     Exists,
-    /// Every value that is not zero or false, state by state.
+    /// Value of each state, without zero and false.
     Print,
-    /// Every value, state by state.
+    /// Value of each state.
     PrintAll,
-    /// The states with the least value.
+    /// States with the least value.
     ArgMin,
-    /// The states with the largest value.
+    /// States with the largest value.
     ArgMax,
 }
 
@@ -332,7 +334,7 @@ impl FilterKind {
     ];
 }
 
-/// `const double mu = 2;`; without a value if it is to be given.
+/// `const double mu = 2;`. The value is `None` if the user has to give it.
 #[derive(Clone, Debug)]
 pub(crate) struct Constant {
     pub(crate) name: Name,
@@ -378,7 +380,7 @@ pub(crate) struct Command {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Update {
-    /// None stands for 1.
+    /// Rate of the update. `None` means 1.
     pub(crate) rate: Option<Expression>,
     pub(crate) assignments: Vec<(Name, Expression)>,
 }
@@ -404,30 +406,30 @@ pub(crate) struct RewardItem {
     pub(crate) value: Expression,
 }
 
-/// States, or transitions with this action (none: those without).
+/// Target of a reward: states, or transitions with this action (`None`: without an action).
 #[derive(Clone, Debug)]
 pub(crate) enum Rewarded {
     States,
     Transitions(Option<Name>),
 }
 
-/// `system … endsystem`.
+/// Composition `system … endsystem`.
 #[derive(Clone, Debug)]
 pub(crate) enum System {
     Module(Name),
-    /// `A || B`: together on the actions that both have.
+    /// `A || B`: synchronised on the actions that `A` and `B` share.
     Parallel(Vec<Self>),
-    /// `A ||| B`: together on none.
+    /// `A ||| B`: interleaved without synchronisation.
     Interleaved(Vec<Self>),
-    /// `A |[a, b]| B`.
+    /// `A |[a, b]| B`: synchronised on the listed actions.
     On(Box<Self>, Vec<Name>, Box<Self>),
-    /// `A / {a, b}`.
+    /// `A / {a, b}`: hides actions.
     Hide(Box<Self>, Vec<Name>),
-    /// `A {a<-b}`.
+    /// `A {a<-b}`: renames actions.
     Rename(Box<Self>, Vec<(Name, Name)>),
 }
 
-/// What stands in a model, in the order of the text within each kind.
+/// Contents of a model text. Items of each kind are in the order of the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelText {
     pub(crate) constants: Vec<Constant>,
@@ -446,7 +448,7 @@ pub(crate) enum Part {
     Renaming(Renaming),
 }
 
-/// What stands in a properties file.
+/// Contents of a properties file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PropertiesText {
     pub(crate) constants: Vec<Constant>,
@@ -454,11 +456,11 @@ pub(crate) struct PropertiesText {
     pub(crate) properties: Vec<Entry>,
 }
 
-/// A property as it is written.
+/// Syntax tree of a property.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Option<Name>,
     pub(crate) span: Span,
-    /// Its formula, or why it is none.
+    /// Formula of the property, or its errors.
     pub(crate) body: Result<Expression, Vec<Diagnostic>>,
 }

@@ -1,11 +1,11 @@
-//! Types of expressions, and the names that they may use.
+//! Types of expressions, and the names that expressions may use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::diagnostics::{Diagnostic, PRINTED, Span};
 use crate::syntax::{Binary, Expression, Function, Goal, Kind, Operator, Path, Type, Unary};
 
-/// What a name stands for; the type is missing where its definition is wrong, which is told there.
+/// Kind and type of a name. The type is `None` if the definition has an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entity {
     Constant(Option<Type>),
@@ -21,24 +21,25 @@ impl Entity {
     }
 }
 
-/// The names that properties may use: those of a model, or labels and rewards alone.
+/// Names that properties may use: those of a model, or of a chain from a file.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     pub(crate) entities: BTreeMap<String, Entity>,
     pub(crate) labels: BTreeSet<String>,
-    /// Reward structures in their order; the name is empty if there is none.
+    /// Names of the reward structures in their order, "" for an unnamed structure.
     pub(crate) rewards: Vec<String>,
-    /// Places of reward structures by their names; one without a name goes by its number, from 1,
-    /// and the first such by "".
+    /// Index of each reward structure of a model by its name.
+    ///
+    /// An unnamed structure is found by its number, from 1, and the first unnamed one also by "".
     pub(crate) structures: HashMap<String, usize>,
-    /// Variables of a chain that was read from a file, in the order of their values; none for a
-    /// chain of a model.
+    /// Variables of a chain from a file, in the order of their values. `None` for a model.
     pub(crate) of_file: Option<Vec<(String, Type)>>,
 }
 
 impl Names {
-    /// Labels, reward structures and variables of a chain that was read from a file. A structure
-    /// without a name is "".
+    /// Names of a chain from a file: labels, reward structures and variables.
+    ///
+    /// The name of an unnamed structure is "".
     pub fn bare<L: Into<String>, R: Into<String>>(
         labels: impl IntoIterator<Item = L>,
         rewards: impl IntoIterator<Item = R>,
@@ -55,7 +56,7 @@ impl Names {
     }
 }
 
-/// Names that a message lists, at most ten of them.
+/// Formats at most ten names for a message.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.filter(|name| !name.is_empty()).take(11).collect();
     if names.len() > 10 {
@@ -64,7 +65,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// "did you mean x?", or else `otherwise`.
+/// Returns "did you mean x?" for a known name close to `name`, else `otherwise`.
 pub(crate) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
     known
         .map(|other| (strsim::jaro_winkler(name, other), other))
@@ -73,13 +74,13 @@ pub(crate) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>, othe
         .map_or_else(|| otherwise.to_owned(), |(_, other)| format!("did you mean '{other}'?"))
 }
 
-/// Finds types, and collects what is wrong.
+/// Type checker, which collects errors.
 pub(crate) struct Checker<'a> {
     pub(crate) names: &'a Names,
     pub(crate) errors: &'a mut Vec<Diagnostic>,
-    /// What is to be a constant, if it is: variables cannot stand in it.
+    /// Role of an expression that must be constant, for messages. Variables are errors in it.
     pub(crate) constant: Option<&'static str>,
-    /// Properties that may be named by "name": their types.
+    /// Types of the labels and properties defined in the properties file so far, by name.
     pub(crate) properties: HashMap<String, Option<Type>>,
 }
 
@@ -92,7 +93,7 @@ impl<'a> Checker<'a> {
         self.errors.push(Diagnostic::new(span, message, help));
     }
 
-    /// Demands a type; whole numbers serve as doubles.
+    /// Checks that an expression has a type. Integers are accepted as doubles.
     pub(crate) fn expect(&mut self, e: &Expression, ty: Type, what: &str) {
         let Some(found) = self.check(e) else { return };
         let fits = found == ty || (ty == Type::Double && found == Type::Int);
@@ -112,14 +113,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// As [`expect`](Self::expect), of an expression without variables.
+    /// Checks as [`expect`](Self::expect) does, and rejects variables.
     pub(crate) fn expect_constant(&mut self, e: &Expression, ty: Type, what: &'static str) {
         self.constant = Some(what);
         self.expect(e, ty, what);
         self.constant = None;
     }
 
-    /// The type, or none where something is wrong, which is then told.
+    /// Returns the type, or `None` after reporting an error.
     pub(crate) fn check(&mut self, e: &Expression) -> Option<Type> {
         match &e.kind {
             Kind::Literal(value) => Some(value.ty()),
@@ -147,8 +148,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// "did you mean x?", or else `otherwise`. Of many wrong names the last are not compared with
-    /// all known ones.
+    /// Calls [`similar`] unless there are many errors, since comparing with all names takes time.
     fn near<'k>(&self, name: &str, known: impl Iterator<Item = &'k str>, otherwise: &str) -> String {
         let looked_at = self.errors.len() < PRINTED;
         similar(name, known.take(if looked_at { usize::MAX } else { 0 }), otherwise)
@@ -356,12 +356,12 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The type of numbers of two types together.
+/// Common type of two numbers.
 fn joined(a: Type, b: Type) -> Type {
     if a == b { a } else { Type::Double }
 }
 
-/// Calls `f` with every name that an expression uses, those of labels and properties among them.
+/// Calls `f` with every name in an expression, including those of labels and properties.
 pub(crate) fn each_name<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
     if let Kind::Name(name) | Kind::Label(name) = &e.kind {
         f(name);
@@ -369,7 +369,9 @@ pub(crate) fn each_name<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
     e.each_part(&mut |part| each_name(part, f));
 }
 
-/// Numbers of definitions, each behind those that it uses; apart from them, those that use themselves in a circle.
+/// Sorts definitions topologically: each follows those that it uses.
+///
+/// Returns their indices, and separately those of definitions that depend on a cycle.
 pub(crate) fn ordered(definitions: &[(&str, Option<&Expression>)]) -> (Vec<usize>, Vec<usize>) {
     let numbers: HashMap<&str, usize> = definitions.iter().enumerate().map(|(k, d)| (d.0, k)).collect();
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];

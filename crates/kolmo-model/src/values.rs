@@ -3,8 +3,8 @@
 /// Values of a formula in all states.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Of type `bool`.
+    /// Values of a formula of type `bool`.
     Truth(Vec<bool>),
-    /// Numbers of either type.
+    /// Values of a formula of type `int` or `double`.
     Numbers(Vec<f64>),
 }

@@ -1,4 +1,4 @@
-//! States, chains, labels and rewards, against an explorer of a few lines.
+//! States, chains, labels and rewards, compared with a simple explorer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use kolmo_model::{Error, Model, Options, Progress, StateSpace};
 
 use crate::{WORKSHOP, explored, instance, trouble};
 
-/// The workshop by hand: parts, up1, up2, busy.
+/// State of the workshop: parts, up1, up2, busy.
 type Workshop = (i64, bool, bool, bool);
 
 fn workshop(n: i64, (parts, up1, up2, busy): Workshop) -> Vec<(Workshop, f64)> {
@@ -36,7 +36,7 @@ fn workshop(n: i64, (parts, up1, up2, busy): Workshop) -> Vec<(Workshop, f64)> {
     next
 }
 
-/// All states in their order, each with what it leads to.
+/// Explores the workshop independently: all states in their order, with their rows.
 fn by_hand(n: i64) -> BTreeMap<Workshop, BTreeMap<Workshop, f64>> {
     let mut all = BTreeMap::new();
     let mut open = vec![(n, true, true, false)];
@@ -82,7 +82,7 @@ fn a_model_with_renaming_globals_and_synchronisation_is_the_one_by_hand() {
         f64::from(u8::from(first)) * 0.5 + f64::from(u8::from(second)) * 10.0 * (0.25 + 0.75)
     });
     assert_eq!(space.rewards(Some("repairs")).expect("rewards"), repairs.collect::<Vec<_>>());
-    // Rewards without a name, of transitions without an action.
+    // The third structure has no name, and rewards transitions without an action.
     let unnamed = all.keys().map(|(parts, up1, up2, busy)| {
         let working = f64::from(u8::from(*up1) + u8::from(*up2));
         let unseen = working / 40.0
@@ -92,14 +92,14 @@ fn a_model_with_renaming_globals_and_synchronisation_is_the_one_by_hand() {
         f64::from(u8::from(working > 0.0)) + if *parts > 0 { 0.5 * unseen } else { 0.0 }
     });
     for (found, expected) in space.rewards(Some("")).expect("rewards").into_iter().zip(unnamed) {
-        // Seven terms, added in another order.
+        // Seven terms are added in another order.
         assert!((found - expected).abs() <= 8.0 * f64::EPSILON * expected, "{found} {expected}");
     }
     assert!(matches!(space.label("up"), Err(Error::Name(_))));
     assert!(matches!(space.rewards(Some("x")), Err(Error::Name(_))));
 }
 
-/// `k` counters of `n` values, each of which counts up alone and falls back together with the next one.
+/// Model of `k` counters with `n` values. Each counts up alone, and down with the next one.
 fn counters(k: usize, n: usize) -> String {
     let modules: String = (0..k)
         .map(|i| {
@@ -123,8 +123,9 @@ fn same(a: &StateSpace, b: &StateSpace) {
 
 #[test]
 fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain() {
-    // 5 × 3 bits are one bit a state, and so are more of which each has one value alone; where these could be too many for a table,
-    // states stand in hash tables, of one word or of several.
+    // 15 bits are few enough for one bit per state. More bits are, too, if each further variable
+    // has one value. With variables too large for a table, states are in hash tables, of one or
+    // more words.
     let text = counters(5, 7);
     let few = explored(&text, "");
     assert_eq!(few.states(), 7_usize.pow(5));
@@ -201,12 +202,12 @@ fn systems_are_composed_as_written() {
     let composed = |inner: &str| states(&format!("system {inner} endsystem"));
     assert_eq!(states(""), composed("a || b || c"));
     assert_eq!(composed("a || b || c"), composed("(a || b) |[s]| c"));
-    // Each by itself: a cube.
+    // Without synchronisation the states are a cube.
     assert_eq!(composed("a ||| b ||| c"), (8, 24));
     assert_eq!(composed("(a || b)/{s,t} ||| c"), (4, 8));
-    // c waits for nobody, since its action is renamed.
+    // c does not synchronise, since its action is renamed.
     assert_eq!(composed("a || b || (c{s<-v})"), (4, 8));
-    // Nothing has w: it blocks where it is demanded of both.
+    // Only a has the action w, on which both must synchronise: it is blocked.
     assert_eq!(composed("(a{s<-w}) |[w]| b ||| c"), composed("((a{s<-w})/{t} |[w]| b) ||| c"));
     let space = explored(
         &format!(
@@ -214,7 +215,7 @@ fn systems_are_composed_as_written() {
         ),
         "",
     );
-    // Hidden actions earn nothing.
+    // Hidden actions have no reward.
     assert!(space.rewards(Some("r")).expect("rewards").contains(&1.0));
     assert!(space.rewards(Some("r")).expect("rewards").iter().all(|r| *r != 6.0));
 }
@@ -235,7 +236,7 @@ fn what_goes_wrong_in_a_state_names_it() {
         let message = trouble(&model(command)).to_string();
         assert!(parts.iter().all(|part| message.contains(part)), "{command}: {message}");
     }
-    // A guard protects what stands behind it.
+    // A conjunct protects those after it.
     explored(&model("[] x>0 & mod(3, x) = 1 -> 1 : (b'=true);"), "");
     let unbounded = trouble("ctmc module m x : int init 2147483600; [] true -> 1 : (x'=x+1); endmodule");
     assert!(unbounded.to_string().contains("bound it by a guard"), "{unbounded}");
@@ -243,7 +244,7 @@ fn what_goes_wrong_in_a_state_names_it() {
 
 #[test]
 fn states_of_many_variables_have_their_room() {
-    // One piece goes from place to place.
+    // One piece moves from place to place.
     let row = |count: usize| {
         let variables: String =
             (0..count).map(|k| format!("x{k} : int init {}; ", u8::from(k == 0))).collect();
@@ -255,7 +256,7 @@ fn states_of_many_variables_have_their_room() {
     for count in [2, 16, 17, 33, 65, 128] {
         let space = explored(&row(count), "");
         assert_eq!((space.states(), space.transitions().0), (count, count as u64 - 1), "{count}");
-        // The last place is in the lowest bits.
+        // The last place has the lowest bits.
         assert_eq!(space.initial(), [count as u32 - 1]);
         assert_eq!(space.values(0)[count - 1], 1);
         let part = instance(&row(count), "").explore_part(None, 2, &Options::default()).expect("a part");
@@ -284,7 +285,7 @@ fn rewards_without_a_name_go_by_their_number() {
     assert!(of(Some("2")).is_err() && of(Some("4")).is_err());
 }
 
-/// Variables without a range in the modules of a model, whose text this is without them.
+/// Model with two variables without a range, and these commands.
 fn without_range(commands: &str) -> String {
     format!("ctmc module m x : int init 3; y : int; b : [0..2]; {commands} endmodule")
 }
@@ -319,8 +320,7 @@ fn a_model_without_end_is_refused_at_once_and_none_with_an_end() {
     }
 }
 
-/// Models of random commands: those whose states can be counted are explored, and none of these is
-/// said to have no end.
+/// Random models: finite ones are explored, and none of them is reported as infinite.
 #[test]
 fn random_models_with_an_end_are_explored() {
     const MOST: usize = 300;
@@ -418,7 +418,7 @@ fn a_state_with_many_successors_has_each_once() {
     assert!(row.iter().all(|(to, rate)| *rate == if *to <= 100 { 3.0 } else { 2.0 }), "{row:?}");
 }
 
-/// Parts that are grown from the whole edge, until there is none.
+/// Partial explorations, continued from the whole boundary until it is empty.
 #[test]
 fn parts_grow_to_the_whole() {
     let instance = instance(WORKSHOP, "N=30");
@@ -459,7 +459,7 @@ fn a_part_grows_where_it_is_told_to() {
     let space = instance.explore_part(Some((&space.part(), &[up])), 10, &Options::default()).expect("a part");
     assert_eq!(range(&space), (-3, 6, vec![-3, 6]));
     assert_eq!(space.chain().row(5).collect::<Vec<_>>(), [(4, 2.0), (6, 1.0)]);
-    // Nothing is explored twice, whatever the threads.
+    // The result does not depend on the number of threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
     let other = pool.install(|| instance.explore_part(None, 5000, &Options::default()).expect("a part"));
     let one = instance.explore_part(None, 5000, &Options::default()).expect("a part");
@@ -486,7 +486,7 @@ rewards "shares" true : y / (y + 1) + mod(x, 3) + max(pow(y, 2), x > 0 ? 1 : 0) 
 "#;
     let instance = instance(TEXT, "");
     let limit = |name: &str, all: bool| instance.reward_limit(Some(name), all).expect("a limit");
-    // Corners of x*x over -2..4.
+    // The interval product of x in -2..4 with itself is -8..16.
     assert_eq!(limit("inside", true), 13.0);
     assert_eq!(limit("outside", true), f64::INFINITY);
     assert_eq!(limit("sum", true), 14.0);

@@ -1,10 +1,10 @@
-//! Precedence, types, values and messages.
+//! Precedence, types, values and error messages.
 
 use kolmo_model::{Error, Model, Value};
 
 use crate::{WORKSHOP, given};
 
-/// The value of an expression, as that of a constant.
+/// Evaluates an expression as the value of a constant.
 fn value(ty: &str, expression: &str) -> Result<Value, String> {
     let text = format!("ctmc const {ty} x = {expression}; module m v : bool; endmodule");
     let model = Model::parse("e", &text).map_err(|e| e.to_string())?;
@@ -106,7 +106,7 @@ fn types_are_checked_where_they_matter() {
     }
 }
 
-/// PRISM's list. `floor` and other functions but `min` and `max` are not in it.
+/// Reserved words in PRISM's manual. Of the functions they include `min` and `max` alone.
 const RESERVED: &str = "A bool clock const ctmc C double dtmc E endinit endinvariant endmodule endobservables endrewards \
     endsystem false formula filter func F global G init invariant I int label max mdp min module X nondeterministic \
     observable observables of Pmax Pmin P pomdp popta probabilistic prob pta rate rewards Rmax Rmin R S stochastic system \
@@ -168,7 +168,7 @@ fn texts_may_be_of_latin_1_and_begin_with_a_mark() {
     let text = kolmo_model::decoded(old.to_vec());
     assert!(text.contains("Zuverlässigkeit ä\n"), "{text}");
     Model::parse("m", &text).unwrap_or_else(|e| panic!("{e}"));
-    // A sign that stands where it matters is named.
+    // A character outside of comments is reported.
     let wrong = kolmo_model::decoded(b"ctmc module m x : bool; endmodule \xe4".to_vec());
     let error = Model::parse("m", &wrong).expect_err("no comment").to_string();
     assert!(error.contains("'ä' is no part") && error.contains("m:1:35"), "{error}");
@@ -190,8 +190,9 @@ fn names_of_labels_and_of_variables_are_told_apart() {
     }
 }
 
-/// Texts of a hundred thousand parts of each kind, for which a square of that would take minutes
-/// and gigabytes.
+/// Texts of a hundred thousand parts take linear time.
+///
+/// Quadratic time and memory would be minutes and gigabytes.
 #[test]
 #[ignore = "slow: texts of a hundred thousand parts"]
 fn long_texts_take_time_in_proportion() {
@@ -210,7 +211,7 @@ fn long_texts_take_time_in_proportion() {
     assert!((0..MANY).all(|k| space.rewards(Some(&format!("r{k}"))).expect("rewards")[0] == k as f64));
     let space = crate::explored(&format!("{small} {labels}"), "");
     assert!((0..MANY).all(|k| space.label(&format!("l{k}")).expect("a label")[k % 2]));
-    // Variables of one value take no place in a state.
+    // Variables with one value have no bits in a state.
     let constants = each(|k| format!("module c{k} c{k} : [0..0]; [go{k}] c{k}=0 -> 1 : true; endmodule "));
     assert_eq!(crate::explored(&format!("ctmc {constants}"), "").states(), 1);
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
@@ -316,7 +317,7 @@ fn long_and_deep_expressions_are_taken_or_refused() {
         let error = model(&format!("{deep}1")).expect_err("nested too deep").to_string();
         assert!(error.len() < 200_000);
     }
-    // Each formula has twice the last one.
+    // Each formula is twice as large as the one before it.
     let doubled: String = (1..60).map(|k| format!("formula f{k} = f{0} + f{0};", k - 1)).collect();
     let text =
         format!("ctmc formula f0 = x; {doubled} module m x : [0..1]; [] f59 > 0 -> 1 : true; endmodule");

@@ -1,4 +1,4 @@
-//! The crate from the outside: texts in, states, chains and formulas out.
+//! Tests of the crate's interface: texts in, states, chains and formulas out.
 
 mod exploration;
 mod language;
@@ -7,7 +7,7 @@ mod properties;
 
 use kolmo_model::{Error, Instance, Model, Options, StateSpace, Value};
 
-/// Two machines that fail, and one who repairs them; `N` parts wait in a queue before them.
+/// Two machines that fail, one repair worker, and a queue of `N` parts.
 const WORKSHOP: &str = r#"
 ctmc
 const int N;
@@ -52,7 +52,7 @@ fn explored(text: &str, constants: &str) -> StateSpace {
     instance(text, constants).explore(&Options::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the exploration of a model is refused with.
+/// Error of a model's exploration.
 fn trouble(text: &str) -> Error {
     instance(text, "").explore(&Options::default()).expect_err("this is to be refused")
 }

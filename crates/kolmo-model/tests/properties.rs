@@ -1,4 +1,4 @@
-//! CSL: what is read, what it resolves to, what is refused.
+//! CSL properties: parsing, resolution, error messages.
 
 use kolmo_model::properties::{Comparison, Formula, Goal, Path, Property, parse};
 use kolmo_model::{FilterKind, Model, Names, Type, Value, Values};
@@ -86,7 +86,7 @@ fn every_form_is_read() {
     ] {
         assert!(matches!(one(text), Formula::Filter { kind, .. } if kind == expected), "{text}");
     }
-    // Nested, and within boolean operators.
+    // Operators are nested, and operands of boolean operators.
     let Formula::Combination(combination, parts) =
         one("P>0.5 [ F<=1 P<0.1 [ F \"down\" ] ] & !(parts=2) | \"init\"")
     else {
@@ -169,7 +169,7 @@ fn variables_of_a_file_have_values() {
     assert!(error("R=? [ C<=1 ]", &names).contains("the chain has no rewards"));
 }
 
-/// Texts of many named properties take no square of that.
+/// Texts with many named properties take linear time.
 #[test]
 fn many_properties_are_resolved_one_by_one() {
     let started = std::time::Instant::now();

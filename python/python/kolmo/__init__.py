@@ -1,10 +1,13 @@
-"""kolmo: solvers that run on any GPU, and on the CPU where there is none; every answer says how good it is."""
+"""Markov chains, linear systems and tridiagonal systems, solved on any GPU or CPU.
+
+Every result has an error bound, an interval or a residual.
+"""
 
 from __future__ import annotations
 
 import os
 
-# Mesa's layer that picks a device by the display complains in every process that has none.
+# Mesa's device-select layer reports an error in processes without a display.
 os.environ.setdefault("NODEVICE_SELECT", "1")
 
 from . import errors

@@ -1,4 +1,4 @@
-"""Chains from files, with labels and rewards."""
+"""Chains from files and built-in chains, with labels and rewards."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from .errors import InvalidInput
 
 
 class Explored:
-    """What has probabilities at times: a :class:`Chain`, or a :class:`Model`, which is explored for them."""
+    """Base of :class:`Chain` and :class:`Model`, which is explored to a chain."""
 
     def _asked(self) -> Chain:
-        """The chain that is asked."""
+        """Return the chain; a model is explored first."""
         raise NotImplementedError
 
     def _truncated(self, asked: Question, absorbing: str | None, allowed: float) -> tuple[Chain, dict[str, Any]]:
-        """The answer of what is explored until no more than `allowed` is lost, and the chain that is."""
+        """Explore until at most `allowed` is lost, and solve.
+
+        Returns the explored chain and the answer of the compiled module.
+        """
         raise InvalidInput(f"truncate is {allowed}: a chain is explored already; leave it out, or ask the model")
 
     def transient(
@@ -41,14 +44,15 @@ class Explored:
         precision: Literal["f64", "f32", "q64"] | None = None,
         progress: Progress = None,
     ) -> Transient:
-        """Probabilities at some times, as :func:`transient` computes them.
+        """Compute probabilities at some times, as :func:`transient` does.
 
-        Without `p0` the chain begins as its file or model says; without `rewards` those of the file or model are earned;
-        `absorbing` may be a label.
+        Without `p0` the initial state or distribution is that of the file or model. Without
+        `rewards` the rewards are those of the file or model. `absorbing` may be a label.
 
-        With `truncate` a model that has infinitely many states, or too many, is explored until no more probability than that is
-        lost with the others, a part of `epsilon`. It begins as it says, earns its own rewards, and `absorbing` is a label or an
-        expression of its variables; :attr:`Transient.chain` is what was explored, with names for the columns of `p`.
+        With `truncate` a model with infinitely many states, or too many, is explored until at most
+        this probability is lost, a part of `epsilon`. Initial state and rewards are then those of
+        the model, and `absorbing` is a label or an expression of its variables.
+        :attr:`Transient.chain` is the explored chain, with names for the columns of `p`.
 
         Examples
         --------
@@ -85,20 +89,20 @@ class Explored:
 
 
 class Chain(Explored):
-    """A chain as a file has it; made by :func:`read`.
+    """A Markov chain with labels and rewards, from :func:`read` or :meth:`Model.chain`.
 
     Attributes
     ----------
     name : str
-        The file or the built-in.
+        File, built-in or model.
     n : int
         Number of states.
     labels : dict of str to ndarray of int
-        The states with each label.
+        States with each label.
     rewards : dict of str to ndarray
-        What each state earns in a unit of time.
+        Reward rate of each state, by the name of the reward.
     initial : ndarray
-        The probability of each state at the beginning.
+        Initial probability of each state.
     """
 
     name: str
@@ -128,31 +132,33 @@ class Chain(Explored):
         return self
 
     def state_name(self, state: int) -> str | None:
-        """The values of the model's variables in a state, where the file has them."""
+        """Return the values of the model's variables in a state, if the file has them."""
         number = _input.whole("state", state, self.n)
         if number.ndim != 0:
             raise _input.invalid("state", state, "one number")
         return self._held.state_name(int(number))
 
     def rates(self) -> Any:
-        """The rates R as a ``scipy.sparse.csr_array``."""
+        """Return the rates R as a ``scipy.sparse.csr_array``."""
         import scipy.sparse
 
         return scipy.sparse.csr_array(self._held.rates(), shape=(self.n, self.n))
 
 
 def read(path: str | os.PathLike[str]) -> Chain:
-    """The chain of a file: .tra, .drn, .umb, .mtx, .npz, .npy, with labels and rewards of the same stem beside it.
+    """Read a chain from a file, or make a built-in chain.
 
     Parameters
     ----------
     path : path or str
-        The file, or a built-in such as ``wlan:12,6``, ``tandem:15``, ``birth-death:100,0.9,1``.
+        A .tra, .drn, .umb, .mtx, .npz or .npy file, or a built-in such as ``wlan:12,6``,
+        ``tandem:15``, ``birth-death:100,0.9,1``. Labels and rewards are read from files with the
+        same stem.
 
     Raises
     ------
     FileError
-        With the line and the remedy, where the file has lines.
+        If the file cannot be read, with the line, if the file has lines, and a suggestion.
 
     Examples
     --------

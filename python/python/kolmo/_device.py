@@ -1,4 +1,4 @@
-"""Arrays of other libraries on a device, which stay there."""
+"""Arrays of other libraries on a device, where they stay."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from . import _input, _kolmo
 from ._input import Floats, Place
 from .errors import InvalidInput
 
-# DLPack's kinds of devices that kolmo works on: kDLCUDA.
+# DLPack's kinds of devices that kolmo supports: kDLCUDA.
 KINDS = {2: "cuda"}
 
-# kDLCUDAManaged, memory that every CUDA device reads.
+# kDLCUDAManaged: memory that all CUDA devices can read.
 _MANAGED = 13
 
 
 class There(NamedTuple):
-    """A device that arrays lie on."""
+    """A device with arrays, in DLPack's numbering."""
 
     kind: int
     number: int
 
     @property
     def spec(self) -> str:
-        """Its name as kolmo has it."""
+        """Name of the device in kolmo."""
         return KINDS[self.kind] if KINDS[self.kind] == "cpu" else f"{KINDS[self.kind]}:{self.number}"
 
 
 def place_of(values: Any, asked: str = "auto") -> There | None:
-    """The device that an array of another library lies on, None for those on the host and for what is no such array.
+    """Return the device of another library's array, or None for host arrays and other values.
 
-    ``__cuda_array_interface__`` does not say which; that is the one asked for, or the first.
+    ``__cuda_array_interface__`` names no CUDA device: it is the requested one, or device 0.
     """
     if isinstance(values, np.ndarray):
         return None
@@ -50,7 +50,7 @@ def place_of(values: Any, asked: str = "auto") -> There | None:
 
 
 def common_place(arrays: dict[str, Any], place: Place) -> There | None:
-    """The device that the arrays lie on, those of the host left aside; None if all of them are the host's."""
+    """Return the device of the arrays, ignoring host arrays, or None if all are on the host."""
     found: dict[str, There] = {name: at for name, values in arrays.items() if (at := place_of(values, place.device)) is not None}
     if not found:
         return None
@@ -72,12 +72,15 @@ def _capsule(values: Any, stream: int | None) -> Any:
     try:
         return values.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
-        # Libraries before DLPack 1.
+        # Libraries older than DLPack 1.
         return values.__dlpack__(stream=stream)
 
 
 def borrowed(name: str, values: Any, lane: _kolmo.DeviceLane, there: There) -> _kolmo.Borrowed | NDArray[Any]:
-    """An array that lies there, ordered before what the lane does from now on; or one of the host."""
+    """Borrow an array on the device, or convert one on the host.
+
+    The lane's later work waits until the array is complete.
+    """
     if place_of(values) is None:
         return _input.floats(name, values)
     try:
@@ -102,7 +105,7 @@ def borrowed(name: str, values: Any, lane: _kolmo.DeviceLane, there: There) -> _
 
 
 def way_into(values: Any) -> Callable[[Any], Any] | None:
-    """What takes arrays over into the library that an array is of; None for NumPy, and where there is no such thing."""
+    """Return ``from_dlpack`` of an array's library, or None for NumPy and if there is none."""
     if place_of(values) is None:
         return None
     if hasattr(values, "__array_namespace__"):
@@ -151,7 +154,7 @@ class Factor:
         return self._there.spec
 
     def solve(self, b: Any, transpose: bool) -> dict[str, Any]:
-        """The answer of the compiled module, unknowns in an array of the library that `b` is of."""
+        """Return the answer of the compiled module, with unknowns in an array of `b`'s library."""
         right = borrowed("b", b, self._lane, self._there)
         shape = tuple(right.shape)
         columns = len(shape) == 2 and len(self.shape) == 1
@@ -173,7 +176,7 @@ class Factor:
 
 
 def _whole(values: _kolmo.Borrowed | NDArray[Any], n: int, front: bool) -> _kolmo.Borrowed | NDArray[Any]:
-    """A diagonal of the host with as many numbers as there are rows."""
+    """Extend a diagonal on the host to one number per row."""
     if not isinstance(values, np.ndarray):
         return values
     if values.shape[-1] < n:

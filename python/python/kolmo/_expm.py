@@ -1,4 +1,4 @@
-"""SciPy's expm_multiply for the matrices of chains."""
+"""SciPy's expm_multiply for matrices of Markov chains."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from . import _input, _kolmo
 from ._input import Compressed, Floats, Progress
 from .errors import BoundWarning, InvalidInput
 
-# Unit roundoff and the smallest number: a product is off by at most u of itself, or by half of the
-# smallest number.
+# Unit roundoff and smallest positive number. The error of a product is at most u times its value,
+# or half of the smallest number.
 _U, _TINY = 2.0**-53, 2.0**-1074
 
-# A column sums to 0 if its sum is at most this much of its entries, and at most a tenth of epsilon
-# over all times.
+# A column counts as summing to 0 if its sum is at most this fraction of its absolute sum. All such
+# sums together contribute at most epsilon / 10 over all times.
 _ROUNDING = 1e-12
 
-# Smallest epsilon of the solver where the matrix grows: below rounding no bound can be met.
+# Smallest epsilon for the solver if the matrix grows: rounding allows no smaller bound.
 _LEAST_EPSILON = 1e-13
 
-# Of the bound itself: a sum of fewer than 64 terms and factors, each rounded once.
+# Rounding of a bound itself: a sum of fewer than 64 terms and factors, each rounded once.
 _OUTWARD = 1 + 128 * _U
 
 
 class _Source(NamedTuple):
-    """A chain with probabilities exp(-growth t) exp(tA') p, where A' is near A."""
+    """A chain with probabilities exp(-growth t) exp(tA') p, where A' is close to A."""
 
     chain: Compressed
     growth: float
     apart: float
-    """Bound on the largest sum of a column of |A' - A|."""
+    """Bound on the largest column sum of |A' - A|."""
 
 
 def _column_sums(columns: Any, data: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
-    """Sums of columns as two parts, high + low, and a bound on the error of that.
+    """Sum columns as high + low, with a bound on the error of this sum.
 
-    Entries are cut at a multiple of u M, where M is a power of two above four times the column's
-    `size`. The parts above add up without rounding, those below are at most u M each (Rump, Ogita,
+    Entries are split at a multiple of u M, where M is a power of two above four times the column's
+    `size`. The parts above add up without rounding. Those below are at most u M each (Rump, Ogita,
     Oishi: Accurate floating-point summation, 2008).
     """
     n = size.size
@@ -57,14 +57,17 @@ def _sums(columns: Any, data: Floats, n: int) -> Floats:
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The rounded sum and its error."""
+    """Return the rounded sum and its rounding error."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _source(A: Any, latest: float, epsilon: float) -> _Source:
-    """The chain of a matrix. Columns that do not sum to 0 have a rate to an additional last state."""
+    """Make the chain of a matrix.
+
+    Columns that do not sum to 0 have a rate to an additional last state.
+    """
     matrix = _input.compressed("A", A)
     n, data = matrix.n, matrix.data.astype(np.float64, copy=False)
     if not np.all(np.isfinite(data)):
@@ -98,8 +101,8 @@ def _source(A: Any, latest: float, epsilon: float) -> _Source:
             "is proved of that; for distributions give A.T, whose columns sum to 0, as in expm_multiply(t * Q.T, p0)"
         )
     missing, lacking = _two_sum(np.full(n, growth), -kept)
-    # The diagonal of A' exceeds that of A by growth - missing - (sum of the column), which is
-    # `lacking` and the part of the sum that is not in `kept`.
+    # The diagonal of A' exceeds that of A by growth - missing - (column sum). That is `lacking`
+    # plus the part of the sum that is not in `kept`.
     apart = (
         float(np.max(np.abs(lacking) + np.abs(sums - kept) + np.abs(error) + summing)) * _OUTWARD
     )
@@ -131,10 +134,11 @@ def expm_multiply(
     progress: Progress = None,
     return_bound: bool = False,
 ) -> Any:
-    """The action of exp(tA) on B, as ``scipy.sparse.linalg.expm_multiply``, with a proved bound.
+    """Compute exp(tA) B as ``scipy.sparse.linalg.expm_multiply`` does, with a proved bound.
 
-    A is ``Q.T`` for the generator Q of a chain: off its diagonal no entry is negative, and its columns sum to 0 or less.
-    Columns may also sum to more, as those of Q itself do, as long as exp(t times the largest sum) is below 1000.
+    A is ``Q.T`` for the generator Q of a chain: no entry off its diagonal is negative, and its
+    columns sum to 0 or less. Columns may also sum to more, as those of Q itself may, if exp(t times
+    the largest sum) is below 1000.
 
     Parameters
     ----------
@@ -143,21 +147,22 @@ def expm_multiply(
     B : array_like or sparse matrix, (n,) or (n, k)
         Vectors, with entries of any sign.
     start, stop, num, endpoint
-        As in ``numpy.linspace``, the times t; 1 alone if none is given.
+        Times t, as in ``numpy.linspace``; by default the single time 1.
     traceA
-        Not used: SciPy's version takes it.
+        Not used; accepted for compatibility with SciPy.
     epsilon : float
-        Bound to be met on the sum of the errors of a column, relative to the sum of its absolute values.
+        Requested bound on the sum of the errors of a column, relative to the sum of the absolute
+        values of that column of `B`.
     device, precision, progress
         As in :func:`transient`.
     return_bound : bool
-        Return the bounds as well: for each time and column, on the sum of the errors of all
-        entries, rounding included.
+        Return the bounds as well: for each time and column a bound on the sum of the errors of
+        all entries, including rounding.
 
     Returns
     -------
     ndarray or (ndarray, ndarray)
-        exp(A) B in the shape of `B`, or that for each time.
+        exp(A) B in the shape of `B`, or exp(tA) B for each time t along the first axis.
 
     Examples
     --------
@@ -222,13 +227,13 @@ def expm_multiply(
 
 
 def _growth(source: _Source, times: Floats) -> tuple[Floats, Floats]:
-    """The factor exp(growth t) of each time as a number, and the relative error of all but the solver.
+    """Return exp(growth t) for each time, and the relative error without that of the solver.
 
-    Relative to exp(growth t) times the sum of |B|, the errors are those of
+    Relative to exp(growth t) times the sum of |B|, the errors are
 
-    * the exponential of a rounded product: growth t u, and 4 u for `exp`, which is good to 2 u;
-    * the division by the sum of B, u, and the product with both factors, 2 u;
-    * the matrix: |exp(tA') - exp(tA)| <= t |A' - A| exp(t (growth + |A' - A|)), as column sums.
+    * of the exponential of a rounded product: growth t u, and 4 u for `exp`, accurate to 2 u;
+    * of the division by the sum of B: u, and of the product with the two factors: 2 u;
+    * of the matrix: |exp(tA') - exp(tA)| <= t |A' - A| exp(t (growth + |A' - A|)), as column sums.
     """
     moved = source.apart * times
     return np.exp(source.growth * times), (source.growth * times + 8) * _U + moved * np.exp(moved)
@@ -242,9 +247,9 @@ def _column(
     result: Floats,
     bound: Floats,
 ) -> None:
-    """Writes exp(tA) b of a column b for all times, and bounds on the sum of its errors."""
+    """Write exp(tA) b of a column b for all times, and bounds on the sum of its errors."""
     n = column.size
-    # Of order 1, so that no sum overflows; the exponent is exact.
+    # Scaled to order 1, so that no sum overflows. The exponent is exact.
     exponent = int(np.frexp(np.abs(column).max())[1])
     column = np.ldexp(column, -exponent)
     grown, own = factors
@@ -258,10 +263,10 @@ def _column(
         answer = _kolmo.transient(source.chain, begin, None, question)
         scale = weight * grown
         result += (sign * scale)[:, None] * answer["p"][:, :n]
-        # The solver's bound is that of a distribution; the sum of `begin` is one but for rounding.
+        # The solver's bound is for a distribution. `begin` sums to 1 up to rounding.
         most = max(1.0, float(begin.sum()) * (1 + 2 * n * _U))
         bound += scale * most * (answer["bound"] + own) * (1 + own) + 8 * n * _TINY * grown
-    # The second part is added to the first.
+    # Rounding when the second part is added to the first.
     bound += _U * np.abs(result).sum(axis=1) * (1 + 2 * n * _U)
     with np.errstate(over="ignore"):
         result[:] = np.ldexp(result, exponent)

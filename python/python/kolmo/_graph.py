@@ -18,7 +18,7 @@ from .errors import BoundWarning, InvalidInput
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageRank(Result):
-    """PageRank of some nodes, each with an interval.
+    """PageRank of some nodes, with intervals.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class PageRank(Result):
     statistical : ndarray
         Half-width from random walks, at the requested confidence; 0 without walks.
     truncation : ndarray
-        Bound on the terms that are left out.
+        Bound on the terms of the series that are left out.
     rounding : ndarray
         Bound on all rounding errors.
     certain : ndarray
@@ -60,23 +60,25 @@ class PageRank(Result):
         return f"PageRank({counted(len(self.nodes), 'node')}, half-width up to {self.half_width.max(initial=0.0):.2g}: {met})"
 
     def top(self, count: int) -> list[tuple[int, float]]:
-        """The nodes with the largest PageRank, each with that."""
+        """Return the nodes with the largest PageRank as pairs (name, estimate)."""
         order = np.lexsort((self.nodes, -self.estimate))[: _input.count("count", count)]
         return [(int(self.nodes[k]), float(self.estimate[k])) for k in order]
 
 
 class Graph:
-    """A directed graph, kept for any number of questions.
+    """A directed graph, kept for any number of calls.
 
     Parameters
     ----------
     links : sparse matrix, array_like or path
-        Entry (i, j) is the number of links from node i to node j, a whole number; or a file, as the command reads it: a list of links,
-        a line each, ``.mtx``, ``.npz``, or a built-in, ``barabasi:N,EDGES``, ``rmat:SCALE,EDGES``.
+        Number of edges from node i to node j in entry (i, j), a whole number. Or a file: a list of
+        edges, one per line, or ``.mtx`` or ``.npz``. Or a built-in: ``barabasi:N,EDGES`` or
+        ``rmat:SCALE,EDGES``.
     undirected : bool
-        Whether links lead both ways; adds nothing where each has its reverse already, as in a symmetric matrix.
+        True if edges lead both ways. This adds nothing if each edge has its reverse already, as in
+        a symmetric matrix.
     seed : int
-        Of a built-in.
+        Seed of a built-in graph.
 
     Examples
     --------
@@ -114,12 +116,12 @@ class Graph:
 
     @property
     def links(self) -> int:
-        """Number of links."""
+        """Number of edges."""
         return self._held.links
 
     @property
     def names(self) -> NDArray[np.uint64]:
-        """Names of the nodes, ascending: those of the file, or their numbers."""
+        """Names of the nodes, ascending: those of the file, or the numbers from 0."""
         return self._held.names()
 
     def __repr__(self) -> str:
@@ -157,26 +159,28 @@ def pagerank(
     max_walks: int | None = None,
     progress: Progress = None,
 ) -> PageRank:
-    """PageRank of a graph's nodes, each with certain bounds, on the host's cores.
+    """Compute the PageRank of a graph's nodes, with intervals, on the CPU.
 
     Parameters
     ----------
-    graph : Graph, or what one is made of
-        The graph.
+    graph : Graph, sparse matrix, array_like or path
+        The graph, or an argument of :class:`Graph`.
     nodes : int or array_like of int, optional
-        Names of the nodes that are asked for; all of them if not given.
+        Names of the requested nodes; by default all nodes.
     damping : float
-        Probability that a reader follows a link, from 0 on and below 1.
+        Damping factor, from 0 to below 1: probability of following an edge.
     seeds : array_like of int
-        Names of the nodes at which readers start anew, for personalised PageRank; all nodes if there are none.
+        Names of the teleport nodes, for personalised PageRank; by default all nodes.
     relative : float, optional
-        Half-width of each PageRank, over the estimate; 1e-6 if neither this nor `epsilon` is given.
+        Requested half-width relative to each estimate; 1e-6 if `epsilon` is not given either.
     epsilon : float, optional
-        Half-width that is good enough whatever the estimate is.
+        Absolute half-width that is sufficient for every estimate.
     lazy : bool
-        Push against the links of each node and walk over what that leaves: for few nodes of a graph that is kept, with `epsilon`.
+        Compute each node by itself: push backwards along edges, then sample the rest by random
+        walks. Pays for few nodes of a graph that is kept, and requires `epsilon`.
     confidence, seed, max_walks
-        Probability that an interval of `lazy` holds its PageRank, seed of its random numbers, and walks of a node at most.
+        For `lazy`: probability that an interval holds its PageRank, seed of the random numbers,
+        and maximum number of walks per node.
     progress
         As in :func:`transient`.
 

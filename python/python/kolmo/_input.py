@@ -1,4 +1,7 @@
-"""Arguments as the compiled module takes them: arrays of native numbers, contiguous, borrowed where they already are."""
+"""Conversion of arguments for the compiled module.
+
+Arrays become contiguous arrays of native numbers. Arrays that are already so are borrowed.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ class Compressed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where to solve."""
+    """Device and precision."""
 
     device: str
     precision: Literal["f64", "f32", "q64"] | None
 
 
 class Diagonals(NamedTuple):
-    """Tridiagonal matrices one behind the other."""
+    """Tridiagonal matrices, stored one after another."""
 
     dl: Floats
     d: Floats
@@ -50,7 +53,7 @@ class Diagonals(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What is asked of a linear system, and how."""
+    """A request for components of a linear system."""
 
     b: list[Floats]
     components: list[int]
@@ -65,7 +68,7 @@ class Wish(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """What is asked of a graph, and how."""
+    """A PageRank request."""
 
     nodes: list[int] | None
     damping: float
@@ -80,7 +83,7 @@ class Reader(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked of a chain, and how."""
+    """A transient request, without its chain."""
 
     times: list[float]
     rewards: list[tuple[str, Floats]]
@@ -90,7 +93,7 @@ class Question(NamedTuple):
 
 
 def exchanged(name: str, values: Any) -> Any:
-    """Arrays of other libraries in the host's memory, without a copy; those on devices are refused."""
+    """Borrow a host array of another library without a copy. Arrays on devices are errors."""
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "__dlpack_device__"):
@@ -109,13 +112,13 @@ def exchanged(name: str, values: Any) -> Any:
 
 
 def invalid(name: str, value: Any, expected: str) -> InvalidInput:
-    """The exception of an argument: its name, its value, and what is expected."""
+    """Make the exception of an argument, with its name, its value and the expectation."""
     told = repr(value)
     return InvalidInput(f"invalid {name} {told if len(told) <= 60 else told[:57] + '...'}: expected {expected}")
 
 
 def number(name: str, value: Any, expected: str = "a number") -> float:
-    """A single number as a double."""
+    """Convert a single number to a float."""
     try:
         if not isinstance(value, (str, bytes, bool, np.bool_)):
             return float(value)
@@ -125,7 +128,7 @@ def number(name: str, value: Any, expected: str = "a number") -> float:
 
 
 def count(name: str, value: Any) -> int:
-    """A whole number of 64 bits without a sign: a seed, or how often something happens."""
+    """Convert an unsigned 64-bit integer, such as a seed or a count."""
     try:
         whole_number = -1 if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -136,21 +139,21 @@ def count(name: str, value: Any) -> int:
 
 
 def flag(name: str, value: Any) -> bool:
-    """A truth value."""
+    """Convert a truth value."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise invalid(name, value, "True or False")
 
 
 def path(name: str, value: Any) -> str:
-    """A path, or the specification of a built-in."""
+    """Convert a path, or the specification of a built-in, to a text."""
     if isinstance(value, (str, bytes, os.PathLike)):
         return os.fsdecode(value)
     raise invalid(name, value, "a path or a text")
 
 
 def place(device: Any, precision: Any) -> Place:
-    """Devices and a precision by their names."""
+    """Check the names of devices and a precision."""
     if not isinstance(device, str):
         raise invalid("device", device, "a text such as 'auto', 'cpu', 'cuda:0', or several names with commas between them")
     if not isinstance(precision, (str, type(None))):
@@ -166,7 +169,7 @@ _OWN = {
 
 
 def _expect_numbers(name: str, values: Any) -> None:
-    """An exception for objects of known classes that are no arrays, with the conversion of each."""
+    """Reject known classes that are not arrays, and suggest a conversion."""
     if isinstance(values, (np.ndarray, float, int, list, tuple)):
         return
     library, kind = type(values).__module__.partition(".")[0], type(values).__name__
@@ -183,7 +186,7 @@ def _expect_numbers(name: str, values: Any) -> None:
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """An array of some type, without a copy."""
+    """Convert to an array of any type, if possible without a copy."""
     _expect_numbers(name, values)
     try:
         return np.asarray(values)
@@ -192,7 +195,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _expect_real(name: str, dtype: np.dtype[Any]) -> None:
-    """An exception for types that hold no real numbers."""
+    """Reject types without real numbers."""
     if dtype.kind == "c":
         raise InvalidInput(f"{name} holds {dtype}; give {name}.real if all imaginary parts are 0")
     if dtype.kind not in "fiub":
@@ -200,7 +203,7 @@ def _expect_real(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def real(name: str, values: ArrayLike) -> NDArray[Any]:
-    """An array of real numbers of some type, without a copy."""
+    """Convert to an array of real numbers of any type, if possible without a copy."""
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"{name} is a masked array; give {name}.filled(...)")
     if hasattr(values, "toarray"):
@@ -211,12 +214,12 @@ def real(name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def floats(name: str, values: ArrayLike) -> Floats:
-    """A contiguous array of native doubles: the argument itself where it is one."""
+    """Convert to a contiguous array of native doubles; such an argument itself is returned."""
     return np.asarray(real(name, values), dtype=np.float64, order="C")
 
 
 def vector(name: str, values: ArrayLike, n: int) -> Floats:
-    """The same, of n numbers."""
+    """Convert to a contiguous array of n native doubles."""
     array = floats(name, values)
     if array.shape != (n,):
         raise InvalidInput(f"{name} has the shape {array.shape}; give {n} numbers, one a row")
@@ -224,7 +227,7 @@ def vector(name: str, values: ArrayLike, n: int) -> Floats:
 
 
 def whole(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Whole numbers from 0 to n − 1, each of them once, in the shape that they have."""
+    """Convert distinct integers from 0 to n − 1. Their shape is kept."""
     array = as_array(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise InvalidInput(f"{name} holds {array.dtype}; give whole numbers from 0 to {n - 1}")
@@ -236,7 +239,7 @@ def whole(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def expect_once(name: str, array: NDArray[Any]) -> None:
-    """An exception for a number that is there twice, as in a mask of integers."""
+    """Reject arrays with a repeated number, such as a mask of integers."""
     numbers, counts = np.unique(array, return_counts=True)
     if np.any(counts > 1):
         twice = numbers[counts > 1][0]
@@ -244,7 +247,7 @@ def expect_once(name: str, array: NDArray[Any]) -> None:
 
 
 def mask(name: str, states: ArrayLike | None, n: int) -> NDArray[np.bool_] | None:
-    """States as a mask, from a mask or from their numbers."""
+    """Convert a mask or numbers of states to a mask."""
     if states is None:
         return None
     array = as_array(name, states)
@@ -272,7 +275,10 @@ def _dense(name: str, matrix: NDArray[Any], n: int) -> Compressed:
 
 
 def compressed(name: str, matrix: Any) -> Compressed:
-    """A square matrix of SciPy, its arrays borrowed where it is csr or csc; or a dense one, its zeros left out."""
+    """Convert a square matrix to compressed rows or columns.
+
+    The arrays of SciPy's csr and csc matrices are borrowed. Zeros of dense matrices are left out.
+    """
     sparse = hasattr(matrix, "tocsr") and hasattr(matrix, "format")
     if sparse:
         _expect_real(name, matrix.dtype)
@@ -304,18 +310,18 @@ def compressed(name: str, matrix: Any) -> Compressed:
 
 
 def _doubles(matrix: Any) -> Any:
-    """A matrix that adds entries at one place as doubles, as small integers wrap; bool stays."""
+    """Convert to doubles, since sums of small integers wrap. Arrays of bool stay as they are."""
     data = getattr(matrix, "data", None)
     if not isinstance(data, np.ndarray) or data.dtype != matrix.dtype or data.dtype in (np.bool_, np.float64):
         return matrix
-    # `astype` of SciPy adds entries before it converts them.
+    # SciPy's `astype` sums entries before it converts them.
     matrix = matrix.copy()
     matrix.data = data.astype(np.float64)
     return matrix
 
 
 def begin(p0: ArrayLike | None, n: int, call: str) -> int | Floats:
-    """Initial state or distribution; state 0 if none is given. `call` shows the order of arguments."""
+    """Convert an initial state or distribution, by default state 0. `call` is for messages."""
     if p0 is None:
         return 0
     try:
@@ -332,7 +338,7 @@ def question(
     epsilon: float,
     tell: Callable[[int, int], object] | None,
 ) -> Question:
-    """What is asked of a chain of n states."""
+    """Make the request for a chain of n states."""
     at = np.atleast_1d(floats("times", times))
     if at.ndim != 1 or at.size == 0:
         raise InvalidInput(f"times has the shape {np.shape(times)}; give one time or a list of them")
@@ -351,9 +357,10 @@ def question(
 
 
 class watched:
-    """A function of the work done and all work. True is a bar of tqdm, or without it a line on stderr.
+    """Context manager that makes a progress callback of the argument `progress`.
 
-    The bar ends at 100 % with the work, which may end before its upper bound.
+    True shows a bar of tqdm, or without tqdm a line on stderr. The bar ends at 100 % even if the
+    work ends before its upper bound.
     """
 
     def __init__(self, progress: Progress) -> None:

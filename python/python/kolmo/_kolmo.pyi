@@ -1,4 +1,4 @@
-"""The compiled module: it takes what the functions of ``kolmo`` have made of their arguments."""
+"""Compiled module, which the package calls with converted arguments."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""Models in PRISM's language, and properties in CSL."""
+"""Models in the PRISM language, and properties in CSL."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Answer(Result):
     name : str or None
         Name of the property, if it has one.
     value : float, bool or None
-        Number of the property. For a property with a threshold its truth, None if the error leaves
-        that open.
+        Number of the property, or its truth if it has a threshold. None if the error leaves the
+        truth undecided.
     number : float or None
         Number of the property, also of one with a threshold.
     bound : float
@@ -66,11 +66,11 @@ class Checked(Result):
     answers : list of Answer
         One for each property and each combination of the values of constants.
     met : bool
-        True if the probabilities behind every answer are as good as epsilon asks.
+        True if the probabilities used for every answer meet epsilon.
     states : int
-        Number of states of all chains.
+        Total number of states of all chains.
     sweeps : int
-        Uniformization runs, which properties share.
+        Number of uniformization runs, which properties share.
     terms : int
         Matrix–vector products.
     device : str
@@ -99,12 +99,12 @@ class Checked(Result):
 
     @property
     def value(self) -> Any:
-        """The value of the only answer, or a list of all values."""
+        """Value of the only answer, or a list of all values."""
         return self.answers[0].value if len(self.answers) == 1 else [answer.value for answer in self.answers]
 
     @property
     def bound(self) -> float | Floats:
-        """The bound of the only answer, or an array of all bounds."""
+        """Bound of the only answer, or an array of all bounds."""
         bounds = [answer.bound for answer in self.answers]
         return bounds[0] if len(bounds) == 1 else np.array(bounds)
 
@@ -120,20 +120,20 @@ def _constant(name: str, value: Any) -> Constant:
 
 
 class Model(Explored):
-    """A Markov chain in PRISM's language, ``ctmc``, with the values of its constants.
+    """A continuous-time Markov chain in the PRISM language, with values of its constants.
 
     Parameters
     ----------
     path : path or str
         A file, .sm or .prism.
     **constants
-        Values of constants that the model leaves open: numbers, True or False. A list gives a chain for each of its values,
-        for :meth:`check`.
+        Values of constants that the model leaves undefined: numbers, True or False. A list gives a
+        chain for each of its values, for :meth:`check`.
 
     Raises
     ------
     FileError, InvalidInput
-        With the place in the text, and the remedy.
+        With the place in the text, and a suggestion.
 
     Examples
     --------
@@ -160,10 +160,10 @@ class Model(Explored):
 
     def __init__(self, path: str | os.PathLike[str], **constants: Constant | Sequence[Constant]) -> None:
         self.path = _input.path("path", path)
-        """The file."""
+        """Path of the file."""
         self._held = _kolmo.read_model(self.path)
         self.constants: dict[str, Constant | Sequence[Constant]] = constants
-        """Values of constants."""
+        """Values of the constants."""
         self._chain: Chain | None = None
 
     def __repr__(self) -> str:
@@ -184,11 +184,13 @@ class Model(Explored):
 
     @property
     def undefined(self) -> dict[str, str]:
-        """Constants that the model leaves open, with their types."""
+        """Constants without a value in the model, with their types."""
         return dict(self._held.constants)
 
     def chain(self) -> Chain:
-        """The chain, explored once: its states have names, labels and rewards those of the model.
+        """Return the chain, which is explored once.
+
+        It has the names of the states, and the labels and rewards of the model.
 
         Returns
         -------
@@ -222,9 +224,9 @@ class Model(Explored):
         progress: Progress = None,
         **constants: Constant | Sequence[Constant],
     ) -> Checked:
-        """Answer properties in CSL, in as few sweeps through the chain as possible.
+        """Answer CSL properties, in as few uniformization runs as possible.
 
-        Each call explores the model: properties of one call share that, and sweeps.
+        Each call explores the model. Properties of one call share the exploration and the runs.
 
         Parameters
         ----------
@@ -233,13 +235,13 @@ class Model(Explored):
         device, precision, progress
             As in :func:`transient`.
         epsilon : float
-            Bound on the sum of the errors of the probabilities behind each answer.
+            Requested bound on the sum of the errors of the probabilities used for each answer.
         truncate : float, optional
-            Explore the model until no more probability than this, a part of `epsilon`, is lost with the states that are left out:
-            for models with infinitely many states, or too many.
+            Explore the model until at most this probability is lost, a part of `epsilon`: for
+            models with infinitely many states, or too many.
         **constants
-            Values of constants of the properties, or of the model in the place of those it was made with; a list gives an
-            answer for each of its values.
+            Values of constants of the properties, or of the model, instead of those that the model
+            was made with. A list gives an answer for each of its values.
 
         Returns
         -------
@@ -249,7 +251,7 @@ class Model(Explored):
         Raises
         ------
         InvalidInput
-            For properties that are wrong, and such that kolmo does not answer, with the reason.
+            For properties that are invalid or not supported, with the reason.
         """
         if not properties:
             raise InvalidInput("no property; give one, such as 'P=? [ F<=10 \"full\" ]'")

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def same(a: Any, b: Any) -> bool:
-    """True for equal values. Arrays are of one type and shape; NaN equals NaN."""
+    """Return True for equal values. Arrays need equal types and shapes; NaN equals NaN."""
     if a is b:
         return True
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -26,19 +26,19 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     equal = a == b
-    # Arrays on a device are equal to themselves alone.
+    # Arrays on a device compare elementwise: they are equal by identity alone.
     if not isinstance(equal, (bool, np.bool_)):
         return False
     return bool(equal) or bool(a != a and b != b)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """Format a number with its noun, in the singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class Result:
-    """Base of the results: equal if all fields but ``seconds`` are, and not hashable."""
+    """Base of the results. They are equal if all fields but ``seconds`` are, and not hashable."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -18,7 +18,7 @@ from .errors import BoundWarning, InvalidInput
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transient(Result):
-    """Probabilities of a chain at some times, and how good they are.
+    """Probabilities of a chain at some times, with error bounds.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Transient(Result):
     truncation : ndarray
         Poisson probability that is left out.
     steady_state : ndarray
-        Error of an early end in the steady state.
+        Error of early termination, in the steady state or before it.
     rounding : ndarray
         Bound on all rounding errors.
     loss : ndarray
@@ -52,7 +52,7 @@ class Transient(Result):
     seconds : float
         Seconds of the solver.
     chain : Chain or None
-        Chain whose states are the columns of `p`; None for a matrix.
+        Chain that names the columns of `p`; None for a matrix.
     """
 
     times: Floats
@@ -78,7 +78,7 @@ class Transient(Result):
 
     @property
     def status(self) -> Literal["met", "not_met"]:
-        """``met`` where every bound is at most epsilon."""
+        """``met`` if every bound is at most epsilon, else ``not_met``."""
         return "met" if self.met else "not_met"
 
     def plot(self, states: ArrayLike | None = None, ax: Any = None) -> Any:
@@ -87,9 +87,9 @@ class Transient(Result):
         Parameters
         ----------
         states : array_like of int, optional
-            The states to draw; the five most likely ones at any time if not given.
+            States to draw; by default the five most likely ones at any time.
         ax : matplotlib.axes.Axes, optional
-            Where to draw; the current axes if not given.
+            Axes to draw on; by default the current ones.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class Transient(Result):
 
 
 def made(answer: dict[str, Any], name: str, chain: Any = None) -> Transient:
-    """The result of the compiled module, with its warnings said."""
+    """Make the result of an answer of the compiled module, and issue its warnings."""
     for contradiction in answer.pop("contradictions"):
         warnings.warn(contradiction, BoundWarning, stacklevel=3)
     if answer.pop("stochastic", False):
@@ -142,32 +142,34 @@ def transient(
     precision: Literal["f64", "f32", "q64"] | None = None,
     progress: Progress = None,
 ) -> Transient:
-    """Probabilities p0 exp(Q t) of a continuous-time Markov chain, by uniformization.
+    """Compute p0 exp(Q t) of a continuous-time Markov chain, by uniformization.
 
     Parameters
     ----------
     Q : sparse matrix or array_like, (n, n)
-        Entry (i, j) is the rate from state i to state j. With a negative diagonal it is a generator, whose rows sum to
-        0; without one it holds the rates. The arrays of a ``csr`` or ``csc`` matrix are borrowed, with int32 or int64
-        indices, float32 or float64 values. The solver needs rows and columns: those that are not there are made beside
-        it, in 12 bytes an entry. Do not change the matrix in another thread meanwhile.
+        Rate from state i to state j in entry (i, j). A matrix with a negative diagonal is a
+        generator, and its rows sum to 0; a matrix without one holds the rates alone. The arrays of
+        a ``csr`` or ``csc`` matrix are borrowed, if indices are int32 or int64 and values float32
+        or float64. The solver needs rows and columns, and builds the missing order, in 12 bytes
+        per entry. Do not change the matrix in another thread during the call.
     p0 : int or array_like of n numbers, optional
-        The state that the chain begins in, or a probability for each; state 0 if not given.
+        Initial state, or the initial probability of each state; by default state 0.
     times : float or array_like
-        Times from 0 to ``inf``, which is the steady state.
+        Times from 0 to ``inf`` (steady state).
     device : str
-        ``auto``, ``cpu``, ``cuda:N``, ``wgpu:N``, or several with commas between them; see :func:`devices`.
+        ``auto``, ``cpu``, ``cuda:N``, ``wgpu:N``, or several with commas between them; see
+        :func:`devices`.
     epsilon : float
-        Bound to be met on the sum of the errors of all probabilities.
+        Requested bound on the sum of the errors of all probabilities.
     rewards : mapping of str to array_like of n numbers, optional
-        What each state earns in a unit of time.
+        Reward rate of each state, by the name of the reward.
     absorbing : array_like of bool or int, optional
-        States whose way out is removed: a mask or a list.
+        States to make absorbing: a mask or a list.
     precision : {'f64', 'f32', 'q64'}, optional
-        Of the numbers on the device: f64 unless it has f32 alone.
+        Type of the numbers on the device; by default f64, or f32 on devices without f64.
     progress : callable or bool, optional
-        Called with the multiplications done and an upper bound of all, some ten times a second; an exception stops the
-        work. True shows a bar.
+        Called about ten times a second with the matrix–vector products done and an upper bound of
+        their total. An exception stops the work. True shows a progress bar.
 
     Returns
     -------
@@ -179,7 +181,8 @@ def transient(
 
     Examples
     --------
-    A machine fails once in 50 hours and is repaired in 4 hours on average. After 8 hours it is down with the probability
+    A machine fails once in 50 hours and is repaired in 4 hours on average. The probability that it
+    is down after 8 hours:
 
     >>> import kolmo
     >>> r = kolmo.transient([[-0.02, 0.02], [0.25, -0.25]], times=8)

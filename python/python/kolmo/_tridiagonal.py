@@ -17,19 +17,19 @@ from .errors import BoundWarning, InvalidInput, Singular
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tridiagonal(Result):
-    """Unknowns, and how well they solve the systems.
+    """Unknowns of tridiagonal systems, with residuals.
 
     Attributes
     ----------
     x : array
-        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array of
-        their library there.
+        Unknowns, in the shape of the right-hand sides. For right-hand sides on a device, an array
+        of their library on that device.
     met : bool
         True if ``normwise`` is at most the tolerance and ``componentwise`` at most 1e-8.
     normwise : float
-        Relative residual in norms.
+        Normwise relative residual.
     componentwise : float
-        Relative residual of the worst row.
+        Componentwise relative residual, that of the worst row.
     device : str
         Devices of the solver.
     seconds : float
@@ -95,34 +95,36 @@ def solve_tridiagonal(
     Parameters
     ----------
     dl, d, du : array_like, (n,) or (..., n)
-        The diagonals below, on and above the main one. ``dl[0]`` and ``du[n-1]`` do not count and may be left out, as in
-        LAPACK, unless the system is cyclic. Axes before the last one count systems. Numbers of the host are repeated as NumPy
-        broadcasts them: one number is a whole diagonal, and ``(1, n)`` one diagonal of all systems.
+        Lower, main and upper diagonal. ``dl[0]`` and ``du[n-1]`` are not used and may be left out,
+        as in LAPACK, unless the system is cyclic. Axes before the last one count systems. Host
+        arrays are broadcast as in NumPy: one number is a whole diagonal, and ``(1, n)`` is one
+        diagonal of all systems.
     b : array_like, (n,), (n, k) or (..., n)
-        Right-hand sides: of one system of the shape ``(n,)`` one or the columns of a matrix, otherwise one each, repeated if there
-        are fewer than systems.
+        Right-hand sides. A single system of shape ``(n,)`` takes one, or the columns of a matrix.
+        Several systems take one each, broadcast if there are fewer than systems.
     cyclic : bool
-        Whether ``dl[0]`` multiplies ``x[n-1]``, and ``du[n-1]`` multiplies ``x[0]``.
+        True if ``dl[0]`` multiplies ``x[n-1]``, and ``du[n-1]`` multiplies ``x[0]``.
     transpose : bool
-        Whether the matrix is transposed.
+        Solve with the transposed matrix.
     tolerance : float
-        Relative residual to be met.
+        Requested relative residual.
     device, precision
         As in :func:`transient`.
     full_output : bool
-        Whether a :class:`Tridiagonal` is returned, in the place of a warning or an exception.
+        Return a :class:`Tridiagonal` instead of a warning or an exception.
 
     Returns
     -------
     ndarray or Tridiagonal
-        The unknowns, in the shape of `b`. Where arrays lie on a CUDA device (CuPy, Torch, JAX and others, by DLPack or
-        ``__cuda_array_interface__``) they are solved there, in float64, and the unknowns are an array of the library of `b` on
-        that device. The host sees those numbers only where rows have to be exchanged or unknowns corrected.
+        Unknowns, in the shape of `b`. Systems with arrays on a CUDA device (CuPy, Torch, JAX and
+        others, by DLPack or ``__cuda_array_interface__``) are solved there, in float64. The
+        unknowns are then an array of the library of `b` on that device. The numbers are copied to
+        the host only if pivoting or refinement is needed.
 
     Raises
     ------
     Singular
-        Where the matrix is, with the row where that shows.
+        If the matrix is singular, with the row where this shows.
 
     Examples
     --------
@@ -161,7 +163,7 @@ class _RightHandSides(NamedTuple):
 
 
 def _spread(name: str, values: Floats, shape: tuple[int, ...]) -> Floats:
-    """All numbers of an array in a shape that it is repeated to, one behind the other."""
+    """Broadcast an array to a shape, and return its numbers as a contiguous vector."""
     try:
         return np.ascontiguousarray(np.broadcast_to(values, shape)).ravel()
     except ValueError:
@@ -169,7 +171,10 @@ def _spread(name: str, values: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def _matrix_shape(dl: Floats, d: Floats, du: Floats, cyclic: bool, rows: int | None) -> tuple[int, ...]:
-    """The shape of the diagonals of all matrices; `rows` is for a main diagonal that is one number."""
+    """Return the shape of the diagonals of all matrices.
+
+    `rows` is the number of rows if the main diagonal is a single number.
+    """
     sides = (("dl", dl), ("du", du))
     n = d.shape[-1] if d.ndim else rows
     if not n or d.size == 0 or (d.ndim == 0 and any(side.ndim and side.shape[-1] != n for _, side in sides)):
@@ -188,7 +193,10 @@ def _matrix_shape(dl: Floats, d: Floats, du: Floats, cyclic: bool, rows: int | N
 def _diagonals(
     dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float, b: tuple[int, ...] = ()
 ) -> tuple[Diagonals, tuple[int, ...]]:
-    """Diagonals of all matrices, and their shape; `b` is that of right-hand sides, for a diagonal that is one number."""
+    """Return the diagonals of all matrices, and their shape.
+
+    `b` is the shape of the right-hand sides, for a main diagonal that is a single number.
+    """
     below, on, above = _input.floats("dl", dl), _input.floats("d", d), _input.floats("du", du)
     several = max(below.ndim, on.ndim, above.ndim) > 1
     shape = _matrix_shape(below, on, above, cyclic, (b[-1] if several else b[0]) if b else None)
@@ -219,7 +227,7 @@ def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
         raise wrong from None
     if right.shape[-1] != n or (batch > 1 and whole[-len(shape) :] != shape):
         raise wrong
-    # Axes in front of those of the matrices count right-hand sides.
+    # Axes before those of the matrices count right-hand sides.
     numbers = _spread("b", _input.floats("b", right), whole).reshape(-1, batch * n)
     return _RightHandSides(list(numbers), whole, False)
 
@@ -245,7 +253,7 @@ def _told(answer: dict[str, Any], x: Any, tolerance: float, full_output: bool) -
 class TridiagonalFactor:
     """A tridiagonal matrix, or many of equal size, kept for any number of right-hand sides.
 
-    Its numbers are copied once, and go to the device once. One call at a time is at work.
+    The numbers are copied once, and sent to the device once. One call is solved at a time.
 
     Parameters
     ----------
@@ -287,13 +295,13 @@ class TridiagonalFactor:
             self._held = _kolmo.TridiagonalFactor(diagonals, place)
         self._place, self._cyclic, self._tolerance = place, cyclic, tolerance
         self.shape: tuple[int, ...] = shape
-        """The shape of the main diagonal."""
+        """Shape of the main diagonal."""
 
     def __repr__(self) -> str:
         return f"TridiagonalFactor(shape={self.shape})"
 
     def _made_by(self) -> tuple[Any, ...]:
-        """Arguments that make the factor again."""
+        """Return the arguments that make the factor again."""
         if self._there is not None:
             raise TypeError(
                 f"{self!r} is on {self._there.spec}, which neither pickles nor copies: pickle copies of the "
@@ -327,16 +335,16 @@ class TridiagonalFactor:
         Parameters
         ----------
         b : array_like, (n,), (n, k) or (..., n)
-            Right-hand sides, as of :func:`solve_tridiagonal`.
+            Right-hand sides, as in :func:`solve_tridiagonal`.
         transpose : bool
-            Whether the matrix is transposed.
+            Solve with the transposed matrix.
         full_output : bool
-            Whether a :class:`Tridiagonal` is returned, in the place of a warning or an exception.
+            Return a :class:`Tridiagonal` instead of a warning or an exception.
 
         Returns
         -------
         ndarray or Tridiagonal
-            The unknowns, in the shape of `b`.
+            Unknowns, in the shape of `b`.
         """
         transpose, full_output = _input.flag("transpose", transpose), _input.flag("full_output", full_output)
         if self._there is not None:
@@ -350,6 +358,6 @@ class TridiagonalFactor:
 
 
 def _factor(dl: Floats, d: Floats, du: Floats, cyclic: bool, tolerance: float, place: Place) -> TridiagonalFactor:
-    """The factor of a pickle."""
+    """Make the factor of a pickle."""
     device, precision = place
     return TridiagonalFactor(dl, d, du, cyclic=cyclic, tolerance=tolerance, device=device, precision=precision)  # type: ignore[arg-type]

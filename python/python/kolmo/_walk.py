@@ -17,12 +17,12 @@ from .errors import BoundWarning, InvalidInput
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Walk(Result):
-    """Components of a solution, each with an interval.
+    """Components of a solution, with intervals.
 
     Attributes
     ----------
     components : ndarray of int
-        Numbers of the components.
+        Indices of the components.
     estimate : ndarray
         Estimates of the components: a row for each of several right-hand sides.
     half_width : ndarray
@@ -30,7 +30,7 @@ class Walk(Result):
     statistical : ndarray
         Half-width of Student's interval over the replicates.
     truncation : ndarray
-        Bound on the terms that walks leave out by ending.
+        Bound on the terms that are left out where walks end.
     rounding : ndarray
         Bound on all rounding errors.
     functional : ndarray
@@ -83,28 +83,29 @@ def walk(
     precision: Literal["f64", "f32"] | None = None,
     progress: Progress = None,
 ) -> Walk:
-    """Chosen components of x in A x = b, by quasi-random walks, without the others.
+    """Estimate single components of x in A x = b, by quasi-random walks.
 
     Parameters
     ----------
     A : sparse matrix or array_like, (n, n)
-        The matrix; L itself with ``splitting='given'``. It is copied once.
+        The matrix A, or L with ``splitting='given'``. It is copied once.
     b : array_like, (n,) or (n, k)
         Right-hand sides.
     components : int or array_like of int
-        Rows of x, counted from 0.
+        Indices of components of x, from 0.
     functional : array_like, (n,) or (n, k), optional
-        Vectors h of which <h, x> is wanted, each with an interval of its own.
+        Vectors h, for which <h, x> is estimated, each with its own interval.
     epsilon : float, optional
-        Half-width that is to be met; a thousandth of the largest x possible if not given.
+        Requested half-width; by default a thousandth of the largest value that x may have.
     confidence : float
         Probability that an interval holds its component.
     seed : int
-        Of all random numbers.
+        Seed of all random numbers.
     splitting : str
-        How A x = b becomes x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``, ``richardson:W``, ``given``.
+        Splitting of A x = b into x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``,
+        ``richardson:W``, ``given``.
     lazy : bool
-        Walk at once, without a preparation that looks at all of A.
+        Start walks immediately, without a preparation that reads all of A.
     time_limit : float, optional
         Seconds after which walks end with the intervals reached by then.
     device, precision, progress
@@ -117,7 +118,7 @@ def walk(
     Raises
     ------
     Divergent
-        Where walks would diverge, or vary without bound.
+        If walks would diverge, or have an unbounded variance.
 
     Examples
     --------

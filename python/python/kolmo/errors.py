@@ -1,4 +1,4 @@
-"""Exceptions and warnings; each text names the object, the number and the remedy."""
+"""Exceptions and warnings. Each text names the object and its value, with a suggestion."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Error(Exception):
 
 
 class InvalidInput(Error, ValueError):
-    """Input or an option without an answer."""
+    """Invalid input, or a request that is not supported."""
 
 
 class Divergent(InvalidInput):
-    """A system whose random walks would diverge, or vary without bound."""
+    """A system for which random walks would diverge, or have an unbounded variance."""
 
 
 class Singular(Error, np.linalg.LinAlgError):
@@ -26,12 +26,12 @@ class Singular(Error, np.linalg.LinAlgError):
 
 
 class FileError(Error, OSError):
-    """A file that cannot be read, or does not hold what its format asks for.
+    """A file that cannot be read, or that violates its format.
 
     Attributes
     ----------
     filename : str
-        The file.
+        Path of the file.
     errno : int or None
         Code of the operating system, such as ``errno.ENOENT``; None for a file with wrong contents.
     """
@@ -48,27 +48,27 @@ class MissingFile(FileError, FileNotFoundError):
 
 
 class DeviceError(Error, RuntimeError):
-    """No such device, or one that cannot do what was asked."""
+    """A device that does not exist, or that does not support a request."""
 
 
 class DeviceLost(DeviceError):
-    """A device that went away in the middle of the work."""
+    """A device that was lost during the work."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """A device's memory, or a limit of one of its allocations, that does not suffice."""
+    """Too little memory on a device or the host, or an allocation above a limit."""
 
 
 class ConversionWarning(UserWarning):
-    """A matrix that is copied into another format or type before it is used."""
+    """A matrix that has to be copied to another format or type."""
 
 
 class BoundWarning(UserWarning):
-    """An answer whose bound or residual is larger than what was asked for."""
+    """An answer with a bound or residual above the requested one."""
 
 
 def file_error(text: str, code: int | None, path: str | os.PathLike[str]) -> FileError:
-    """The exception of a file, with the code and the name that an OSError has."""
+    """Make the exception of a file, with the attributes of an OSError."""
     if code is None and not os.path.exists(path):
         code = codes.ENOENT
     error = (MissingFile if code == codes.ENOENT else FileError)(text)

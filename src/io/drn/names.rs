@@ -1,7 +1,7 @@
 //! State valuations that Storm writes in comments.
 
 use crate::io::text::Lines;
-use crate::transient::names::StateNames;
+use crate::transient::chain::state_names::StateNames;
 
 /// Reads the comments after the lines `state ...`, such as `//[q=2 & up & !late]`.
 ///

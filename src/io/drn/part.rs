@@ -9,9 +9,9 @@ use crate::Result;
 use crate::io::text::{self, Line, Lines, Parted};
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::transient::chain::distributed_rewards::move_to_home;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::transient::rewards::brought_home;
-use crate::transient::transitions::TransitionList;
 
 /// Maximum number of labelled states that all ranks together exchange in one round.
 const AT_ONCE: usize = 1 << 26;
@@ -97,7 +97,7 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let named = parted.start.windows(3).any(|bytes| bytes == b"//[");
     drop(parted);
     let mut model = Model::new(&header, path, None);
-    model.list = TransitionList::with_room(pieces.about(LINE));
+    model.list = TransitionList::with_capacity(pieces.about(LINE));
     let lines =
         |model: &mut Model, text: &[u8]| Lines::new(text).try_for_each(|line| model.line(line, |_, _, _| {}));
     let mut fits = true;
@@ -171,11 +171,11 @@ impl Part {
         let mut rewards = Vec::new();
         for number in 0..all.rewards as usize {
             let own = self.rewards.get(number).map_or(&[][..], |values| values);
-            let values = brought_home(states, first as usize, own, ranks);
+            let values = move_to_home(states, first as usize, own, ranks);
             rewards.push(Reward { name: self.header.reward(number), values });
         }
         let warnings = warnings(path, &self.header, all.choices);
-        Some(Beside { labels: all_gather_regions(self.labels, ranks), warnings, rewards })
+        Some(Beside { labels: gather_labels(self.labels, ranks), warnings, rewards })
     }
 }
 
@@ -184,7 +184,7 @@ fn told_of(words: &[u64]) -> Told {
 }
 
 /// Gathers the labels of all parts, in the order of their first occurrence. Collective.
-fn all_gather_regions(own: Labels, ranks: Ranks) -> Labels {
+fn gather_labels(own: Labels, ranks: Ranks) -> Labels {
     // A label never contains a line end.
     let names: Vec<String> = own.sets.iter().map(|(name, _)| format!("{name}\n")).collect();
     let lengths: Vec<u64> = own.sets.iter().map(|(_, set)| set.len() as u64).collect();

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use crate::io::write::{push_integer, push_number, write_in_blocks};
+use crate::transient::chain::transitions::exit_rate;
 use crate::transient::chain::{Chain, Initial};
-use crate::transient::transitions::exit_rate;
 
 /// Writes a chain with labels, state names and rewards, for [`read`](super::read).
 ///

@@ -12,8 +12,8 @@ use super::index::{Index, System};
 use super::{Files, Jumps, labels};
 use crate::io::generator::MOST_STATES;
 use crate::ranks::Ranks;
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{Labels, Reward};
-use crate::transient::transitions::TransitionList;
 
 /// Number of states with arrays in memory at a time.
 const PIECE: u64 = 1 << 16;
@@ -53,7 +53,7 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     let labels = labels(&members.labels()?, &index, &mut warnings)?;
     // The file's length limits the number of branches given by the index.
     let about = system.branches.min(members.length / 8) / ranks.size() as u64;
-    let mut transitions = TransitionList::with_room(about as usize);
+    let mut transitions = TransitionList::with_capacity(about as usize);
     let mut rewards: Vec<Reward> = Vec::new();
     // Also reads one empty piece if the share is empty.
     let mut from = mine.start;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Files;
 use super::index::Type;
-use crate::transient::names::StateNames;
+use crate::transient::chain::state_names::StateNames;
 
 const FOLDER: &str = "valuations/states";
 

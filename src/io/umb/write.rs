@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::INITIAL;
 use crate::io::write::count_transitions;
+use crate::transient::chain::state_names::StateNames;
+use crate::transient::chain::transitions::exit_rate;
 use crate::transient::chain::{Chain, Initial};
-use crate::transient::names::StateNames;
-use crate::transient::transitions::exit_rate;
 
 /// Writes a chain with its labels and rewards, and with state names as valuations.
 ///

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::file::Kept;
+use super::file::Contents;
 use super::identity::Identity;
-use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
-use super::{Busy, Checkpoint, Held};
+use super::state::{Phase, State, StationaryState, SubdividedState, UniformizationState};
+use super::store::{BusyGuard, Checkpoint, Resumable};
 use crate::ranks::Ranks;
 use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};
@@ -19,14 +19,14 @@ const LEG: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A rank's wish at the end of a leg.
-const GO_ON: u8 = 0;
-const KEEP: u8 = 1;
-const STOP: u8 = 2;
+const CONTINUE: u8 = 0;
+const SAVE: u8 = 1;
+const INTERRUPT: u8 = 2;
 
 /// A phase to go on with, and its vectors.
-pub(in crate::transient) struct Resumed<S> {
-    pub(in crate::transient) state: S,
-    pub(in crate::transient) vectors: Vec<Vec<f64>>,
+pub(crate) struct Resumed<S> {
+    pub(crate) state: S,
+    pub(crate) vectors: Vec<Vec<f64>>,
 }
 
 /// Keeps a run's state, if it is asked to.
@@ -43,7 +43,7 @@ struct Active<'a> {
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
     /// The state to go on from, until the rows are known.
-    held: Option<Held>,
+    resumable: Option<Resumable>,
     /// The phase to go on with, until it is taken over.
     resumed: Option<Resumed<Phase>>,
     /// When the observer interrupted.
@@ -60,12 +60,12 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// True if it keeps nothing.
-    pub(in crate::transient) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
 
     /// Keeps a run in its checkpoint, and takes over what that holds.
-    pub(in crate::transient) fn new(
+    pub(crate) fn new(
         checkpoint: &'a mut Checkpoint,
         machine: &Machine,
         problem: &Problem<'_>,
@@ -87,13 +87,14 @@ impl<'a> Checkpointer<'a> {
         backends.dedup();
         let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
         checkpoint.last = Instant::now();
-        let held = checkpoint.held.take();
-        let state = match &held {
+        let resumable = checkpoint.resumable.take();
+        let state = match &resumable {
             None => fresh,
-            Some(held) => {
-                let (kept, mut differences) = (held.state(), held.identity().differences(&identity));
-                if options.order != Order::Auto && options.order != kept.order {
-                    let (one, other) = (kept.order.name(), options.order.name());
+            Some(resumable) => {
+                let (contents, mut differences) =
+                    (resumable.state(), resumable.identity().differences(&identity));
+                if options.order != Order::Auto && options.order != contents.order {
+                    let (one, other) = (contents.order.name(), options.order.name());
                     differences.push(format!("the order of states (there {one}, here {other})"));
                 }
                 if !differences.is_empty() {
@@ -106,21 +107,21 @@ impl<'a> Checkpointer<'a> {
                         ),
                     });
                 }
-                if kept.backends != fresh.backends {
+                if contents.backends != fresh.backends {
                     checkpoint.note = Some(format!(
                         "the checkpoint was made on {}: the answer keeps its bound, but need not have the bits of a run \
                          on {} alone",
-                        kept.backends.join(", "),
+                        contents.backends.join(", "),
                         fresh.backends.join(", ")
                     ));
                 }
-                checkpoint.resumed = Some(kept.terms());
+                checkpoint.resumed = Some(contents.terms());
                 let places = problem.times.len();
-                let known = kept.times.iter().map(|(place, _)| *place).chain(held.delivered());
+                let known = contents.times.iter().map(|(place, _)| *place).chain(resumable.delivered());
                 if known.into_iter().any(|place| place >= places) {
                     return Err(unusable(checkpoint));
                 }
-                State { backends: fresh.backends, ..kept.clone() }
+                State { backends: fresh.backends, ..contents.clone() }
             }
         };
         let (interrupted, leg, began) = (None, 1, Instant::now());
@@ -131,7 +132,7 @@ impl<'a> Checkpointer<'a> {
             identity,
             state,
             delivered: Vec::new(),
-            held,
+            resumable,
             resumed: None,
             interrupted,
             leg,
@@ -141,11 +142,12 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Gets to know which states' probabilities are this rank's, and reads what the checkpoint holds of them.
-    pub(in crate::transient) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
+    pub(crate) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         active.rows = rows.clone();
-        if let Some(held) = active.held.take() {
-            let Kept { state, delivered, vectors, .. } = active.ranks.all_ok(held.rows(rows.clone()))?;
+        if let Some(resumable) = active.resumable.take() {
+            let Contents { state, delivered, vectors, .. } =
+                active.ranks.all_ok(resumable.rows(rows.clone()))?;
             active.delivered = delivered;
             active.resumed = Some(Resumed { state: state.phase, vectors });
         }
@@ -153,12 +155,12 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The order that the states had before, if the run goes on.
-    pub(in crate::transient) fn order(&self) -> Option<Order> {
-        self.active.as_ref().filter(|a| a.held.is_some()).map(|a| a.state.order)
+    pub(crate) fn order(&self) -> Option<Order> {
+        self.active.as_ref().filter(|a| a.resumable.is_some()).map(|a| a.state.order)
     }
 
     /// Notes the order chosen.
-    pub(in crate::transient) fn set_order(&mut self, order: Order) {
+    pub(crate) fn set_order(&mut self, order: Order) {
         if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
             active.state.order = order;
         }
@@ -166,7 +168,7 @@ impl<'a> Checkpointer<'a> {
 
     /// Tells what was delivered before: times of phases that are over, and probabilities. Returns the
     /// multiplications of these phases.
-    pub(in crate::transient) fn replay(
+    pub(crate) fn replay(
         &self,
         times: &mut [Option<TimeResult>],
         observer: &mut dyn Observer,
@@ -182,21 +184,21 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Notes a result that was delivered.
-    pub(in crate::transient) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
+    pub(crate) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
         if let Some(active) = &mut self.active {
             active.delivered.push((place, probabilities.to_vec()));
         }
     }
 
     /// Notes the end of a time.
-    pub(in crate::transient) fn finished(&mut self, place: usize, time: &TimeResult) {
+    pub(crate) fn finished(&mut self, place: usize, time: &TimeResult) {
         if let Some(active) = &mut self.active {
             active.state.times.push((place, time.clone()));
         }
     }
 
     /// Notes the end of a phase that took so many multiplications.
-    pub(in crate::transient) fn ended(&mut self, terms: u64) {
+    pub(crate) fn ended(&mut self, terms: u64) {
         if let Some(active) = &mut self.active {
             active.state.terms += terms;
         }
@@ -212,22 +214,22 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The sweep to go on with.
-    pub(in crate::transient) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
-        self.resume(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
+    pub(crate) fn uniformization(&mut self) -> Result<Option<Resumed<UniformizationState>>> {
+        self.resume(|phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None })
     }
 
     /// The steady state to go on with.
-    pub(in crate::transient) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
+    pub(crate) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
         self.resume(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
     }
 
     /// The intervals to go on with.
-    pub(in crate::transient) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
+    pub(crate) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
         self.resume(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
     }
 
     /// That what was taken over does not fit the run.
-    pub(in crate::transient) fn unusable(&self) -> Error {
+    pub(crate) fn unusable(&self) -> Error {
         match &self.active {
             Some(active) => unusable(active.checkpoint),
             None => unreachable!("only what was taken over can fail to fit"),
@@ -235,14 +237,14 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// The step up to which to go before the state is offered again, `to` at most.
-    pub(in crate::transient) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
+    pub(crate) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
         let Some(active) = &mut self.active else { return to };
         active.began = Instant::now();
         to.min(from.saturating_add(active.leg))
     }
 
     /// Takes note of how long a leg of so many steps took.
-    pub(in crate::transient) fn record_pace(&mut self, steps: u64) {
+    pub(crate) fn record_pace(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
             // Legs end where those of the other ranks do.
@@ -252,10 +254,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// An observer that lets the present leg come to its end when it interrupts.
-    pub(in crate::transient) fn defer_interrupt<'b>(
-        &'b mut self,
-        observer: &'b mut dyn Observer,
-    ) -> InterruptDeferred<'b> {
+    pub(crate) fn defer_interrupt<'b>(&'b mut self, observer: &'b mut dyn Observer) -> InterruptDeferred<'b> {
         InterruptDeferred {
             observer,
             interrupted: self.active.as_mut().map(|active| &mut active.interrupted),
@@ -263,35 +262,35 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps a state if that is due, or if the run is to be interrupted, which it then is.
-    pub(in crate::transient) fn save_if_due(
+    pub(crate) fn save_if_due(
         &mut self,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         // What one rank is asked for or finds due, all do.
         let asked = match (active.interrupted, active.checkpoint.due()) {
-            (Some(_), _) => STOP,
-            (None, true) => KEEP,
-            (None, false) => GO_ON,
+            (Some(_), _) => INTERRUPT,
+            (None, true) => SAVE,
+            (None, false) => CONTINUE,
         };
         let asked = active.ranks.all_gather(&[asked]).concat().into_iter().max();
-        if asked == Some(GO_ON) {
+        if asked == Some(CONTINUE) {
             return Ok(());
         }
-        let _busy = Busy::new();
+        let _busy = BusyGuard::new();
         let (phase, vectors) = state()?;
         active.write(phase, vectors);
-        if asked == Some(STOP) { Err(Error::Interrupted) } else { Ok(()) }
+        if asked == Some(INTERRUPT) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
-    pub(in crate::transient) fn save_on_interrupt<R>(
+    pub(crate) fn save_on_interrupt<R>(
         &mut self,
         result: Result<R>,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<R> {
         if let (Some(active), Err(Error::Interrupted)) = (&mut self.active, &result) {
-            let _busy = Busy::new();
+            let _busy = BusyGuard::new();
             let (phase, vectors) = state()?;
             active.write(phase, vectors);
         }
@@ -299,7 +298,7 @@ impl<'a> Checkpointer<'a> {
     }
 
     /// Keeps the whole answer.
-    pub(in crate::transient) fn complete(&mut self) {
+    pub(crate) fn complete(&mut self) {
         if let Some(active) = &mut self.active
             && active.resumed.is_none()
         {
@@ -311,15 +310,15 @@ impl<'a> Checkpointer<'a> {
 impl Active<'_> {
     fn write(&mut self, phase: Phase, vectors: Vec<Vec<f64>>) {
         self.state.phase = phase;
-        let kept = Kept {
+        let contents = Contents {
             identity: self.identity.clone(),
             state: self.state.clone(),
             rows: self.rows.clone(),
             delivered: std::mem::take(&mut self.delivered),
             vectors,
         };
-        self.checkpoint.write(&kept, self.ranks);
-        self.delivered = kept.delivered;
+        self.checkpoint.write(&contents, self.ranks);
+        self.delivered = contents.delivered;
     }
 }
 
@@ -331,7 +330,7 @@ fn unusable(checkpoint: &Checkpoint) -> Error {
 }
 
 /// See [`Checkpointer::patient`].
-pub(in crate::transient) struct InterruptDeferred<'a> {
+pub(crate) struct InterruptDeferred<'a> {
     observer: &'a mut dyn Observer,
     interrupted: Option<&'a mut Option<Instant>>,
 }
@@ -344,7 +343,7 @@ impl Observer for InterruptDeferred<'_> {
                 let since = since.get_or_insert_with(Instant::now);
                 if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
             }
-            (told, _) => told,
+            (agreed, _) => agreed,
         }
     }
 

@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 14;
 
 /// The content of this rank's part of a checkpoint.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Contents {
     pub(super) identity: Identity,
     pub(super) state: State,
     /// The states that the vectors are of.
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     pub(super) vectors: Vec<Vec<f64>>,
 }
 
-impl Kept {
+impl Contents {
     /// The content for some of its states.
     pub(super) fn of(mut self, rows: Range<usize>) -> Self {
         if self.rows != rows {
@@ -107,10 +107,10 @@ fn hash(values: &[f64], single: bool) -> u128 {
 
 /// Writes under a temporary name, waits for the disk, and puts the file in its place. Every rank is told whether that
 /// was done.
-pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
+pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()> {
     // A segment belongs to one rank.
-    let mine: Vec<u64> = kept.rows.clone().step_by(SEGMENT).map(|start| start as u64).collect();
-    let hashes: Vec<u128> = kept
+    let mine: Vec<u64> = contents.rows.clone().step_by(SEGMENT).map(|start| start as u64).collect();
+    let hashes: Vec<u128> = contents
         .all()
         .flat_map(|(values, single)| {
             let hash = move |values: &[f64]| hash(values, single);
@@ -121,16 +121,16 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
     let known = ranks.all_gather(&hashes);
     // By vectors, as each rank has them by its own.
     let mut hashes = Vec::with_capacity(known.iter().map(Vec::len).sum());
-    for vector in 0..kept.delivered.len() + kept.vectors.len() {
+    for vector in 0..contents.delivered.len() + contents.vectors.len() {
         for (starts, hashed) in starts.iter().zip(&known) {
             hashes.extend(&hashed[vector * starts.len()..][..starts.len()]);
         }
     }
     let head = Head {
-        identity: &kept.identity,
-        state: &kept.state,
-        delivered: kept.delivered.iter().map(|(index, _)| *index).collect(),
-        vectors: kept.vectors.len(),
+        identity: &contents.identity,
+        state: &contents.state,
+        delivered: contents.delivered.iter().map(|(index, _)| *index).collect(),
+        vectors: contents.vectors.len(),
         starts: starts.concat(),
         hashes,
     };
@@ -140,13 +140,14 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
         let (head, mut file) = (head?, OutputFile::create(path)?);
         let mut put = || {
             file.write_all(&head)?;
-            kept.all()
+            contents
+                .all()
                 .try_for_each(|(values, single)| each_piece(values, single, |bytes| file.write_all(bytes)))
         };
         return put().map_err(io).and_then(|()| file.commit_durably());
     }
     // Whether everybody did his part, or the first that did not tells why.
-    let told = |mine: Result<()>| -> Result<()> {
+    let agreed = |mine: Result<()>| -> Result<()> {
         let texts = ranks.all_gather_text(&mine.err().map_or(String::new(), |e| e.to_string()));
         match texts.into_iter().enumerate().find(|(_, text)| !text.is_empty()) {
             None => Ok(()),
@@ -164,14 +165,14 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
         false => Ok(None),
     };
     let (file, failed) = file.map_or_else(|e| (None, Err(e)), |file| (file, Ok(())));
-    told(failed)?;
+    agreed(failed)?;
     let (temporary, data) = file.as_ref().map_or((String::new(), 0), |(file, data)| {
         (file.temporary().map_or(String::new(), |path| path.to_string_lossy().into_owned()), *data)
     });
     let (temporary, data) =
         (ranks.all_gather_text(&temporary).swap_remove(0), ranks.all_gather(&[data])[0][0]);
-    told(rows_into(&temporary, data, kept))?;
-    told(file.map_or(Ok(()), |(file, _)| file.commit_durably()))
+    agreed(rows_into(&temporary, data, contents))?;
+    agreed(file.map_or(Ok(()), |(file, _)| file.commit_durably()))
 }
 
 fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
@@ -188,7 +189,7 @@ fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
 }
 
 /// Writes a rank's rows into the file that rank 0 has opened, and waits for the disk.
-fn rows_into(name: &str, data: u64, kept: &Kept) -> Result<()> {
+fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     let path = PathBuf::from(name);
     let failed = |source| Error::Io { path: path.clone(), source };
     if name.is_empty() {
@@ -202,11 +203,11 @@ fn rows_into(name: &str, data: u64, kept: &Kept) -> Result<()> {
         ))
     })?;
     let mut at = data;
-    for (values, single) in kept.all() {
+    for (values, single) in contents.all() {
         let bytes = bytes_of(single);
-        file.seek(SeekFrom::Start(at + bytes * kept.rows.start as u64)).map_err(failed)?;
+        file.seek(SeekFrom::Start(at + bytes * contents.rows.start as u64)).map_err(failed)?;
         each_piece(values, single, |bytes| file.write_all(bytes)).map_err(failed)?;
-        at += bytes * kept.identity.states;
+        at += bytes * contents.identity.states;
     }
     file.sync_all().map_err(failed)
 }
@@ -369,7 +370,7 @@ impl<I: Read + Seek> Stored<I> {
     }
 
     /// Reads what it holds of some states. The segments that they lie in are checked.
-    pub(super) fn rows(mut self, rows: Range<usize>) -> Result<Kept> {
+    pub(super) fn rows(mut self, rows: Range<usize>) -> Result<Contents> {
         let (n, kept_single) = (self.head.identity.states, single(&self.head.identity));
         let places = std::mem::take(&mut self.head.delivered);
         let mut at = self.data;
@@ -383,7 +384,7 @@ impl<I: Read + Seek> Stored<I> {
             vectors.push(self.vector(delivered.len() + number, at, &rows, kept_single)?);
             at += bytes_of(kept_single) * n;
         }
-        Ok(Kept { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
+        Ok(Contents { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
     }
 
     /// The states of `rows` of a vector that lies at `at`.

@@ -7,9 +7,9 @@ use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::Initial;
+use crate::transient::chain::distributed_rewards::home;
+use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options, Problem};
-use crate::transient::rewards::home;
-use crate::transient::transitions::Transitions;
 use crate::{Machine, Result};
 
 /// Everything that the answer's bits depend on, but for devices.

@@ -1,10 +1,17 @@
-//! NVIDIA's cuSPARSE against the fused step, on the same device in one run:
+//! cuSPARSE's matrix–vector product compared with kolmo's fused step, on one device in one run.
+//!
 //! `cargo bench --features peers --bench cusparse -- [MODEL …] [--repeat N] [--report FILE]`
 //!
-//! cuSPARSE multiplies the transposed uniformized matrix P^T, its diagonal included, in CSR with 32-bit indices, by its
-//! default algorithm and by both that can be named, each preprocessed. A term of the sum takes three calls as in
-//! Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012): y = P^T x, y = c y, acc = acc + y; or two, the factor folded
-//! into the product: y = c P^T x, acc = acc + w y. The vector operations are kernels of two numbers a thread.
+//! cuSPARSE multiplies the transposed uniformized matrix P^T, with its diagonal, in CSR with 32-bit
+//! indices. It uses its default algorithm and the two named ones, each preprocessed. A term of the
+//! sum takes two or three calls:
+//!
+//! * Three calls as in Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012). They are y = P^T
+//!   x,
+//! y = c y, acc = acc + y.
+//! * Two calls, with the factor in the product: y = c P^T x, acc = acc + w y.
+//!
+//! The vector operations are kernels with two numbers per thread.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -27,7 +34,7 @@ use serde_json::{Value, json};
 
 type Any<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// y = c y and acc = acc + w y, two numbers a thread.
+/// Kernels y = c y and acc = acc + w y, two numbers per thread.
 const VECTORS: &str = r#"
 extern "C" __global__ void scale(double c, double2* y, long pairs) {
     long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -39,10 +46,11 @@ extern "C" __global__ void add(double w, const double2* y, double2* acc, long pa
 }
 "#;
 
-/// The matrix of case `circulant:…` has six entries a row at fixed distances: nothing to pad, nothing irregular.
+/// Default cases. `circulant:…` has six entries per row at fixed distances: no padding, fully
+/// regular.
 const CASES: [&str; 2] = ["wlan:204,6", "circulant:32000000,3000,-3000,1,-1,-57"];
 
-/// P^T in CSR.
+/// Rows of P^T in CSR; in blocks, `starts` holds row lengths.
 struct Csr {
     starts: Vec<i32>,
     columns: Vec<i32>,
@@ -88,7 +96,7 @@ fn uniformized(transitions: &dyn Transitions) -> Csr {
     all
 }
 
-/// A CSR matrix and two vectors as cuSPARSE knows them.
+/// A CSR matrix and two vectors with their cuSPARSE descriptors.
 struct Peer {
     stream: Arc<CudaStream>,
     handle: sys::cusparseHandle_t,
@@ -100,7 +108,7 @@ struct Peer {
     acc: CudaSlice<f64>,
     scale: CudaFunction,
     add: CudaFunction,
-    /// Arrays that the descriptions point to.
+    /// Arrays that the descriptors point to.
     _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
 }
 
@@ -128,7 +136,8 @@ impl Peer {
             (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
         let index = sys::cusparseIndexType_t::CUSPARSE_INDEX_32I;
         let zero = sys::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO;
-        // SAFETY: the arrays have the lengths given and live as long as the descriptions (`_held`, `out`).
+        // SAFETY: the arrays have the given lengths and live as long as the descriptors (`_held`,
+        // `out`).
         unsafe {
             ok(sys::cusparseSetStream(handle, stream.cu_stream().cast()))?;
             ok(sys::cusparseCreateCsr(
@@ -151,12 +160,12 @@ impl Peer {
         Ok(Self { stream, handle, matrix, x: from, y: to, n, out, acc, scale, add, _held: held })
     }
 
-    /// Room that an algorithm asks for, filled by its preprocessing.
+    /// Returns the workspace of an algorithm, filled by its preprocessing.
     fn prepare(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64) -> Any<CudaSlice<u8>> {
         let (mut size, beta) = (0usize, 0.0f64);
         let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
         let plain = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
-        // SAFETY: descriptions and scalars live; the buffer has the size that was asked for.
+        // SAFETY: descriptors and scalars are valid; the buffer has the requested size.
         unsafe {
             ok(sys::cusparseSpMV_bufferSize(
                 self.handle,
@@ -188,7 +197,7 @@ impl Peer {
         }
     }
 
-    /// y = factor · P^T x.
+    /// Computes y = factor · P^T x.
     fn multiply(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64, buffer: &CudaSlice<u8>) -> Any<()> {
         let beta = 0.0f64;
         let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
@@ -218,7 +227,7 @@ impl Peer {
 
     fn scale(&mut self, c: f64) -> Any<()> {
         let (pairs, grid) = ((self.n / 2) as i64, self.grid());
-        // SAFETY: the kernel touches n / 2 pairs of a vector of n.
+        // SAFETY: the kernel accesses n / 2 pairs of a vector of n numbers.
         unsafe {
             self.stream.launch_builder(&self.scale).arg(&c).arg(&mut self.out).arg(&pairs).launch(grid)?
         };
@@ -227,7 +236,7 @@ impl Peer {
 
     fn add(&mut self, w: f64) -> Any<()> {
         let (pairs, grid) = ((self.n / 2) as i64, self.grid());
-        // SAFETY: as above, of two vectors.
+        // SAFETY: the kernel accesses n / 2 pairs of two vectors of n numbers.
         unsafe {
             let mut launch = self.stream.launch_builder(&self.add);
             launch.arg(&w).arg(&self.out).arg(&mut self.acc).arg(&pairs).launch(grid)?;
@@ -235,7 +244,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Seconds of a term: the least and the median of `repeat` runs of many.
+    /// Measures the seconds of a term in `repeat` runs of 32 terms.
     fn time(&mut self, repeat: usize, mut term: impl FnMut(&mut Self) -> Any<()>) -> Any<Spread> {
         const TIMES: u32 = 32;
         let timing = Some(driver::CUevent_flags::CU_EVENT_DEFAULT);
@@ -256,7 +265,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.stream.synchronize();
-        // SAFETY: made by `new`, and nothing uses them any more.
+        // SAFETY: created by `new`, and not used again.
         unsafe {
             sys::cusparseDestroyDnVec(self.x);
             sys::cusparseDestroyDnVec(self.y);
@@ -277,7 +286,7 @@ fn main() -> Any<()> {
         match &argument[..] {
             "--repeat" => repeat = arguments.next().ok_or("--repeat N")?.parse()?,
             "--report" => report = Some(arguments.next().ok_or("--report FILE")?),
-            // Cargo's own.
+            // Passed by Cargo.
             "--bench" => {}
             model => cases.push(model.to_owned()),
         }
@@ -303,7 +312,7 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
         &[DeviceSpec::Cuda(0)],
         &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
     )?;
-    // A column and a value an entry, as cuSPARSE has them.
+    // A column and a value per entry, as in cuSPARSE.
     let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
     let copy = bandwidth(&machine.lanes, repeat)?;
     let ours = spmv(&machine, case, transitions, &options, repeat, copy)?;
@@ -336,7 +345,8 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
         line["seconds"] = json!(seconds);
         line["gb_per_s"] = json!(rate);
         line["relative_error"] = json!(error);
-        // Matrix and row starts, x, y; y again for a scaling, y and the accumulator twice for the sum.
+        // Matrix, row starts, x and y; y twice more for a scaling; y and twice the accumulator for
+        // the sum.
         let vectors = if name.contains("scale") { 7 } else { 5 };
         line["bytes_moved"] = json!(12 * csr.values.len() + 4 * n + 8 * vectors * n);
         lines.push(line);

@@ -1,11 +1,12 @@
-"""PageRank of 100 nodes by `kolmo walk --pagerank` beside igraph's of all of them (PRPACK), on the same graph in the same run.
+"""Compare `kolmo walk --pagerank` for 100 nodes with igraph's PageRank of all nodes (PRPACK).
 
     python -m venv v && v/bin/pip install igraph numpy
     v/bin/python crates/kolmo-bench/benches/peers/igraph_pagerank.py target/release/kolmo [--undirected] [rmat:20,8 …]
 
-Prints for each graph the seconds of both, the best of five each in turns, and how many of the intervals hold igraph's value. What is
-compared: igraph's `Graph.pagerank` on a graph in its memory, and `seconds.solve` of kolmo's report, all that follows the making of its
-graph; neither side's reading of the links and making of a graph of them. `graph` is kolmo's time for both.
+Prints for each graph the seconds of both programs, the best of five alternating runs, and the
+number of kolmo's intervals that contain igraph's value. The times compared are those of igraph's
+`Graph.pagerank` on a graph in memory, and `seconds.solve` of kolmo's report. Neither includes
+reading the edges and building the graph; `graph` is kolmo's time for these two.
 """
 
 import json
@@ -24,7 +25,7 @@ DAMPING = 0.85
 
 
 def read(path):
-    """The links of a pattern .mtx, nodes from 0."""
+    """Return the number of nodes and the edges of a pattern .mtx, nodes counted from 0."""
     with open(path) as file:
         file.readline()
         nodes = int(file.readline().split()[0])
@@ -36,7 +37,7 @@ def compare(kolmo, spec, directed, folder):
     subprocess.run([kolmo, "generate", spec, "-o", path, "-q"], check=True)
     nodes, links = read(path)
     if not directed:
-        # igraph counts an undirected link from a node to itself twice.
+        # igraph counts undirected self-loops twice.
         links = links[links[:, 0] != links[:, 1]]
         with open(path, "w") as file:
             file.write(f"%%MatrixMarket matrix coordinate pattern general\n{nodes} {nodes} {len(links)}\n")

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Time whole processes of kolmo from a chain's file to its first products, and gunzip and Storm on the same file.
+"""Measure how long kolmo takes to read a chain's file, compared with gunzip and Storm.
 
 usage: reading.py FILE [--kolmo PATH ...] [--repeat N] [--cores N] [--time T]
 
-Prints one JSON object a line: medians of seconds and of the processors' seconds, the text's megabytes a second, the phases of kolmo's report
-and the peak of memory.
-Programs take turns. Several --kolmo are compared with one another. Storm needs `pip install stormpy==1.14.0`, and reads .tra and .drn.
+Whole processes of kolmo are timed, from the file to the first matrix-vector products. Prints one
+JSON object per line: medians of wall-clock and CPU seconds, megabytes of text per second, the
+phases of kolmo's report, and the peak of memory.
+
+Programs are run alternately. Several --kolmo are compared with each other. Storm needs
+`pip install stormpy==1.14.0`, and reads .tra and .drn.
 """
 import argparse, importlib.util, json, os, statistics, subprocess, sys, tempfile, time
 
@@ -30,7 +33,7 @@ print(time.perf_counter() - at, time.process_time() - used)
 
 
 def run(command, **more):
-    """Seconds, those of the processors, the peak of memory in bytes, and what was printed."""
+    """Return wall-clock seconds, CPU seconds, peak memory in bytes, and the output."""
     at = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, **more)
     printed = child.stdout.read()
@@ -43,14 +46,14 @@ def run(command, **more):
 
 
 with tempfile.TemporaryDirectory() as tmp:
-    # This process stays small: the peak of a child is that of its parent at least.
+    # This process stays small: the peak of a child is at least that of its parent.
     packed = a.file.endswith(".gz")
     cat = ["gunzip" if packed else "cat", *(["-c"] if packed else []), a.file]
     shell = lambda rest: subprocess.run(["sh", "-c", '"$@" | ' + rest, "sh", *cat], check=True, stdout=subprocess.PIPE).stdout
     size, runs, storm = int(shell("wc -c")), {}, None
     report, tra, lab = (os.path.join(tmp, name) for name in ("r.json", "m.tra", "m.lab"))
     if importlib.util.find_spec("stormpy") and a.file.removesuffix(".gz").endswith(".tra"):
-        # Storm's own form: a hint in the place of comments and counts, and no names of actions.
+        # Storm's format: a type hint instead of comments and counts, and no names of actions.
         shell(f"""awk 'BEGIN {{ print "ctmc" }} !/^#/ && NF > 2 {{ print $1, $2, $3 }}' >{tra}""")
         open(lab, "w").write("#DECLARATION\ninit\n#END\n0 init\n")
         storm = [tra, lab]

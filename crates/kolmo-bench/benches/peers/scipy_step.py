@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Time SciPy's `csr @ x` followed by `pi += w*x`, and kolmo's fused step, on the same chain in one run.
+"""Compare SciPy's `csr @ x` followed by `pi += w*x` with kolmo's fused step on one chain.
 
 usage: scipy_step.py [MODEL] [--kolmo PATH] [--repeat N]
 
-Prints one JSON object a line with the keys of `kolmo bench`; SciPy's have "peer": "scipy". Needs numpy and scipy.
-SciPy multiplies the transposed uniformized matrix P^T, its diagonal included, as one would without kolmo.
+Prints one JSON object per line with the keys of `kolmo bench`; SciPy's has "peer": "scipy". Needs
+numpy and scipy. SciPy multiplies the transposed uniformized matrix P^T, including its diagonal.
 """
 import argparse, json, os, statistics, subprocess, tempfile, time
 import numpy as np, scipy.sparse as sp

@@ -1,4 +1,4 @@
-//! The jobs of the three engines, and transfers.
+//! Jobs of the three solvers, and transfers.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::walk::sequence::Sequence;
 use kolmo::{Machine, Result};
 
-/// Lanes of a device that tridiagonal systems and transfers are spread over.
+/// Numbers of lanes for tridiagonal systems and transfers.
 const LANES: [usize; 4] = [1, 2, 4, 8];
 
 impl Work {
@@ -43,7 +43,8 @@ impl Work {
                     model.name,
                     if accumulate { "with" } else { "without" }
                 );
-                // A product and a sum for each entry; scaling and, every step, what is accumulated.
+                // A multiplication and an addition per entry; per row the scaling and, with an
+                // accumulator, its update.
                 let flops = 2 * record.nnz + if accumulate { 4 } else { 2 } * record.n as u64;
                 lines.push(line(&record, json!({ "flops": flops })));
             }
@@ -86,7 +87,8 @@ impl Work {
         Ok(vec![line(&rate, json!({ "flops": flops })), interval])
     }
 
-    /// One component to its default half-width, from the matrix in the host's memory to the answer.
+    /// Measures one component to its default half-width, from the matrix in host memory to the
+    /// result.
     fn interval(&self, known: &Known, machine: &Machine, copy: f64) -> Result<Value> {
         use kolmo::walk::{Options, Problem, solve};
         let system = &known.system;
@@ -128,7 +130,7 @@ impl Work {
         let counts = &LANES[..machine.lanes.len().ilog2() as usize + 1];
         let effort = Effort { least: self.jobs.repeat, most: self.jobs.repeat, seconds: 0.0 };
         let sets: Vec<Machine> = counts.iter().map(|&count| machine.first(count)).collect();
-        // Rows lie where the device moves them from fastest.
+        // Rows are in the memory from which the device copies fastest.
         let HostTimes { runs, residual, .. } = crate::system_lane_times(&sets, system, false, effort)?;
         let best = runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
         let rows = system.rows();
@@ -141,7 +143,7 @@ impl Work {
                 repetitions: self.jobs.repeat,
                 ..Record::tridiagonal(case, device, machine.precision, shape, seconds, residual)
             };
-            // Elimination along the rows takes eight operations for each.
+            // Elimination along the rows takes eight operations per row.
             let more = json!({
                 "rows_per_s": rows as f64 / seconds.median, "resident": false, "lanes_best": best, "flops": 8 * rows,
             });
@@ -161,7 +163,7 @@ impl Work {
             for &locked in crate::kinds_of_memory(&machine.lanes[0]) {
                 let (bytes, repeat) = (self.jobs.transfer, self.jobs.repeat);
                 for record in crate::transfer(&machine.first(count), bytes, repeat, locked)? {
-                    // What arrived was compared word by word.
+                    // The received data was compared with the sent data.
                     lines.push(line(&record, json!({ "compared": true })));
                 }
             }
@@ -170,7 +172,7 @@ impl Work {
     }
 }
 
-/// Eight lanes, or the one of a CPU, whose lanes would share its threads.
+/// Opens eight lanes; on a CPU one lane, since lanes would share its threads.
 fn open_most(open: Open<'_>) -> Result<Machine> {
     let one = open(1)?;
     if one.lanes[0].device().host {

@@ -1,4 +1,4 @@
-//! Measurements for the papers' tables and figures.
+//! Measurements for the tables and figures of the papers.
 
 use serde_json::{Value, json};
 
@@ -17,25 +17,26 @@ use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
 use kolmo::{Machine, Result};
 
-/// Ways to walk whose errors are drawn: the paper's four, and two of this program.
+/// Methods in the accuracy figure: four of the paper and two of kolmo.
 const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen", "sobol owen value sweeps"];
 
-/// Ways to get points whose times are drawn.
+/// Methods in the figures of computing times.
 const SHARING: [&str; 3] =
     ["mtgp32, new for every component", "sobol, one for all", "sobol on the fly, one for all"];
 
-/// Time of Table II and its bound.
+/// Time of Table II.
 const TIME: f64 = 10.0;
+/// Error bound of Table II.
 const EPSILON: f64 = 1e-5;
 
-/// A chain of Table II with its probabilities at αt = 100 and at t = 10.
+/// A chain of Table II with reference probabilities at αt = 2, αt = 100 and t = 10.
 struct Seed {
     chain: Chain,
     k: usize,
     reference: Vec<Vec<f64>>,
 }
 
-/// References of the figures' jobs.
+/// Systems and chains of the figures with their reference results.
 pub(super) struct Prepared {
     jobs: Jobs,
     seeds: Vec<Seed>,
@@ -51,7 +52,7 @@ impl Prepared {
             let chain = built_in(&format!("wlan:{k},6"))?;
             watch(&format!("{}: what others are held against", chain.name))?;
             let inverse = cpu.lanes[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
-            // Those of the short runs of a `Row`, and the table's own.
+            // The times of the short runs of a `Row`, and the time of the table.
             let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
             seeds.push(Seed { chain, k, reference });
         }
@@ -112,7 +113,7 @@ impl Prepared {
             lines.push(line(&record, json!({ "figure": FIGURE_5 })));
         }
         drop(machine);
-        // The lanes of a CPU share its threads and its memory: there is nothing to overlap.
+        // Lanes of a CPU share its threads and memory: there is nothing to overlap.
         if !cpu {
             watch("the tables of 2024")?;
             let machine = open(LANE_COUNTS[LANE_COUNTS.len() - 1])?;
@@ -126,7 +127,7 @@ impl Prepared {
             largest_system(&machine.lanes[0], machine.precision, self.jobs.rows.last().copied().unwrap_or(0));
         let sizes: Vec<usize> = self.jobs.rows.iter().copied().filter(|&n| n <= largest).collect();
         let effort = Effort { least: self.jobs.repeat, most: 21, seconds: 0.3 };
-        // Stages on one lane; then whole solutions of a system whose residual is known.
+        // Stages on one lane; then whole solutions of a system, for its residual.
         let mut measured =
             lane_times(&[machine.first(1)], &sizes, effort, &mut |n| watch(&format!("{n} rows")))?;
         let mut residuals = Vec::new();
@@ -171,7 +172,7 @@ impl Prepared {
     }
 }
 
-/// Takes the l1 distance of what a run delivers from what is known.
+/// Observer that measures the l1 distance of the last result from the reference.
 struct Distance<'a> {
     reference: &'a [Vec<f64>],
     last: f64,
@@ -188,7 +189,7 @@ impl Observer for Distance<'_> {
     }
 }
 
-/// Algorithm 1 and the sweep on one device.
+/// Measures Algorithm 1 and kolmo's uniformization run on one device.
 fn table_ii(seed: &Seed, machine: &Machine, copy: f64) -> Result<Vec<Value>> {
     let machine = &Machine::new(&machine.lanes[..], Precision::F64);
     let row = Row::new(machine, seed.chain.name.clone(), seed.k, &*seed.chain.transitions)?;

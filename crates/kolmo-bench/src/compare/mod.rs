@@ -1,8 +1,13 @@
-//! The same jobs of all engines on one device after the other, and the figures of the three papers that kolmo began with.
+//! Comparison of devices: a fixed set of jobs of all solvers, and the figures of three papers.
 //!
-//! A measurement is a line of a report: a JSON object with the keys of a [`Record`] and with `part` (the engine, or
-//! `figures`), `spec` (the device's name on the command line), `flops` where a count is of use, and, where it belongs to a
-//! published figure, `figure` (see [`papers`]) with what the figure is drawn from.
+//! A measurement is a line of a report: a JSON object with the keys of a [`Record`] and these:
+//!
+//! | key | value |
+//! |---|---|
+//! | `part` | the solver, or `figures` |
+//! | `spec` | the device's name on the command line |
+//! | `flops` | the number of operations, where it is of use |
+//! | `figure` | its published figure (see [`papers`]), with the data of that figure |
 
 mod engines;
 mod figures;
@@ -27,22 +32,22 @@ pub enum Part {
     Step,
     /// Whole transient solutions.
     Transient,
-    /// Steps of walks a second, and the time to an interval.
+    /// Steps of walks per second, and the time to an interval.
     Walk,
     /// Tridiagonal systems, host to host.
     Tridiagonal,
-    /// Host to device and back.
+    /// Transfers between host and device.
     Transfer,
-    /// The papers' figures and tables.
+    /// Figures and tables of the papers.
     Figures,
 }
 
 impl Part {
-    /// All of them, in the order they are measured.
+    /// All parts, in the order of measurement.
     pub const ALL: [Self; 6] =
         [Self::Step, Self::Transient, Self::Walk, Self::Tridiagonal, Self::Transfer, Self::Figures];
 
-    /// The name in a report.
+    /// Name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -55,26 +60,26 @@ impl Part {
     }
 }
 
-/// Opens a number of lanes of one device.
+/// Opens a given number of lanes of one device.
 pub type Open<'a> = &'a dyn Fn(usize) -> Result<Machine>;
 
-/// Called between two measurements; its error ends the work.
+/// Called between two measurements with a description; its error ends the work.
 pub type Watch<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
-/// A chain at a time, and what it has to give.
+/// A chain, the time of its solution, and reference probabilities.
 struct Whole {
     chain: Chain,
     time: f64,
     reference: Vec<f64>,
 }
 
-/// A system and its solution.
+/// A linear system and its solution x.
 struct Known {
     system: System,
     x: Vec<f64>,
 }
 
-/// Jobs, and what their results are held against, made once for all devices.
+/// Jobs with their reference results, prepared once for all devices.
 pub struct Work {
     jobs: Jobs,
     parts: Vec<Part>,
@@ -86,10 +91,10 @@ pub struct Work {
 }
 
 impl Work {
-    /// Makes models and systems, and computes on the CPU what other devices are held against.
+    /// Builds models and systems, and computes reference results on the CPU.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the host has no room; what `watch` returns.
+    /// [`Error::OutOfMemory`] if the host lacks the memory; errors of `watch`.
     pub fn new(jobs: Jobs, parts: &[Part], cpu: &Machine, watch: Watch<'_>) -> Result<Self> {
         let wanted = |part: Part| parts.contains(&part);
         let step = wanted(Part::Step).then(|| built_in(jobs.step)).transpose()?;
@@ -108,11 +113,14 @@ impl Work {
         Ok(Self { jobs, parts: parts.to_vec(), step, whole, walk, tridiagonal, figures })
     }
 
-    /// Measures all parts on one device. `spec` is its name on the command line; `first` says whether it is the device
-    /// that figures are drawn on which do not depend on the device. What does not fit is told by `note` and left out.
+    /// Measures all parts on one device.
+    ///
+    /// * Argument `spec` is its name on the command line.
+    /// * Argument `first` is true for the device of the figures that do not depend on the device.
+    /// * Argument `note` receives the parts that are left out for lack of memory.
     ///
     /// # Errors
-    /// Those of the lanes, memory aside; what `watch` returns.
+    /// Errors of the lanes, except lack of memory; errors of `watch`.
     pub fn measure(
         &self,
         open: Open<'_>,
@@ -145,7 +153,7 @@ impl Work {
     }
 }
 
-/// A record as a line, with more keys.
+/// Returns a record as a line, with further keys.
 fn line(record: &Record, more: Value) -> Value {
     let mut line = serde_json::json!(record);
     if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
@@ -166,7 +174,7 @@ fn bands(name: &str) -> Result<(String, tridiagonal::System)> {
     Ok((made.name, made.system))
 }
 
-/// A system and x, by Jacobi's iteration.
+/// Returns a built-in system and its solution by Jacobi iteration.
 fn known(name: &str, tolerance: f64) -> Result<Known> {
     let system = models::system(name, 0)
         .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in system"))))?;
@@ -174,8 +182,9 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
     Ok(Known { system, x })
 }
 
-/// Probabilities on the CPU, in f64 and in another width of the ELL part than is measured, within 1e-9 of the truth where
-/// rounding lets them.
+/// Computes reference probabilities on the CPU in f64 with an error of at most 1e-9.
+///
+/// The ELL width differs from that of the measurements. Rounding may prevent the bound.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
     let mut probabilities = Vec::new();

@@ -7,13 +7,13 @@ use kolmo::{Error, Result};
 /// A size of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Seconds: to see that everything works.
+    /// Takes seconds; checks that everything works.
     Tiny,
-    /// For processors and software adapters.
+    /// For CPUs and software adapters.
     Small,
     /// For GPUs.
     Medium,
-    /// The sizes that the papers published.
+    /// Sizes that the papers use.
     Large,
 }
 
@@ -34,31 +34,31 @@ impl FromStr for Size {
 /// The jobs of a size.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs {
-    /// Chain of the step.
+    /// Chain for one step.
     pub step: &'static str,
-    /// Chains and times of whole solutions.
+    /// Chains and times of transient solutions.
     pub transient: &'static [(&'static str, f64)],
-    /// System of the walks.
+    /// System for walks.
     pub walk: &'static str,
-    /// Chains of walks, of 73 steps each.
+    /// Number of chains of walks, with 73 steps each.
     pub chains: u32,
     /// Tridiagonal system.
     pub tridiagonal: &'static str,
     /// Bytes of a transfer.
     pub transfer: u64,
-    /// K of `wlan:K,6` for Table II of Karwacki, Bylina, Bylina.
+    /// K of `wlan:K,6` for Table II of Karwacki, Bylina, Bylina (2012).
     pub seed_chains: &'static [usize],
-    /// System and exponents of Fig. 2 of Lai, Jin, Guo, Lin.
+    /// System and exponents of the numbers of chains for Fig. 2 of Lai et al. (2015).
     pub accuracy: (&'static str, &'static [u32]),
-    /// Systems of its Fig. 3 (dense), Fig. 4 (sparse) and Fig. 5.
+    /// Systems for Fig. 3 of Lai et al. (2015), dense.
     pub dense: &'static [&'static str],
-    /// As [`dense`](Self::dense).
+    /// Systems for Figs. 4 and 5 of Lai et al. (2015), sparse.
     pub sparse: &'static [&'static str],
-    /// Components, chains and steps of Figs. 3 and 4.
+    /// Numbers of components, chains and steps for Figs. 3 and 4.
     pub sharing: (u32, u32, u32),
-    /// Sizes of the tables of Veneva and Imamura.
+    /// Numbers of rows for the tables of Veneva and Imamura (2024).
     pub rows: &'static [usize],
-    /// Measurements of a case.
+    /// Number of measurements of each case.
     pub repeat: usize,
 }
 

@@ -1,6 +1,8 @@
-//! cuSPARSE's `gtsv2` (pivots), `gtsv2_nopivot`, `gtsv2StridedBatch`, and, pentadiagonal, `gpsvInterleavedBatch` (QR),
-//! device-resident. Each overwrites its right-hand side, the last one the matrix as well, so that every solution begins with a
-//! copy: that copy is timed by itself and taken off.
+//! cuSPARSE's tridiagonal and pentadiagonal solvers, with all data on the device.
+//!
+//! Tridiagonal: `gtsv2` (with pivoting), `gtsv2_nopivot`, `gtsv2StridedBatch`. Pentadiagonal:
+//! `gpsvInterleavedBatch` (QR). Each overwrites its right-hand side, the last one also the matrix.
+//! Every solution therefore begins with a copy, which is timed separately and subtracted.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -28,7 +30,7 @@ pub enum Routine {
 }
 
 impl Routine {
-    /// The name without the prefix of types.
+    /// Name without the prefix for the precision.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pivot => "gtsv2",
@@ -37,7 +39,7 @@ impl Routine {
         }
     }
 
-    /// Those that solve systems of this kind.
+    /// Routines that can solve this kind of system.
     pub fn of(system: &System) -> &'static [Self] {
         match (system.cyclic, system.batch) {
             (true, _) => &[],
@@ -58,17 +60,18 @@ fn ok(status: sys::cusparseStatus_t) -> Result<(), String> {
     }
 }
 
-/// The library's handle, destroyed when dropped.
+/// Handle of the library, destroyed when dropped.
 struct Handle(sys::cusparseHandle_t);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle was created and is not used again. What the library says of it changes nothing.
+        // SAFETY: the handle was created and is not used again. The returned status changes
+        // nothing.
         let _ = unsafe { cusparse::destroy(self.0) };
     }
 }
 
-/// A system on the device.
+/// A tridiagonal system on the device.
 pub struct Peer<'a> {
     system: &'a System,
     handle: Handle,
@@ -88,20 +91,22 @@ fn pointer(slice: &CudaSlice<f64>, stream: &Arc<CudaStream>) -> *mut f64 {
     slice.device_ptr(stream).0 as *mut f64
 }
 
-/// The library with a stream of CUDA device `ordinal`.
+/// Opens the library with a stream of CUDA device `ordinal`.
 fn open(ordinal: usize) -> Result<(Handle, Arc<CudaStream>), String> {
-    // SAFETY: only looks for the library.
+    // SAFETY: this only searches for the library.
     if !unsafe { sys::is_culib_present() } {
         return Err("cuSPARSE's library (libcusparse) is not on this machine".to_owned());
     }
     let stream = CudaContext::new(ordinal).and_then(|c| c.new_stream()).map_err(text)?;
     let handle = Handle(cusparse::create().map_err(text)?);
-    // SAFETY: handle and stream live.
+    // SAFETY: handle and stream are valid.
     unsafe { ok(sys::cusparseSetStream(handle.0, stream.cu_stream().cast()))? };
     Ok((handle, stream))
 }
 
-/// Seconds of a solution, without those of the copy that it begins with.
+/// Measures the seconds of a solution without the copy that it begins with.
+///
+/// `run(false)` makes only the copy, `run(true)` also solves.
 fn alone(
     stream: &CudaStream,
     rows: usize,
@@ -129,7 +134,7 @@ fn alone(
 }
 
 impl<'a> Peer<'a> {
-    /// Brings a system's rows to CUDA device `ordinal`.
+    /// Copies a system's rows to CUDA device `ordinal`.
     ///
     /// # Errors
     /// If there is no cuSPARSE, or the device's memory does not suffice.
@@ -142,10 +147,10 @@ impl<'a> Peer<'a> {
         Ok(Self { system, handle, stream, diagonals, b, x })
     }
 
-    /// Times a routine.
+    /// Measures a routine.
     ///
     /// # Errors
-    /// What the library or the driver says.
+    /// Errors of the library or the driver.
     pub fn times(&mut self, routine: Routine, repeat: usize) -> Result<PeerTimes, String> {
         let count = |v: usize| i32::try_from(v).map_err(|_| format!("{v} rows are too many for cuSPARSE"));
         let [dl, d, du] = [0, 1, 2].map(|k| pointer(&self.diagonals[k], &self.stream).cast_const());
@@ -169,7 +174,7 @@ impl<'a> Peer<'a> {
         let workspace = self.stream.alloc_zeros::<u8>(bytes.max(1)).map_err(text)?;
         let space = workspace.device_ptr(&self.stream).0 as *mut c_void;
         let solve = || {
-            // SAFETY: as above; the workspace has the size that was asked for.
+            // SAFETY: as above; the workspace has the requested size.
             ok(unsafe {
                 match routine {
                     Routine::Pivot => sys::cusparseDgtsv2(handle, n, 1, dl, d, du, x, n, space),
@@ -195,10 +200,10 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Times `cusparseDgpsvInterleavedBatch` on pentadiagonal systems, which lie interleaved there.
+/// Measures `cusparseDgpsvInterleavedBatch` on pentadiagonal systems, stored interleaved.
 ///
 /// # Errors
-/// What the library or the driver says; also of a system in blocks.
+/// If the system has blocks; errors of the library or the driver.
 pub fn gpsv_interleaved(ordinal: usize, system: &BandedSystem, repeat: usize) -> Result<PeerTimes, String> {
     if system.form() != Form::Pentadiagonal {
         return Err("cuSPARSE has no routine for blocks of 2 × 2".to_owned());
@@ -232,21 +237,21 @@ pub fn gpsv_interleaved(ordinal: usize, system: &BandedSystem, repeat: usize) ->
         if !solves {
             return Ok(());
         }
-        // SAFETY: as above; the workspace has the size that was asked for.
+        // SAFETY: as above; the workspace has the requested size.
         ok(unsafe {
             sys::cusparseDgpsvInterleavedBatch(
                 handle.0, 0, m, at[0], at[1], at[2], at[3], at[4], at[5], count, space,
             )
         })
     })?;
-    // The last run solves.
+    // The last timed run has solved.
     let found = stream.clone_dtoh(&own[5]).map_err(text)?;
     let x: Vec<f64> = (0..found.len()).map(|at| found[at % n * batch + at / n]).collect();
     Ok(PeerTimes {
         name: "gpsvInterleavedBatch",
         library: "cuSPARSE".to_owned(),
         seconds,
-        // The matrix is overwritten: who needs it again has it twice.
+        // The matrix is overwritten; keeping it would take twice its memory, which is not counted.
         extra_memory: bytes as f64 / (56 * system.rows()) as f64,
         residual: banded_residual(system, &x),
     })

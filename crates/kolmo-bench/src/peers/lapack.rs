@@ -1,4 +1,5 @@
-//! LAPACK's `dgtsv` and `dgbsv` (Anderson et al., LAPACK Users' Guide, 1999): elimination with partial pivoting on one thread.
+//! LAPACK's `dgtsv` and `dgbsv`: elimination with partial pivoting on one thread (Anderson et al.,
+//! LAPACK Users' Guide, 1999).
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -10,11 +11,11 @@ use super::{PeerTimes, banded_residual, residual, rows};
 use crate::Spread;
 use kolmo::tridiagonal::{BandedSystem, Form, System};
 
-/// Names that LAPACK goes by; the environment variable `KOLMO_LAPACK` comes before them.
+/// File names of LAPACK libraries. The environment variable `KOLMO_LAPACK` precedes them.
 const LIBRARIES: [&str; 5] =
     ["libopenblas.so.0", "liblapack.so.3", "libmkl_rt.so.2", "libopenblas.dylib", "liblapack.dylib"];
 
-/// n, nrhs, dl, d, du, b, ldb, info.
+/// Signature of `dgtsv`: n, nrhs, dl, d, du, b, ldb, info.
 type Dgtsv = unsafe extern "C" fn(
     *const i32,
     *const i32,
@@ -31,7 +32,7 @@ fn library() -> Result<(String, Library), String> {
     let names = given.iter().map(String::as_str).chain(LIBRARIES);
     let mut why = Vec::new();
     for name in names {
-        // SAFETY: the library's initialisation is that of a BLAS.
+        // SAFETY: loading runs the initialisation of a BLAS library.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok((name.to_owned(), library)),
             Err(_) => why.push(name),
@@ -40,7 +41,7 @@ fn library() -> Result<(String, Library), String> {
     Err(format!("LAPACK is none of {}; KOLMO_LAPACK names another library", why.join(", ")))
 }
 
-/// Times `dgtsv` on copies of a system's rows, one system after the other; the copies are not timed.
+/// Measures `dgtsv` on copies of a system's rows, one system after another, without the copying.
 ///
 /// # Errors
 /// If there is no LAPACK, the system is cyclic, or a matrix is singular.
@@ -50,12 +51,12 @@ pub fn dgtsv(system: &System, repeat: usize) -> Result<PeerTimes, String> {
     }
     let n = i32::try_from(system.n).map_err(|_| format!("{} rows are too many for dgtsv", system.n))?;
     let (name, library) = library()?;
-    // SAFETY: this is the routine's interface, with integers of 32 bits.
+    // SAFETY: this is the signature of the routine with 32-bit integers.
     let dgtsv = unsafe { library.get::<Dgtsv>(b"dgtsv_\0") }.map_err(|e| format!("{name}: {e}"))?;
     let given = rows(system);
     let mut own = given.clone();
     let mut seconds = Vec::new();
-    // The first one does not count.
+    // The first measurement is a warm-up.
     for _ in 0..=repeat {
         own.iter_mut().zip(&given).for_each(|(own, given)| own.copy_from_slice(given));
         let at = Instant::now();
@@ -77,13 +78,13 @@ pub fn dgtsv(system: &System, repeat: usize) -> Result<PeerTimes, String> {
         name: "dgtsv",
         library: name,
         seconds: Spread::of(seconds.split_off(1)),
-        // The second upper diagonal takes the place of the lower one, and x that of b.
+        // The second upper diagonal overwrites dl, and x overwrites b.
         extra_memory: 0.0,
         residual: residual(system, &own[3]),
     })
 }
 
-/// n, kl, ku, nrhs, ab, ldab, ipiv, b, ldb, info.
+/// Signature of `dgbsv`: n, kl, ku, nrhs, ab, ldab, ipiv, b, ldb, info.
 type Dgbsv = unsafe extern "C" fn(
     *const i32,
     *const i32,
@@ -97,7 +98,10 @@ type Dgbsv = unsafe extern "C" fn(
     *mut i32,
 );
 
-/// The matrix of system `s` as `dgbsv` has it, columns of 3·beside + 1 numbers of which the first `beside` are room.
+/// Stores the matrix of system `s` in the band format of `dgbsv`.
+///
+/// Columns have 3·beside + 1 numbers, where `beside` is the half bandwidth. The first `beside` of
+/// them are space for fill-in.
 fn band(system: &BandedSystem, s: usize, beside: usize, ab: &mut [f64]) {
     let (n, height, arrays) = (system.n(), 3 * beside + 1, system.arrays());
     ab.fill(0.0);
@@ -123,21 +127,21 @@ fn band(system: &BandedSystem, s: usize, beside: usize, ab: &mut [f64]) {
     }
 }
 
-/// Times `dgbsv` on a pentadiagonal or block tridiagonal system, one system after the other; the copies are not timed.
+/// Measures `dgbsv` on a pentadiagonal or block tridiagonal system, without the copying.
 ///
 /// # Errors
 /// If there is no LAPACK, or a matrix is singular.
 pub fn dgbsv(system: &BandedSystem, repeat: usize) -> Result<PeerTimes, String> {
     let n = i32::try_from(system.n()).map_err(|_| format!("{} rows are too many for dgbsv", system.n()))?;
     let (name, library) = library()?;
-    // SAFETY: this is the routine's interface, with integers of 32 bits.
+    // SAFETY: this is the signature of the routine with 32-bit integers.
     let dgbsv = unsafe { library.get::<Dgbsv>(b"dgbsv_\0") }.map_err(|e| format!("{name}: {e}"))?;
     let beside = if system.form() == Form::Pentadiagonal { 2 } else { 3 };
     let height = 3 * beside + 1;
     let mut ab = vec![0.0; height * system.n()];
     let mut pivots = vec![0i32; system.n()];
     let (mut x, mut seconds) = (Vec::new(), Vec::new());
-    // The first one does not count.
+    // The first measurement is a warm-up.
     for _ in 0..=repeat {
         x.clone_from(&system.b[0]);
         let mut all = 0.0;
@@ -162,7 +166,7 @@ pub fn dgbsv(system: &BandedSystem, repeat: usize) -> Result<PeerTimes, String> 
         name: "dgbsv",
         library: name,
         seconds: Spread::of(seconds.split_off(1)),
-        // x takes the place of b; a pivot is half a number.
+        // x overwrites b; a pivot index takes half as much as a number.
         extra_memory: (height as f64 + 1.5) / given - 1.0,
         residual: banded_residual(system, &x),
     })

@@ -1,5 +1,5 @@
-//! Other programs' solvers of tridiagonal systems, in the same run as ours: LAPACK on the host, cuSPARSE on the device.
-//! Both are libraries opened at run time.
+//! Tridiagonal solvers of other libraries, measured in one run with kolmo: LAPACK on the host and
+//! cuSPARSE on the device. The libraries are opened at run time.
 
 pub mod cusparse;
 pub mod lapack;
@@ -7,22 +7,22 @@ pub mod lapack;
 use super::Spread;
 use kolmo::tridiagonal::{BandedSystem, System};
 
-/// A peer's times.
+/// Measurement of a peer, a routine of another library.
 #[derive(Debug, Clone)]
 pub struct PeerTimes {
-    /// The routine.
+    /// Name of the routine.
     pub name: &'static str,
-    /// The library, as it was found.
+    /// Name of the library, as it was found.
     pub library: String,
-    /// Of one solution.
+    /// Seconds of one solution.
     pub seconds: Spread,
-    /// Bytes beside dl, d, du, b and x, as a share of these.
+    /// Additional bytes, relative to those of dl, d, du, b and x.
     pub extra_memory: f64,
-    /// Relative residual of what came out.
+    /// Relative residual of the solution.
     pub residual: f64,
 }
 
-/// dl, d, du and b with zeros where nothing is, which not every library ignores.
+/// Returns dl, d, du and b, with 0 in the unused elements, which not every library ignores.
 fn rows(system: &System) -> [Vec<f64>; 4] {
     let (mut dl, mut du) = (system.dl.clone(), system.du.clone());
     dl.iter_mut().step_by(system.n).for_each(|v| *v = 0.0);
@@ -30,12 +30,12 @@ fn rows(system: &System) -> [Vec<f64>; 4] {
     [dl, system.d.clone(), du, system.b[0].clone()]
 }
 
-/// The relative residual of a peer's unknowns.
+/// Relative residual of a peer's solution of a tridiagonal system.
 fn residual(system: &System, x: &[f64]) -> f64 {
     system.residual(&system.b[0], x, &mut []).normwise
 }
 
-/// The same in a pentadiagonal or block tridiagonal system.
+/// Relative residual of a peer's solution of a pentadiagonal or block tridiagonal system.
 fn banded_residual(system: &BandedSystem, x: &[f64]) -> f64 {
     system.residual(&system.b[0], x, &mut []).normwise
 }

@@ -1,4 +1,4 @@
-//! Errors of the sequences against the number of chains (Fig. 2 of the paper of 2015).
+//! Accuracy of the point sequences over the number of chains (Fig. 2 of Lai et al. 2015).
 
 use std::time::Instant;
 
@@ -17,14 +17,14 @@ use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
-/// A way to walk.
+/// A combination of point sequence, scramble, row order and control variate.
 struct Method {
     name: &'static str,
     sequence: Sequence,
     scramble: Scramble,
-    /// True where rows are in value order.
+    /// True if the entries of a row are in value order.
     ordered: bool,
-    /// True where walks tally the residual of sweeps.
+    /// True if walks sample the residual of a control variate.
     sweeps: bool,
 }
 
@@ -115,23 +115,26 @@ static METHODS: [Method; 12] = [
     },
 ];
 
-/// Errors of one point of a curve: components times replicates.
+/// Number of errors averaged for one point of a curve: components times replicates.
 const ERRORS: u32 = 256;
+/// Replicates of sequences with different replicates.
 const REPLICATES: u32 = 16;
 
-/// Walks that [`accuracy`] takes with all methods.
+/// Number of walks that [`accuracy`] takes with all methods.
 pub fn accuracy_walks(exponents: &[u32], sweeps: &[ControlVariate]) -> f64 {
     let points: f64 = exponents.iter().map(|&k| 2f64.powi(k as i32)).sum();
     let methods = METHODS.iter().map(|m| if m.sweeps { sweeps.len() } else { 1 }).sum::<usize>();
     f64::from(ERRORS) * methods as f64 * points
 }
 
-/// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
-/// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates. With `only`, the ways
-/// of these names alone. Those with sweeps are taken with each of `sweeps`, of which `auto` are as many as are ever taken.
+/// Measures the root mean square of 256 errors for 2^k chains, for each method and exponent k.
+///
+/// Methods with different replicates use 16 components and 16 replicates, the others 256
+/// components. `seconds` is the time of all 256 estimates. With `only`, only the methods with these
+/// names are measured. Methods with a control variate are measured with each of `sweeps`.
 ///
 /// # Errors
-/// Those of the lanes.
+/// Errors of the lanes.
 pub fn accuracy(
     machine: &Machine,
     system: &System,
@@ -158,7 +161,7 @@ pub fn accuracy(
         let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
         let order = method.ordered.then(|| control.values(&split));
         let table = Table::build(&split, &certificate, &[&control.r], order.as_deref(), &[])?;
-        // The truncation stays far below every error that is measured.
+        // The truncation error is far below all measured errors.
         let length =
             a_priori::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
         let source = PointSource::new(method.sequence, method.scramble, length, 0, 84, false)?;

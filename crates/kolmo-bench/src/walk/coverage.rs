@@ -1,4 +1,4 @@
-//! How often intervals hold the answer, over many seeds.
+//! Coverage: the share of intervals that contain the exact result, over many seeds.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use kolmo::sparse::CsrMatrix;
 use kolmo::walk::{ControlVariate, Count, Length, Options, Problem, Splitting, solve};
 use kolmo::{Machine, Result};
 
-/// Six systems: without signs, with them, a local structure, one whose row sums are 1, long rows, and L given.
+/// Six systems: positive; signed; a grid; row sums of 1; long rows; L given directly.
 pub const COVERED: [&str; 6] = [
     "random-dominant:400,6,0.8,positive",
     "random-dominant:300,5,0.75,signed",
@@ -21,21 +21,21 @@ pub const COVERED: [&str; 6] = [
     "random-dominant:200,40,0.8,signed",
     "pages",
 ];
-/// A graph whose PageRank is found by a push and walks.
+/// Graph for PageRank by a local push and walks.
 const GRAPH: &str = "barabasi:10000,6";
-/// Chains of a component in the first round of `kolmo walk`, over 16 replicates.
+/// Chains per component in the first round of `kolmo walk`, over 16 replicates.
 const CHAINS: u64 = 16 << 10;
 
-/// One of [`COVERED`], and whether it is L and f.
+/// Returns a system of [`COVERED`] and its splitting.
 ///
 /// # Errors
-/// Those of the built-in system.
+/// Errors of the built-in system.
 pub fn covered(name: &str) -> Result<(System, Splitting)> {
     if let Some(built) = system(name, 3) {
         return Ok((built?, Splitting::Auto));
     }
-    // 0.85 of a page's weight goes to the pages that it links to. One page is linked to by all, one has no links, one links to
-    // itself, one has very many.
+    // A web graph: 0.85 of a page's weight goes to the pages that it links to. Most pages link to
+    // page 0, page 7 has no links, page 8 links to itself, page 0 has very many links.
     let n = 120;
     let matrix = CsrMatrix::from_rows(n, n, |i, row| {
         let mut links: Vec<u32> = match i {
@@ -53,11 +53,14 @@ pub fn covered(name: &str) -> Result<(System, Splitting)> {
     Ok((System { name: name.to_owned(), matrix, rhs }, Splitting::Given))
 }
 
-/// What some runs with one seed each come to.
+/// Statistics over runs with one seed each.
 #[derive(Default)]
 struct Tally {
+    /// Runs with an error within the half-width.
     whole: u32,
+    /// Runs with an error within the statistical part of the half-width.
     statistical: u32,
+    /// Sum of the squared errors.
     squares: f64,
     half_widths: Vec<f64>,
 }
@@ -84,11 +87,13 @@ impl Tally {
     }
 }
 
-/// How many of some seeded runs hold the component, with the whole half-width and with its statistical part alone.
-/// Components differ from seed to seed. BiCGSTAB ends early, since there would be nothing left to walk for.
+/// Counts the runs with an interval that contains the exact component.
+///
+/// It counts the whole half-width and its statistical part. The component differs from seed to
+/// seed. BiCGSTAB ends early here, since a converged solution leaves no walks.
 ///
 /// # Errors
-/// As of [`kolmo::walk::solve()`].
+/// See [`kolmo::walk::solve()`].
 pub fn coverage(
     machine: &Machine,
     (system, splitting): (&System, Splitting),
@@ -98,7 +103,7 @@ pub fn coverage(
     let (x, _) = super::fixed_point(system, splitting, 1e-15)?;
     let size = x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let base = Options { chains: Count::Number(CHAINS), control, splitting, ..Options::default() };
-    // A truncation far below the statistical part.
+    // The truncation error is far below the statistical part.
     let base = match control {
         ControlVariate::Krylov => Options { epsilon: Some(0.5 * size), length: Length::Steps(150), ..base },
         ControlVariate::Sweeps(0) => Options { epsilon: Some(1e-9 * size), delta: Some(1e-6 * size), ..base },
@@ -117,16 +122,16 @@ pub fn coverage(
     Ok(tally.record(machine, system, &control.to_string(), size, at))
 }
 
-/// The same of the PageRank of single nodes behind a push.
+/// Counts the runs with an interval that contains a node's PageRank, from a local push and walks.
 ///
 /// # Errors
-/// As of [`local_page_rank`].
+/// See [`local_page_rank`].
 pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
     let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
     let all: Vec<u32> = (0..50).collect();
     let options = pagerank::Options { relative: 1e-11, ..pagerank::Options::default() };
     let exact = page_rank(&graph, &all, &options, &mut |_, _| Ok(()))?;
-    // So small that walks follow the push, of nodes with many links.
+    // A bound that nodes with many links reach only by walks after the push.
     let options = pagerank::Options { relative: 0.0, epsilon: 1e-6, ..options };
     let (at, mut tally) = (Instant::now(), Tally::default());
     for seed in 0..seeds {

@@ -1,4 +1,4 @@
-//! Groups and sizes of a grid (section 3.3 of the paper of 2015), and one thread an unknown (its section 3.1).
+//! Grids of different shapes, and one thread per unknown (sections 3.3 and 3.1 of Lai et al. 2015).
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Error, Machine, Result};
 
-/// Grids that [`shapes`] compares, the published one first: more and fewer threads, in groups of several sizes.
+/// Grids (groups, threads per group) that [`shapes`] compares. The published one is first.
 const SHAPES: [(u32, u32); 9] = [
     (84, 512),
     (84, 256),
@@ -27,14 +27,16 @@ const SHAPES: [(u32, u32); 9] = [
     (4224, 256),
 ];
 
-/// Steps of the chains that [`shapes`] walks.
+/// Steps per chain in [`shapes`].
 const STEPS: u32 = 32;
 
-/// The least seconds of `repeat` runs on each of some grids that the lanes can run, and the number of chains: so many
-/// that a run takes some milliseconds.
+/// Measures the grids that the lanes support.
+///
+/// Returns the number of chains, for which a run takes some milliseconds, and for each grid the
+/// shortest of `repeat` times in seconds.
 ///
 /// # Errors
-/// Those of the lanes.
+/// Errors of the lanes.
 pub fn shapes(
     machine: &Machine,
     system: &System,
@@ -58,7 +60,7 @@ pub fn shapes(
         Ok(seconds)
     };
     let on = |(groups, size)| Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size });
-    // Groups of 256 run everywhere.
+    // All devices support groups of 256 threads.
     let some = on((84, 256))?;
     let mut chains = 1 << 12;
     while chains < 1 << 22 && least(&some, chains)? < 3e-3 {
@@ -72,7 +74,7 @@ pub fn shapes(
             Err(e @ (Error::Interrupted | Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => {
                 return Err(e);
             }
-            // Larger groups than the device can run.
+            // The device does not support groups of this size.
             Err(_) if size > 256 => {}
             Err(e) => return Err(e),
         }
@@ -80,14 +82,16 @@ pub fn shapes(
     Ok((chains, times))
 }
 
-/// Cases of [`grids`], about.
+/// Approximate number of cases of [`grids`].
 pub const GRIDS: usize = 2 * 17 + 6;
 
-/// Measures one component on grids of many shapes, with points made on the fly and ahead, then in blocks of 256; and
-/// many components with one thread each.
+/// Measures one component on grids of many shapes, and many components with one thread each.
+///
+/// One component is measured with points generated on the fly and in advance, and also in blocks of
+/// 256 chains.
 ///
 /// # Errors
-/// Those of the lanes.
+/// Errors of the lanes.
 pub fn grids(
     machine: &Machine,
     system: &System,
@@ -150,7 +154,7 @@ pub fn grids(
         if !ahead {
             for unknowns in [1, 256, 4096] {
                 let tasks: Vec<Task> = (0..n.min(unknowns)).map(task).collect();
-                // The same number of steps for all but one unknown.
+                // The total number of steps is constant, except for a single unknown.
                 let each = (chains / unknowns).clamp(16, 4096);
                 let round = Round { points: (0, each), ..round };
                 let walks = u64::from(each) * tasks.len() as u64;

@@ -1,4 +1,4 @@
-//! Walks: steps a second, errors, coverage, grids, and what comes before the first step.
+//! Benchmarks of random walks: rate, accuracy, coverage, grids, preparation.
 
 mod accuracy;
 mod coverage;
@@ -22,7 +22,7 @@ use kolmo::walk::convergence::certificate::{Certificate, certify};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::{Machine, Result};
 
-/// A record of walks, its measures aside.
+/// Returns a record of walks in which the caller sets rates and errors.
 pub(crate) fn record(
     machine: &Machine,
     system: &System,
@@ -55,7 +55,7 @@ pub(crate) fn record(
     }
 }
 
-/// x = L x + f of a system.
+/// Returns the splitting x = L x + f of a system, f, and the certificate of convergence.
 fn prepare<'a>(machine: &Machine, system: &'a System) -> Result<(Split<'a>, Vec<f64>, Certificate)> {
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
@@ -63,12 +63,14 @@ fn prepare<'a>(machine: &Machine, system: &'a System) -> Result<(Split<'a>, Vec<
     Ok((split, f.to_vec(), certificate))
 }
 
-/// x by Jacobi's iteration until nothing changes by more than `tolerance` of the largest entry, and the number of sweeps.
+/// Solves a system by Jacobi iteration; returns x and the number of sweeps.
+///
+/// It ends when no entry changes by more than `tolerance` times the largest entry.
 pub fn solution(system: &System, tolerance: f64) -> Result<(Vec<f64>, u32)> {
     fixed_point(system, Splitting::Jacobi, tolerance)
 }
 
-/// As [`solution`], by the sweeps of any splitting.
+/// Iterates x = L x + f of any splitting; see [`solution`].
 fn fixed_point(system: &System, splitting: Splitting, tolerance: f64) -> Result<(Vec<f64>, u32)> {
     let split = Split::new(&system.matrix, splitting)?;
     let f = split.constant(&system.rhs)?;

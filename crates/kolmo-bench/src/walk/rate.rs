@@ -1,4 +1,4 @@
-//! Steps a second.
+//! Rate of random walks in steps per second.
 
 use std::time::Instant;
 
@@ -15,21 +15,22 @@ use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
-/// Chains of one length from one row: what a device walks in a second.
+/// Chains of one length from one row, for measuring the rate of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
-    /// Chains.
+    /// Number of chains.
     pub chains: u32,
-    /// Steps of each.
+    /// Steps per chain.
     pub length: u32,
-    /// Where their points come from.
+    /// Sequence of points.
     pub sequence: Sequence,
-    /// Replicates that they are shared out over.
+    /// Number of replicates that share the chains.
     pub replicates: u32,
 }
 
-/// Measures steps a second on lanes that share the chains. The error is that of the mean of all chains, against
-/// Jacobi's iteration.
+/// Measures steps per second on lanes that share the chains.
+///
+/// The error is that of the mean over all chains, relative to the component's value in `reference`.
 pub fn rate(
     machine: &Machine,
     system: &System,
@@ -63,7 +64,7 @@ pub fn rate(
     let estimate = mean * certificate.walk_scale(row as usize);
     let exact = reference[row as usize];
     let steps = f64::from(each * what.replicates) * f64::from(what.length);
-    // Of a record: its numbers, and on average half of its entries.
+    // A step reads the scalars of a row's record and on average half of its entries.
     let entries = system.matrix.nnz() as f64 / n as f64 - 1.0;
     let bytes = (steps * (16.0 + 8.0 * (entries + 1.0) / 2.0)) as u64;
     let more = json!({

@@ -1,4 +1,4 @@
-//! The preparation of walks, against reads of the matrix.
+//! Preparation time of walks, compared with reading the matrix.
 
 use std::time::Instant;
 
@@ -15,11 +15,13 @@ use kolmo::walk::table::Table;
 use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
 use kolmo::{Machine, Result};
 
-/// Measures splitting, certificate, sweeps, order and table as `kolmo walk` takes them by default but for the number of
-/// sweeps, on the host threads of the first lane, each time next to a read of the matrix.
+/// Measures the preparation of `kolmo walk`: splitting, sweeps, row order and chain table.
+///
+/// It runs on the host threads of the first lane, each time after a read of the matrix. `sweeps`
+/// replaces the default control variate. The time of the certificate is reported separately.
 ///
 /// # Errors
-/// As of [`kolmo::walk::solve()`], of systems that cannot be walked on.
+/// See [`kolmo::walk::solve()`], for systems without convergent walks.
 pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat: usize) -> Result<Record> {
     let matrix = &system.matrix;
     let (mut taken, mut certificate_seconds) = (0, 0.0);
@@ -29,7 +31,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         let (f, _) = split.scaled_constant(&system.rhs)?;
         let before = Instant::now();
         let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
-        // Its time is its own.
+        // The certificate's time is separate.
         certificate_seconds = if certificate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
         let error = 0.5 * default_epsilon(&f, &certificate);
         let chains = PILOT * u64::from(Options::default().replicates);
@@ -50,7 +52,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         let read = at.elapsed().as_secs_f64();
         once().map(|setup| (read, setup))
     };
-    // The first time is that of memory that nobody had before.
+    // The first measurement touches new memory and does not count.
     let measured = machine.lanes[0].host(|| (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>())?;
     let of = |value: &dyn Fn(&(f64, f64)) -> f64| Spread::of(measured[1..].iter().map(value).collect());
     let (reads, setups) = (of(&|m| m.0), of(&|m| m.1));

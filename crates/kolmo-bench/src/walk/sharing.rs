@@ -1,5 +1,5 @@
-//! Pseudo-random points made anew for every component against quasi-random ones made once for all (Figs. 3 and 4 of the
-//! paper of 2015).
+//! Pseudo-random points generated for each component, compared with quasi-random points generated
+//! once for all components (Figs. 3 and 4 of Lai et al. 2015).
 
 use std::time::Instant;
 
@@ -14,27 +14,29 @@ use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
-/// Cases of [`sharing`].
+/// Number of cases of [`sharing`].
 pub const SHARED: usize = 7;
 
-/// Components, chains of each and their length.
+/// Parameters of [`sharing`].
 #[derive(Debug, Clone, Copy)]
 pub struct Sharing<'a> {
-    /// Components.
+    /// Number of components.
     pub components: u32,
-    /// Chains of each.
+    /// Chains per component.
     pub chains: u32,
-    /// Steps of a chain.
+    /// Steps per chain.
     pub length: u32,
-    /// The ways to measure, by their names; none for all.
+    /// Names of the methods to measure; `None` for all.
     pub only: Option<&'a [&'a str]>,
 }
 
-/// Measures many components: MTGP32 and Philox for each, Sobol shared and made ahead, Sobol on the fly. The error is the
-/// root of the mean square over the components, relative to the largest entry of `reference`.
+/// Measures many components with points shared or new, generated in advance or on the fly.
+///
+/// The error is the root mean square over the components, relative to the largest entry of
+/// `reference`.
 ///
 /// # Errors
-/// Those of the lanes.
+/// Errors of the lanes.
 pub fn sharing(
     machine: &Machine,
     system: &System,

@@ -23,20 +23,28 @@ use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
-    /// One step of uniformization, with and without its accumulator
+    /// Measure one step of uniformization, a sparse matrix-vector product
+    ///
+    /// Measured with and without the accumulator of a time point, and compared with the bandwidth
+    /// of a copy.
     Spmv(Spmv),
-    /// Whole solutions, against the same on the CPU
+    /// Measure transient solutions and their error against a reference from the CPU
     Transient(Transient),
-    /// Walks: steps a second
+    /// Measure random walks: rate, accuracy, coverage of intervals, preparation
     Walk(super::bench_walk::Walk),
-    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes; under mpirun:
-    /// between ranks
+    /// Measure transfers between host and device for each number of lanes
+    ///
+    /// Host to device, device to host, round trips, and copies on the device. Under mpirun:
+    /// transfers between neighbouring ranks.
     Transfer(super::bench_transfer::Transfer),
-    /// Tridiagonal systems, host to host, on each number of lanes
+    /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
     Tridiagonal(super::bench_tridiagonal::Tridiagonal),
-    /// The same jobs of all engines on each device, and the figures of the papers
+    /// Compare devices on a fixed set of jobs, and redraw the figures of three papers
+    ///
+    /// The papers: Karwacki, Bylina, Bylina (2012); Lai, Jin, Guo, Lin (2015); Veneva, Imamura
+    /// (2024).
     Compare(super::bench_compare::Compare),
-    /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
+    /// Reproduce Table II of Karwacki, Bylina, Bylina (2012) on this machine
     SeedTable(SeedTable),
 }
 
@@ -44,10 +52,10 @@ pub(super) enum Bench {
 pub(super) struct Spmv {
     #[command(flatten)]
     job: Job,
-    /// Steps between two exchanges of devices that share a chain through the host
+    /// Steps between two exchanges of lanes that share a chain: auto (measured), or 1 to 64
     #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
     halo_depth: HaloDepth,
-    /// Show what each device's thread does between two exchanges
+    /// Show the phases of each lane between two exchanges, if lanes share a chain
     #[arg(long)]
     timeline: bool,
 }
@@ -56,32 +64,32 @@ pub(super) struct Spmv {
 pub(super) struct Transient {
     #[command(flatten)]
     job: Job,
-    /// Time of the solution
+    /// Time t of the solution, in the time unit of the rates
     #[arg(long, value_name = "T", default_value = "10")]
     time: f64,
     /// Bound on the l1 error
     #[arg(long, value_name = "E", default_value = "1e-6")]
     epsilon: f64,
-    /// Measure the subdivided method, with intervals of this alpha t, instead of the sweep
+    /// Measure --method subdivided with intervals of alpha t <= THETA, instead of --method auto
     #[arg(long, value_name = "THETA")]
     theta: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 struct Job {
-    /// A chain, as in `kolmo transient`
+    /// Chain, as for `kolmo transient`
     #[arg(default_value = "wlan:60,6")]
     model: String,
-    /// Let the devices share the rows of one chain, instead of measuring one after the other
+    /// Measure all devices together on one chain, instead of one after the other
     #[arg(long)]
     together: bool,
-    /// Measurements of each case
+    /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Width of the ELL part
+    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
-    /// Format of the matrix; all measures every one that the chain fits
+    /// Storage of the matrix: auto, hyb, packed, pair, pattern, or all that the chain fits
     #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
     matrix_format: Formats,
     #[command(flatten)]
@@ -89,7 +97,7 @@ struct Job {
 }
 
 impl Bench {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let (read, common): (Vec<&str>, &Common) = match self {
             Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {
@@ -106,7 +114,7 @@ impl Bench {
     }
 }
 
-/// Formats to measure.
+/// Matrix formats to measure.
 #[derive(Debug, Clone)]
 struct Formats(Vec<MatrixFormat>);
 
@@ -117,6 +125,7 @@ fn formats(s: &str) -> Result<Formats> {
     }
 }
 
+/// Observer that keeps the probabilities of the last time.
 struct Keep(Vec<f64>);
 
 impl Observer for Keep {
@@ -170,7 +179,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         }
     };
     let mut records: Vec<Record> = Vec::new();
-    // One device after the other, since measured at once they would share the host; or all on one chain.
+    // One device at a time, since they would compete for the host; or all on one chain.
     let each: Vec<&[DeviceSpec]> = match job.together {
         true => vec![&job.common.device.0],
         false => job.common.device.0.chunks(1).collect(),
@@ -181,7 +190,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         super::interrupt::check()?;
         announce(command, job, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
-        kolmo::internals::expect_room(&machine, &*chain.transitions)?;
+        kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
@@ -222,7 +231,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Says how long the measurement of a chain is to take, and how much memory.
+/// Prints the predicted time and memory of measuring a chain.
 fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Result<()> {
     if job.common.quiet {
         return Ok(());
@@ -234,7 +243,7 @@ fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Res
     let Some((step, all, bytes)) = of_chain(machine, chain, &[time.unwrap_or(1.0)], epsilon)? else {
         return Ok(());
     };
-    // A tenth of a second or four steps, with the accumulator and without.
+    // A measurement takes a tenth of a second or four steps, with the accumulator and without.
     let each = if time.is_some() { all } else { 2.0 * (4.0 * step).max(0.1) };
     let measurements = (job.repeat * job.matrix_format.0.len()) as f64;
     let what = format!("{} on {}, once it is built", chain.name, machine.lanes[0].device().spec);
@@ -260,7 +269,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
         "error",
     ]);
     for r in records {
-        // Relative to the first record of the same kind.
+        // Relative to the first record with this case and accumulator.
         let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case).unwrap_or(r);
         table.add_row([
             r.case.clone(),
@@ -280,7 +289,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
     table
 }
 
-/// Time that the lanes of each record spend on each other.
+/// Tables of the phases of each lane between two exchanges.
 fn timeline(records: &[Record]) -> String {
     let mut text = String::new();
     for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {

@@ -21,22 +21,23 @@ use kolmo_bench::walk::accuracy_walks;
 
 #[derive(Debug, Args)]
 pub(super) struct Compare {
-    /// Size of the jobs: tiny (seconds), small (processors), medium (GPUs), large (the sizes of the papers)
+    /// Size of the jobs: tiny (seconds), small (for CPUs), medium (for GPUs), large (as in the
+    /// papers)
     #[arg(long, value_name = "SIZE", default_value = "small")]
     size: Size,
-    /// Measure these alone, comma-separated
+    /// Measure only these parts, comma-separated
     #[arg(long, value_name = "PART[,…]", value_delimiter = ',')]
     only: Vec<PartArg>,
-    /// Measurements of each case, in place of the size's
+    /// Number of measurements of each case [default: that of the size]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     repeat: Option<usize>,
-    /// Write one page with charts, tables and the environment
+    /// File for an HTML page with charts, tables and the environment
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure nothing: show the lines of earlier reports as if they were measured now; repeatable
+    /// Show the lines of an earlier --report instead of measuring; repeatable
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "only", "repeat", "device"])]
     from: Vec<PathBuf>,
-    /// Show lines of another run beside this one's: a report of another build or machine; repeatable
+    /// Also show the lines of a --report of another build or machine; repeatable
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
     #[command(flatten)]
@@ -49,18 +50,18 @@ enum PartArg {
     Step,
     /// Whole transient solutions
     Transient,
-    /// Walks
+    /// Random walks
     Walk,
     /// Tridiagonal systems
     Tridiagonal,
-    /// Host to device and back
+    /// Transfers between host and device
     Transfer,
-    /// Figures and tables of the papers
+    /// Figures and tables of three papers
     Figures,
 }
 
 impl Compare {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("--from", self.from.iter().map(PathBuf::as_path))
@@ -100,7 +101,7 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
             )));
         }
     }
-    // Outputs and other runs before the work: a name that is mistyped should not cost it.
+    // Outputs are opened and other reports read before the measurements, so that errors show early.
     let report = common.report.as_deref().map(OutputFile::create).transpose()?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let mut others = Vec::new();
@@ -117,7 +118,7 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
         .map(|line| Measured { device: line["spec"].as_str().unwrap_or("").to_owned(), line });
     let measured: Vec<Measured> = own.chain(others).collect();
     if let Some(mut file) = html {
-        // Not where the program lies.
+        // Without the path of the program.
         let words: Vec<String> = ["kolmo".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
         let environment = Environment { command: words.join(" "), facts };
         let page = Page { measured: &measured, environment: &environment, notes: &notes }.html();
@@ -133,7 +134,7 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Measurements, where they were made, and the jobs that did not fit.
+/// Measurements, their environment, and notes on jobs that did not fit.
 struct Run {
     lines: Vec<Value>,
     facts: Vec<(String, String)>,
@@ -142,7 +143,7 @@ struct Run {
 
 fn measure(args: &Compare) -> Result<Run> {
     let common = &args.common;
-    // Opened once to see that all are there.
+    // Opens every device once, so that errors show early.
     let mut devices = Vec::new();
     for spec in &common.device.0 {
         let machine = common.open_all(std::slice::from_ref(spec))?;
@@ -167,7 +168,7 @@ fn measure(args: &Compare) -> Result<Run> {
     let cpu = Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, ..OpenOptions::default() })?;
     let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
     drop(cpu);
-    // Where a figure is drawn of one device alone: of the last GPU, else of the first device.
+    // A figure of one device shows the last GPU, else the first device.
     let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
@@ -192,12 +193,14 @@ fn measure(args: &Compare) -> Result<Run> {
     Ok(Run { lines, facts, notes })
 }
 
-/// Seconds that the parts are to take on a device, and the largest memory of one of them: chains by their multiplications,
-/// rows and steps of walks by a few of them.
+/// Predicts the seconds of all parts on a device and the largest memory of one part.
+///
+/// Chains are predicted from their number of products; tridiagonal rows and steps of walks from
+/// short measurements.
 fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) -> Result<(f64, u64)> {
     let machine = common.open_lanes(std::slice::from_ref(spec), 1)?;
     let one = std::slice::from_ref(&machine);
-    // What comes first does not count.
+    // Each measurement has one warm-up run.
     let repeat = (jobs.repeat + 1) as f64;
     let (mut time, mut most) = (0.0, 0);
     let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
@@ -215,7 +218,7 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
             }
             Part::Figures => {
                 rows.extend(jobs.rows.iter().map(|&n| (n, 6.0)));
-                // One sweep, and Algorithm 1 with three kernels a term.
+                // One uniformization run, and Algorithm 1 with three kernels per term.
                 jobs.seed_chains.iter().try_for_each(|k| chain(&format!("wlan:{k},6"), 10.0, 1e-5, 4.0))?;
             }
             Part::Tridiagonal => {
@@ -230,14 +233,16 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
         time += rows.iter().map(|&(n, lanes)| n as f64 * lanes * repeat * row).sum::<f64>();
         most = most.max(super::tune::system_bytes(&machine, largest));
     }
-    // Four ways on one to eight lanes, each array there and back; steps in four forms for a tenth of a second.
+    // Transfers: four cases on 1, 2, 4 and 8 lanes, each array there and back. Steps: four forms, a
+    // tenth of a second each.
     let (copy, own, bytes) = kolmo_bench::bandwidth_forecast(&machine.lanes[0])?;
     let copy = 1e9 * copy;
     (time, most) = (time + own, most.max(bytes));
     let wanted = |part: Part| parts.contains(&part);
     time += if wanted(Part::Transfer) { 32.0 * repeat * jobs.transfer as f64 / copy } else { 0.0 };
     time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
-    // 64 bytes a step at half of what a copy moves: gathers. Fig. 2 has chains of some hundred steps.
+    // 64 bytes per step at half the rate of a copy, for gathers. Fig. 2 has chains of some hundred
+    // steps.
     let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
     let figures = if wanted(Part::Figures) {
         accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)])
@@ -248,7 +253,7 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     Ok((time, most))
 }
 
-/// Lines of earlier reports, as if they were of this run.
+/// Reads lines of earlier reports as if they were measured now.
 fn stored(files: &[PathBuf]) -> Result<Run> {
     let mut lines = Vec::new();
     for path in files {
@@ -275,7 +280,7 @@ fn stored(files: &[PathBuf]) -> Result<Run> {
     Ok(Run { lines, facts, notes: Vec::new() })
 }
 
-/// Lines of another run; their devices have the file's name behind their own.
+/// Reads the lines of another run and appends the file's name to its device names.
 fn read(path: &Path) -> Result<Vec<Measured>> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -303,8 +308,9 @@ fn read(path: &Path) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Gives every line its speed relative to the first line of the same work: that of the device named first, on one lane
-/// where there are lines for several numbers of them.
+/// Sets the speed of every line relative to the first line with this work.
+///
+/// That line is from the device named first, with one lane if there are several numbers of lanes.
 fn relate(lines: &mut [Value]) {
     let work = |line: &Value| {
         ["bench", "case", "figure", "method", "chains", "part"].map(|key| line[key].clone()).to_vec()
@@ -331,7 +337,7 @@ fn build() -> String {
     format!("{} ({}{profile})", env!("CARGO_PKG_VERSION"), backends.join(", "))
 }
 
-/// The processor's name.
+/// Name of the processor.
 fn processor() -> String {
     sysinfo::System::new().map_or(String::new(), |mut system| {
         system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
@@ -339,7 +345,7 @@ fn processor() -> String {
     })
 }
 
-/// Bytes of the machine's memory.
+/// Total memory of the machine in bytes.
 fn memory() -> Option<u64> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_memory();

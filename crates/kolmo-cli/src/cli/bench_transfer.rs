@@ -15,17 +15,17 @@ use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Args)]
 pub(super) struct Transfer {
-    /// Bytes moved one way, shared out to the lanes
+    /// Bytes moved one way, shared by the lanes, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     size: Size,
-    /// Measurements of each case
+    /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
-/// Bytes that are moved to predict how long all of them take.
+/// Bytes of the pilot transfer from which the run time is predicted.
 const PILOT: u64 = 16 << 20;
 
 pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
             let few = args.size.0.min(PILOT);
             let pilot = bench::transfer(one, few, 1, false)?;
             let once: f64 = pilot.iter().map(|record| record.seconds.median).sum();
-            // A measurement begins with a transfer that does not count.
+            // Each measurement has one warm-up transfer.
             let rounds =
                 (lanes.sets.len() * bench::kinds_of_memory(&one.lanes[0]).len() * (args.repeat + 1)) as f64;
             let what = format!("{} on {}, {} numbers of lanes", bytes(args.size.0), spec, lanes.sets.len());
@@ -78,10 +78,10 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Bytes of an exchange between ranks.
+/// Message sizes of exchanges between ranks, in bytes.
 const EXCHANGES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
 
-/// The same of what ranks exchange.
+/// Measures transfers between neighbouring ranks. Collective.
 fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     let report = args.common.report.as_deref().filter(|_| ranks.is_root());
     let report = ranks.all_ok(report.map(OutputFile::create).transpose())?;
@@ -150,7 +150,7 @@ fn table(devices: &[Vec<Record>]) -> comfy_table::Table {
                 seconds(r.seconds.median),
                 seconds(r.seconds.min),
                 format!("{:.1}", r.gb_per_s),
-                // Relative to the fewest lanes of the same device.
+                // Relative to the smallest number of lanes on this device.
                 format!("{:.2} x", of_case[0].seconds.median / r.seconds.median),
             ]);
         }

@@ -1,4 +1,4 @@
-//! `kolmo bench tridiagonal`: on the device, host to host on each number of lanes, and what others need.
+//! `kolmo bench tridiagonal`: solutions on the device, from host to host, and by other libraries.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -24,39 +24,45 @@ use kolmo_bench::{
 
 #[derive(Debug, Args)]
 pub(super) struct Tridiagonal {
-    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, pentadiagonal:N, biharmonic:N,
-    /// blocks:N, each with ,BATCH
+    /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
+    ///
+    /// Built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N, pentadiagonal:N, biharmonic:N, blocks:N.
+    /// Each may be followed by ,BATCH, the number of systems.
     #[arg(default_value = "random:1000000")]
     pub(super) system: String,
-    /// Seed of a built-in's random numbers
+    /// Seed of the random numbers of a built-in
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
-    /// Right-hand sides of each system, solved together
+    /// Number of right-hand sides of each system, solved together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<usize>)]
     rhs: usize,
-    /// Measurements of each case
+    /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Largest number of lanes to measure
+    /// Largest number of lanes to measure; the numbers are 1, 2, 4, 8, 16, 32
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
-    /// What to measure: resident, host, pageable, peers, or some of them
+    /// Cases to measure: resident, host, pageable, peers, comma-separated
+    ///
+    /// resident: rows and unknowns stay on the device. host: from host to host, in page-locked
+    /// memory where the device supports it. pageable: from host to host in ordinary memory. peers:
+    /// LAPACK and cuSPARSE, in builds with the feature `peers`.
     #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers")]
     measure: Parts,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
-/// Measured parts.
+/// A case to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// On the device.
+    /// Rows and unknowns stay on the device.
     Resident,
-    /// Host to host, page-locked where that exists.
+    /// Host to host, in page-locked memory where the device supports it.
     Host,
-    /// Host to host, not page-locked, where the one before is.
+    /// Host to host in pageable memory, if `Host` uses page-locked memory.
     Pageable,
-    /// LAPACK and cuSPARSE.
+    /// Routines of LAPACK and cuSPARSE.
     Peers,
 }
 
@@ -104,7 +110,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
     if args.rhs > 1 {
         name += &format!(", {} right-hand sides", args.rhs);
         let first = file.system.b.swap_remove(0);
-        // Of different sizes, so that one that takes another's place shows.
+        // Right-hand sides of different sizes, so that swapped ones would show.
         let sized = |k: usize| first.iter().map(|b| b / (1 << (k % 8)) as f64).collect();
         file.system.b = (0..args.rhs).map(sized).collect();
     }
@@ -112,7 +118,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
     told(report, all)
 }
 
-/// Tells the records of each device.
+/// Prints the records of each device and writes the report.
 fn told(
     report: Option<OutputFile>,
     devices: impl Iterator<Item = Result<Vec<SystemRecord>>>,
@@ -129,52 +135,53 @@ fn told(
     Ok(Outcome::Met)
 }
 
-/// Solutions of one kind.
+/// Measurement of one kind of solution.
 #[derive(Debug, Clone, Serialize)]
 struct SystemRecord {
     #[serde(flatten)]
     record: Record,
     rows_per_s: f64,
-    /// True where rows and unknowns stay on the device.
+    /// True if rows and unknowns stay on the device.
     resident: bool,
-    /// True where one pass over the rows was enough.
+    /// True if one pass over the rows was sufficient.
     one_pass: bool,
-    /// True where they lie in page-locked memory of the host.
+    /// True if the rows are in page-locked host memory.
     locked: bool,
-    /// Bytes on the device beside dl, d, du, b and x, as a share of these.
+    /// Additional bytes on the device, relative to those of dl, d, du, b and x.
     extra_memory: f64,
-    /// Somebody else's routine.
+    /// Routine of another library; `None` for kolmo.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<&'static str>,
-    /// The library it is from.
+    /// Library of the routine.
     #[serde(skip_serializing_if = "Option::is_none")]
     library: Option<String>,
     #[serde(flatten)]
     lanes: Option<OfLanes>,
 }
 
-/// The effect of the number of lanes on a solution from host to host.
+/// Effect of the number of lanes on a solution from host to host.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct OfLanes {
-    /// Time over that of one lane, inverted.
+    /// Time of one lane divided by the time of this number of lanes.
     gain: f64,
-    /// The number with the least time.
+    /// Number of lanes with the shortest time.
     lanes_best: usize,
-    /// The number that `--lanes auto` takes.
+    /// Number of lanes that `--lanes auto` takes.
     lanes_predicted: usize,
-    /// The prediction of `kolmo tune` for this number, if it was run.
+    /// Seconds predicted by the models of `kolmo tune`, if it has been run.
     predicted_seconds: Option<f64>,
 }
 
-/// Common facts of a device's records.
+/// Data common to all records of a device.
 struct Case<'a> {
     name: &'a str,
     system: &'a System,
     device: &'a Device,
     precision: kolmo::kernel::Precision,
+    /// GB/s of a copy on the device.
     copy: f64,
     repeat: usize,
-    /// Stored measurements of the device.
+    /// Measurements of the device stored by `kolmo tune`.
     tuned: Option<&'a Tuned>,
 }
 
@@ -184,7 +191,7 @@ impl Case<'_> {
         let (rows, shape) = (b.len() * self.system.rows(), (*n, *batch, b.len()));
         SystemRecord {
             record: Record {
-                // The second stage reads the four again.
+                // The second stage reads dl, d, du and b again.
                 bytes_moved: 9 * self.precision.bytes() * rows as u64,
                 copy_gb_per_s: self.copy,
                 repetitions: self.repeat,
@@ -208,7 +215,7 @@ impl Case<'_> {
         }
     }
 
-    /// Records of solutions from host to host.
+    /// Returns the records of solutions from host to host.
     fn host(&self, times: &HostTimes) -> Vec<SystemRecord> {
         let rows = self.system.rows();
         let tuned = self.tuned;
@@ -248,7 +255,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     if !args.common.quiet {
         let kinds = [Part::Host, Part::Pageable].map(measured).into_iter().filter(|&wanted| wanted).count();
         let visits = usize::from(measured(Part::Resident)) + kinds * sets.len();
-        // A visit begins with a solution that does not count.
+        // Each visit has one warm-up solution.
         let solutions = (visits * (args.repeat + 1)) as f64;
         let rows = system.rows();
         let time = solutions * rows as f64 * super::tune::seconds_a_row(&sets, rows)?;
@@ -268,7 +275,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
                 }
                 all.push(record);
             }
-            // What one lane does not hold may still go through it.
+            // A system too large for one lane can still be streamed through it.
             Err(Error::Invalid(why)) => say(why),
             Err(e) => return Err(e),
         }
@@ -354,10 +361,10 @@ fn banded(
     Ok(all)
 }
 
-/// A peer's name, library, times, extra memory and residual, and whether it is on the device.
+/// Result of a peer: true if on the device; then name, library, times, extra memory, residual.
 type BandedPeer = (bool, std::result::Result<(&'static str, String, Spread, f64, f64), String>);
 
-/// The same by LAPACK and cuSPARSE.
+/// Measures LAPACK and cuSPARSE on a pentadiagonal or block tridiagonal system.
 #[cfg(feature = "peers")]
 fn banded_peers(spec: &DeviceSpec, system: &BandedSystem, repeat: usize) -> Vec<BandedPeer> {
     use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
@@ -375,7 +382,7 @@ fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Vec<BandedPeer> {
     vec![(false, Err("LAPACK and cuSPARSE are measured by builds with the feature 'peers'".to_owned()))]
 }
 
-/// The same by LAPACK and cuSPARSE.
+/// Measures LAPACK and cuSPARSE on a tridiagonal system.
 #[cfg(feature = "peers")]
 fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
     use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
@@ -384,9 +391,9 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
         say("the peers are measured in f64");
         return Vec::new();
     }
-    // One thread, and seconds for a large system.
+    // Few repetitions: it uses one thread and takes seconds for a large system.
     let few = case.repeat.min(3);
-    // A system for each right-hand side.
+    // LAPACK and cuSPARSE get one system per right-hand side.
     let System { batch, dl, d, du, b, .. } = case.system;
     let system = System::batched(
         b.len() * batch,
@@ -404,7 +411,7 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
     };
     let mut all: Vec<(bool, Result<PeerTimes, String>)> = vec![(false, lapack::dgtsv(system, few))];
     if let DeviceSpec::Cuda(ordinal) = *spec {
-        // Rows on the device once more.
+        // The peer has its own copy of the rows on the device.
         let peer = cusparse::Peer::new(ordinal, system);
         match peer {
             Ok(mut peer) => {
@@ -441,7 +448,7 @@ fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
     Vec::new()
 }
 
-/// The records of one device as a table.
+/// Table of the records of one device.
 fn table(records: &[SystemRecord]) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::TableStyle::new());

@@ -16,38 +16,42 @@ use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Walk {
-    /// Systems, as in `kolmo walk` [default: random-dominant:100000,10,0.8,positive; of the coverage six small ones and a graph]
+    /// Systems, as for `kolmo walk` [default: random-dominant:100000,10,0.8,positive]
+    ///
+    /// By default the case `coverage` measures six small systems and a graph.
     #[arg(value_name = "MATRIX")]
     pub(super) matrix: Vec<String>,
-    /// What to measure
+    /// Cases to measure, comma-separated
     #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
     case: Vec<Case>,
-    /// Chains of a component; of all replicates in the case of the rate
+    /// Chains per component, at least 16; in the case `rate` over all replicates
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
     chains: u32,
-    /// Steps of a chain
+    /// Steps per chain
     #[arg(long, value_name = "T", default_value_t = 73, value_parser = whole::<u32>)]
     length: u32,
-    /// Where the points come from
+    /// Sequences of points for `rate`, comma-separated: sobol, halton, faure, philox, mtgp32
     #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
     sequence: Vec<Sequence>,
-    /// Measurements of each case
+    /// Number of measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Numbers of chains of the accuracy, as powers of 2
+    /// Exponents K of the numbers of chains 2^K for `accuracy`, comma-separated, 0 to 24
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
     exponents: Vec<u32>,
-    /// Control variates of the accuracy, where jacobi takes eight sweeps, of the setup, where it takes those of `kolmo walk`, and
-    /// of the coverage [default: jacobi; of the coverage none,jacobi,krylov]
+    /// Control variates for `accuracy`, `setup` and `coverage`, comma-separated, as for `kolmo
+    /// walk`
+    ///
+    /// The default is jacobi; for `coverage` it is none,jacobi,krylov.
     #[arg(long, alias = "control", value_name = "C", value_delimiter = ',')]
     sweeps: Vec<ControlVariate>,
-    /// Runs of each coverage, a seed each
+    /// Number of runs for each `coverage`, each with its own seed
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = whole::<u64>)]
     seeds: u64,
-    /// Components that share points
+    /// Number of components for `sharing`
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
     components: u32,
-    /// Also measure one core of the CPU
+    /// Also measure a single core of the CPU
     #[arg(long)]
     one_core: bool,
     #[command(flatten)]
@@ -56,21 +60,21 @@ pub(super) struct Walk {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Case {
-    /// Steps a second
+    /// Steps per second
     Rate,
-    /// Errors of the sequences against the number of chains
+    /// Error of each sequence over the number of chains
     Accuracy,
-    /// Points made for every component against points made once for all
+    /// New points for each component, compared with one set for all components
     Sharing,
-    /// Groups and sizes of a grid; one thread an unknown
+    /// Grids of different shapes, and one thread per unknown
     Grids,
-    /// What comes before the first step, against reads of the matrix
+    /// Time of the preparation, compared with reading the matrix
     Setup,
-    /// How often intervals hold the answer
+    /// Share of intervals that contain the exact result
     Coverage,
 }
 
-/// The system of all cases but the coverage.
+/// Default system of all cases except coverage.
 const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
 
 pub(super) fn run(args: &Walk) -> Result<Outcome> {
@@ -100,7 +104,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
     for spec in systems {
         let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
         system.rhs = rhs.swap_remove(0);
-        // Rates need no more than a check.
+        // The error of a rate needs no accurate reference.
         let fine = args.case.contains(&Case::Accuracy);
         let unasked = [Case::Grids, Case::Setup];
         let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
@@ -116,7 +120,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         if args.one_core {
             let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
             let machine = Machine::open(&[DeviceSpec::Cpu], &options)?;
-            // Rates do not depend on the number of chains, and one core has its time.
+            // Rates do not depend on the number of chains; fewer chains save time on one core.
             let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
             measure(args, &system, &reference, &machine, &mut records)?;
         }
@@ -128,10 +132,10 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Chains that are walked to predict how long all of them take.
+/// Chains of the pilot from which the run time is predicted.
 const PILOT: u32 = 1 << 12;
 
-/// Says how long the cases are to take that walk, and how much memory.
+/// Prints the predicted time and memory of the cases.
 fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
     if args.common.quiet {
         return Ok(());
@@ -140,14 +144,14 @@ fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
     let few = bench::walk::Rate { chains: args.chains.min(PILOT), length, sequence, replicates: 16 };
     let pilot = bench::walk::rate(machine, system, &vec![1.0; system.matrix.rows()], few, 1)?;
     let rate = pilot.steps_per_s.unwrap_or(f64::INFINITY);
-    // A measurement begins with a walk that does not count.
+    // Each measurement has one warm-up run.
     let rounds = f64::from(args.chains) * (args.repeat + 1) as f64;
     let chains = |case: &Case| match case {
         Case::Rate => rounds * args.sequence.len() as f64,
         Case::Accuracy => bench::walk::accuracy_walks(&args.exponents, &args.sweeps),
         Case::Sharing => rounds * f64::from(args.components) * bench::walk::SHARED as f64,
         Case::Grids => rounds * bench::walk::GRIDS as f64,
-        // It is the building that counts there.
+        // These cases spend their time on preparation.
         Case::Setup | Case::Coverage => 0.0,
     };
     let walks: f64 = args.case.iter().map(chains).sum();
@@ -203,7 +207,9 @@ fn measure(
     Ok(())
 }
 
-/// The coverage of six systems with three control variates, and of a graph; or of the systems and control variates given.
+/// Measures the coverage of intervals.
+///
+/// By default of six systems with three control variates, and of a graph.
 fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()> {
     let controls = match &args.sweeps[..] {
         [] => &[ControlVariate::Sweeps(0), ControlVariate::Jacobi, ControlVariate::Krylov],

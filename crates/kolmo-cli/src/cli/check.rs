@@ -27,27 +27,37 @@ use kolmo_model::{StateSpace, Value};
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// A model in PRISM's language (.sm, .prism), a chain's file (.tra, .drn, .umb, .mtx, .npz, .npy) or a built-in
+    /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .umb, .mtx, .npz, .npy) or built-in
+    /// (tandem:15)
     model: String,
-    /// Properties in CSL, such as 'P=? [ F<=10 "full" ]', or files of them (.csl, .props, .pctl)
+    /// CSL property such as 'P=? [ F<=10 "full" ]', or file of properties (.csl, .props, .pctl)
     #[arg(required = true)]
     properties: Vec<String>,
-    /// Values of constants, such as N=64,T=1:0.5:5; a range gives a line for each of its values
+    /// Values of constants, such as N=64,T=1:0.5:5 (T from 1 to 5 in steps of 0.5)
+    ///
+    /// T=1:5 has steps of 1. Each value of a range gives a separate answer.
     #[arg(long = "const", value_name = "NAME=V,…")]
     values: Option<Constants>,
-    /// Only these properties, by their numbers from 1 or their names
+    /// Check only these properties of a file: their numbers from 1, or their names
     #[arg(long, value_name = "1,3|NAME")]
     prop: Option<String>,
-    /// Bound on the total l1 error of the probabilities behind each answer
+    /// Bound on the l1 error of the probabilities that answers are computed from, 0 < E < 1
+    ///
+    /// Each answer is printed with the error bound of its own value.
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
-    /// Of a model with infinitely many states, or too many: explore only so many that at most this probability is lost, within --epsilon
+    /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
+    ///
+    /// For models with infinitely many states, or too many. States are added until the probability
+    /// of leaving the explored part is at most LOSS. LOSS is part of the bound --epsilon.
     #[arg(long, value_name = "LOSS", conflicts_with = "all_states", allow_hyphen_values = true)]
     truncate: Option<f64>,
-    /// Also write the answers from every state, true as 1, false as 0, undecided as NaN, to the file of -o
+    /// Also compute the answers for every initial state, and write them to the file of -o
+    ///
+    /// true is written as 1, false as 0, undecided as NaN.
     #[arg(long, requires = "output")]
     all_states: bool,
-    /// File for --all-states: .npy (a row a property) or .csv (a line a state, with its variables)
+    /// Output file of --all-states: .npy (a row per property) or .csv (a line per state)
     #[arg(short, long, value_name = "FILE", requires = "all_states")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -55,7 +65,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])
@@ -72,7 +82,7 @@ fn subject(spec: &str) -> Result<Subject> {
     }
 }
 
-/// All answers, and what they took.
+/// All answers of a run and the work that they took.
 struct Run<'a> {
     args: &'a Check,
     machine: &'a Machine,
@@ -82,12 +92,13 @@ struct Run<'a> {
     status: Status,
     sweeps: usize,
     terms: u64,
-    /// Seconds of sweeps.
+    /// Seconds spent answering, without exploration.
     solve: f64,
-    /// Of each answer that from every state, and the names of these.
+    /// With `--all-states`, each property's text and its answer for every initial state.
     columns: Vec<(String, Vec<f64>)>,
+    /// Names of the states in `columns`.
     names: Option<Arc<StateNames>>,
-    /// The worst of each part, of the probabilities behind the answers.
+    /// Maximum of each part of the error bounds over all chains.
     bound: Bound,
 }
 
@@ -152,7 +163,7 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
 }
 
 impl Run<'_> {
-    /// Answers all properties of one chain.
+    /// Answers all properties for one assignment of the model's constants.
     fn answer(
         &mut self,
         subject: &mut Subject,
@@ -189,7 +200,7 @@ impl Run<'_> {
             }
             (Subject::Chain(chain), _) => {
                 let asked = questions.plan(Source::File(chain), values)?;
-                // A file has one chain.
+                // A file has a single chain, so it is not needed again.
                 self.solved(asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?), options)?
             }
         };
@@ -207,7 +218,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The answers of a chain, and how many states it has.
+    /// Answers the properties of one chain. Returns its number of states and the answers.
     fn solved(&mut self, asked: Asked, chain: Chain, options: &Options) -> Result<(usize, Answers)> {
         let quiet = self.args.common.quiet;
         for warning in chain.warnings.iter().filter(|_| !quiet) {
@@ -228,7 +239,7 @@ impl Run<'_> {
         Ok((states, answers))
     }
 
-    /// Writes the answers from every state.
+    /// Writes the answers for every initial state to the file of `-o`.
     fn write_values(&self, mut file: OutputFile) -> Result<()> {
         let states = self.columns.first().map_or(0, |(_, column)| column.len());
         if self.args.output.as_deref().is_some_and(|path| path.extension().is_some_and(|e| e == "npy")) {
@@ -266,7 +277,7 @@ impl Run<'_> {
         file.commit()
     }
 
-    /// Writes a line a property to stdout.
+    /// Prints one line per property to stdout.
     fn print(&self, given: &[Given]) -> Result<()> {
         let ranges: Vec<&str> = (given.iter()).filter(|g| g.range).map(|g| &g.name[..]).collect();
         let mut text = b"property".to_vec();
@@ -303,7 +314,7 @@ impl Run<'_> {
                 "property": row.text,
                 "constants": constants(&row.constants),
                 "truth": row.truth().map(truth),
-                // JSON has no infinity.
+                // JSON has no number for infinity.
                 "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": row.error(),
                 "loss": row.loss(),
@@ -365,7 +376,7 @@ impl Run<'_> {
     }
 }
 
-/// The value as it is printed.
+/// Text of a property's value.
 fn word(row: &Row) -> String {
     if row.refused.is_some() {
         return "refused".to_owned();

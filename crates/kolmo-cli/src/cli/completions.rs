@@ -14,16 +14,16 @@ use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// The shell: bash, elvish, fish, powershell or zsh
+    /// Shell that the script is for
     shell: Shell,
-    /// Output file, in place of stdout
+    /// Output file [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Manual {
-    /// Folder for the pages, which exists; kolmo.1 and one page a command
+    /// Existing folder for the pages: kolmo.1 and one page per command
     folder: PathBuf,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn manual(args: &Manual) -> Result<Outcome> {
     command.build();
     let mut pages = Vec::new();
     page(&args.folder, &command, "kolmo", &mut pages)?;
-    // All get their names, or none does.
+    // No page gets its name before all are complete.
     for page in &mut pages {
         page.flush().map_err(|e| page.error(e))?;
     }
@@ -58,7 +58,7 @@ pub(super) fn manual(args: &Manual) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Writes the page of a command and those of its own commands.
+/// Writes the page of a command and those of its subcommands.
 fn page(folder: &Path, command: &clap::Command, name: &str, pages: &mut Vec<OutputFile>) -> Result<()> {
     let mut file = OutputFile::create(folder.join(format!("{name}.1")))?;
     file.write_all(text(command, name).as_bytes()).map_err(|e| file.error(e))?;
@@ -69,14 +69,14 @@ fn page(folder: &Path, command: &clap::Command, name: &str, pages: &mut Vec<Outp
     Ok(())
 }
 
-/// A page in the language of man.
+/// The page of a command in roff.
 fn text(command: &clap::Command, name: &str) -> String {
     let words =
         name.strip_prefix("kolmo-").map_or("kolmo".to_owned(), |rest| match rest.strip_prefix("bench-") {
             Some(inner) => format!("bench {inner}"),
             None => rest.to_owned(),
         });
-    // A page describes every option that has not been hidden.
+    // The page includes the options that only the long help shows.
     let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
     let operands: String = command.get_positionals().map(|arg| format!(" {arg}")).collect();
     let rest = if command.has_subcommands() { " COMMAND" } else { &operands };
@@ -120,7 +120,7 @@ fn text(command: &clap::Command, name: &str) -> String {
     tidy(&String::from_utf8_lossy(&page)) + &appendix(&words, name)
 }
 
-/// The sections behind options.
+/// The sections after the options: exit status, environment, files, examples, see also.
 fn appendix(words: &str, name: &str) -> String {
     let mut roff = Roff::new();
     let entry = |roff: &mut Roff, term: &str, text: &str| {
@@ -142,14 +142,26 @@ fn appendix(words: &str, name: &str) -> String {
     tidy(&roff.render())
 }
 
-/// Bytes of a line. A letter that is not ASCII counts for several, 80 of which are too many.
+/// Maximum bytes of a line. `mandoc` accepts 80, but a non-ASCII letter has several bytes.
 const LINE: usize = 70;
 
-/// The text without what man's own checker finds fault with: blanks at the end of lines, lines of more than 80 bytes,
-/// and breaks beside space.
+/// Removes everything that `mandoc -Tlint` warns about, and keeps paragraphs apart.
+///
+/// Warnings are about blanks at line ends, blank lines, lines of more than 80 bytes, and breaks next
+/// to vertical space.
 fn tidy(page: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for line in page.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+    let mut blank = false;
+    for line in page.lines().map(str::trim_end) {
+        if line.is_empty() {
+            blank = true;
+            continue;
+        }
+        // A blank line between two lines of text separates paragraphs of a long help.
+        let is_text = |line: &str| !line.starts_with('.');
+        if std::mem::take(&mut blank) && is_text(line) && lines.last().is_some_and(|last| is_text(last)) {
+            lines.push(".sp".to_owned());
+        }
         let space = |line: &str| line == ".sp";
         match lines.last() {
             Some(last) if line == ".br" && (space(last) || last == ".br") => continue,
@@ -158,7 +170,7 @@ fn tidy(page: &str) -> String {
         }
         let mut rest = line;
         while rest.len() > LINE && !line.starts_with('.') {
-            // What begins a line with a dot or an apostrophe would be a command.
+            // A line that begins with a dot or an apostrophe would be a roff command.
             let fits = |at: &usize| *at <= LINE && !rest[at + 1..].starts_with(['.', '\'']);
             let Some(at) = rest.match_indices(' ').map(|(at, _)| at).rfind(fits) else { break };
             lines.push(rest[..at].trim_end().to_owned());

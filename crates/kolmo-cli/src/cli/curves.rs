@@ -1,4 +1,4 @@
-//! `--plot FILE.svg`: probabilities over time, intervals over chains, times over sizes.
+//! `--plot FILE.svg`: probabilities over time, half-widths over chains, times over sizes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,16 +17,16 @@ use kolmo::settings::Tuned;
 use kolmo::walk::{Component, Solution};
 use kolmo::{Error, Result};
 
-/// Lines of a chart: as many as there are colours, without that of limits.
+/// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
 const MOST: usize = REFERENCE;
 
-/// States that are drawn where none are named.
+/// Number of most likely states that are drawn by default.
 const LIKELY: usize = 5;
 
-/// Bytes that vectors may take while the most likely states are not known yet.
+/// Maximum bytes of the vectors that are kept to find the most likely states.
 const ROOM: usize = 1 << 30;
 
-/// As [`create`], for rank 0 alone.
+/// Opens the file of a chart on rank 0; `None` on the other ranks.
 pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
     if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
 }
@@ -48,9 +48,9 @@ fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
 #[derive(Debug)]
 pub(super) struct Curves {
     ranks: Ranks,
-    /// States of the vectors that arrive here.
+    /// This rank's states, to which the received vectors belong.
     rows: Range<usize>,
-    /// Rank 0 alone has it.
+    /// Only on rank 0.
     file: Option<OutputFile>,
     model: String,
     times: Vec<f64>,
@@ -60,14 +60,14 @@ pub(super) struct Curves {
 
 #[derive(Debug)]
 enum Wanted {
-    /// Labels or states: (name, value) at each time.
+    /// Labels or states, with (name, value) at each time.
     Named(Selection, Vec<Vec<(String, f64)>>),
-    /// The `k` most likely states, of all vectors, of which each rank keeps its rows.
+    /// The `k` most likely states, and this rank's part of the vector at each time.
     Likely(usize, Vec<Vec<f64>>),
 }
 
 impl Curves {
-    /// Draws a selection's labels or states, or the most likely states where it names none.
+    /// Prepares the chart of selected labels or states, else of the most likely states.
     pub(super) fn new(
         file: Option<OutputFile>,
         model: &str,
@@ -112,12 +112,12 @@ impl Curves {
         Ok(Self { ranks, rows: 0..states, file, model, times, wanted, style })
     }
 
-    /// The states that arrive here from now on.
+    /// Sets the states to which the following vectors belong.
     pub(super) fn rows(&mut self, rows: Range<usize>) {
         self.rows = rows;
     }
 
-    /// Takes the probabilities at a time.
+    /// Stores the probabilities at a time.
     pub(super) fn result(&mut self, index: usize, p: &[f64]) {
         match &mut self.wanted {
             Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
@@ -125,7 +125,7 @@ impl Curves {
         }
     }
 
-    /// Draws.
+    /// Draws the chart and completes its file. Collective.
     pub(super) fn finish(self) -> Result<()> {
         let (rows, what) = match self.wanted {
             Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
@@ -155,10 +155,11 @@ impl Curves {
     }
 }
 
-/// The values of the `k` states whose largest probability over all times is largest, largest first. Vectors are of
-/// this rank's `rows`.
+/// Values of the `k` states with the largest maximum over all times, largest first.
+///
+/// `vectors` hold the probabilities of this rank's `rows`. Collective.
 fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> Vec<Vec<(String, f64)>> {
-    // They are among the k largest of some time.
+    // Each of them is among the k largest at some time.
     let mut most: HashMap<u32, f64> = HashMap::new();
     for p in vectors {
         for (name, p) in Selection::Top(k).pick(p, rows, ranks) {
@@ -174,7 +175,7 @@ fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> 
     vectors.iter().map(|p| states.pick(p, rows, ranks)).collect()
 }
 
-/// Half-widths over chains, round by round.
+/// Draws the half-widths after each round over the number of chains.
 pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
     let several = solution.rounds.iter().any(|c| c.rhs > 0);
     let name = |c: &Component| {
@@ -205,7 +206,7 @@ pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
     let chains = solution.rounds.iter().map(|c| c.chains as f64);
     let (least, most) = chains.fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(n), b.max(n)));
     if least <= most {
-        // A line needs two ends.
+        // Widens the range: with one number of chains the line would be a point.
         let ends = [0.7 * least, 1.4 * most];
         lines.push(Line {
             name: format!("asked for: {}", crate::plot::short(solution.epsilon)),
@@ -223,7 +224,7 @@ pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
     write(file, &chart)
 }
 
-/// Nanoseconds a row over rows, a line for each number of lanes.
+/// Draws nanoseconds per row over the number of rows, one line per number of lanes.
 pub(super) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
     let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
     counts.sort_unstable();

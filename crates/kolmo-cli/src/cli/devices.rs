@@ -12,14 +12,16 @@ use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(super) struct Devices {
-    /// How to print the list
+    /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
+    /// A table
     Text,
+    /// A JSON array with one object per device, with all limits
     Json,
 }
 

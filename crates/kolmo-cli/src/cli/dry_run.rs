@@ -1,4 +1,5 @@
-//! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: what it would take, by a pilot.
+//! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: memory and time, predicted from a pilot
+//! run.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +14,17 @@ use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Count, Options, PILOT, Problem, solve};
 use kolmo::{Error, Result, tridiagonal};
 
-/// Components of a pilot, chains of each replicate, and the time that they are given.
+/// Maximum number of components in the pilot of `walk`.
 const COMPONENTS: usize = 16;
+/// Chains per replicate in the pilot of `walk`.
 const CHAINS: u64 = 256;
+/// Time limit of the pilot of `walk`.
 const TIME: Duration = Duration::from_millis(500);
 
-/// Rows of a pilot.
+/// Maximum number of rows in the pilot of `tridiagonal`.
 const ROWS: usize = 1 << 20;
 
-/// The memory that a lane is to hold, and that it has.
+/// Memory that a lane or the host needs, and its free memory.
 #[derive(Clone)]
 struct Room {
     device: String,
@@ -64,7 +67,7 @@ fn name(lane: &Lane) -> String {
     format!("{} {}", lane.device().spec, lane.device().name)
 }
 
-/// Prepares the walks, walks a few chains of a few components, and says what the rest would take.
+/// Prepares the walks, runs a few chains of a few components, and predicts the rest.
 pub(super) fn walk(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -80,7 +83,7 @@ pub(super) fn walk(
     let pilot = Problem { components: few, functionals, ..*problem };
     let piloted = few.len() + functionals.len();
     let chains = CHAINS * u64::from(options.replicates.max(1));
-    // A number of chains that is given says that walks are wanted, whatever else would do.
+    // A given number of chains requests walks, even if BiCGSTAB would be faster.
     let walked = match options.chains {
         Count::Grow => Options { max_chains: chains, ..options.clone() },
         _ => Options { chains: Count::Number(chains), ..options.clone() },
@@ -95,7 +98,7 @@ pub(super) fn walk(
         super::interrupt::check()
     })?;
     let answers = || solution.components.iter().chain(&solution.functionals);
-    // Where not even the pilot's chains came to their end, their rate is that of their steps so far.
+    // If the time limit ended the pilot's chains, the rate is that of their steps so far.
     let ended = first.filter(|_| solution.steps == 0).map(|since| since.elapsed().as_secs_f64());
     let (rate, length) = match ended {
         Some(seconds) => {
@@ -107,7 +110,8 @@ pub(super) fn walk(
             (rate, answers().map(|c| c.length).max().unwrap_or(0))
         }
     };
-    // Chains that a component needs, should its interval shrink with their root, as pseudo-random ones do.
+    // Chains that a component needs if its interval shrinks with the square root of their number,
+    // as for pseudo-random points.
     let needed = |c: &kolmo::walk::Component| {
         let left = c.epsilon - c.bound.truncation - c.bound.rounding;
         match left > 0.0 {
@@ -117,7 +121,7 @@ pub(super) fn walk(
     };
     let worst = match options.chains {
         Count::Number(n) => n as f64,
-        // Those of the first round.
+        // The chains of the first round.
         _ if ended.is_some() => (PILOT * u64::from(options.replicates)) as f64,
         _ => answers().map(needed).fold(chains as f64, f64::max),
     };
@@ -200,7 +204,7 @@ pub(super) fn walk(
     Ok(Outcome::Met)
 }
 
-/// Solves the first rows, on ranks each its own, and says what all of them would take.
+/// Solves the first rows, on each rank its own, and predicts memory and time of all rows.
 pub(super) fn tridiagonal(
     machine: &Machine,
     rows: &Rows,
@@ -245,7 +249,7 @@ pub(super) fn tridiagonal(
         });
         let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
         let each: Vec<serde_json::Value> = objects.iter().map(of_rank).collect();
-        // One process says it of itself.
+        // A single process reports this at the top level.
         match &each[..] {
             [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
             _ => object["each"] = each.into(),
@@ -273,11 +277,12 @@ pub(super) fn tridiagonal(
     ranks.all_ok(fits()).map(|()| Outcome::Met)
 }
 
-/// A solution of some rows, and what it says of all that are here.
+/// Solution of the first rows and the extrapolation to all rows of this rank.
 struct Pilot {
     rows: usize,
-    /// Seconds of its solution, and of all rows.
+    /// Measured seconds of the pilot.
     seconds: f64,
+    /// Predicted seconds for all rows.
     solve: f64,
     residual: Residual,
     rooms: Vec<Room>,
@@ -288,7 +293,7 @@ fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Resu
     let all = rows.span.rows;
     let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let few = all.min(ROWS);
-    // The system is there already; to come are x, and what the lanes are sent from and to.
+    // The system is in memory already. Further memory: x, and the arrays of the lanes' transfers.
     let host = all as u64 * (8 * rows.b.len() as u64 + 5 * machine.precision.bytes());
     let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
     if few == 0 {
@@ -299,7 +304,7 @@ fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Resu
     let b: Vec<Vec<f64>> = rows.b.iter().map(|b| first(b)).collect();
     let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
     let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
-    // The first solution allocates; the second is what counts.
+    // The first solution allocates memory; only the second one is timed.
     tridiagonal::solve(machine, &pilot, options)?;
     super::interrupt::check()?;
     let peak: Vec<u64> = machine.lanes.iter().map(Lane::peak_bytes).collect();

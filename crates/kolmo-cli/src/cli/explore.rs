@@ -1,4 +1,4 @@
-//! Models in the PRISM language where a file of a chain may stand: given constants, explored while people watch.
+//! Exploration of PRISM models, with the constants of `--const` and a progress display.
 
 use std::io::IsTerminal;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use kolmo_check::{Assigned, Truncation};
 use kolmo_model::constants::{self, Given};
 use kolmo_model::{Model, StateSpace, Value};
 
-/// Values of constants as options give them.
+/// Values of constants given by `--const`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Constants(pub(super) Vec<Given>);
 
@@ -27,7 +27,7 @@ impl FromStr for Constants {
 }
 
 impl Constants {
-    /// The one value of each.
+    /// Returns the value of each constant; an error for ranges.
     fn single(&self) -> Result<Vec<(String, Value)>> {
         let one = |given: &Given| match given.values[..] {
             [value] => Ok((given.name.clone(), value)),
@@ -41,7 +41,7 @@ impl Constants {
     }
 }
 
-/// Finds the states of a model with these constants, in at most so many bytes.
+/// Explores the states of a model with these constants, within `limit` bytes.
 pub(super) fn explore(
     model: &Model,
     values: &Assigned,
@@ -71,7 +71,9 @@ pub(super) fn explore(
     Ok(space)
 }
 
-/// Calls a search with what tells people how far it is.
+/// Runs a search with a progress display.
+///
+/// A note warns once about a variable without a range that grows in `model`.
 fn watched<T>(
     quiet: bool,
     model: Option<&Model>,
@@ -96,7 +98,7 @@ fn watched<T>(
     })
 }
 
-/// The chain of a model, whose states have names.
+/// Explores the model of a file and returns its chain, with names of the states.
 pub(super) fn chain(
     path: &str,
     constants: Option<&Constants>,
@@ -107,7 +109,7 @@ pub(super) fn chain(
     language::chain(path, explore(&language::read(path)?, &values, limit, quiet)?)
 }
 
-/// A model of which nothing is explored yet.
+/// Reads a model for truncated exploration; nothing is explored yet.
 pub(super) fn truncation(
     path: &str,
     constants: Option<&Constants>,
@@ -120,7 +122,7 @@ pub(super) fn truncation(
     Truncation::new(instance, allowed, epsilon)
 }
 
-/// An error for what `--truncate` has no use for.
+/// Error if `--truncate` is used with anything but a PRISM model.
 pub(super) fn expect_model(path: &str) -> Result<()> {
     match language::is_model(path) {
         true => Ok(()),
@@ -130,12 +132,12 @@ pub(super) fn expect_model(path: &str) -> Result<()> {
     }
 }
 
-/// The next part of a model that is truncated.
+/// Explores the next part of a truncated model.
 pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
     watched(quiet, None, |tell| truncation.explore(limit, tell))
 }
 
-/// Tells what was enough.
+/// Prints how many states were explored and how much probability was lost.
 pub(super) fn say_enough(truncation: &Truncation, states: usize) {
     say(format_args!(
         "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",

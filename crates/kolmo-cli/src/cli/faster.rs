@@ -1,4 +1,4 @@
-//! What would be faster than walks that take long, said before they do.
+//! Suggests a faster method before walks that will take long.
 
 use std::time::{Duration, Instant};
 
@@ -6,28 +6,28 @@ use super::say;
 use crate::report::seconds;
 use kolmo::walk::{ControlVariate, Count, Length, Options, takes_longer_than_krylov};
 
-/// Seconds of walks that people wait for without a word.
+/// Seconds of walks above which a note is printed.
 const PATIENCE: f64 = 60.0;
-/// Time after which the rate of steps is known.
+/// Time after which the rate of steps is measured.
 const PILOT: Duration = Duration::from_millis(500);
 
-/// Watches the walks, and says once that they will take long.
+/// Watches the rate of the walks and prints one note if they will take long.
 #[derive(Debug)]
 pub(super) struct Forecast<'a> {
     options: &'a Options,
     entries: usize,
-    /// When the first steps were done, and how many.
+    /// Time of the first report and its number of steps.
     first: Option<(Instant, u64)>,
     said: bool,
 }
 
 impl<'a> Forecast<'a> {
-    /// Of walks on a matrix of so many entries; `quiet` says nothing.
+    /// Starts watching walks on a matrix with `entries` entries; prints nothing if `quiet`.
     pub(super) fn new(options: &'a Options, entries: usize, quiet: bool) -> Self {
         Self { options, entries, first: None, said: quiet }
     }
 
-    /// `done` of `all` steps are done.
+    /// Reports that `done` of `all` steps are done.
     pub(super) fn at(&mut self, done: u64, all: u64) {
         if self.said || all == 0 {
             return;
@@ -44,7 +44,9 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// What people should know of walks that will take that long for so many steps, if that is longer than they like.
+/// Note with a suggestion for walks that will take `time` seconds for `steps` steps.
+///
+/// `None` below a minute, or if `--time-limit` ends the walks within one.
 pub(super) fn note(options: &Options, time: f64, steps: f64, entries: usize) -> Option<String> {
     let limited = options.time_limit.is_some_and(|limit| limit.as_secs_f64() <= PATIENCE);
     if time <= PATIENCE || limited {
@@ -62,7 +64,7 @@ pub(super) fn note(options: &Options, time: f64, steps: f64, entries: usize) -> 
     Some(format!("note: the walks will take up to {}; {faster}", seconds(time)))
 }
 
-/// The line that was given with a Krylov method in the place of what asks for walks.
+/// The command line with `--control krylov` instead of the options that request walks.
 fn command(line: impl Iterator<Item = String>) -> String {
     let mut line = line.skip(1);
     let mut kept = vec!["kolmo".to_owned()];
@@ -82,7 +84,7 @@ fn command(line: impl Iterator<Item = String>) -> String {
     kept.join(" ")
 }
 
-/// A word as shells read it.
+/// Quotes an argument for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(note(&none, 59.0, 1e12, 1000), None);
         let said = note(&none, 3e5, 1e12, 1000).expect("three days are long");
         assert!(said.contains("days") && said.contains("--control krylov"), "{said}");
-        // What BiCGSTAB would not shorten has no line.
+        // Without a gain by BiCGSTAB no command line is suggested.
         for (options, steps) in [(Options::default(), 1e12), (none, 1e4)] {
             let said = note(&options, 3e5, steps, 1000).expect("three days are long");
             assert!(said.contains("--time-limit") && !said.contains("krylov"), "{said}");

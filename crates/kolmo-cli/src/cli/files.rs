@@ -1,4 +1,4 @@
-//! The files that a command reads and writes, of which none may be two.
+//! Checks that no file of a command is read and written, or written twice.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,30 +6,30 @@ use std::path::{Path, PathBuf};
 
 use kolmo::{Error, Result};
 
-/// Files by what names them on the command line.
+/// Input and output files, each with the argument that names it.
 #[derive(Debug, Default)]
 pub(super) struct Files<'a> {
     read: Vec<(&'static str, &'a Path)>,
     written: Vec<(&'static str, &'a Path)>,
 }
 
-/// Endings of what is read with a model of the same stem.
+/// Extensions of files that are read with a model of the same stem.
 const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
 
 impl<'a> Files<'a> {
-    /// Adds files that are read; what is no file, such as the name of a built-in, stands in nobody's way.
+    /// Adds input files. A name that is not a file, such as a built-in's, does no harm.
     pub(super) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
         self.read.extend(paths.into_iter().map(|path| (what, path)));
         self
     }
 
-    /// Adds a file that is written.
+    /// Adds an output file.
     pub(super) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
         self.written.extend(path.map(|path| (what, path)));
         self
     }
 
-    /// Checks that what is written is neither read nor written under another option, whatever its names and links.
+    /// Checks that no output is also an input or another output, under any name or link.
     pub(super) fn check(&self) -> Result<()> {
         let written: Vec<(&str, &Path, File)> =
             self.written.iter().filter_map(|&(what, path)| Some((what, path, File::of(path)?))).collect();
@@ -52,19 +52,19 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Roles of the files that a command reads, for errors.
+/// Arguments that name the input files, for error messages.
 #[derive(Debug)]
 pub(super) struct Roles(Vec<(&'static str, PathBuf)>);
 
 impl Files<'_> {
-    /// The files that are read, by what names them.
+    /// Returns the input files with the arguments that name them.
     pub(super) fn roles(&self) -> Roles {
         Roles(self.read.iter().map(|&(what, path)| (what, path.to_owned())).collect())
     }
 }
 
 impl Roles {
-    /// The error of a file that is missing, with the argument that names it.
+    /// Adds to the error of a missing file the argument that names it.
     pub(super) fn explain(&self, error: Error) -> Error {
         let Error::Io { path, source } = error else { return error };
         let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
@@ -77,7 +77,7 @@ impl Roles {
     }
 }
 
-/// What tells a file from others, whatever it is called.
+/// Identity of a file, independent of its names and links.
 #[derive(Debug, PartialEq)]
 enum File {
     #[cfg(unix)]
@@ -86,7 +86,10 @@ enum File {
 }
 
 impl File {
-    /// None of devices, pipes and folders, of which nothing is lost, and of `-`, which stands for both ends of a pipe.
+    /// Returns the identity of a regular file, existing or not.
+    ///
+    /// `None` for devices, pipes and folders, of which nothing can be overwritten, and for `-`,
+    /// which is stdin or stdout.
     fn of(path: &Path) -> Option<Self> {
         if path == Path::new("-") {
             return None;
@@ -109,7 +112,7 @@ impl File {
     }
 }
 
-/// Labels, rewards and names of states that lie beside a model's file.
+/// Files with labels, rewards and state names next to a model's file.
 fn beside(model: &Path) -> Vec<PathBuf> {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.split('.').next().unwrap_or_default();

@@ -22,33 +22,47 @@ use kolmo_check::language;
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
-    /// A model in PRISM's language (.sm, .prism), or a built-in one: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
-    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; graph: rmat:SCALE,EDGES, barabasi:N,EDGES; or tridiagonal system: random:N,
-    /// toeplitz:N,DL,D,DU, laplace:N; or pentadiagonal:N, biharmonic:N, blocks:N
+    /// PRISM model (.sm, .prism) or built-in (tandem:15, poisson2d:100,0.9, random:1e6, rmat:16,8)
+    ///
+    /// Chains: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
+    ///
+    /// Linear systems: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
+    /// random-dominant:N,PER_ROW,RHO,positive and random-dominant:N,PER_ROW,RHO,signed
+    ///
+    /// Graphs: rmat:SCALE,EDGES, barabasi:N,EDGES
+    ///
+    /// Tridiagonal systems: random:N, toeplitz:N,DL,D,DU, laplace:N
+    ///
+    /// Pentadiagonal systems: pentadiagonal:N, biharmonic:N. Systems with blocks of 2 x 2: blocks:N
     spec: String,
-    /// File to write; its extension is the format: .tra, .drn, .umb, .mtx or .npz (of systems .npz, .csv or .mtx, of graphs .txt or .mtx). Labels, names of
-    /// states and rewards lie beside it: .lab, .sta, .srew; a .drn or .umb has them inside
+    /// Output file; the extension selects the format
+    ///
+    /// Chains: .tra, .drn, .umb, .mtx, .npz. Linear systems: .mtx, .npz. Graphs: .txt, .mtx.
+    /// Tridiagonal systems: .npz, .csv, .mtx. Pentadiagonal and block tridiagonal systems: .npz.
+    ///
+    /// The labels, state names and rewards of a chain are written next to it (.lab, .sta, .srew),
+    /// unless the format is .drn or .umb, which contain them.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
+    /// Values of a PRISM model's constants, such as N=64,MU=0.5
     #[arg(long = "const", value_name = "NAME=V,…")]
     constants: Option<Constants>,
-    /// Memory that exploring such a model may take, such as 3GiB
+    /// Memory limit of the exploration of a PRISM model, such as 3GiB
     #[arg(long, value_name = "SIZE")]
     pub(super) memory_limit: Option<Size>,
-    /// Seed of random systems and right-hand sides
+    /// Seed of random systems, graphs and right-hand sides
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
-    /// Also write a system's right-hand side: .npy or .txt
+    /// Also write the right-hand side of a linear system: .npy or .txt
     #[arg(long, value_name = "FILE")]
     rhs: Option<PathBuf>,
-    /// No summary
+    /// Suppress the summary and notes
     #[arg(long, short)]
     quiet: bool,
 }
 
 impl Generate {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let model = Some(Path::new(&self.spec)).filter(|_| language::is_model(&self.spec));
         files.read("MODEL", model).written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
@@ -104,7 +118,7 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     write_chain(args, &model.into())
 }
 
-/// The format of a chain's file.
+/// Returns the extension of a chain's output file; an error if it is not supported.
 fn expect_format(path: &Path) -> Result<&str> {
     match path.extension().and_then(|e| e.to_str()) {
         Some(format @ ("tra" | "drn" | "umb" | "mtx" | "npz")) => Ok(format),
@@ -112,7 +126,7 @@ fn expect_format(path: &Path) -> Result<&str> {
     }
 }
 
-/// Writes a chain, and beside it what it has of labels, names and rewards.
+/// Writes a chain and, in files next to it, its labels, state names and rewards.
 fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     let transitions = &*chain.transitions;
     let mut out = OutputFile::create(&args.output)?;
@@ -141,7 +155,7 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     if !chain.rewards.is_empty() && !inside {
         beside("srew", &|file| srew::write(file, &chain.rewards))?;
     }
-    // All get their names, or none does.
+    // No file gets its name before all are complete.
     files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
         for warning in &chain.warnings {
@@ -162,7 +176,7 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Writes A, and b where it is asked for.
+/// Writes A and, with `--rhs`, b.
 fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
     let extension = |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_owned();
     if !["mtx", "npz"].contains(&&extension(&args.output)[..]) {
@@ -195,7 +209,7 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
         file.flush().map_err(|e| file.error(e))?;
         files.push(file);
     }
-    // Both get their names, or none does.
+    // No file gets its name before both are complete.
     files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
         super::say(format_args!(
@@ -209,7 +223,7 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Writes the links of a graph.
+/// Writes the edges of a graph.
 fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outcome> {
     if args.rhs.is_some() {
         return Err(Error::Invalid(format!("{name}: a graph has no right-hand side; leave out --rhs")));

@@ -23,28 +23,38 @@ use kolmo::pagerank::{Graph, Node, Options, Walks, local_page_rank, most_product
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Result};
 
-/// What is asked of a graph.
+/// Options of `kolmo walk --pagerank`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct GraphArgs {
-    /// PageRank with this damping factor, such as 0.85. MATRIX is a graph: a list of links (a line each, the numbers of two nodes,
-    /// as SNAP's; .txt, .txt.gz), a pattern .mtx, .npz, rmat:SCALE,EDGES or barabasi:N,EDGES; --component names nodes
+    /// Compute PageRank with damping factor D, such as 0.85; MATRIX is a graph
+    ///
+    /// 0 <= D < 1. The result comes from power iteration, with a guaranteed error bound.
+    /// --component selects nodes.
+    ///
+    /// A graph is a list of edges, two node numbers per line (.txt, .txt.gz, as from SNAP), a
+    /// matrix (pattern .mtx, .npz), or built in: rmat:SCALE,EDGES or barabasi:N,EDGES.
     #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
     pub(super) pagerank: Option<f64>,
-    /// Nodes that readers start anew at, for personalised PageRank: I,J,K-L [default: all nodes]
+    /// With --pagerank: nodes at which the random walk restarts, such as 5,17 [default: all]
+    ///
+    /// This is personalised PageRank.
     #[arg(long, value_name = "I,J,K-L", requires = "pagerank", value_parser = numbers)]
     seeds: Option<String>,
-    /// Links lead both ways; adds nothing where every link is listed in both directions already
+    /// With --pagerank: add the reverse of each edge, for undirected graphs
+    ///
+    /// Self-loops are not doubled. Nothing is added if every edge is listed in both directions.
     #[arg(long, requires = "pagerank")]
     undirected: bool,
-    /// Half-width of a PageRank, over the estimate [default: 1e-6; 0 with --epsilon]
+    /// With --pagerank: largest half-width relative to the estimate [default: 1e-6; 0 with
+    /// --epsilon]
     #[arg(long, value_name = "E", requires = "pagerank")]
     relative: Option<f64>,
-    /// The K largest of the nodes that are named, or of all [default: 10 without --component and -o]
+    /// With --pagerank: output only the K largest [default: 10 without --component and -o]
     #[arg(long, value_name = "K", requires = "pagerank", value_parser = whole::<usize>)]
     top: Option<usize>,
 }
 
-/// A list of numbers, as it was written.
+/// Checks the syntax of a list I,J,K-L and returns it unchanged.
 fn numbers(list: &str) -> std::result::Result<String, String> {
     let wrong = |part: &str| count::<u64>(part.trim()).is_none();
     match list.split(',').find(|item| item.splitn(2, '-').any(wrong)) {
@@ -53,7 +63,7 @@ fn numbers(list: &str) -> std::result::Result<String, String> {
     }
 }
 
-/// Options of walks, which have no say in PageRank.
+/// Options of `kolmo walk` that conflict with `--pagerank`.
 const WALKS: [&str; 16] = [
     "rhs",
     "functional",
@@ -73,7 +83,7 @@ const WALKS: [&str; 16] = [
     "force",
 ];
 
-/// Nodes that are listed where nobody says how many.
+/// Default number of listed nodes.
 const LISTED: usize = 10;
 
 pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
@@ -154,13 +164,13 @@ pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     Ok(conclude(&run, solution.status, common, args.solving.verbose, ranks))
 }
 
-/// How walks are walked behind a push.
+/// Settings of the walks that follow a local push.
 fn walks(args: &Walk) -> Walks {
     let most = args.max_chains.unwrap_or(Walks::default().most);
     Walks { confidence: args.confidence, seed: args.seed, most }
 }
 
-/// An error for a device other than the host, whose cores this is computed on.
+/// Error for options that PageRank lacks: it runs in one process, on the CPU, in f64.
 fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     let common = &args.solving.common;
     let fail = |option: &str| {
@@ -195,7 +205,7 @@ fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
     Ok(())
 }
 
-/// Reads a graph from a file, or makes a built-in one.
+/// Reads a graph from a file, or builds a built-in one.
 fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
     if let Some(made) = models::links(spec, seed) {
         let made = made?;
@@ -213,10 +223,10 @@ fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
     Ok((spec.to_owned(), read_graph(path, undirected)?))
 }
 
-/// Products of a pilot.
+/// Matrix-vector products of a pilot run.
 const PILOT: u32 = 3;
 
-/// Says what it would take, by some products.
+/// Predicts memory and time from a pilot run.
 fn forecast(
     name: &str,
     graph: &Graph,
@@ -265,7 +275,7 @@ fn forecast(
     Ok(Outcome::Met)
 }
 
-/// The columns of [`write_table`], an array each.
+/// The columns of [`write_table`] as arrays.
 fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'static>); 3] {
     let shape = || vec![nodes.len() as u64];
     let floats = |of: fn(&Node) -> f64| Values::Floats(nodes.iter().map(of).collect());
@@ -277,7 +287,7 @@ fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'st
     ]
 }
 
-/// `component,estimate,half_width`.
+/// Writes the nodes as CSV: `component,estimate,half_width`.
 fn write_table(output: &mut OutputFile, graph: &Graph, nodes: &[Node]) -> io::Result<()> {
     output.write_all(b"component,estimate,half_width\n")?;
     write_lines(output, nodes.len(), &|k, text| {

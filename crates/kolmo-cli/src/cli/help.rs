@@ -1,11 +1,11 @@
-//! How help is laid out: groups of options, which of them a short help shows, examples and exit codes.
+//! Layout of the help: option groups, short help, examples, exit codes.
 
 use clap::{Arg, ArgAction, Command};
 
-/// Options of the commands that solve, by what they are about; the others are for experts.
+/// Headings of the options of `transient`, `check`, `walk` and `tridiagonal`; others are `Expert`.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
-        "Question",
+        "Problem",
         &[
             "constants",
             "values",
@@ -41,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Device", &["device", "precision", "lanes", "memory_limit"]),
 ];
 
-/// What `-h` shows of them.
+/// Options that `-h` shows.
 const SHORT: [&str; 23] = [
     "values",
     "prop",
@@ -68,7 +68,7 @@ const SHORT: [&str; 23] = [
     "device",
 ];
 
-/// Options that reproduce what papers did.
+/// Options that reproduce published methods; only `--help-all` shows them.
 const PUBLISHED: [&str; 11] = [
     "method",
     "theta",
@@ -83,45 +83,45 @@ const PUBLISHED: [&str; 11] = [
     "interface",
 ];
 
-/// The option that shows them.
+/// Option that shows the help with all options.
 pub(super) const ALL: &str = "--help-all";
 
-/// Commands that solve, and so have a bound to meet.
+/// Commands with a bound to meet, and therefore exit code 1.
 const SOLVING: [&str; 4] = ["transient", "check", "walk", "tridiagonal"];
 
-/// Exit codes and what they mean.
+/// Exit codes and their meanings.
 const CODES: [(&str, &str); 4] = [
     ("0", "done, and the bound is met"),
-    ("1", "done, but the bound is not met; the line `bound` says why"),
-    ("2", "bad usage, bad input, no such device, out of memory, or a file that cannot be written"),
-    ("130", "interrupted; nothing half-written is left"),
+    ("1", "done, but the bound is not met; the line `bound` of the summary has the reason"),
+    ("2", "invalid usage or input, no such device, out of memory, or a file cannot be written"),
+    ("130", "interrupted; no incomplete file is left"),
 ];
 
 /// Environment variables.
 pub(super) const ENVIRONMENT: [(&str, &str); 3] = [
-    ("KOLMO_CONFIG_DIR", "The folder of what kolmo tune stores."),
-    ("KOLMO_CACHE_DIR", "The folder of kernels compiled for CUDA."),
-    ("NO_COLOR", "No colours, whatever its value."),
+    ("KOLMO_CONFIG_DIR", "Folder for the results of kolmo tune."),
+    ("KOLMO_CACHE_DIR", "Folder for kernels compiled for CUDA."),
+    ("NO_COLOR", "If set to any value, output has no colours."),
 ];
 
-/// Files that are read and written without being named.
+/// Files that are read and written without being named on the command line.
 pub(super) const FILES: [(&str, &str); 2] = [
     (
         "~/.config/kolmo/lanes-*.json",
-        "What kolmo tune measured, one file a device, on Linux; kolmo tune --show says where it lies.",
+        "Results of kolmo tune, one file per device (on Linux); kolmo tune --show prints the path.",
     ),
-    (".lab, .srew", "Labels and rewards beside a .tra file of the same name."),
+    (".lab, .srew", "Labels and rewards of a .tra file with the same stem."),
 ];
 
-/// Command lines with what they do, by the command's name.
+/// Example command lines and descriptions, by command.
 const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
     (
         "kolmo",
         &[
             ("kolmo transient tandem:15 --time 10 --top 5", "the five most likely states at time 10"),
-            ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
-            ("kolmo tridiagonal random:1e6 -o x.npy", "a million rows, into a file"),
-            ("kolmo devices", "what there is to run on"),
+            ("kolmo walk poisson2d:100,0.9 --component 5050", "one of 10 000 unknowns"),
+            ("kolmo tridiagonal random:1e6 -o x.npy", "a system of a million rows"),
+            ("kolmo devices", "the available devices"),
         ],
     ),
     (
@@ -132,98 +132,116 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
                 "kolmo transient m.tra --times 0:0.5:10 --label down --plot down.svg",
                 "the probability of a label over time, as a table and as a chart",
             ),
-            ("kolmo transient m.tra --time inf --rewards power", "what a reward is in the long run"),
+            ("kolmo transient m.tra --time inf --rewards power", "a reward in the steady state"),
             (
                 "kolmo transient m.tra --time 1e4 -o p.npy --checkpoint run.kept --resume",
-                "all probabilities of a long run, which goes on where it was interrupted",
+                "all probabilities; started again, an interrupted run continues",
             ),
         ],
     ),
     (
         "check",
         &[
-            ("kolmo check queue.sm queue.csl --const N=64", "the properties of a file"),
+            ("kolmo check queue.sm queue.csl --const N=64", "all properties of a file"),
             (
                 "kolmo check cell.sm 'P=? [ F<=10 a>50 ]' --truncate 1e-10",
-                "states without end: as far as probability comes",
+                "a model with infinitely many states, truncated",
             ),
             (
                 "kolmo check queue.sm queue.csl --const N=64,T=1:1:10 --prop 1,full",
-                "two of them at ten times",
+                "two of the properties, at ten times each",
             ),
-            ("kolmo check m.tra m.csl --report r.json", "of a chain in a file"),
+            (
+                "kolmo check m.tra m.csl --report r.json",
+                "properties of a chain in a file, with a report in JSON",
+            ),
         ],
     ),
     (
         "walk",
         &[
-            ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
-            ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "some unknowns of one's own system"),
-            ("kolmo walk a.npz -b b.npy --functional mean.npy", "<h, x>, such as a mean, with one interval"),
+            ("kolmo walk poisson2d:100,0.9 --component 5050", "one of 10 000 unknowns"),
+            ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "12 unknowns of a system in files"),
+            ("kolmo walk a.npz -b b.npy --functional mean.npy", "the scalar product <h, x>, such as a mean"),
             (
                 "kolmo walk links.txt --pagerank 0.85 --seeds 5,17 --top 20",
-                "the 20 nodes nearest to two others",
+                "personalised PageRank: the 20 nodes closest to nodes 5 and 17",
             ),
         ],
     ),
     (
         "tridiagonal",
         &[
-            ("kolmo tridiagonal random:1e6 -o x.npy", "a million rows, into a file"),
-            ("kolmo tridiagonal s.npz -b b.npy -o x.npy", "arrays dl, d, du of NumPy, and right-hand sides"),
+            ("kolmo tridiagonal random:1e6 -o x.npy", "a system of a million rows"),
+            ("kolmo tridiagonal s.npz -b b.npy -o x.npy", "arrays dl, d, du and right-hand sides from NumPy"),
             ("kolmo tridiagonal laplace:1000,5000 -o x.npy", "5000 systems of 1000 rows each"),
-            ("kolmo tridiagonal s.npz --dry-run", "what that would take"),
+            ("kolmo tridiagonal s.npz --dry-run", "predicted memory and time"),
         ],
     ),
-    ("devices", &[("kolmo devices", "a table"), ("kolmo devices --format json", "the same for programs")]),
+    ("devices", &[("kolmo devices", "a table"), ("kolmo devices --format json", "as JSON, for programs")]),
     (
         "tune",
         &[
-            ("kolmo tune --device cpu --max-size 1e6", "a minute"),
-            ("kolmo tune --device cuda:0", "some minutes"),
-            ("kolmo tune --show", "what is stored, and whether it still holds"),
-            ("kolmo tune --device cpu --plot lanes.svg", "a chart of the times"),
+            ("kolmo tune --device cpu --max-size 1e6", "takes about a minute"),
+            ("kolmo tune --device cuda:0", "takes some minutes"),
+            ("kolmo tune --show", "the stored results, and whether they are still valid"),
+            ("kolmo tune --device cpu --plot lanes.svg", "also draws a chart of the times"),
         ],
     ),
     (
         "generate",
         &[
-            ("kolmo generate tandem:15 -o tandem.tra", "a chain"),
+            ("kolmo generate tandem:15 -o tandem.tra", "a chain of 496 states"),
             ("kolmo generate poisson2d:30,0.9 -o a.npz --rhs b.npy", "a system and its right-hand side"),
             ("kolmo generate random:1e5 -o s.npz", "a tridiagonal system"),
         ],
     ),
     (
         "completions",
-        &[("kolmo completions bash > ~/.local/share/bash-completion/completions/kolmo", "for bash")],
+        &[(
+            "kolmo completions bash > ~/.local/share/bash-completion/completions/kolmo",
+            "completions for bash",
+        )],
     ),
-    ("manual", &[("kolmo manual ~/.local/share/man/man1", "then: man kolmo-transient")]),
+    (
+        "manual",
+        &[("kolmo manual ~/.local/share/man/man1", "manual pages; read one with man kolmo-transient")],
+    ),
     ("bench", &[("kolmo bench spmv wlan:12,6 --device cpu", "one step of a chain")]),
     (
         "bench spmv",
-        &[("kolmo bench spmv wlan:12,6 --device cpu --matrix-format all", "each format of the matrix")],
+        &[(
+            "kolmo bench spmv wlan:12,6 --device cpu --matrix-format all",
+            "all matrix formats that the chain fits",
+        )],
     ),
     ("bench transfer", &[("kolmo bench transfer --device cpu --size 64MiB", "64 MiB on 1, 2, 4, … lanes")]),
     (
         "bench seed-table",
-        &[("kolmo bench seed-table --device cpu --sizes 10 --times 1", "its smallest size")],
+        &[(
+            "kolmo bench seed-table --device cpu --sizes 10 --times 1",
+            "a size smaller than those of the table",
+        )],
     ),
     (
         "bench compare",
         &[
-            ("kolmo bench compare --device cpu --size tiny --html here.html", "seconds"),
-            ("kolmo bench compare --device cpu,cuda:0 --size medium --report here.json", "many minutes"),
-            ("kolmo bench compare --from here.json --html here.html", "a page from lines of before"),
+            ("kolmo bench compare --device cpu --size tiny --html here.html", "takes seconds"),
+            (
+                "kolmo bench compare --device cpu,cuda:0 --size medium --report here.json",
+                "takes many minutes",
+            ),
+            ("kolmo bench compare --from here.json --html here.html", "a page from an earlier report"),
         ],
     ),
 ];
 
-/// The examples of a command.
+/// Returns the examples of a command.
 pub(super) fn examples(name: &str) -> &'static [(&'static str, &'static str)] {
     EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, lines)| lines)
 }
 
-/// The exit codes that a command has.
+/// Returns the exit codes of a command.
 pub(super) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let solves = SOLVING.contains(&name) || name == "kolmo";
     CODES.into_iter().filter(move |(code, _)| solves || *code != "1").map(move |(code, text)| match code {
@@ -232,7 +250,7 @@ pub(super) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static 
     })
 }
 
-/// Lays out the help of the program and of all its commands.
+/// Adds groups, examples and exit codes to the help of the program and all its commands.
 pub(super) fn lay_out(program: Command) -> Command {
     one(program, "kolmo").mut_subcommands(|command| {
         let name = command.get_name().to_owned();
@@ -258,10 +276,12 @@ fn one(command: Command, name: &str) -> Command {
         text += &format!("  {code:<5}{what}\n");
     }
     let all = Arg::new("help-all").long(&ALL[2..]).action(ArgAction::SetTrue).hide_short_help(true);
-    let all = all.help("Print help with the options that reproduce published methods, too");
+    let all = all.help("Print help with all options, including those that reproduce published methods");
     let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
     let command = match name.starts_with("bench ") {
-        true => command.mut_arg("report", |arg| arg.help("Write JSON lines, one object a case and device")),
+        true => command.mut_arg("report", |arg| {
+            arg.help("File for a report as JSON lines, one object per case and device")
+        }),
         false => command,
     };
     command.after_long_help(text.trim().to_owned())
@@ -278,7 +298,7 @@ fn grouped(arg: Arg) -> Arg {
     arg.hide_short_help(!SHORT.contains(&&id[..]))
 }
 
-/// Shows every option in the help of a command and of those below it.
+/// Shows every option in the help of a command and of its subcommands.
 pub(super) fn show_all(command: Command) -> Command {
     command.mut_args(|arg| arg.hide(false)).mut_subcommands(show_all)
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C: work stops at its next look at the watch; what does not look in time is ended, its outputs removed.
-//! A second Ctrl-C ends it at once.
+//! Ctrl-C: the work stops at its next check of the flag. Work that does not check within 0.7 s is
+//! killed, and its output files are removed. A second Ctrl-C kills it at once.
 
 #![cfg_attr(target_family = "wasm", allow(dead_code, reason = "a page ends its worker"))]
 
@@ -11,13 +11,17 @@ use kolmo::transient::checkpoint;
 use kolmo::{Error, Result};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// Time for work to stop by itself.
+/// Time after Ctrl-C in which the work can stop before the process is ended.
 const GRACE: Duration = Duration::from_millis(700);
-/// Time for which a rank keeps its outputs: once one has died `mpirun` kills the others a second after it asked them to end.
+/// Time after which a rank removes its unfinished outputs.
+///
+/// Once a rank has died, `mpirun` kills the others one second after it has asked them to end.
 const GRACE_OF_OUTPUTS: Duration = Duration::from_millis(200);
 
-/// Begins to listen. Where that is impossible the system's default, to end at once, stays. Of one of several ranks the
-/// launcher says why they end.
+/// Installs the signal handler.
+///
+/// If that is impossible, the system's default remains, which ends the process at once. With
+/// several ranks nothing is printed: the launcher reports why they end.
 pub(super) fn listen(ranks: Ranks) {
     let stop = move || {
         if INTERRUPTED.swap(true, Ordering::AcqRel) {
@@ -29,7 +33,7 @@ pub(super) fn listen(ranks: Ranks) {
                 kolmo::output::abandon();
             }
             std::thread::sleep(GRACE - GRACE_OF_OUTPUTS);
-            // What is being kept for a run that resumes is worth a moment; asking twice ends it too.
+            // A checkpoint that is being written is worth waiting for; a second Ctrl-C ends it too.
             while checkpoint::busy() {
                 std::thread::sleep(GRACE / 10);
             }
@@ -42,20 +46,24 @@ pub(super) fn listen(ranks: Ranks) {
     let _ = stop;
 }
 
-/// Has an allocation that fails where nobody can answer for it end with the exit code of all other lack of memory (the
-/// runtime says how much was asked for, and aborts), and a file beyond `ulimit -f` be an error of writing.
+/// Turns exceeded resource limits into ordinary errors.
+///
+/// A failed allocation that no caller handles aborts; the exit code is then 2, as for other lack of
+/// memory, and the runtime has printed the size. A file larger than `ulimit -f` is a write error.
 pub(super) fn answer_for_limits() {
     #[cfg(unix)]
     {
         let always = std::sync::Arc::new(AtomicBool::new(true));
-        // Where that is impossible the system's default stays.
+        // If this fails, the system's default remains.
         let _ = signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGABRT, 2, always);
         let noted = std::sync::Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
     }
 }
 
-/// Ends the process. Reading, building and single long launches have no watch.
+/// Removes unfinished outputs and ends the process with exit code 130.
+///
+/// Needed for work that does not check the flag: reading, building, single long launches.
 fn end(ranks: Ranks) -> ! {
     kolmo::output::abandon();
     if !ranks.is_distributed() {
@@ -64,7 +72,7 @@ fn end(ranks: Ranks) -> ! {
     std::process::exit(130)
 }
 
-/// An error once the user has asked to stop.
+/// Returns an error once the user has pressed Ctrl-C.
 pub(super) fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::Acquire) { Err(Error::Interrupted) } else { Ok(()) }
 }

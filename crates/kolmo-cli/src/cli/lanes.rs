@@ -1,4 +1,4 @@
-//! `--lanes auto` of `kolmo tridiagonal`, and lanes in several numbers for what measures them.
+//! `--lanes auto` of `kolmo tridiagonal`, and sets of lanes for measurements.
 
 use super::{Common, say};
 use crate::report::grouped;
@@ -6,18 +6,20 @@ use kolmo::lane::{DeviceSpec, Lane};
 use kolmo::tridiagonal::lane_count::untuned;
 use kolmo::{Machine, Result};
 
-/// Rows from which on the number of a device's lanes shows.
+/// Rows from which on the number of lanes of a device matters.
 const MATTERS: usize = 1_000_000;
 
-/// Lanes for each of the devices of `machine`, one lane each, that share `rows` rows solved together: the largest number
-/// that any of them asks for. Says why to those who want to know all, and that measuring may help where it may.
+/// Predicts the best number of lanes per device for `rows` rows that are solved together.
+///
+/// `machine` has one lane on each device; the result is the largest number over its devices. Prints
+/// the reason if `verbose`, and suggests `kolmo tune` where measuring may help.
 pub(super) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: usize) -> usize {
     let share = rows.div_ceil(machine.lanes.len());
     let one = |lane: &Lane| {
         let device = lane.device();
         let what = format!("{} rows on {}", grouped(share as u64), device.spec);
         let tuned = super::tuned::of(device, machine.precision, common.quiet);
-        // A second lane neither widens the cores' memory nor helps systems that are solved in a moment.
+        // A second lane neither adds memory bandwidth on the CPU nor speeds up small systems.
         let matters = tuned.is_none() && !device.on_host_cores() && share >= MATTERS;
         let (count, why) = match tuned {
             Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
@@ -35,16 +37,18 @@ pub(super) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: u
     machine.lanes.iter().map(one).max().unwrap_or(1)
 }
 
-/// Machines of one device, with several numbers of lanes.
+/// Machines on one device that differ in their number of lanes.
 pub(super) struct LaneSets {
     pub(super) sets: Vec<Machine>,
-    /// Number of lanes that are open.
+    /// Total number of open lanes.
     pub(super) opened: usize,
 }
 
 impl LaneSets {
-    /// Opens each of `counts`, ascending. Lanes of the CPU divide its threads, so each number of them has its own; of
-    /// other devices the fewer are the first of the most.
+    /// Opens a machine for each of `counts`, ascending.
+    ///
+    /// Lanes of the CPU divide its threads, so each count has its own lanes. On other devices a
+    /// smaller set consists of the first lanes of the largest one.
     pub(super) fn open(common: &Common, spec: &DeviceSpec, counts: &[usize]) -> Result<Self> {
         let own = if *spec == DeviceSpec::Cpu { counts } else { &counts[counts.len() - 1..] };
         let open = |&count: &usize| common.open_lanes(std::slice::from_ref(spec), count);

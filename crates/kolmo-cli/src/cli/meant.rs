@@ -1,19 +1,19 @@
-//! What was probably meant by a name that is not known.
+//! Suggestions for misspelt names of files and built-ins.
 
 use std::path::Path;
 
 use kolmo::{Error, Result};
 use kolmo_check::meant;
 
-/// Built-in chains, each with its parameters.
+/// Example arguments of the built-in chains.
 pub(super) const CHAINS: [&str; 4] =
     ["wlan:12,6", "tandem:15", "birth-death:100,1,2", "circulant:1000,-1,1,30"];
-/// Built-in systems.
+/// Example arguments of the built-in linear systems.
 pub(super) const SYSTEMS: [&str; 3] =
     ["poisson2d:100,0.9", "poisson3d:20,0.9", "random-dominant:1000,10,0.8,positive"];
-/// Built-in graphs.
+/// Example arguments of the built-in graphs.
 pub(super) const GRAPHS: [&str; 2] = ["rmat:16,8", "barabasi:100000,6"];
-/// Built-in tridiagonal systems.
+/// Example arguments of the built-in tridiagonal systems.
 pub(super) const TRIDIAGONAL: [&str; 6] = [
     "random:1e6",
     "toeplitz:1000,-1,4,-1",
@@ -23,8 +23,10 @@ pub(super) const TRIDIAGONAL: [&str; 6] = [
     "biharmonic:1000",
 ];
 
-/// An error for what is no file and looks like a built-in that is misspelt, lacks its parameters, or is another
-/// command's. `own` are those of this command.
+/// Error if `spec` is not a file but resembles the name of a built-in.
+///
+/// The built-in is misspelt, lacks its parameters, or belongs to another command. `own` are the
+/// built-ins of the current command.
 pub(super) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
     let name = |built_in: &'static str| built_in.split(':').next().unwrap_or(built_in);
     if Path::new(spec).exists() {

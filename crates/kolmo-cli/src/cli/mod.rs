@@ -1,4 +1,4 @@
-//! The command line: arguments in, library call, report out.
+//! The command line: parses arguments, calls the library, writes the report.
 
 mod bench;
 mod bench_compare;
@@ -53,10 +53,12 @@ use crate::report::{Summary, painted};
 use files::Files;
 use option_names::with_options;
 
-/// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
-/// the CPU where there is none.
+/// Solve Markov chains, linear systems (by random walks) and tridiagonal systems on GPU or CPU
+///
+/// Every answer comes with an error bound. Data goes to stdout or to a file, the summary to stderr.
+/// `kolmo COMMAND -h` lists the common options, `kolmo COMMAND --help` all of them.
 #[derive(Debug, Parser)]
-#[command(name = "kolmo", version, about, max_term_width = 100)]
+#[command(name = "kolmo", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -64,70 +66,102 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Probabilities of a continuous-time Markov chain at given times
+    /// Compute transient and steady-state probabilities of a Markov chain
+    ///
+    /// The chain has continuous time. At each time the sum of the absolute errors of all
+    /// probabilities is at most --epsilon, or the exit code is 1. Without -o the probabilities go
+    /// to stdout: the ten largest on a terminal, otherwise all of them as CSV.
     Transient(Box<transient::Transient>),
-    /// Properties of a model in CSL, each answered with its bound
+    /// Check CSL properties of a PRISM model or a chain
+    ///
+    /// Each line of stdout has a property, its value, and a bound on the error of the value.
     Check(check::Check),
-    /// Chosen components of x in A x = b, by quasi-random walks
+    /// Estimate components of x in A x = b by random walks, or compute PageRank
+    ///
+    /// Each component has a confidence interval. The system is written as x = L x + f. Walks
+    /// converge if the spectral radius of |L| is below 1, which is proved before the first step.
     Walk(Box<walk::Walk>),
-    /// Solve tridiagonal systems
+    /// Solve tridiagonal, pentadiagonal and block tridiagonal systems
+    ///
+    /// The relative residual of every answer is computed on the host in double precision. Without
+    /// -o the unknowns go to stdout: the ten largest on a terminal, otherwise all of them as CSV.
     Tridiagonal(Box<tridiagonal::Tridiagonal>),
-    /// What this build can run on here
+    /// List the devices that this build can use on this machine
     Devices(devices::Devices),
-    /// Measure how many lanes this machine's devices should use, and keep it
+    /// Measure the best settings for this machine's devices and store them
+    ///
+    /// Measured are the number of lanes for `tridiagonal`, the matrix formats of `transient`, and
+    /// the grids of `walk`. Later runs use these results for options with the value auto. The
+    /// default sizes take many minutes; the predicted time is printed first.
     Tune(tune::Tune),
-    /// Compare devices on the same work
+    /// Run benchmarks and compare devices
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Write a built-in model, or the chain of one in PRISM's language, to a file
+    /// Write a built-in model, or the chain of a PRISM model, to a file
     Generate(generate::Generate),
-    /// Write what completes commands in a shell
+    /// Generate a completion script for a shell
     Completions(completions::Completions),
-    /// Write manual pages
+    /// Generate manual pages
     Manual(completions::Manual),
 }
 
-/// How a solver runs, and what it tells.
+/// Options of the commands that solve one problem.
 #[derive(Debug, Clone, Args)]
 struct Solving {
-    /// Say all that is known of the run
+    /// Print all details in the summary
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
-    /// Say what it would take, memory, time and where, and leave no answer
+    /// Predict memory and run time instead of solving
+    ///
+    /// `transient` predicts from the rows of the chain. `walk` and `tridiagonal` solve a small part
+    /// of the problem first.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// Where and how a command computes.
+/// Options of all commands that compute: devices, precision, memory, reports.
 #[derive(Debug, Clone, Args)]
 struct Common {
-    /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
+    /// Devices: auto, cpu, wgpu:N, wgpu:all, cuda:N, or a comma-separated list
+    ///
+    /// auto is a CUDA device if the build supports CUDA, else a GPU with the required precision,
+    /// else the CPU. Small chains run on the CPU, which needs no start-up time. `kolmo devices`
+    /// lists the names.
     #[arg(long, value_name = "LIST", default_value = "auto")]
     device: Devices,
-    /// auto is f64, unless a device named here lacks it: then q64 for transient analysis, f32 elsewhere
+    /// Precision of the computation
     #[arg(long, value_name = "P", default_value = "auto")]
     precision: PrecisionArg,
-    /// Lanes per device
+    /// Lanes (in-order queues) per device: auto, or 1 to 64
+    ///
+    /// auto is 1, except for `tridiagonal`: there it is the number that `kolmo tune` measured, or a
+    /// default.
     #[arg(long, value_name = "N", default_value = "auto")]
     lanes: Lanes,
-    /// Check every index in the kernels at run time (not available on CUDA)
+    /// Check every array index in the kernels at run time (not available on CUDA)
     #[arg(long)]
     checked: bool,
-    /// Compute q64 in words of 32 bits on wgpu lanes, as where there are no others
+    /// Compute q64 with 32-bit words on wgpu, as on adapters without 64-bit integers
     #[arg(long, hide = true)]
     limbs: bool,
-    /// What auto is on devices without f64, where that is not f32
+    /// Precision of `auto` on devices without f64; `None` is f32.
     #[arg(skip)]
     without_f64: Option<Precision>,
-    /// Memory that a device may take, such as 3GiB
+    /// Memory limit of each lane, such as 3GiB
+    ///
+    /// On the CPU this is host memory. The limit also applies to the exploration of PRISM models
+    /// and to compressed input once it is unpacked. Units: KiB, MiB, GiB, TiB (also K, M, G, T),
+    /// kB, MB, GB, TB; a number without a unit is in bytes.
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<Size>,
-    /// Write one JSON object with the results
+    /// File for a report with all results, as one JSON object
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// No summary and no progress bar
+    /// Suppress the summary, notes and the progress display
+    ///
+    /// A bound that is not met is still reported, in one line.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -144,9 +178,13 @@ impl FromStr for Devices {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PrecisionArg {
+    /// f64; if a device lacks it, q64 for `transient` and `check`, f32 for other commands
     Auto,
+    /// Double precision
     F64,
+    /// Single precision
     F32,
+    /// 64-bit fixed point, on every GPU; for `transient` and `check` only
     Q64,
 }
 
@@ -172,7 +210,7 @@ struct Size(u64);
 impl FromStr for Size {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
-        // Longer ones first, of which others are the end.
+        // Longer units first, since shorter ones are suffixes of them.
         let units = [
             ("KiB", 1024.0),
             ("MiB", 1048576.0),
@@ -191,7 +229,7 @@ impl FromStr for Size {
         ];
         let with_unit = units.iter().find_map(|&(unit, factor)| Some((s.strip_suffix(unit)?, factor)));
         let (number, factor) = with_unit.unwrap_or((s, 1.0));
-        // A count as anywhere else, or a part of a unit.
+        // A whole number in any notation of `count`, or a decimal fraction.
         let number = number.trim_end();
         match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
             Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok(Self((n * factor) as u64)),
@@ -200,13 +238,13 @@ impl FromStr for Size {
     }
 }
 
-/// A count on the command line.
+/// Parses a whole number of an option.
 fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static str> {
     count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
 
 impl Common {
-    /// As [`open`](Self::open) on every rank; all agree on the precision.
+    /// Opens the machine on every rank and checks that all ranks use one precision. Collective.
     fn open_on(&self, ranks: Ranks) -> Result<Machine> {
         let specs = kolmo::lane::of_place(&self.device.0, ranks.place());
         let machine = ranks.all_ok(self.open_all(&specs))?;
@@ -218,7 +256,7 @@ impl Common {
         self.open_all(&self.device.0)
     }
 
-    /// True if nothing is said of where to run.
+    /// True if neither `--device` nor `--lanes` is given.
     fn leaves_device_open(&self) -> bool {
         self.device.0 == [DeviceSpec::Auto] && self.lanes.0.is_none()
     }
@@ -227,7 +265,7 @@ impl Common {
         self.open_lanes(specs, self.lanes.0.unwrap_or(1))
     }
 
-    /// As [`open_all`](Self::open_all), with this number of lanes per device.
+    /// Opens `lanes` lanes on each of the devices.
     fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,
@@ -249,7 +287,7 @@ impl Common {
     }
 }
 
-/// Writes the lines of `--report` and gives the file its name, where there is one.
+/// Writes the lines of `--report` and completes the file; does nothing without a file.
 fn write_report(
     file: Option<kolmo::output::OutputFile>,
     lines: impl IntoIterator<Item = impl Display>,
@@ -261,7 +299,7 @@ fn write_report(
     file.commit()
 }
 
-/// An error for an output whose extension names no format of `what`.
+/// Error for an output file with an extension that is not a supported format of `what`.
 fn no_format(path: &Path, what: &str, formats: &str) -> Error {
     let reason = match path.extension() {
         Some(extension) => format!("'.{}' is no format of {what}; use {formats}", extension.display()),
@@ -270,21 +308,21 @@ fn no_format(path: &Path, what: &str, formats: &str) -> Error {
     Error::File { path: path.into(), reason }
 }
 
-/// Writes a line for people to stderr. That nobody reads it any more is no error.
+/// Writes a line of text to stderr. Errors of writing are ignored.
 fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{}", painted(&with_options(&text.to_string())));
 }
 
-/// The end of a command that did its work.
+/// Outcome of a command that completed without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The requested bound is met.
     Met,
-    /// Done, but it is not.
+    /// Done, but the requested bound is not met.
     NotMet,
 }
 
-/// Says how a run ended, a bound that is not met also to those who asked for no summary.
+/// Prints the summary of a run; with `--quiet` only the line of a bound that is not met.
 fn conclude(run: &dyn Summary, status: Status, common: &Common, verbose: bool, ranks: Ranks) -> Outcome {
     match (status, common.quiet) {
         _ if !ranks.is_root() => {}
@@ -298,8 +336,9 @@ fn conclude(run: &dyn Summary, status: Status, common: &Common, verbose: bool, r
     }
 }
 
-/// Takes a negative number for an option's value, nonsense as it may be: the option's own message says more than that
-/// there is no option `-1`.
+/// Accepts negative numbers as values of options.
+///
+/// The option's own error message is clearer than that of an unknown option `-1`.
 fn lenient(command: clap::Command) -> clap::Command {
     let number = |arg: clap::Arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -308,7 +347,7 @@ fn lenient(command: clap::Command) -> clap::Command {
     command.mut_args(number).mut_subcommands(lenient)
 }
 
-/// The command line.
+/// The parser of the command line, with all help texts.
 fn command() -> clap::Command {
     help::lay_out(lenient(Cli::command()))
 }
@@ -336,10 +375,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => run(cli.command, ranks).map(ended),
         Err(e) if e.kind() == clap::error::ErrorKind::InvalidUtf8 => Err(not_unicode()),
         Err(e) => {
-            // Help and versions go to stdout and are no failure. Ranks are told the same.
+            // Help and version go to stdout and are not a failure. All ranks return the same exit
+            // code.
             let printed = if ranks.is_root() { e.print() } else { Ok(()) };
             match printed {
-                // Nobody reads messages on stderr; help is what was asked for.
+                // A failed write to stderr is ignored. Help is the requested output, so a failed
+                // write to stdout is an error.
                 Err(source) if !e.use_stderr() => Err(Error::Io { path: "stdout".into(), source }),
                 _ => Ok(ExitCode::from(e.exit_code() as u8)),
             }
@@ -347,7 +388,7 @@ pub fn main() -> ExitCode {
     });
     match done {
         Ok(code) => code,
-        // An error that the other ranks do not know of ends them.
+        // The other ranks do not know of a local error: abort them.
         Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks
             .abort_all(&match e {
                 Error::Interrupted => e,
@@ -358,7 +399,7 @@ pub fn main() -> ExitCode {
             say("interrupted");
             ExitCode::from(130)
         }
-        // A reader that went away has read what it wanted.
+        // The reader of a pipe has closed it: it needs no more output.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
             say(format_args!("error: {e}"));
@@ -367,7 +408,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The error for words of the command line that are no text, where text is needed.
+/// Error for arguments that are not UTF-8 where text is required.
 fn not_unicode() -> Error {
     let words = std::env::args_os().enumerate().skip(1).filter(|(_, word)| word.to_str().is_none());
     let named: Vec<String> =
@@ -385,14 +426,15 @@ fn ended(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Whether the command line asks for work in one stream of each device: chains, but on several devices or lanes.
+/// True if a single CUDA stream suffices: `transient` or `check` on one lane of one CUDA device.
 pub fn has_one_stream() -> bool {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let chains = words.next().is_some_and(|command| command == "transient" || command == "check");
     chains && !words.any(|word| word.starts_with("--lanes") || word.matches("cuda").count() > 1)
 }
 
-/// An error for ranks of different versions, or with options other than those that are each rank's own.
+/// Checks that all ranks have the same version and, except for per-rank options, the same
+/// arguments.
 fn alike(ranks: Ranks) -> Result<()> {
     if !ranks.is_distributed() {
         return Ok(());
@@ -411,7 +453,7 @@ fn alike(ranks: Ranks) -> Result<()> {
     ranks.expect_same("command line", &shared.join(" "))
 }
 
-/// The files that a command names.
+/// Collects the input and output files of a command.
 fn files(command: &Command) -> Files<'_> {
     let files = Files::default();
     match command {
@@ -422,12 +464,12 @@ fn files(command: &Command) -> Files<'_> {
         Command::Tune(args) => args.files(files),
         Command::Bench(args) => args.files(files),
         Command::Generate(args) => args.files(files),
-        // They write one file and read none.
+        // These commands read no file and name one output at most.
         Command::Devices(_) | Command::Completions(_) | Command::Manual(_) => files,
     }
 }
 
-/// The value of `--memory-limit`, where a command that reads files has it.
+/// The value of `--memory-limit` for commands that read files.
 fn memory_limit(command: &Command) -> Option<u64> {
     let limit = match command {
         Command::Transient(args) => args.solving.common.memory_limit,

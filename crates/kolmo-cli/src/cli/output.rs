@@ -1,4 +1,4 @@
-//! Where a run's probabilities go: a file, stdout, a table of what was asked for.
+//! Output of probabilities and rewards: whole vectors, selected values, tables.
 
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -18,17 +18,17 @@ use kolmo::ranks::Ranks;
 use kolmo::transient::{RewardValue, Solution, StateNames};
 use kolmo::{Error, Result};
 
-/// Form in which states and values are written.
+/// Format of states and values in the output.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Style {
-    /// Names of the states, where they have some.
+    /// Names of the states, if they have names.
     pub(super) names: Option<Arc<StateNames>>,
-    /// As PRISM writes values.
+    /// True for PRISM's format of results.
     pub(super) prism: bool,
 }
 
 impl Style {
-    /// A state's number with its name, if it has one.
+    /// Returns a state's number followed by its name, if it has one.
     pub(super) fn state(&self, number: &str) -> String {
         match self.name(number) {
             Some(name) => format!("{number} {name}"),
@@ -36,45 +36,37 @@ impl Style {
         }
     }
 
-    /// The name of the state with that number.
+    /// Returns the name of the state with this number.
     fn name(&self, number: &str) -> Option<String> {
         Some(self.names.as_ref()?.name(number.parse().ok()?))
     }
 }
 
-/// A selection of each vector.
+/// Values of each probability vector that are written.
 #[derive(Debug, Clone)]
 pub(super) enum Selection {
-    /// All of it.
+    /// The whole vector.
     All,
-    /// These states.
+    /// The probabilities of these states.
     States(Vec<u32>),
     /// The probability of each label: (name, states).
     Labels(Vec<(String, Vec<u32>)>),
-    /// The largest.
+    /// The largest probabilities, this many.
     Top(usize),
 }
 
 /// Format of whole vectors.
 #[derive(Debug)]
 enum Vectors {
-    /// Rows wait until those before them are written.
-    Npy {
-        path: PathBuf,
-        writer: NpyWriter<OutputFile>,
-        waiting: Vec<Option<Vec<f64>>>,
-        next: usize,
-    },
+    /// `.npy`, written row by row. Early rows wait until all rows before them are written.
+    Npy { path: PathBuf, writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
+    /// `.npy` on several ranks.
     Shared(SharedFile),
-    /// On rank 0; on the others `output` is none. For `.npz` the output waits in [`Sink::arrays`].
-    Csv {
-        output: Option<OutputFile>,
-        columns: Vec<Vec<f64>>,
-    },
-    Text {
-        output: Option<OutputFile>,
-        values: Vec<f64>,
-    },
+    /// `.csv` and `.npz`. `output` is `None` on ranks other than 0, and for `.npz`, which is in
+    /// [`Sink::arrays`].
+    Csv { output: Option<OutputFile>, columns: Vec<Vec<f64>> },
+    /// `.txt`: one vector. `output` is `None` on ranks other than 0.
+    Text { output: Option<OutputFile>, values: Vec<f64> },
 }
 
 /// The file of `-o`, opened before the work starts.
@@ -82,13 +74,15 @@ enum Vectors {
 pub(super) struct Named {
     path: PathBuf,
     extension: String,
-    /// Rank 0 alone has it.
+    /// Only on rank 0.
     file: Option<OutputFile>,
 }
 
 impl Named {
-    /// Opens the file for whole vectors at `times` times or for the table of a selection; `text` says that it is text, whatever
-    /// its name.
+    /// Opens the file of `-o` after checking its extension.
+    ///
+    /// `table` is true for selected values, `times` the number of vectors otherwise. `text` selects
+    /// text for every extension.
     pub(super) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         let stdout = path == Path::new("-");
@@ -125,7 +119,7 @@ impl Named {
     }
 }
 
-/// Rows `time,what,value` of a selection.
+/// Rows `time,what,value` of selected values.
 #[derive(Debug)]
 struct Table {
     selection: Selection,
@@ -133,31 +127,32 @@ struct Table {
     output: Option<OutputFile>,
 }
 
-/// Receives each time's probabilities and writes what was asked for.
+/// Receives the probabilities of each time and writes the requested output.
 #[derive(Debug)]
 pub(super) struct Sink {
     ranks: Ranks,
-    /// States of the vectors that arrive here, and of all.
+    /// This rank's states, to which the received vectors belong.
     rows: Range<usize>,
+    /// Number of states of the chain.
     states: usize,
     times: Vec<f64>,
     vectors: Option<Vectors>,
     table: Option<Table>,
-    /// The ten largest, for a terminal.
+    /// The ten largest values, for a terminal.
     glance: Option<Table>,
     rewards: Option<OutputFile>,
-    /// The `.npz` that takes all of these.
+    /// The `.npz` file, which holds times, bounds, vectors or selected values, and rewards.
     arrays: Option<OutputFile>,
     style: Style,
-    /// Taken off a table's values: what is in a set, but does not count.
+    /// Probability to subtract from a table's values: it is in the set but does not count.
     pub(super) uncounted: Option<f64>,
 }
 
-/// Entries shown on a terminal in place of a vector.
+/// Number of values shown on a terminal instead of the vector.
 const GLANCE: usize = 10;
 
 impl Sink {
-    /// Prepares the outputs. `rewards` says whether rewards take the place of the vector on stdout.
+    /// Prepares the outputs. If `rewards` is true, rewards go to stdout instead of the vector.
     pub(super) fn open(
         mut file: Option<Named>,
         selection: Selection,
@@ -181,7 +176,7 @@ impl Sink {
             uncounted: None,
         };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
-        // What goes to stdout is rank 0's to write, and its stdout decides for all.
+        // Rank 0 writes to stdout, and its stdout decides for all ranks.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
         let arrays = file.as_mut().filter(|file| file.extension == "npz");
@@ -218,7 +213,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Outputs that may be stdout.
+    /// Returns the outputs that may be stdout.
     fn outputs(&self) -> impl Iterator<Item = &OutputFile> {
         let vectors = match &self.vectors {
             Some(Vectors::Csv { output, .. } | Vectors::Text { output, .. }) => output.as_ref(),
@@ -228,12 +223,12 @@ impl Sink {
         tables.into_iter().chain([vectors, self.rewards.as_ref()]).flatten()
     }
 
-    /// True where any probability is wanted.
+    /// True if any output needs probabilities.
     pub(super) fn wants_vectors(&self) -> bool {
         self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
     }
 
-    /// The states that arrive here from now on.
+    /// Sets the states to which the following vectors belong.
     pub(super) fn rows(&mut self, rows: Range<usize>) {
         self.rows = rows;
     }
@@ -271,7 +266,7 @@ impl Sink {
         Ok(())
     }
 
-    /// What was selected at each time, for a report: the value of each label or state.
+    /// Selected values of each time for the report: label or state, and value.
     pub(super) fn values(&self) -> Option<Vec<Value>> {
         let table = self.table.as_ref()?;
         let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
@@ -284,7 +279,7 @@ impl Sink {
         Some(table.rows.iter().map(|rows| rows.iter().map(one).collect()).collect())
     }
 
-    /// Writes what waits for the end, and gives files their names.
+    /// Writes all remaining output and completes the files.
     pub(super) fn finish(mut self, solution: &Solution) -> Result<()> {
         if let Some(out) = self.arrays.take() {
             self.write_arrays(out, solution)?;
@@ -344,7 +339,7 @@ impl Sink {
     }
 }
 
-/// The members of an `.npz`.
+/// Members of an `.npz` file.
 #[derive(Default)]
 struct Members(Vec<(&'static str, Vec<u64>, Values<'static>)>);
 
@@ -359,7 +354,7 @@ impl Members {
 }
 
 impl Sink {
-    /// One `.npz` of all that is known: times and bounds, whole vectors or what was selected of them, rewards.
+    /// Writes the `.npz`: times, bounds, whole vectors or selected values, rewards.
     fn write_arrays(&mut self, mut out: OutputFile, solution: &Solution) -> Result<()> {
         let (mut members, k) = (Members::default(), self.times.len());
         members.floats("times", &[k], self.times.clone());
@@ -420,7 +415,8 @@ impl Vectors {
 }
 
 impl Selection {
-    /// The selected probabilities, of which this rank has those of `rows`. All ranks are told all of it.
+    /// Returns the selected values on every rank. `p` holds the probabilities of `rows`.
+    /// Collective.
     pub(super) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
         let here = |s: &u32| rows.contains(&(*s as usize));
         let of = |s: u32| p[s as usize - rows.start];
@@ -459,7 +455,7 @@ impl Selection {
 }
 
 impl Table {
-    /// As PRISM writes results, one table for each thing that is selected.
+    /// Writes the table in PRISM's format: one table per state or label.
     fn write_prism(self, times: &[f64], style: &Style, states: bool) -> Result<()> {
         let Some(out) = self.output else { return Ok(()) };
         let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
@@ -507,7 +503,7 @@ impl Table {
     }
 }
 
-/// Tables as PRISM's `-exportresults` writes them: a result, or times with their results.
+/// Writes tables like PRISM's `-exportresults`: one result, or times with their results.
 fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
     let mut text = Vec::new();
     for (k, (what, results)) in tables.iter().enumerate() {
@@ -529,7 +525,7 @@ fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Re
     out.commit()
 }
 
-/// Rewards by their names and PRISM's operators.
+/// Writes rewards in PRISM's format, named by PRISM's operators.
 fn prism_rewards(out: OutputFile, solution: &Solution) -> Result<()> {
     let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     let names = solution.times.first().map_or(&[][..], |time| &time.rewards);

@@ -1,4 +1,4 @@
-//! What a command is doing, on stderr: a bar on a terminal once it takes longer than a second, elsewhere a line a minute.
+//! Progress on stderr: a bar on a terminal after one second, elsewhere one line per minute.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::say;
 use crate::report::{grouped, seconds};
 
-/// Progress of one piece of work, shown by a thread of its own, since much of the work reports nothing.
+/// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
 pub(super) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
 
@@ -23,14 +23,14 @@ struct Shared {
 #[derive(Debug, Clone, Copy)]
 struct State {
     ended: bool,
-    /// What is being done, or counted where `all` is known.
+    /// Name of the task, or the unit of the count once `all` is known.
     what: &'static str,
     done: u64,
-    /// 0 where nobody knows.
+    /// Total count; 0 if unknown.
     all: u64,
-    /// States and transitions found by a search of which nobody knows the end.
+    /// States and transitions that a search has found; its total is unknown.
     found: Option<[u64; 2]>,
-    /// When this began, and from which number on: what was done before says nothing of the rate.
+    /// Time and count at the start of the current count. Earlier work does not enter the rate.
     since: Instant,
     first: u64,
 }
@@ -40,13 +40,13 @@ impl State {
         Self { ended: false, what, done, all, found: None, since: Instant::now(), first: done }
     }
 
-    /// Seconds that are left at the rate so far, if it is known.
+    /// Remaining seconds at the current rate, if it is known.
     fn left(&self) -> Option<f64> {
         let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
         (rate > 0.0).then(|| self.all.saturating_sub(self.done) as f64 / rate)
     }
 
-    /// What work that takes long is going to take.
+    /// Note with the predicted time, if the work will take longer than [`LONG`].
     fn announced(&self) -> Option<String> {
         let left = self.left().filter(|left| *left > LONG)?;
         Some(format!(
@@ -79,7 +79,7 @@ impl Shared {
 }
 
 impl Progress {
-    /// Begins to show `what`, unless people want it quiet.
+    /// Begins to display `what`, unless `quiet`.
     pub(super) fn new(quiet: bool, what: &'static str) -> Self {
         if quiet {
             return Self(None);
@@ -87,26 +87,26 @@ impl Progress {
         let shared = Arc::new(Shared { state: Mutex::new(State::new(what, 0, 0)), ended: Condvar::new() });
         let told = shared.clone();
         let show = move || if std::io::stderr().is_terminal() { bar(&told) } else { lines(&told) };
-        // A machine that has no thread left shows nothing.
+        // Without an available thread nothing is displayed.
         Self(std::thread::Builder::new().spawn(show).ok().map(|thread| (shared, thread)))
     }
 
-    /// `done` of `all` of what is counted; of an `all` of 0 nobody knows the end.
+    /// Reports that `done` of `all` units are done; an `all` of 0 means that the total is unknown.
     pub(super) fn at(&self, done: u64, all: u64, what: &'static str) {
-        // The page that runs this reads such lines.
+        // The web page reads these lines.
         if cfg!(target_family = "wasm") && all > 0 {
             return say(format_args!("{done} of {all} {what}"));
         }
         let Some((shared, _)) = self.0.as_ref().filter(|_| done > 0 || all > 0) else { return };
         let mut state = shared.state();
         if (state.all, state.what) != (all, what) || done < state.done {
-            // The first report comes after a piece of the work, or, of a run that goes on, after much of it.
+            // The first report comes after some of the work; in a resumed run, after much of it.
             *state = State::new(what, done, all);
         }
         state.done = if all > 0 { done.min(all) } else { done };
     }
 
-    /// States and transitions that a search has found so far.
+    /// Reports the numbers of states and transitions that a search has found so far.
     pub(super) fn found(&self, states: u64, transitions: u64) {
         let Some((shared, _)) = &self.0 else { return };
         let mut state = shared.state();
@@ -127,16 +127,16 @@ impl Drop for Progress {
     }
 }
 
-/// The state after some time, or none if the work has ended by then.
+/// Waits for `time`; returns the current state, or `None` if the work has ended.
 fn wait(shared: &Shared, time: Duration) -> Option<State> {
     let waited = shared.ended.wait_timeout_while(shared.state(), time, |state| !state.ended);
     let state = *waited.unwrap_or_else(|e| e.into_inner()).0;
     (!state.ended).then_some(state)
 }
 
-/// Work that takes longer than this, in seconds, is announced,
+/// Work that will take longer than this, in seconds, is announced once.
 const LONG: f64 = 600.0;
-/// once it is known, which is looked at this often.
+/// Interval of the checks for an announcement.
 const EARLY: Duration = Duration::from_secs(2);
 
 fn lines(shared: &Shared) {
@@ -161,7 +161,7 @@ fn bar(shared: &Shared) {
     let style = |template: &str| {
         ProgressStyle::with_template(template).expect("a template of this file").progress_chars("=> ")
     };
-    // The bar takes what the terminal's width leaves.
+    // The bar fills the rest of the terminal's width.
     let (known, unknown) = (
         style("{elapsed_precise} [{wide_bar}] {percent:>3} %  {msg}"),
         style("{elapsed_precise} {spinner} {msg}"),
@@ -208,7 +208,7 @@ mod tests {
         progress.at(1_200, 0, "products");
         assert_eq!(shared.state().text(), "1 200 products");
         progress.at(2_000, 541_533, "steps");
-        // What was done before the first report has no rate.
+        // Work before the first report has no known rate.
         assert_eq!(shared.state().text(), "2 000 of 541 533 steps");
         progress.at(3_000, 541_533, "steps");
         assert!(

@@ -17,19 +17,19 @@ use kolmo_bench::seed_table::{
 
 #[derive(Debug, Args)]
 pub(super) struct SeedTable {
-    /// Sizes: K of wlan:K,6
+    /// Sizes K of the chains wlan:K,6, comma-separated
     #[arg(long, value_name = "K[,K…]", value_delimiter = ',', default_values_t = SIZES, value_parser = super::whole::<usize>)]
     sizes: Vec<usize>,
-    /// Times, in milliseconds
+    /// Times t > 0 in milliseconds, comma-separated
     #[arg(long, value_name = "T[,T…]", value_delimiter = ',', default_values_t = [10.0, 40.0])]
     times: Vec<f64>,
-    /// Bound on the l1 error
+    /// Bound on the l1 error, 0 < E < 1
     #[arg(long, value_name = "E", default_value = "1e-5")]
     epsilon: f64,
-    /// Largest alpha t of an interval of the subdivided method
+    /// Largest alpha t of an interval of the subdivided method, above 0, at most 700
     #[arg(long, value_name = "THETA", default_value_t = 100.0)]
     theta: f64,
-    /// Seconds above which a column of the subdivided method is scaled up from a few products
+    /// Seconds above which results of the subdivided method are extrapolated from a few products
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
     #[command(flatten)]
@@ -48,7 +48,7 @@ impl Observer for Silent {
     }
 }
 
-/// Columns of the table, in its order.
+/// Columns of the table, in order.
 const COLUMNS: [Column; 5] =
     [Column::Cpu, Column::OneSubdivided, Column::One, Column::SeveralFull, Column::Several];
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let wanted =
         Wanted { times: &args.times, epsilon: args.epsilon, theta: args.theta, seconds: args.seconds };
-    // Opened once to see that all are there, before anything is measured.
+    // Opens every device once before the measurements, so that errors show early.
     let common = &Common { precision: PrecisionArg::F64, ..args.common.clone() };
     let all = common.open()?.lanes;
     let several = all.len() > 1;
@@ -96,7 +96,8 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
                 if let Some((_, all, bytes)) =
                     super::forecast::of_chain(&machine, &chain, &args.times, args.epsilon)?
                 {
-                    // Algorithm 1 takes three kernels a term, and is cut off.
+                    // Algorithm 1 takes three kernels per term, and is extrapolated above a time
+                    // limit.
                     time += all + (3.0 * all).min(args.seconds * args.times.len() as f64);
                     most = most.max(bytes);
                 }
@@ -131,7 +132,7 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// All threads of the CPU.
+/// Opens the CPU with all its threads.
 fn cpu(common: &Common) -> Result<Machine> {
     let memory_limit = common.memory_limit.map(|size| size.0);
     Machine::open(
@@ -210,7 +211,7 @@ fn cell(c: &Cell) -> String {
     format!("{about}{} [{}]{share}", seconds(c.seconds), c.products)
 }
 
-/// What whole sweeps consist of. The rest is mostly arrays that are given back.
+/// Table of the phases of whole uniformization runs. The rest is mostly freeing memory.
 fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
     let mut table =
         table(&["n", "t", "", "whole", "start", "products", "looks", "results", "rest", "one/all whole"]);
@@ -222,10 +223,10 @@ fn solutions(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
         let one = of(Column::One);
         for (column, of) in [(Column::One, one), (Column::Several, of(Column::Several))] {
             let Some((n, Solved { whole, activities })) = of else { continue };
-            let ActivitySeconds { start, products, looks, results } = activities;
-            let rest = whole - start - products - looks - results;
+            let ActivitySeconds { start, products, checks, results } = activities;
+            let rest = whole - start - products - checks - results;
             let mut line = vec![grouped(n as u64), t.to_string(), column.name().to_owned()];
-            line.extend([whole, start, products, looks, results, rest].map(seconds));
+            line.extend([whole, start, products, checks, results, rest].map(seconds));
             line.push(match one {
                 Some((_, one)) if column == Column::Several => format!("{:.2}", one.whole / whole),
                 _ => "–".to_owned(),
@@ -253,8 +254,10 @@ fn published_table() -> comfy_table::Table {
     table
 }
 
-/// The sizes that fit one of the GPUs of 2012, and a GPU here. There a row of six entries took 8n elements on one GPU and 5n
-/// on each of two, the entries' column numbers (of 4 bytes) aside: the matrix and two vectors.
+/// Table of the memory of one device, in 2012 and on this machine.
+///
+/// In 2012 a row of six entries took 8n elements on one GPU and 5n on each of two, not counting
+/// column numbers of 4 bytes: the matrix and two vectors.
 fn capacity(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
     let mut table = table(&[
         "n",

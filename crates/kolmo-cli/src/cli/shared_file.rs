@@ -1,4 +1,4 @@
-//! One `.npy` file that all ranks write into, each at its place.
+//! One `.npy` file that all ranks write, each rank its own range.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Result};
 
-/// Rank 0 names it in the end.
+/// An open shared file. Rank 0 gives it its name at the end.
 #[derive(Debug)]
 pub(super) struct SharedFile {
     named: Option<OutputFile>,
@@ -19,7 +19,7 @@ pub(super) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Opens rank 0's file on every rank, for an array of that shape.
+    /// Opens rank 0's file on every rank, for an array of this shape. Collective.
     pub(super) fn open(
         path: PathBuf,
         named: Option<OutputFile>,
@@ -52,7 +52,7 @@ impl SharedFile {
         Ok(Self { named, path, file, data: header.len() as u64 })
     }
 
-    /// Writes elements, from element `at` of the array on.
+    /// Writes `values` from element `at` of the array on.
     pub(super) fn write(&mut self, at: usize, values: &[f64]) -> Result<()> {
         let bytes = npy::data(values);
         self.file
@@ -61,9 +61,9 @@ impl SharedFile {
             .map_err(|source| Error::Io { path: self.path.clone(), source })
     }
 
-    /// Gives the file its name, when all have written. Every rank calls this.
+    /// Gives the file its name after all ranks have written. Collective.
     pub(super) fn commit(self, ranks: Ranks) -> Result<()> {
-        // All that others wrote is there before the file has its name.
+        // Every rank has closed the file before it gets its name.
         drop(self.file);
         ranks.all_ok(Ok(()))?;
         self.named.map_or(Ok(()), OutputFile::commit)

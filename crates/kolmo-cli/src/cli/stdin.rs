@@ -1,4 +1,4 @@
-//! A model on stdin, in one of the text formats.
+//! Reads a model in a text format from stdin.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use kolmo::io::text::Bounded;
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
 
-/// Its name in messages.
+/// Name of the model in messages.
 const NAME: &str = "stdin";
 
-/// Reads a chain: Matrix Market, DRN or PRISM's transitions, told apart by how it begins.
+/// Reads a chain from stdin in Matrix Market, DRN or PRISM's format, recognised by its first bytes.
 pub(super) fn read(labels: Option<&Path>) -> Result<Chain> {
     let failed = |source| Error::Io { path: NAME.into(), source };
     let mut bytes = Vec::new();
     Bounded::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;
     let folder = tempfile::tempdir().map_err(failed)?;
-    // Readers take files, some of them twice.
+    // Readers take files, and some read them twice.
     let path = folder.path().join(NAME).with_extension(extension(&bytes));
     std::fs::write(&path, &bytes).map_err(failed)?;
     drop(bytes);
@@ -39,7 +39,7 @@ fn extension(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// An error about the file that stands for stdin.
+/// Replaces the name of the temporary file in an error by `stdin`.
 fn named(error: Error, file: &Path) -> Error {
     let name = |path: PathBuf| if path == file { NAME.into() } else { path };
     match error {

@@ -18,7 +18,7 @@ use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
 use super::{Common, Outcome, Solving, conclude, interrupt, meant, say, tuned, whole, write_report};
 use crate::report;
-use kolmo::internals::{bandwidths, count, kept, out_of_range};
+use kolmo::internals::{bandwidths, count, local_reward, out_of_range};
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::lane::DeviceSpec;
@@ -29,7 +29,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, Solution, Status, capacity, solve, solve_resumable,
+    Problem, Reward, Solution, Status, estimate, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
@@ -39,132 +39,188 @@ use truncated::{Probe, enlarge, rewards_within, truncated};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin), a model in PRISM's language (.sm, .prism) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
+    /// Chain: a file (.tra, .drn, .umb, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
+    /// built-in (tandem:15)
+    ///
+    /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
+    ///
+    /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
     pub(super) model: String,
-    /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
+    /// Values of a PRISM model's constants, such as N=64,MU=0.5
     #[arg(long = "const", value_name = "NAME=V,…")]
     constants: Option<Constants>,
-    /// Of a model in PRISM's language with infinitely many states, or too many: explore only so many that at most this probability is
-    /// lost, within --epsilon
+    /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
+    ///
+    /// For models with infinitely many states, or too many. States are added until the probability
+    /// of leaving the explored part is at most LOSS at every time. LOSS is part of the bound
+    /// --epsilon.
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true, conflicts_with_all = ["checkpoint", "dry_run", "initial", "labels"])]
     truncate: Option<f64>,
-    /// Times, comma-separated, answered in this order; inf is the steady state
+    /// Times T >= 0, comma-separated, in the time unit of the rates; inf is the steady state
+    ///
+    /// The answers are in the order of this list.
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
     time: Option<String>,
-    /// Times from START in steps of STEP up to STOP; with --time the times of both, ascending, each once
+    /// Times START, START + STEP, … up to STOP
+    ///
+    /// Together with --time: the times of both options, ascending, each once.
     #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
     times: Option<String>,
-    /// Bound on the total l1 error at each time
+    /// Bound on the l1 error of the probabilities at each time, 0 < E < 1
+    ///
+    /// The l1 error is the sum of the absolute errors of all states.
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     pub(super) epsilon: f64,
-    /// Where the chain begins: a state, a file of probabilities, or label:NAME
+    /// Initial state, file of initial probabilities, or label:NAME [default: the model's own]
+    ///
+    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy,
+    /// .csv or text.
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
     initial: Option<String>,
-    /// Labels of the model's states, in place of the .lab beside it
+    /// File of state labels (.lab), instead of the one next to the model
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Rewards: a .srew or .trew file, or the name of one of the model's own; repeatable
+    /// Reward: a .srew or .trew file, or the name of a reward of the model; repeatable
+    ///
+    /// The output has the instantaneous and the accumulated reward at each time.
     #[arg(long, value_name = "FILE|NAME")]
     rewards: Vec<String>,
-    /// Make these states absorbing: a label, !LABEL, A,B (or A|B), A&B; repeatable
+    /// Make these states absorbing: a label or an expression; repeatable
+    ///
+    /// Expressions: !A (not), A & B (and), A | B or A,B (or), true, and comparisons of variables
+    /// such as 'q1=3 & q2<=1'.
     #[arg(long, value_name = "STATES")]
     absorbing: Vec<String>,
-    /// The probability of reaching states TO by each time, through states THROUGH alone, each named as for --absorbing; true is
-    /// any
+    /// Probability of reaching states TO by each time, passing only through states THROUGH
+    ///
+    /// Both are sets of states as for --absorbing; true is the set of all states.
     #[arg(long, num_args = 2, value_names = ["THROUGH", "TO"], conflicts_with_all = ["selection", "rewards", "absorbing"])]
     until: Option<Vec<String>>,
-    /// With --until: reaching them within this interval of time
+    /// With --until: reach TO at a time between T1 and T2
     #[arg(long, value_name = "T1,T2", requires = "until", conflicts_with_all = ["time", "times"], allow_hyphen_values = true)]
     within: Option<String>,
-    /// Only these states: I,J,K-L, or by their variables, such as 'q1=3 & q2<=1'
+    /// Output only these states, by numbers or by a condition such as 'q1=3 & q2<=1'
     #[arg(long, value_name = "I,J,K-L|EXPR", group = "selection")]
     states: Option<String>,
-    /// Only the probability of this label, or of states named as for --absorbing; repeatable
+    /// Output only the probability of this label or set of states (see --absorbing); repeatable
     #[arg(long, value_name = "NAME", group = "selection")]
     label: Vec<String>,
-    /// Only the K largest probabilities
+    /// Output only the K largest probabilities of each time
     #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
     top: Option<usize>,
-    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    /// Draw probabilities over all finite times as an SVG chart
+    ///
+    /// Draws the labels or states that are selected, else the five most likely states.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Output file; its extension is the format: .npy, .npz, .csv or .txt; - is stdout
+    /// Output file: .npy, .npz, .csv or .txt by its extension; - is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// prism: values as PRISM prints them, whatever the file's extension
+    /// Output format, instead of the one of the file's extension
     #[arg(long, value_name = "F")]
     format: Option<FormatArg>,
     #[command(flatten)]
     pub(super) solving: Solving,
-    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    /// With --dry-run: predict a run on N MPI ranks
+    ///
+    /// The prediction needs a measured exchange: run the command under `mpirun -n 2`, or name two
+    /// devices.
     #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
     pub(super) ranks: Option<usize>,
-    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    /// File in which the state of the run is saved, to continue with --resume
+    ///
+    /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    /// Seconds between two checkpoints [default: 100 times the time to write one, at least 5]
     #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
     checkpoint_every: Option<f64>,
-    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    /// Continue from the file of --checkpoint, if it exists
+    ///
+    /// The result has the same bits as that of an uninterrupted run with --checkpoint. Without
+    /// --resume the run starts from the beginning and replaces the file.
     #[arg(long, requires = "checkpoint")]
     resume: bool,
-    /// auto: a sweep that stops early where the rest has a bound, or where chebyshev or krylov is far shorter; uniformization: one that
-    /// never does; chebyshev: far fewer products where the chain is nearly reversible, else a sweep; krylov: the same where it has several
-    /// slow scales; subdivided: intervals of alpha t <= theta, each with a sum of its own
+    /// Method; alpha is the largest exit rate, t the largest time
     #[arg(long, value_name = "M", default_value = "auto")]
     method: MethodArg,
-    /// With --method chebyshev or krylov: end with exit code 2 where a sweep would have to take over
+    /// Fail if --method chebyshev or krylov would fall back to uniformization
+    ///
+    /// The exit code is then 2. They fall back if the error bound or the memory does not permit
+    /// them.
     #[arg(long)]
     strict: bool,
-    /// Largest alpha t of an interval of --method subdivided [default: 100]
+    /// Largest alpha t of an interval of --method subdivided, above 0 [default: 100]
     #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
     theta: Option<f64>,
-    /// Width of the ELL part: auto, cusp, mean, max or a number
+    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
+    ///
+    /// The remaining entries are stored in COO format.
+    ///
+    /// auto minimises the memory traffic of each slice of 64 rows. cusp is the rule of the CUSP
+    /// library, mean the mean row length, max the longest row.
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
-    /// Format of the matrix: auto, or hyb, packed, pair, pattern, if the chain repeats itself enough
+    /// Storage of the matrix: auto, hyb, packed, pair or pattern
+    ///
+    /// auto takes the smallest format that the chain fits. packed, pair and pattern need
+    /// repetition: few different rates, few different transitions, or few different rows. hyb (ELL
+    /// and COO) stores every chain.
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: MatrixFormat,
-    /// Order of the states inside; auto tries others where several lanes would exchange much
+    /// Internal order of the states
     #[arg(long, value_name = "O", default_value = "auto")]
     order: OrderArg,
-    /// What lanes exchange after a step: halos, or the whole vector
+    /// Values that lanes exchange after each step
     #[arg(long, value_name = "X", default_value = "halo")]
     exchange: ExchangeArg,
-    /// Steps between two exchanges through the host: auto, by measured latency, or a number
+    /// Steps between two exchanges through the host: auto (from measured latency), or 1 to 64
     #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
     halo_depth: HaloDepth,
-    /// Least number of parts that each lane splits its rows into
+    /// Minimum number of parts into which each lane splits its rows
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatArg {
+    /// PRISM's format of results
     Prism,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum MethodArg {
+    /// Uniformization with early termination; switches to chebyshev or krylov if these need far
+    /// fewer products
     #[value(alias = "sweep")]
     Auto,
+    /// Uniformization without early termination: about alpha t matrix-vector products
     Uniformization,
+    /// Chebyshev polynomials: about sqrt(alpha t) products, for nearly reversible chains
     Chebyshev,
+    /// Krylov subspaces: for stiff chains over long times; in f64 only
     Krylov,
+    /// Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)
     Subdivided,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum OrderArg {
+    /// The model's order on one lane; with several lanes the order with the shortest predicted step
     Auto,
+    /// The model's order
     Natural,
+    /// Breadth-first from the initial states
     Bfs,
+    /// Reverse Cuthill-McKee
     Rcm,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ExchangeArg {
+    /// Only the values that the receiving lane reads
     Halo,
+    /// The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)
     Full,
 }
 
@@ -185,7 +241,7 @@ impl FromStr for HaloDepth {
 }
 
 impl Transient {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])
@@ -199,7 +255,7 @@ impl Transient {
     }
 }
 
-/// Reads a chain from a file, or makes a built-in one.
+/// Reads a chain from a file, explores a PRISM model, or builds a built-in chain.
 pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     match models::parse(spec) {
         None if language::is_model(spec) => explore::chain(spec, None, None, true),
@@ -219,7 +275,9 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     }
 }
 
-/// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
+/// Reads the model on every rank.
+///
+/// A rank reads only its part of a file, unless an option needs all states.
 fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
     if language::is_model(&args.model) {
         return ranks.all_ok(explored(args, ranks));
@@ -233,7 +291,8 @@ fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> 
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none()
-        // Each rank would know of its own states alone whether they are left.
+        // With its own rows alone a rank could not evaluate `deadlock` and variables for all
+        // states.
         && !args.asks_for_states();
     match models::parse(&args.model) {
         None if args.model == "-" && ranks.is_distributed() => {
@@ -247,7 +306,7 @@ fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> 
     }
 }
 
-/// The chain of a model in PRISM's language, which every rank explores.
+/// Explores a PRISM model on every rank and returns its chain.
 fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
     let common = &args.solving.common;
     let quiet = common.quiet || !ranks.is_root();
@@ -262,7 +321,7 @@ fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.solving.common.quiet || !ranks.is_root();
-    // What every rank does by itself, before they work together.
+    // Each rank opens its outputs, reads the model and opens its devices.
     let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
         prepare(args, ranks)?;
     let Posed { chain, selection, initial, rewards, until, edge } = posed;
@@ -277,9 +336,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             vectors: true,
         };
         let looking = Progress::new(quiet, "looking at the rows");
-        let look = if args.solving.verbose { capacity::plan } else { capacity::estimate };
+        let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
         let plan = look(&machine, &problem, &options)?;
-        let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
+        let many = args.ranks.map(|count| estimate::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
         drop(looking);
         let run = report::plan::Run {
@@ -292,7 +351,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         if ranks.is_root() {
             say(run.text().trim_end());
         }
-        // What is missing is an error as it would be without --dry-run.
+        // Insufficient memory is an error, as without --dry-run.
         let enough = plan.lanes.iter().try_for_each(|need| need.expect());
         return ranks.all_ok(enough).map(|()| Outcome::Met);
     }
@@ -373,7 +432,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
-/// Adds the rounding of sums of probabilities, which fixed point leaves out of its bound.
+/// Adds the rounding of sums of probabilities, which bounds in fixed point do not include.
 fn add_rounding_of_sums(solution: &mut Solution, epsilon: f64) {
     let Solution { times, bound, status, .. } = solution;
     for bound in times.iter_mut().map(|time| &mut time.bound).chain([bound]) {
@@ -384,21 +443,21 @@ fn add_rounding_of_sums(solution: &mut Solution, epsilon: f64) {
     }
 }
 
-/// A problem, and where it is solved.
+/// A run before its start: times, options, outputs, machine and query.
 struct Prepared {
     times: Vec<f64>,
     options: Options,
     outputs: Outputs,
     checkpoint: Option<Checkpoint>,
     machine: Machine,
-    /// True if that is the host's cores because they are done before a GPU would have started.
+    /// True if the CPU was chosen because it finishes before a GPU would have started.
     small: bool,
     posed: Posed,
-    /// The answer at the last time, where the model is truncated.
+    /// Solution at the last time, known from truncating the model.
     solved: Option<Probe>,
 }
 
-/// What is asked of a chain.
+/// A chain and the query on it.
 struct Posed {
     chain: Chain,
     selection: Selection,
@@ -408,12 +467,12 @@ struct Posed {
     edge: Edge,
 }
 
-/// Files that are written.
+/// Output files.
 pub(super) struct Outputs {
     output: Option<Named>,
-    /// Rank 0 alone has it.
+    /// Only on rank 0.
     pub(super) report_file: Option<OutputFile>,
-    /// Rank 0 alone has its file.
+    /// `Some(None)` on ranks other than 0, which have no file.
     plot: Option<Option<OutputFile>>,
     /// Time between two checkpoints.
     pause: Option<Duration>,
@@ -428,7 +487,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    // Fractions hold no numbers above 1, by which intervals are scaled, and none below 0.
+    // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
+    // which Chebyshev and Krylov vectors have.
     let fractions = !matches!(
         options.method,
         Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. }
@@ -447,14 +507,14 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
             enlarge(args, truncation, common, &open, &times, &mut options)?
         }
         None => {
-            // Processors open at once.
+            // Opening the CPU takes no time: there is nothing to overlap with.
             let waits = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
             let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
             let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
                 open_and_read(args, common, &open, &times, &options)?
             } else {
                 let machine = open()?;
-                // The arrays with which bandwidths are measured are not to lie beside the chain.
+                // Bandwidths are measured before the chain is read, since their arrays are large.
                 bandwidths(&machine)?;
                 (machine, Posed::read(args, &options, ranks)?, false)
             };
@@ -465,8 +525,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     Ok(Prepared { times, options, outputs, checkpoint, machine, small, posed, solved })
 }
 
-/// Reads the model while devices open, and tells whether the cores are done before a GPU would have started. A device that
-/// does not open is an error at once.
+/// Reads the model while devices open.
+///
+/// Returns true if the CPU is to be used because it finishes before a GPU would have started. A
+/// device that does not open is an error at once.
 fn open_and_read(
     args: &Transient,
     common: &Common,
@@ -476,23 +538,23 @@ fn open_and_read(
 ) -> Result<(Machine, Posed, bool)> {
     let cores_first = common.leaves_device_open();
     let doubles = matches!(common.precision, super::PrecisionArg::Auto | super::PrecisionArg::F64);
-    // States that a question makes absorbing have other rows.
+    // The background scan needs the final rows, and --until makes states absorbing later.
     let ahead = doubles && args.until.is_none();
-    let surveyed = move |posed: Posed| match ahead {
-        true => Posed { chain: posed.chain.surveyed(), ..posed },
+    let prescanned = move |posed: Posed| match ahead {
+        true => Posed { chain: posed.chain.prescanned(), ..posed },
         false => posed,
     };
     let (send, receive) = mpsc::channel();
     let (own, reading) = (args.clone(), *options);
     let read = move || {
         let posed = Posed::read(&own, &reading, Ranks::ALONE);
-        // Nobody listens where a device did not open.
-        let _ = send.send(posed.map(surveyed));
+        // The receiver is gone if a device did not open.
+        let _ = send.send(posed.map(prescanned));
     };
-    // Parsers and searches go as deep as in a process's first thread.
+    // The stack size of a main thread: parsers and searches recurse.
     let thread = thread::Builder::new().name("kolmo-model".to_owned()).stack_size(8 << 20);
     if thread.spawn(read.clone()).is_err() {
-        // The system gives none: this thread reads.
+        // No thread is available: read in this one.
         read();
     }
     if cores_first
@@ -511,7 +573,7 @@ fn open_and_read(
     Ok((machine, posed, false))
 }
 
-/// What is asked of a chain.
+/// Builds the query: selection, initial distribution, rewards, absorbing states.
 fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ranks: Ranks) -> Result<Posed> {
     interrupt::check()?;
     let n = chain.transitions.states();
@@ -542,7 +604,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ran
 }
 
 impl Posed {
-    /// The whole model, and what is asked of it.
+    /// Reads the whole model and builds the query.
     fn read(args: &Transient, options: &Options, ranks: Ranks) -> Result<Self> {
         let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
         let reading = Progress::new(quiet, "reading the model");
@@ -551,17 +613,20 @@ impl Posed {
         ranks.all_ok(pose(args, chain, None, ranks))
     }
 
-    /// True if the cores, which are those of `machine`, are done before a GPU has started, which takes so many seconds.
+    /// True if the CPU of `machine` solves this in less than `start` seconds, a GPU's start-up
+    /// time.
     fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
         let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
         let problem = Problem { transitions, initial, times, rewards, vectors: true };
         let tuned = tuned::of(machine.lanes[0].device(), machine.precision, true);
         let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
-        let seconds = capacity::seconds_on_cores(&problem, options, speed)?;
+        let seconds = estimate::seconds_on_cores(&problem, options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
     }
 
-    /// Makes states absorbing, and goes to the beginning of an interval.
+    /// Applies `--until`: makes states absorbing.
+    ///
+    /// With `--within` also solves up to the beginning of the interval.
     fn begin(&mut self, args: &Transient, machine: &Machine, options: &mut Options) -> Result<()> {
         let Some(until) = &mut self.until else { return Ok(()) };
         let from = interval(args)?.map_or(0.0, |(from, _)| from);
@@ -576,7 +641,7 @@ impl Posed {
     }
 }
 
-/// The interval of --within.
+/// The interval of `--within`.
 fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
     args.within.as_deref().map(until::interval).transpose()
 }
@@ -587,13 +652,15 @@ impl Transient {
         sets.chain(&self.initial).chain(&self.states).any(|text| sets::asks_for_states(text))
     }
 
-    /// Form in which states and values are written.
+    /// Format of states and values in the output.
     fn style(&self, chain: &Chain) -> Style {
         Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
     }
 }
 
-/// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
+/// Parses times and options and opens the outputs.
+///
+/// This precedes reading the model: a mistyped name should not cost the reading of a large file.
 fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
     if ranks.is_root() && !args.solving.common.quiet {
@@ -670,7 +737,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }
 
-/// The file of `--checkpoint`.
+/// Opens the file of `--checkpoint`.
 fn open_checkpoint(
     file: &Path,
     resume: bool,
@@ -699,7 +766,7 @@ struct Watch {
     curves: Option<Curves>,
     progress: Progress,
     edge: Edge,
-    /// Probability in each state of the edge, at each time.
+    /// Probability of each boundary state of a truncated model, at each time.
     left: Vec<Vec<f64>>,
 }
 
@@ -756,13 +823,13 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
                 "--times {range}: the step must be above 0 and STOP at least START"
             )));
         }
-        // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
+        // A STOP on the grid belongs to it, also if STEP is rounded.
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
             let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
             return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
         }
-        // As many decimals as were given: 3 · 0.1 is 0.3.
+        // Rounds to the decimals of START and STEP: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
         let time = |i: u64| {
             let time = start + i as f64 * step;
@@ -777,7 +844,7 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Notes about times that were probably meant otherwise.
+/// Notes about times that are probably mistakes.
 fn misread(args: &Transient) -> Vec<String> {
     let mut notes = Vec::new();
     let range: Option<Vec<&str>> = args.times.as_deref().map(|range| range.split(':').collect());
@@ -801,7 +868,7 @@ fn misread(args: &Transient) -> Vec<String> {
     notes
 }
 
-/// The decimal places of a number's text.
+/// Number of decimal places in a number's text.
 fn decimals(text: &str) -> usize {
     let (mantissa, exponent) = text.trim().split_once(['e', 'E']).unwrap_or((text.trim(), "0"));
     let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as i64);
@@ -812,7 +879,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
         if sets::is_comparison(list) {
             let states = sets::states(list, chain)?;
-            // Where it is truncated others may follow.
+            // In a truncated model states with this condition may be found later.
             return match states.is_empty() && args.truncate.is_none() {
                 true => Err(Error::Invalid(format!("--states: no state has {list}"))),
                 false => Ok(Selection::States(states)),
@@ -861,21 +928,21 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
         )));
     }
     let initial = Initial::Distribution(read_distribution(path)?);
-    // What is wrong with it is the file's fault.
+    // An invalid distribution is an error of the file.
     match initial.probabilities_of(0..0, chain.transitions.states()) {
         Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
         other => other.map(|_| initial),
     }
 }
 
-/// True for a file of transitions' rewards, by its name.
+/// True if the name is that of a file of transition rewards.
 fn transition_rewards(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
 }
 
-/// The rewards that are asked for; the chain's others are let go.
+/// Returns the rewards of `--rewards` and drops the chain's other rewards.
 fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
     for name in &args.rewards {
@@ -901,7 +968,7 @@ fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Rewa
             }
             None => {
                 let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
-                all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
+                all.extend(read.map(|reward| local_reward(reward, &*chain.transitions, ranks)));
             }
         }
     }

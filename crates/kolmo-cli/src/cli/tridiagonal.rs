@@ -1,4 +1,4 @@
-//! `kolmo tridiagonal`, also of pentadiagonal and block tridiagonal systems.
+//! `kolmo tridiagonal`: tridiagonal, pentadiagonal and block tridiagonal systems.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -28,48 +28,60 @@ use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Tridiagonal {
-    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, or, pentadiagonal or in blocks of 2 x 2,
-    /// pentadiagonal:N, biharmonic:N, blocks:N, each with ,BATCH
+    /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
+    ///
+    /// Tridiagonal built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N. Pentadiagonal:
+    /// pentadiagonal:N, biharmonic:N. Blocks of 2 x 2: blocks:N. Each may be followed by ,BATCH,
+    /// the number of systems.
     system: String,
-    /// Right-hand sides: .npy, .mtx, or text with one number a line
+    /// Right-hand sides: .npy, .mtx, or text (one number per line) [default: SYSTEM's own, else
+    /// ones]
     #[arg(short, long, value_name = "FILE")]
     b: Option<PathBuf>,
-    /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
+    /// Largest relative residual |b - A x| / (|A| |x| + |b|), in maximum norms, 0 < E < 1
+    ///
+    /// The residual of each single row may be E as well, or 1e-8 if that is larger.
     #[arg(long, value_name = "E", default_value = "1e-12", allow_hyphen_values = true)]
     tolerance: f64,
-    /// The first and the last unknown are neighbours: dl[0] and du[n-1] count
+    /// Cyclic system: dl[0] couples the first row to the last unknown, du[n-1] the last to the
+    /// first
     #[arg(long)]
     cyclic: bool,
     /// Solve with the transposed matrix
     #[arg(long)]
     transpose: bool,
-    /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
+    /// Layout of several systems in two-dimensional arrays
     #[arg(long, value_name = "L", default_value = "strided")]
     layout: LayoutArg,
-    /// Seed of a built-in's random numbers
+    /// Seed of the random numbers of a built-in
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
-    /// Output file; its extension is the format: .npy, .csv or .txt
+    /// Output file: .npy, .csv or .txt by its extension
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) solving: Solving,
-    /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
+    /// Rows per block that one thread eliminates: auto, or 3 to 1024
+    ///
+    /// auto: units of 128 rows that 16 threads share. Veneva and Imamura (2024) use blocks of 10
+    /// rows.
     #[arg(long, value_name = "M", default_value = "auto")]
     block: Block,
-    /// Where the interface system is solved
+    /// Solver of the interface system (the reduced system of the block ends)
     #[arg(long, value_name = "W", default_value = "auto")]
     interface: InterfaceArg,
-    /// Exchange of rows: auto is none where every row is dominant, else scaled
+    /// Pivoting strategy
     #[arg(long, value_name = "P", default_value = "auto")]
     pivot: PivotArg,
-    /// Corrections by the residual: auto or a number
+    /// Steps of iterative refinement: auto, or 0 to 100
+    ///
+    /// auto continues while the residual falls and is above the rounding error of double precision.
     #[arg(long, value_name = "K", default_value = "auto")]
     refine: RefineArg,
 }
 
 impl Tridiagonal {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("SYSTEM", [Path::new(&self.system)])
@@ -99,21 +111,29 @@ impl FromStr for Block {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum InterfaceArg {
+    /// On the host, by elimination
     Host,
+    /// On the device, by the same partition method
     Device,
+    /// The faster of host and device
     Auto,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum LayoutArg {
+    /// One system per row
     Strided,
+    /// One system per column
     Interleaved,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PivotArg {
+    /// No row exchanges
     None,
+    /// Scaled partial pivoting
     Scaled,
+    /// No row exchanges if every row is diagonally dominant, else scaled partial pivoting
     Auto,
 }
 
@@ -133,7 +153,7 @@ impl FromStr for RefineArg {
     }
 }
 
-/// Reads a system from a file, or makes a built-in one; and its name.
+/// Reads a system from a file, or builds a built-in one; returns its name and the system.
 pub(super) fn system(
     spec: &str,
     cyclic: bool,
@@ -171,7 +191,7 @@ pub(super) fn system(
     Ok((name, AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b: true })))
 }
 
-/// What is solved.
+/// The system to solve: this rank's rows, or a whole banded system.
 enum Given {
     Tridiagonal(Rows),
     Banded(BandedSystem),
@@ -214,18 +234,18 @@ impl Given {
     }
 }
 
-/// Rows to solve, and what all unknowns are written as.
+/// A loaded system and the shape of its unknowns in the output.
 struct Loaded {
     name: String,
     given: Given,
     shape: Vec<usize>,
     order: Order,
     has_b: bool,
-    /// The file that every rank had to read from its beginning to its end.
+    /// The file, if every rank had to read all of it.
     through: Option<String>,
 }
 
-/// Reads this rank's rows, or makes them.
+/// Reads or generates this rank's rows.
 fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
     if !ranks.is_distributed() {
@@ -271,7 +291,7 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     Ok(Loaded { name: made.name, given, shape, order, has_b: true, through })
 }
 
-/// An error about a number of the system, with the file that has it.
+/// Turns an error about the system's numbers into an error of the file that has them.
 fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
     let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, given.check()) else { return error };
     let built_in = models::BuiltIn::parse(&args.system, args.seed, true).is_some()
@@ -283,14 +303,16 @@ fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
     }
 }
 
-/// Files that are written; rank 0 alone has them.
+/// Output files, on rank 0 only.
 struct Outputs {
     format: String,
     output: Option<OutputFile>,
     report: Option<OutputFile>,
 }
 
-/// Opened before the system is read: a mistyped name should not cost the reading of a large file.
+/// Opens the outputs.
+///
+/// This precedes reading the system: a mistyped name should not cost the reading of a large file.
 fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
     if !(args.tolerance > 0.0 && args.tolerance < 1.0) {
         return Err(Error::Invalid(format!(
@@ -337,7 +359,7 @@ fn options(args: &Tridiagonal) -> Options {
 
 pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    // Rank 0 speaks for all.
+    // Only rank 0 prints.
     let common =
         Common { quiet: args.solving.common.quiet || !ranks.is_root(), ..args.solving.common.clone() };
     let quiet = common.quiet;
@@ -406,7 +428,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     } else if !to_file && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
         glance(&span, &solution.x)?;
     } else {
-        // Of several ranks the first then has all of it.
+        // With several ranks, rank 0 gathers all unknowns.
         let all: Vec<Vec<f64>>;
         let x = match ranks.is_distributed() {
             true => {
@@ -437,7 +459,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
-/// Writes this rank's unknowns at their place.
+/// Writes this rank's unknowns at their place in the shared file.
 fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
     let written = match (x, form.order) {
         ([x], _) => file.write(span.first, x),
@@ -450,7 +472,7 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
     file.commit(span.ranks)
 }
 
-/// The ten largest unknowns, for a terminal.
+/// Prints the ten largest unknowns, for a terminal.
 fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
     const GLANCE: usize = 10;
     // Right-hand side, row and value.

@@ -23,19 +23,20 @@ use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
 pub(super) struct Tune {
-    /// Show what is stored and whether it still holds, and measure nothing
+    /// Show the stored results and whether they are still valid; measure nothing
     #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
     show: bool,
-    /// Largest system to measure, in rows; memory may end before
+    /// Largest tridiagonal system to measure, in rows, if memory permits; at least 7500
     #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
     max_size: usize,
-    /// Largest number of lanes to measure
+    /// Largest number of lanes to measure; the numbers are 1, 2, 4, 8, 16, 32
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
-    /// Solutions of each size on each number of lanes, at least
+    /// Minimum number of measurements of each size and number of lanes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
     repeat: usize,
-    /// Draw the time of a row over all sizes and numbers of lanes
+    /// Draw the time per row over the sizes, for each number of lanes of one device, as an SVG
+    /// chart
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<std::path::PathBuf>,
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(super) struct Tune {
 }
 
 impl Tune {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
     }
@@ -118,7 +119,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// Measures and fits one device.
+/// Measures one device and fits the models of lane counts.
 fn tune(
     args: &Tune,
     spec: &kolmo::lane::DeviceSpec,
@@ -140,7 +141,7 @@ fn tune(
     {
         say(format_args!("measuring anew what cannot be used: {why}"));
     }
-    // The lane before has loaded drivers and compiled kernels.
+    // The first lane has loaded drivers and compiled kernels, so this times opening alone.
     let at = Instant::now();
     let LaneSets { sets, opened } = LaneSets::open(&args.common, spec, counts)?;
     let lane_opening = 1e3 * at.elapsed().as_secs_f64() / opened as f64;
@@ -199,10 +200,10 @@ fn tune(
     })
 }
 
-/// Rows of the system that is solved to predict how long all of them take.
+/// Rows of the pilot system from which run times are predicted.
 const PILOT: usize = 250_000;
 
-/// Seconds that a row takes from host to host on one lane, by a system of so many rows or fewer.
+/// Seconds per row from host to host on one lane, from a pilot of at most `rows` rows.
 pub(super) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
     let rows = PILOT.min(rows);
     let once = Effort { least: 1, most: 1, seconds: 0.0 };
@@ -210,17 +211,19 @@ pub(super) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
     Ok(1e-3 * pilot[0].one_lane() / rows as f64)
 }
 
-/// Bytes of a system of so many rows where it is solved: dl, d, du, b and x, once more on the host if that is another place.
+/// Bytes of a system of `rows` rows where it is solved: dl, d, du, b and x.
+///
+/// They count twice if device and host share their memory, since the host has a copy.
 pub(super) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
     let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
     copies * 5 * machine.precision.bytes() * rows as u64
 }
 
-/// How long the measurement of these sizes is to take, by the time of one of them, and how much memory.
+/// Predicts time and memory of measuring these sizes, from the time of one of them.
 fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
     let largest = sizes[sizes.len() - 1];
     let row = seconds_a_row(sets, largest)?;
-    // A visit begins with a solution that does not count, and each size with six by stages.
+    // Each visit has one warm-up solution, and each size six solutions by stages.
     let solutions = sets.len() * (effort.least + 2);
     let size = |&n: &usize| {
         let solution = n as f64 * row;
@@ -240,7 +243,8 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
     ))
 }
 
-/// The number of sizes that the choice misses by more than 5 % and 20 µs, and its largest regret.
+/// Returns the number of sizes that the choice misses by more than 5 % and 20 µs, and its largest
+/// regret.
 fn worst_regret(tuned: &Tuned) -> (usize, f64) {
     let (mut misses, mut worst) = (0, 0.0f64);
     for size in &tuned.sizes {
@@ -252,7 +256,7 @@ fn worst_regret(tuned: &Tuned) -> (usize, f64) {
     (misses, worst)
 }
 
-/// Milliseconds with four digits.
+/// Formats milliseconds with four digits.
 fn ms(time: f64) -> String {
     let digits = (3 - time.abs().log10().floor().clamp(-3.0, 3.0) as i32).max(0) as usize;
     format!("{time:.digits$}")

@@ -1,4 +1,4 @@
-//! Stored measurements: shown, and taken over by lanes.
+//! Stored measurements: measuring them, showing them, and passing them to lanes.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,15 +14,15 @@ use kolmo::models;
 use kolmo::output::OutputFile;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Options, capacity};
+use kolmo::transient::{Options, estimate};
 use kolmo::walk::Grid;
 use kolmo::{Machine, Result};
 use kolmo_bench as bench;
 
-/// The chain whose steps are measured: it fits every format, and its vectors most caches.
+/// Chain for measuring steps. It fits every matrix format, and its vectors fit most caches.
 const CHAIN: &str = "wlan:10,6";
 
-/// Measures what chains are decided by, on one lane.
+/// Measures the bandwidth and the step time of each matrix format, on one lane.
 pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
     let model = models::parse(CHAIN).expect("a built-in")?;
     let copy = bench::bandwidth(&machine.lanes, repeat)?;
@@ -31,17 +31,17 @@ pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
         super::interrupt::check()?;
         let options = Options { format, ..Options::default() };
         let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
-        // The second has no accumulator, as most steps.
+        // The second record is without accumulator, like most steps.
         let Some(record) = records.last() else { continue };
         formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
     }
     Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
 }
 
-/// The system whose walks are measured on grids: its table fits most caches.
+/// System for measuring walks on grids. Its chain table fits most caches.
 const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
 
-/// Measures what `walk --group-size auto` is decided by, on one lane.
+/// Measures the grids that `walk --group-size auto` chooses from, on one lane.
 pub(super) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
     let system = models::system(SYSTEM, 0).expect("a built-in")?;
     let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut super::interrupt::check)?;
@@ -49,7 +49,7 @@ pub(super) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
     Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
 }
 
-/// Two lines on the sizes of workgroups.
+/// Two lines of text about workgroup sizes.
 pub(super) fn groups(walks: &Walks) -> String {
     let grids: Vec<String> =
         walks.grids.iter().map(|g| format!("{} x {} {:.2} ms", g.groups, g.size, 1e3 * g.seconds)).collect();
@@ -64,7 +64,7 @@ pub(super) fn groups(walks: &Walks) -> String {
     )
 }
 
-/// A line on speeds.
+/// One line of text about bandwidth and matrix formats.
 pub(super) fn speeds(steps: &Steps) -> String {
     let formats: Vec<String> =
         steps.formats.iter().map(|f| format!("{} {:.1} µs", f.format, 1e6 * f.seconds)).collect();
@@ -78,7 +78,7 @@ pub(super) fn speeds(steps: &Steps) -> String {
     )
 }
 
-/// The stored measurements of a device; a damaged file is named on stderr.
+/// Loads the stored measurements of a device; warns about a damaged file.
 pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
     let folder = settings::folder()?;
     match settings::load(&folder, &Key::new(device, precision)) {
@@ -99,15 +99,15 @@ pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
     }
 }
 
-/// Seconds that a GPU takes to start: the least that was measured on this machine, or else what one takes elsewhere.
+/// Start-up time of a GPU in seconds: the shortest one measured on this machine, else a default.
 pub(super) fn gpu_start() -> f64 {
     let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
     let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
     let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
-    start.reduce(f64::min).map_or(capacity::GPU_START, |start| 1e-3 * start)
+    start.reduce(f64::min).map_or(estimate::GPU_START, |start| 1e-3 * start)
 }
 
-/// Lets lanes take over what was measured of their devices.
+/// Passes the stored measurements of their devices to the lanes.
 pub(super) fn recall(machine: &Machine, quiet: bool) {
     let mut told = BTreeSet::new();
     for lane in &machine.lanes {
@@ -120,7 +120,7 @@ pub(super) fn recall(machine: &Machine, quiet: bool) {
     }
 }
 
-/// Says which keys of a file nobody reads.
+/// Warns about unknown keys in a file of measurements.
 pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
     if !tuned.unknown.is_empty() && !quiet {
         let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
@@ -131,7 +131,7 @@ pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool
     }
 }
 
-/// Shows every file of the folder, and whether it holds for a device that is there now.
+/// Prints every file of the folder and whether it is valid for a device of this machine.
 pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
     let mut report = report.map(OutputFile::create).transpose()?;
     let mut out = OutputFile::stdout();
@@ -166,7 +166,7 @@ pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                 if !tuned.unknown.is_empty() {
                     lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
                 }
-                // As a run would find it, on the device of that name if there is one.
+                // Looks the file up like a run, for the device of this name if there is one.
                 let here = devices.iter().find(|l| l.device.name == *device && l.device.backend == *backend);
                 let key = |driver: &str| Key { driver: driver.to_owned(), ..tuned.key.clone() };
                 match here {

@@ -31,96 +31,133 @@ use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Walk {
-    /// A file (.mtx, .npz, .npy) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
-    /// random-dominant:N,PER_ROW,RHO,positive or …,signed
+    /// Matrix A: a file (.mtx, .npz, .npy) or a built-in (poisson2d:100,0.9)
+    ///
+    /// Built-ins: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive
+    /// and random-dominant:N,PER_ROW,RHO,signed. RHO is the largest row sum of |L|. With --pagerank
+    /// MATRIX is a graph.
     pub(super) matrix: String,
-    /// Right-hand side: .npy or .mtx (each column one), or text with a number a line; repeatable. Ones for files, uniform
-    /// in (0, 1) times the diagonal for built-ins
+    /// Right-hand side b: .npy, .mtx (one per column) or text (one number per line); repeatable
+    ///
+    /// By default b is all ones for a file. Built-ins have their own: random numbers in (0, 1),
+    /// times the diagonal of A.
     #[arg(short = 'b', long = "rhs", value_name = "FILE")]
     rhs: Vec<PathBuf>,
-    /// Components of x, from 0: I,J,K-L
+    /// Components of x to estimate, counted from 0, such as 7,100-103
     #[arg(long, alias = "components", value_name = "I,J,K-L", required_unless_present_any = ["functional", "pagerank"])]
     pub(super) component: Option<String>,
-    /// Vector h of which <h, x> is wanted, in the formats of -b; repeatable
+    /// Vector h: estimate the scalar product <h, x>; formats as for -b; repeatable
     #[arg(long, value_name = "FILE")]
     functional: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) graph: GraphArgs,
-    /// Half-width that intervals must not exceed [default: 1e-3 of max |f| / (1 - norm), for <h, x> times the sum of |h|]
+    /// Largest half-width of the intervals, above 0 [default: 1e-3 of the scale of x]
+    ///
+    /// The scale is max |f| / (1 - norm of L), where x = L x + f. For <h, x> the default is
+    /// multiplied by the sum of |h|.
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
     pub(super) epsilon: Option<f64>,
-    /// Probability that an interval is to hold its component
+    /// Confidence level of the intervals, 0 < P < 1
     #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
     pub(super) confidence: f64,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub(super) seed: u64,
-    /// Output file; its extension is the format: .csv or .npz
+    /// Output file: .csv or .npz by its extension [default: CSV on stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// Draw the half-widths over the chains
+    /// Draw the half-widths over the number of chains as an SVG chart
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
     pub(super) solving: Solving,
-    /// Where the points come from: sobol, halton, faure, philox or mtgp32
+    /// Sequence of points: sobol, halton, faure (quasi-random), philox, mtgp32 (pseudo-random)
     #[arg(long, value_name = "S", default_value = "sobol")]
     sequence: Sequence,
-    /// How replicates differ: owen, shift or none [default: owen; philox and mtgp32 differ by themselves]
+    /// Randomisation of each replicate: owen, shift or none [default: owen]
+    ///
+    /// The pseudo-random sequences philox and mtgp32 need none.
     #[arg(long, value_name = "S")]
     scramble: Option<Scramble>,
-    /// Chains of a component over all replicates; auto grows their number until epsilon is met; norm and row-norm are
-    /// the a-priori estimates
+    /// Chains (walks) per component over all replicates: auto, norm, row-norm or a number
+    ///
+    /// auto doubles the number until the interval is at most --epsilon.
+    ///
+    /// norm and row-norm are a-priori estimates from the norm of L, or of the component's row (Lai,
+    /// Jin, Guo, Lin 2015).
     #[arg(long, value_name = "N", default_value = "auto")]
     chains: Count,
-    /// Chains of a component at most, over all replicates, where their number grows [default: 67108864]
+    /// Largest number of chains per component with --chains auto [default: 67108864]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub(super) max_chains: Option<u64>,
-    /// Independent replicates
+    /// Number of independent replicates that intervals are computed from, 1 to 65536
     #[arg(long, value_name = "R", default_value_t = 16, value_parser = whole::<u32>)]
     replicates: u32,
-    /// Steps of a chain; auto or corrected: as many as delta asks for; printed: the estimate without the factor 1 - norm
+    /// Steps per chain: auto, printed or a number
+    ///
+    /// auto (or corrected) takes the fewest steps with a truncation error of at most --delta.
+    /// printed is the estimate as printed by Lai, Jin, Guo, Lin (2015), which lacks the factor 1 -
+    /// norm of L.
     #[arg(long, value_name = "T", default_value = "auto")]
     length: Length,
-    /// Bound of the truncation [default: a tenth of epsilon]
+    /// Bound on the truncation error, above 0 [default: a tenth of --epsilon]
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     delta: Option<f64>,
-    /// auto, jacobi, scaled-jacobi, richardson:W, or given: the matrix is L and the right-hand side f
+    /// Splitting x = L x + f: auto, jacobi, scaled-jacobi, richardson:W or given
+    ///
+    /// jacobi: L = I - D^-1 A and f = D^-1 b, where D is the diagonal of A.
+    ///
+    /// scaled-jacobi: the unknowns of jacobi are scaled so that all row sums of |L| are below 1.
+    ///
+    /// auto: jacobi, scaled if needed.
+    ///
+    /// richardson:W: L = I - W A and f = W b.
+    ///
+    /// given: MATRIX is L, and -b is f.
     #[arg(long, value_name = "S", default_value = "auto")]
     splitting: Splitting,
-    /// Order of the entries in a row
+    /// Order of the entries of a row
     #[arg(long, value_name = "O", default_value = "value")]
     row_order: OrderArg,
-    /// Approximate solution whose residual is walked on: auto, none, jacobi, krylov (BiCGSTAB), or a number of Jacobi sweeps
+    /// Control variate: auto, none, jacobi, krylov, or a number of Jacobi sweeps
+    ///
+    /// Walks estimate the correction to an approximate solution from its residual, which reduces
+    /// the variance. jacobi takes at most 8 sweeps, krylov is BiCGSTAB. auto takes jacobi, and also
+    /// krylov if the walks would take longer.
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     control: ControlVariate,
-    /// Walk straight from the matrix: no table, order, control variate or certificate; with --pagerank: a push against the links of
-    /// each node and walks over what it leaves
+    /// Walk directly on the matrix, without preparation
+    ///
+    /// There is no chain table, row order, control variate or certificate of convergence. Intervals
+    /// are conditional on the rows that the walks visited. With --pagerank: a local push from each
+    /// node, followed by walks.
     #[arg(long)]
     pub(super) lazy: bool,
-    /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
+    /// Number of thread groups with --group-size; generators of mtgp32 [default: 84]
     #[arg(long, value_name = "G", value_parser = whole::<u32>)]
     groups: Option<u32>,
-    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024; auto: what `kolmo tune` found
-    /// fastest, --groups with it unless given
+    /// Threads per group of a grid: 32, 64, 128, 256, 512, 1024 or auto
+    ///
+    /// auto takes the fastest grid that `kolmo tune` measured, including the number of groups
+    /// unless --groups gives it. Without --group-size walks run in blocks of 256.
     #[arg(long, value_name = "W")]
     group_size: Option<GroupSize>,
-    /// Make all points ahead, into a buffer
+    /// Generate all points in advance, into a buffer
     #[arg(long)]
     points_ahead: bool,
-    /// One sequence for all components
+    /// Use one sequence of points for all components
     #[arg(long)]
     shared_sequence: bool,
-    /// Walk although nothing proves that walks converge
+    /// Walk even if convergence is not proved
     #[arg(long)]
     force: bool,
-    /// End after that time with the intervals reached; exit code 1 if they are too wide
+    /// Stop after this time with the intervals reached; exit code 1 if they are too wide
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub(super) time_limit: Option<f64>,
 }
 
 impl Walk {
-    /// The files that are named.
+    /// Adds the input and output files of these arguments to `files`.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MATRIX", [Path::new(&self.matrix)])
@@ -132,7 +169,7 @@ impl Walk {
     }
 }
 
-/// Threads of a group; none for what is tuned.
+/// Threads per group; `None` for the tuned size.
 #[derive(Debug, Clone, Copy)]
 struct GroupSize(Option<u32>);
 
@@ -152,11 +189,13 @@ impl FromStr for GroupSize {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum OrderArg {
+    /// By the value that each entry leads to, which suits quasi-random points
     Value,
+    /// By column
     Index,
 }
 
-/// Reads a matrix from a file, or makes a built-in one with its right-hand side.
+/// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
 pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Result<(System, Vec<Vec<f64>>)> {
     let mut built = match system(spec, seed) {
         Some(built) => built?,
@@ -185,7 +224,7 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
     Ok((built, given))
 }
 
-/// The error of a file that is no matrix, with the option that reads lists of links.
+/// Adds a hint at `--pagerank` to the error of a file that may be a list of edges.
 fn of_graph(error: Error) -> Error {
     let is_matrix =
         |extension: &std::ffi::OsStr| ["mtx", "npz", "npy"].iter().any(|known| extension == *known);
@@ -197,7 +236,7 @@ fn of_graph(error: Error) -> Error {
     }
 }
 
-/// All vectors of some files.
+/// Reads all vectors of the files.
 fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
     let mut all = Vec::new();
     for path in paths {
@@ -206,7 +245,7 @@ fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
     Ok(all)
 }
 
-/// The components that a list names, in its order.
+/// Parses the list of `--component`, keeping its order.
 pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
     listed(list, "--component", |i: u64| match i {
         i if i < n as u64 => Ok(i as u32),
@@ -214,7 +253,7 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
     })
 }
 
-/// What the numbers of a list stand for, in its order.
+/// Parses a list I,J,K-L and maps each number by `known`, keeping the order.
 pub(super) fn listed(
     list: &str,
     option: &str,
@@ -247,7 +286,7 @@ pub(super) fn listed(
     Ok(all)
 }
 
-/// An error for options that others make idle.
+/// Error for options that have no effect next to others.
 fn ignored(args: &Walk) -> Result<()> {
     let fail = |idle: &str, by: String| {
         Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
@@ -303,7 +342,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         walk_limit: None,
     };
     let quiet = args.solving.common.quiet || !ranks.is_root();
-    // Rank 0 writes.
+    // Only rank 0 writes.
     let outputs = || {
         let alone = args.plot.is_some() || args.solving.dry_run || args.time_limit.is_some();
         if ranks.is_distributed() && alone {
@@ -380,14 +419,14 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
-/// A limit of so many seconds.
+/// Converts the seconds of `--time-limit`; an error unless they are finite and above 0.
 pub(super) fn time_limit(limit: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0).ok_or_else(|| {
         Error::Invalid(format!("--time-limit {limit} must be a finite number of seconds above 0"))
     })
 }
 
-/// The grid that was the fastest on the first lane's device, else the published one.
+/// Returns the fastest measured grid of the first lane's device, else the published grid.
 fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
     let tuned = super::tuned::of(lane.device(), precision, quiet);
     let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
@@ -417,15 +456,16 @@ pub(super) fn is_npz(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npz")
 }
 
-/// Right-hand side by right-hand side, components and then functionals.
+/// Results ordered by right-hand side, components before functionals.
 fn answers(solution: &Solution) -> Vec<&Component> {
     let mut all: Vec<&Component> = solution.components.iter().chain(&solution.functionals).collect();
     all.sort_by_key(|c| c.rhs);
     all
 }
 
-/// The columns of [`table`], an array each; `functional` says which of the two numbers are of, where functionals are asked
-/// for.
+/// The columns of [`table`] as arrays.
+///
+/// With functionals there is a further column `functional`: 1 for functionals, 0 for components.
 fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)> {
     let all = answers(solution);
     let integers = |name, of: fn(&Component) -> u64| {
@@ -448,8 +488,10 @@ fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)>
     columns
 }
 
-/// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several. Functionals are the
-/// components `h0`, `h1`.
+/// The results as CSV: `component,estimate,half_width,chains,length`.
+///
+/// Several right-hand sides have a column `rhs` in front. Functionals are the components `h0`,
+/// `h1`.
 fn table(solution: &Solution, several: bool) -> Vec<u8> {
     let mut text = Vec::new();
     if several {

@@ -5,37 +5,37 @@ use super::{SUPERSCRIPTS, scientific, short};
 /// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// The quantity, with its unit.
+    /// Name of the quantity, with its unit.
     pub label: String,
-    /// True for a logarithmic axis, which leaves out values of 0 and below.
+    /// True for a logarithmic axis; values of 0 and below are left out.
     pub log: bool,
-    /// True where ticks are powers of two.
+    /// True if ticks are powers of two.
     pub doubling: bool,
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Returns a linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), log: false, doubling: false }
     }
 
-    /// A logarithmic axis.
+    /// Returns a logarithmic axis.
     pub fn log(label: impl Into<String>) -> Self {
         Self { label: label.into(), log: true, doubling: false }
     }
 
-    /// A logarithmic axis of things that come in powers of two.
+    /// Returns a logarithmic axis with ticks at powers of two.
     pub fn doubling(label: impl Into<String>) -> Self {
         Self { label: label.into(), log: true, doubling: true }
     }
 
-    /// Where a value lies; none where it cannot be shown.
+    /// Position of a value on the axis; `None` if the axis cannot show it.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = if self.log { value.log10() } else { value };
         place.is_finite().then_some(place)
     }
 
-    /// Range around places, and ticks in it.
+    /// Range that contains the positions, with ticks.
     pub(super) fn range(&self, places: impl Iterator<Item = f64>) -> Ticked {
         let (least, most) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p), b.max(p)));
         if least > most {
@@ -43,7 +43,7 @@ impl Axis {
         }
         let (mut least, mut most) = (least, most);
         if !self.log {
-            // Bars and probabilities begin at 0.
+            // A linear axis includes 0, for bars and probabilities.
             least = least.min(0.0);
         }
         let span = if most > least { most - least } else { least.abs().max(1.0) };
@@ -60,7 +60,7 @@ impl Axis {
         Ticked { least, most, ticks }
     }
 
-    /// The labels of ticks, all plain or all with powers of ten.
+    /// Labels of the ticks: all plain numbers, or all with powers of ten.
     pub(super) fn labels(&self, ticks: &[f64]) -> Vec<String> {
         let values = ticks.iter().map(|place| if self.log { 10f64.powf(*place) } else { *place });
         let texts: Vec<String> = values.clone().map(short).collect();
@@ -71,7 +71,7 @@ impl Axis {
     }
 }
 
-/// A range with its ticks.
+/// Range of an axis with its ticks.
 #[derive(Debug, Clone)]
 pub(super) struct Ticked {
     least: f64,
@@ -80,24 +80,24 @@ pub(super) struct Ticked {
 }
 
 impl Ticked {
-    /// Where a place of the axis lies between two coordinates.
+    /// Maps a position on the axis to a coordinate between `from` and `to`.
     pub(super) fn at(&self, place: f64, from: f64, to: f64) -> f64 {
         from + (place - self.least) / (self.most - self.least) * (to - from)
     }
 }
 
-/// Round numbers between two.
+/// Round numbers between two limits.
 fn steps(least: f64, most: f64) -> Vec<f64> {
     let raw = (most - least) / 5.0;
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|&s| s >= raw).unwrap_or(raw);
     let first = (least / step).ceil() as i64;
     let last = (most / step).floor() as i64;
-    // A multiple of a rounded step may miss its last digit.
+    // Rounds multiples of a rounded step, which may differ in the last digit.
     (first..=last).map(|k| (k as f64 * step / power).round() * power).collect()
 }
 
-/// Powers of ten between two exponents, or 1, 2 and 5 of them where these are few.
+/// Exponents of powers of ten between two exponents; also of 2 and 5 times these if there are few.
 fn decades(least: f64, most: f64) -> Vec<f64> {
     let (first, last) = (least.ceil() as i64, most.floor() as i64);
     if last - first >= 2 {
@@ -112,7 +112,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     }
 }
 
-/// Powers of two between two exponents of ten, at most a dozen.
+/// Powers of two between two exponents of ten, at most about a dozen, as exponents of ten.
 fn powers_of_two(least: f64, most: f64) -> Vec<f64> {
     let (first, last) = ((least / 2f64.log10()).ceil() as i64, (most / 2f64.log10()).floor() as i64);
     let every = ((last - first) / 12 + 1).max(1) as usize;

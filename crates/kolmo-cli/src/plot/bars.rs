@@ -1,21 +1,21 @@
-//! Horizontal bars. The longest is as long as the chart is wide.
+//! Horizontal bar chart. The longest bar fills the width of the chart.
 
 use super::{Canvas, Form, Label, TEXT, WIDTH, palette, width_of};
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// The bar's own name.
+    /// Name of the bar.
     pub name: String,
-    /// The length, 0 or more.
+    /// Value that the length shows, 0 or more.
     pub value: f64,
-    /// The text behind the bar.
+    /// Text to the right of the bar.
     pub text: String,
-    /// The colour, a number in [`palette::SERIES`].
+    /// Index of the colour in [`palette::SERIES`].
     pub color: usize,
 }
 
-/// Bars of one compared thing.
+/// A bar chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// The title.
@@ -24,11 +24,11 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
-/// Height of a bar with the room around it.
+/// Height of a bar including the space around it.
 const ROW: f64 = 18.0;
 
 impl Bars {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     pub fn svg(&self, form: Form) -> String {
         let widest =
             |of: fn(&Bar) -> &str| self.bars.iter().map(|bar| width_of(of(bar), TEXT)).fold(0.0, f64::max);

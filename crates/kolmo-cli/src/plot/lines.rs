@@ -1,59 +1,59 @@
-//! Lines and markers over two axes.
+//! Line chart with markers and two axes.
 
 use std::ops::Range;
 
 use super::axis::Axis;
 use super::{Canvas, Form, Label, SMALL, TEXT, WIDTH, palette, width_of};
 
-/// A way to join the points of a line.
+/// Style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
-    /// By a line.
+    /// A line with markers.
     Solid,
-    /// By dashes, between hollow markers: what others published.
+    /// A dashed line with hollow markers: published results.
     Dashed,
-    /// By a line without markers.
+    /// A line without markers.
     Bare,
-    /// By dots without markers: a limit.
+    /// A dotted line without markers: a reference value.
     Dotted,
-    /// Not at all.
+    /// Markers without a line.
     Points,
 }
 
 /// One line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// The name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// The colour, a number in [`palette::SERIES`].
+    /// Index of the colour in [`palette::SERIES`].
     pub color: usize,
-    /// The way its points are joined.
+    /// Style of the line.
     pub stroke: Stroke,
-    /// The points, in the order they are joined in.
+    /// Points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines over two axes.
+/// A line chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines {
     /// The title.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
     /// The lines.
     pub lines: Vec<Line>,
 }
 
-/// Height of the part between the axes, in units.
+/// Height of the plotting area, in units.
 const PLOT: f64 = 190.0;
 
-/// Width of the labels to the left, height of those below.
+/// Width of the labels to the left of the plotting area, and height of the labels below.
 const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     pub fn svg(&self, form: Form) -> String {
         let mut canvas = Canvas::default();
         let head = canvas.title(&self.title);
@@ -105,7 +105,10 @@ impl Lines {
 }
 
 impl Line {
-    /// The line through points of the picture, with the markers of some of them. One that would hide others is dashed.
+    /// Draws the line through points of the picture, and the markers of the points in `marked`.
+    ///
+    /// `hidden` is the number of lines below it that coincide; the line is then dashed to show
+    /// them.
     fn draw(&self, canvas: &mut Canvas, points: &[(f64, f64)], marked: Range<usize>, hidden: usize) {
         let color = palette::series(self.color);
         let dash = match self.stroke {
@@ -126,14 +129,14 @@ impl Line {
     }
 }
 
-/// True for lines that cannot be told apart in the picture.
+/// True if two lines coincide in the picture.
 fn coincide(a: &[(f64, f64)], b: &[(f64, f64)]) -> bool {
     a.len() > 1
         && a.len() == b.len()
         && a.iter().zip(b).all(|(p, q)| (p.0 - q.0).abs().max((p.1 - q.1).abs()) < 0.75)
 }
 
-/// Where the names of a legend stand, in units from its top left corner, and its height.
+/// Returns the positions of a legend's names, from its top left corner, and its height.
 fn legend_places(names: &[&str]) -> (Vec<(f64, f64)>, f64) {
     let (mut x, mut y, mut places) = (6.0, TEXT / 2.0, Vec::new());
     for name in names {
@@ -180,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Centres of the circles of a colour.
+    /// Returns the centres of the circles with an attribute, such as a colour.
     fn circles(svg: &str, attribute: &str) -> Vec<(f64, f64)> {
         let number = |line: &str, name: &str| -> f64 {
             let rest = &line[line.find(&format!(" {name}=\"")).unwrap() + name.len() + 3..];
@@ -197,11 +200,11 @@ mod tests {
         let svg = &svg[svg.find("</g>").unwrap()..];
         let own = circles(svg, "fill=\"#0072B2\"");
         assert_eq!(own.len(), 3);
-        // Equal ratios are equal distances, to the two decimals that are written.
+        // On logarithmic axes equal ratios are equal distances, to two decimals.
         approx::assert_abs_diff_eq!(own[1].0 - own[0].0, (own[2].0 - own[1].0), epsilon = 0.02);
         approx::assert_abs_diff_eq!(own[1].1 - own[0].1, (own[2].1 - own[1].1), epsilon = 0.02);
         assert!(own[2].0 > own[0].0 && own[2].1 > own[0].1);
-        // What a logarithm cannot show has no marker; a limit has none at all.
+        // Values that a logarithmic axis cannot show have no marker, nor has a bare line.
         assert_eq!(circles(svg, "stroke=\"#D55E00\"").len(), 1);
         assert_eq!(circles(svg, "#009E73").len(), 0);
     }

@@ -1,8 +1,8 @@
-//! Charts as SVG: lines with markers, and horizontal bars.
+//! Charts as SVG: line charts with markers, and horizontal bar charts.
 //!
-//! Both are drawn 360 units wide, so that they can be read on a telephone. [`Form::File`] is a picture of its own, dark
-//! where its reader is; [`Form::Page`] has no background, and its colours are variables of the page around it
-//! ([`palette`]).
+//! Charts are 360 units wide, so that they are readable on a phone. [`Form::File`] is a complete
+//! picture with a dark mode. [`Form::Page`] has no background, and takes its colours from variables
+//! of the surrounding page ([`palette`]).
 
 mod axis;
 mod bars;
@@ -17,10 +17,10 @@ use std::fmt::Write;
 
 use kolmo::output::printable;
 
-/// The place that a chart is drawn for.
+/// Destination of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A file of its own.
+    /// A separate file.
     File,
     /// A part of an HTML page that defines the variables of [`palette`].
     Page,
@@ -29,16 +29,17 @@ pub enum Form {
 /// Width of a chart, in units.
 const WIDTH: f64 = 360.0;
 
-/// Sizes of text, in units, and of what stands at axes.
+/// Font size of text, in units.
 const TEXT: f64 = 12.0;
+/// Font size of labels at axes and in legends, in units.
 const SMALL: f64 = 11.0;
 
-/// Text on a canvas.
+/// Style of a text.
 #[derive(Debug, Clone, Copy)]
 struct Label {
     size: f64,
     color: &'static str,
-    /// The part of the text that stands at its point: `start`, `middle` or `end`.
+    /// Part of the text at its position: `start`, `middle` or `end`.
     anchor: &'static str,
     bold: bool,
 }
@@ -49,12 +50,12 @@ impl Label {
     }
 }
 
-/// A picture under construction. Coordinates are units from its top left corner.
+/// SVG elements of a picture. Coordinates are in units from its top left corner.
 #[derive(Debug, Default)]
 struct Canvas(String);
 
 impl Canvas {
-    /// An element with its attributes: numbers first, of which two decimals are written.
+    /// Appends an element with its attributes. Numbers are written with two decimals.
     fn element(&mut self, tag: &str, numbers: &[(&str, f64)], rest: &str) {
         let _ = write!(self.0, "<{tag}");
         for (name, value) in numbers {
@@ -63,11 +64,11 @@ impl Canvas {
         let _ = writeln!(self.0, " {rest}/>");
     }
 
-    /// A line of text whose middle is at a height.
+    /// Appends a line of text, vertically centred at `y`.
     fn text(&mut self, (x, y): (f64, f64), label: Label, text: &str) {
         let Label { size, color, anchor, bold } = label;
         let weight = if bold { " font-weight=\"bold\"" } else { "" };
-        // Half of a capital letter above the middle.
+        // The baseline is half the height of a capital letter below the centre.
         let (x, base) = (decimals(x), decimals(y + 0.36 * size));
         let _ = writeln!(
             self.0,
@@ -89,7 +90,7 @@ impl Canvas {
         self.element("circle", &[("cx", x), ("cy", y), ("r", radius)], &paint);
     }
 
-    /// A line through points, dashed where `dash` says how.
+    /// Appends a line through points; `dash` is an SVG dash pattern, or empty.
     fn line(&mut self, points: &[(f64, f64)], color: &str, width: f64, dash: &str) {
         let points: Vec<String> =
             points.iter().map(|&(x, y)| format!("{},{}", decimals(x), decimals(y))).collect();
@@ -98,7 +99,7 @@ impl Canvas {
         self.element("polyline", &[("stroke-width", width)], &rest);
     }
 
-    /// Begins a group of elements that end with [`Canvas::close`].
+    /// Begins a group of elements, which [`Canvas::close`] ends.
     fn open(&mut self, class: &str) {
         let _ = writeln!(self.0, "<g class=\"{class}\">");
     }
@@ -107,7 +108,7 @@ impl Canvas {
         self.0.push_str("</g>\n");
     }
 
-    /// The title in the top left corner; the units down to below it.
+    /// Appends the title in the top left corner; returns the y coordinate below it.
     fn title(&mut self, text: &str) -> f64 {
         let mut at = 10.0;
         for line in wrapped(text, TEXT + 1.0) {
@@ -121,7 +122,7 @@ impl Canvas {
         at - 4.0
     }
 
-    /// The picture.
+    /// Returns the complete picture.
     fn finish(self, form: Form, height: f64, title: &str) -> String {
         let (body, height) = (self.0, height.ceil());
         match form {
@@ -142,23 +143,23 @@ impl Canvas {
     }
 }
 
-/// Text as XML and HTML, which have no control characters.
+/// Escapes text for XML and HTML; control characters are made visible.
 pub fn escape(text: &str) -> String {
     printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A coordinate with two decimals at most.
+/// Formats a coordinate with at most two decimals.
 fn decimals(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Units that a text is wide, roughly: there is no font to ask.
+/// Estimated width of a text in units; font metrics are not available.
 fn width_of(text: &str, size: f64) -> f64 {
     0.56 * size * text.chars().count() as f64
 }
 
-/// Lines of bold text that fit the width.
+/// Splits bold text into lines that fit the width.
 fn wrapped(text: &str, size: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -176,7 +177,7 @@ fn wrapped(text: &str, size: f64) -> Vec<String> {
     lines
 }
 
-/// A number of a few digits: 1 500, 0.25, 3.1·10⁻⁷.
+/// Formats a number with a few digits: 1500, 0.25, 3.1·10⁻⁷.
 pub fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -193,7 +194,7 @@ pub fn short(value: f64) -> String {
     scientific(value)
 }
 
-/// A number of a few digits with a power of ten.
+/// Formats a number with a few digits and a power of ten.
 fn scientific(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -207,7 +208,7 @@ fn scientific(value: f64) -> String {
     }
 }
 
-/// Digits of exponents.
+/// Superscript digits for exponents.
 const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 fn superscript(c: char) -> char {

@@ -1,25 +1,27 @@
-//! Colours on light paper, those that take their places on dark, and the variables that stand for both in a page.
+//! Colours on light and on dark backgrounds, and the CSS variables for them in a page.
 
 use std::fmt::Write;
 
-/// Text and axes.
+/// Colour of text and axes.
 pub const INK: &str = "#24292E";
-/// Text beside the point.
+/// Colour of secondary text.
 pub const MUTED: &str = "#6A737D";
-/// Lines of a grid.
+/// Colour of grid lines.
 pub const GRID: &str = "#E1E4E8";
-/// The background.
+/// Colour of the background.
 pub const PAPER: &str = "#FFFFFF";
 
-/// Colours of series, told apart by people who see fewer colours too (M. Okabe, K. Ito, "Color universal design", 2008;
-/// yellow left out, which is no colour for lines on white).
+/// Colours of series, distinguishable with colour vision deficiency.
+///
+/// From M. Okabe, K. Ito, "Color universal design", 2008, without yellow, which is invisible as a
+/// line on white.
 pub const SERIES: [&str; 8] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F6A55", MUTED];
 
-/// Number of the colour of what others published, and of limits.
+/// Index of the colour of published results and reference values.
 pub const REFERENCE: usize = SERIES.len() - 1;
 
-/// Name of the variable, its value on light paper and on dark.
+/// Variables: name, value on a light background, value on a dark background.
 const VARIABLES: [(&str, &str, &str); 11] = [
     ("--paper", PAPER, "#0D1117"),
     ("--ink", INK, "#E6EDF3"),
@@ -34,12 +36,12 @@ const VARIABLES: [(&str, &str, &str); 11] = [
     ("--c6", SERIES[6], "#BFA68A"),
 ];
 
-/// The colour of series number `index`.
+/// Returns the colour of series `index`.
 pub fn series(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
 
-/// CSS that defines the variables of a page, light and dark.
+/// Returns CSS that defines the variables of a page, light and dark.
 pub fn variables() -> String {
     let of = |values: fn(&(&str, &'static str, &'static str)) -> &'static str| -> String {
         VARIABLES
@@ -49,14 +51,16 @@ pub fn variables() -> String {
     format!(":root{{{}}}\n@media (prefers-color-scheme: dark){{:root{{{}}}}}\n", of(|v| v.1), of(|v| v.2))
 }
 
-/// SVG with variables in the place of colours.
+/// Replaces the colours of an SVG by variables.
 pub(super) fn with_variables(svg: &str) -> String {
     let replaced =
         |svg: String, (name, light, _): &(&str, &str, &str)| svg.replace(light, &format!("var({name})"));
     VARIABLES.iter().fold(svg.to_owned(), replaced)
 }
 
-/// CSS that puts dark colours over the light ones of a picture that stands alone; programs that know none show those.
+/// Returns CSS that replaces the light colours of a separate picture in dark mode.
+///
+/// Programs without dark mode show the light colours.
 pub(super) fn dark_style() -> String {
     let mut css = "<style>@media (prefers-color-scheme:dark){".to_owned();
     for (_, light, dark) in VARIABLES {

@@ -1,4 +1,4 @@
-//! The report of `kolmo walk --pagerank`.
+//! Report of `kolmo walk --pagerank`.
 
 use std::fmt::Write;
 
@@ -8,27 +8,27 @@ use super::{Summary, grouped, seconds};
 use kolmo::Status;
 use kolmo::pagerank::{Graph, Node, Options, Solution};
 
-/// A run and its answer.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The graph's name.
+    /// Name of the graph.
     pub name: &'a str,
     /// The graph.
     pub graph: &'a Graph,
-    /// What was asked for.
+    /// Options of the run.
     pub options: &'a Options,
-    /// Seconds that it was given.
+    /// Value of `--time-limit` in seconds.
     pub time_limit: Option<f64>,
-    /// Probability of intervals that come from walks.
+    /// Confidence level of intervals from walks; `None` without walks.
     pub confidence: Option<f64>,
-    /// Of nodes in order: how many have a place that no other could have.
+    /// With `--top`, number of nodes with a proved place in the order.
     pub certain: Option<usize>,
-    /// The answer.
+    /// Result of the solver.
     pub solution: &'a Solution,
 }
 
 impl Run<'_> {
-    /// The JSON object of `--report`.
+    /// Returns the JSON object of `--report`.
     pub fn json(&self) -> Value {
         let (s, options) = (self.solution, self.options);
         let node = |node: &Node| {
@@ -66,7 +66,7 @@ impl Run<'_> {
         self.options.relative > 0.0 && self.confidence.is_none()
     }
 
-    /// What was done.
+    /// Description of the work: products, pushes, steps of walks.
     fn work(&self) -> String {
         match self.confidence {
             Some(_) if self.solution.products > 0 => {
@@ -82,7 +82,7 @@ impl Run<'_> {
         }
     }
 
-    /// The largest half-width, over its estimate where that was asked for.
+    /// Largest half-width, relative to the estimate if `--relative` applies.
     fn worst(&self) -> f64 {
         let relative = self.is_relative();
         let of = |node: &Node| match (relative, node.estimate) {

@@ -1,4 +1,4 @@
-//! Reports after a run, for people and for programs.
+//! Reports of a run: summaries as text, and JSON.
 
 use std::borrow::Cow;
 
@@ -19,11 +19,11 @@ pub mod transient;
 pub mod tridiagonal;
 pub mod walk;
 
-/// What people read of a run.
+/// Summary of a run as text.
 pub trait Summary {
-    /// Four lines, or all that is known.
+    /// Returns the summary: a few lines, or all details if `verbose`.
     fn text(&self, verbose: bool) -> String;
-    /// The line on the bound.
+    /// Returns the line on the bound.
     fn bound(&self) -> String;
 }
 
@@ -34,15 +34,15 @@ pub struct DeviceReport {
     pub name: String,
     /// Name on the command line.
     pub spec: String,
-    /// `cpu`, `vulkan`, `metal`, `dx12`.
+    /// Backend: `cpu`, `vulkan`, `metal`, `dx12`, `cuda`.
     pub backend: Cow<'static, str>,
-    /// Lanes of the run on it.
+    /// Number of its lanes that the run used.
     pub lanes: usize,
-    /// `f32` or `f64`.
+    /// Precision: `f32`, `f64` or `q64`.
     pub precision: String,
 }
 
-/// A bound and what it is made of.
+/// Formats a bound as the sum of its parts.
 pub fn parts(bound: &Bound) -> String {
     let loss = match bound.loss {
         0.0 => String::new(),
@@ -57,7 +57,7 @@ pub fn parts(bound: &Bound) -> String {
     )
 }
 
-/// The devices of a run, each once.
+/// Returns the devices of a run, each once.
 pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
     let mut all: Vec<DeviceReport> = Vec::new();
     for lane in &machine.lanes {
@@ -76,7 +76,7 @@ pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
     all
 }
 
-/// The devices of a run on several ranks, those of each rank by themselves.
+/// Returns the devices of all ranks, listed per rank. Collective.
 pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
     let (own, ranks) = (devices(machine), machine.ranks);
     if !ranks.is_distributed() {
@@ -92,7 +92,7 @@ pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
     all.iter().enumerate().flat_map(one).collect()
 }
 
-/// The line of a summary on where the work was done.
+/// Line of the summary on the devices.
 fn device_line(devices: &[DeviceReport]) -> String {
     let one = |d: &DeviceReport| match d.lanes {
         1 => format!("{} {} ({})", d.spec, d.name, d.precision),
@@ -105,7 +105,7 @@ fn device_line(devices: &[DeviceReport]) -> String {
     }
 }
 
-/// The lines of a detailed summary on every device, where there are several.
+/// Lines of the detailed summary on every device; empty for a single one.
 fn device_lines(devices: &[DeviceReport]) -> String {
     let devices = if devices.len() > 1 { devices } else { &[] };
     devices
@@ -114,10 +114,10 @@ fn device_lines(devices: &[DeviceReport]) -> String {
         .collect()
 }
 
-/// Beginning of the line of a summary on the bound.
+/// Prefix of the line on the bound.
 const BOUND: &str = "bound    ";
 
-/// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed.
+/// Line of the summary on the bound: the bound, the requested one, and the reason if it is missed.
 fn bound_line(bound: &str, missed: Option<&str>) -> String {
     match missed {
         None => format!("{BOUND}{bound}: met"),
@@ -125,9 +125,9 @@ fn bound_line(bound: &str, missed: Option<&str>) -> String {
     }
 }
 
-/// Text for people, safe to show on a terminal, with the verdicts of [`bound_line`] in colour.
+/// Text for a terminal: control characters made visible, verdicts of [`bound_line`] coloured.
 ///
-/// Colours come last: whatever a name of a file or label has of them is shown and not obeyed.
+/// Colours are added last, so that escape sequences in names of files or labels have no effect.
 pub fn painted(text: &str) -> String {
     let style = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
     let (green, red) = (style(AnsiColor::Green), style(AnsiColor::Red));
@@ -140,18 +140,18 @@ pub fn painted(text: &str) -> String {
     shown.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The largest memory of one rank.
+/// Peak memory of one rank.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RankMemory {
-    /// The rank's number.
+    /// Number of the rank.
     pub rank: usize,
-    /// Bytes that its lanes were asked for, all of them together.
+    /// Peak bytes allocated on all its lanes.
     pub device_bytes: u64,
-    /// Bytes of the process, where the system tells them: all but what lies on other devices.
+    /// Peak bytes of the process in host memory, where the system reports them.
     pub process_bytes: Option<u64>,
 }
 
-/// The memory of every rank.
+/// Returns the peak memory of every rank. Collective.
 pub fn memory_of(machine: &Machine) -> Vec<RankMemory> {
     let peak: u64 = machine.lanes.iter().map(Lane::peak_bytes).sum();
     let all = machine.ranks.all_gather(&[peak, resident().unwrap_or(0)]);
@@ -163,14 +163,14 @@ pub fn memory_of(machine: &Machine) -> Vec<RankMemory> {
     all.iter().enumerate().map(one).collect()
 }
 
-/// Most bytes of memory that this process has had, as Linux says.
+/// Peak resident memory of this process in bytes, on Linux.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// A count with its thousands apart.
+/// Formats a count with spaces between groups of thousands.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -183,19 +183,19 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
-/// A count of things, such as `1 state` or `2 000 states`.
+/// Formats a count of things, such as `1 state` or `2 000 states`.
 pub fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A number with the fewest digits that read back exactly, with an exponent where that is shorter.
+/// Formats a number with the fewest digits that read back exactly, with an exponent if shorter.
 pub fn number(value: f64) -> String {
     let mut text = Vec::new();
     push_number(&mut text, value);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The measured cost of an exchange through the host.
+/// Formats the measured cost of an exchange through the host.
 fn exchange_cost(cost: ExchangeCost) -> String {
     let whole = format!("{} and {:.1} GB/s", seconds(cost.latency), cost.rate / 1e9);
     match cost.busy > 0.0 {
@@ -210,7 +210,7 @@ fn exchange_cost(cost: ExchangeCost) -> String {
     }
 }
 
-/// Seconds for people.
+/// Formats a time with a suitable unit.
 pub fn seconds(s: f64) -> String {
     if s < 0.001 {
         format!("{:.0} µs", s * 1e6)
@@ -219,7 +219,7 @@ pub fn seconds(s: f64) -> String {
     } else if s < 100.0 {
         format!("{s:.2} s")
     } else {
-        // Two units, as clocks and calendars have them.
+        // Up to two units.
         let whole = s.round() as u64;
         let [day, hour, minute] = [86_400, 3_600, 60];
         match whole {
@@ -232,7 +232,7 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// A relative speed for people.
+/// Formats a relative speed as faster or slower.
 pub fn times(speed: f64) -> String {
     let (ratio, word) = if speed >= 1.0 { (speed, "faster") } else { (1.0 / speed, "slower") };
     match ratio {
@@ -243,7 +243,7 @@ pub fn times(speed: f64) -> String {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes with a suitable unit.
 pub fn bytes(b: u64) -> String {
     Size(b).to_string()
 }

@@ -1,4 +1,4 @@
-//! The report of `kolmo transient --dry-run`.
+//! Report of `kolmo transient --dry-run`.
 
 use std::fmt::Write;
 
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::LaneExchange;
-use kolmo::transient::capacity::{ManyRanks, Need, Plan};
+use kolmo::transient::estimate::{ManyRanks, MemoryRequirement, Plan};
 
-/// The report of a dry run.
+/// A dry run and its result.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The chain's name.
+    /// Name of the chain.
     pub model: &'a str,
-    /// Precision.
+    /// Precision of the planned run.
     pub precision: Precision,
-    /// The plan.
+    /// Predicted memory and time.
     pub plan: &'a Plan,
-    /// The plan of many ranks, if that was asked for.
+    /// Prediction for many ranks, with `--ranks`.
     pub many: Option<&'a ManyRanks>,
 }
 
 impl Run<'_> {
-    /// The JSON object of `--report`.
+    /// Returns the JSON object of `--report`.
     pub fn json(&self) -> Value {
         let mut value = json!(self.plan);
         value["command"] = json!("transient");
@@ -40,7 +40,7 @@ impl Run<'_> {
         value
     }
 
-    /// The summary for people.
+    /// Returns the summary as text.
     pub fn text(&self) -> String {
         let p = self.plan;
         let mut out = String::new();
@@ -103,14 +103,14 @@ impl Run<'_> {
     }
 }
 
-/// What a lane is to hold, and what it has, for people.
-fn memory(out: &mut String, need: &Need) {
+/// Writes the line on the needed and free memory of a lane.
+fn memory(out: &mut String, need: &MemoryRequirement) {
     let there = match need.free {
         Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
         Some(free) => format!("{} free", bytes(free)),
         None => "what is free is not known".to_owned(),
     };
-    // A lane with all rows has all entries.
+    // A lane with all rows has all entries, so they are not printed.
     let entries = match need.entries {
         0 => String::new(),
         entries => format!(", {} entries off the diagonal", grouped(entries)),
@@ -128,7 +128,7 @@ fn memory(out: &mut String, need: &Need) {
     );
 }
 
-/// The work of ranks, for people.
+/// Writes the lines on the predicted work of ranks.
 fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
     let (latency, rate) = (seconds(many.exchange_cost.latency), many.exchange_cost.rate / 1e9);
     let _ = writeln!(

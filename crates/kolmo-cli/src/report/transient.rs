@@ -1,4 +1,4 @@
-//! The report of `kolmo transient`.
+//! Report of `kolmo transient`.
 
 use std::fmt::Write;
 
@@ -8,29 +8,29 @@ use super::{DeviceReport, RankMemory, Summary, bytes, counted, grouped, number, 
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{Expanded, Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
-/// A run and its answer.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The chain's name.
+    /// Name of the chain.
     pub model: &'a str,
-    /// Bound asked for.
+    /// Requested bound.
     pub epsilon: f64,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
-    /// True if these are the host's cores because they are done before a GPU would have started.
+    /// True if the CPU was chosen because it finishes before a GPU would have started.
     pub small: bool,
     /// Memory of each rank.
     pub memory: Vec<RankMemory>,
-    /// The answer.
+    /// Result of the solver.
     pub solution: &'a Solution,
-    /// Where the run's state was kept.
+    /// Checkpoint of the run, with `--checkpoint`.
     pub checkpoint: Option<&'a Checkpoint>,
-    /// What was selected at each time: the values of labels or states.
+    /// Selected values at each time: labels or states.
     pub values: Option<Vec<Value>>,
 }
 
 impl Run<'_> {
-    /// The JSON object of `--report`.
+    /// Returns the JSON object of `--report`.
     pub fn json(&self) -> Value {
         let s = self.solution;
         json!({
@@ -85,7 +85,7 @@ impl Run<'_> {
         value
     }
 
-    /// What only those who look closer want to know.
+    /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
         let mut out = super::device_lines(&self.devices);
@@ -134,7 +134,7 @@ impl Run<'_> {
         out
     }
 
-    /// The lines on uniformization and each time's window.
+    /// Lines on the uniformization rate and the window of each time.
     fn windows(&self) -> String {
         let s = self.solution;
         let eliminated = match s.eliminated {
@@ -149,7 +149,7 @@ impl Run<'_> {
                 "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {}",
                 number(t.time),
                 match t.alpha_t {
-                    // Digits as people read them.
+                    // Plain decimals within this range.
                     x if (1e-3..1e9).contains(&x) => format!("{x:.6}"),
                     x => number(x),
                 },
@@ -164,7 +164,7 @@ impl Run<'_> {
         out
     }
 
-    /// The line on how devices exchange values, where they do.
+    /// Line on the exchange between devices; empty without one.
     fn exchange(&self) -> String {
         let every = match self.solution.matrix.halo_depth {
             0 | 1 => "after every step".to_owned(),
@@ -183,7 +183,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why the bound is not met, and the remedy.
+    /// Reason why the bound is not met, with a suggestion.
     fn reason(&self) -> String {
         if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
             let (t, what) = (number(time.time), time.contradiction.as_deref().unwrap_or_default());
@@ -270,7 +270,7 @@ impl Summary for Run<'_> {
     }
 }
 
-/// What an expansion came to.
+/// Text on the Chebyshev or Krylov method: its work, or why it was given up.
 fn method(expansion: Expansion) -> String {
     let (terms, norm) = (grouped(expansion.terms), expansion.norm);
     match (expansion.method, expansion.given_up) {
@@ -289,7 +289,7 @@ fn method(expansion: Expansion) -> String {
     }
 }
 
-/// How a sweep went on behind its last multiplication.
+/// Text on early termination: steady or quasi-stationary, and the decay rate per step.
 fn stop(stopped: Stopped) -> String {
     match 1.0 - stopped.mu {
         0.0 => format!("steady from iterate {} on", grouped(stopped.step)),
@@ -300,7 +300,7 @@ fn stop(stopped: Stopped) -> String {
     }
 }
 
-/// All times where they are few, else the one with the largest bound.
+/// Returns all times if there are at most four, else the one with the largest bound.
 fn worst(times: &[TimeResult]) -> Vec<&TimeResult> {
     if times.len() <= 4 {
         return times.iter().collect();

@@ -1,4 +1,4 @@
-//! The report of `kolmo tridiagonal`.
+//! Report of `kolmo tridiagonal`.
 
 use std::fmt::Write;
 
@@ -7,42 +7,42 @@ use serde_json::{Value, json};
 use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
 
-/// Seconds of a run's phases.
+/// Seconds of the phases of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seconds {
-    /// Reading or making the system.
+    /// Reading or generating the system.
     pub load: f64,
-    /// From the call of the solver to its end.
+    /// The solver, from call to return.
     pub solve: f64,
-    /// All.
+    /// The whole run.
     pub total: f64,
 }
 
-/// A run and its answer.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The system's name.
+    /// Name of the system.
     pub name: &'a str,
-    /// Which rows were solved where: the systems, and, on several ranks, the rows of this one.
+    /// Size of the systems, and the rows of this rank.
     pub span: Span,
     /// Number of right-hand sides.
     pub rhs: usize,
-    /// Relative residual asked for.
+    /// Requested relative residual.
     pub tolerance: f64,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
-    /// Lanes of the run.
+    /// Number of lanes, over all ranks.
     pub lanes: usize,
-    /// The number of lanes that the model of this machine chose, where it was asked.
+    /// Number of lanes per device that `--lanes auto` predicted; `None` if not used.
     pub lanes_predicted: Option<usize>,
-    /// The answer.
+    /// Result of the solver.
     pub solution: &'a Solution,
-    /// Phases.
+    /// Times of the phases.
     pub seconds: Seconds,
 }
 
 impl Run<'_> {
-    /// The JSON object of `--report`.
+    /// Returns the JSON object of `--report`.
     pub fn json(&self) -> Value {
         let s = self.solution;
         json!({
@@ -86,7 +86,7 @@ impl Run<'_> {
         })
     }
 
-    /// What only those who look closer want to know.
+    /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
         let mut out = super::device_lines(&self.devices);
@@ -119,7 +119,7 @@ impl Run<'_> {
         out
     }
 
-    /// Why the residual is not met, and the remedy.
+    /// Reason why the residual is not met, with a suggestion.
     fn reason(&self) -> String {
         let (s, span) = (self.solution, &self.span);
         if let Some((number, row)) = s.singular {

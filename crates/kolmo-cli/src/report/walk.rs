@@ -1,4 +1,4 @@
-//! The report of `kolmo walk`.
+//! Report of `kolmo walk`.
 
 use std::fmt::Write;
 
@@ -8,23 +8,23 @@ use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::Status;
 use kolmo::walk::{Component, Quantity, Solution};
 
-/// A run and its answer.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The system's name.
+    /// Name of the system.
     pub system: &'a str,
-    /// Probability asked for.
+    /// Confidence level of the intervals.
     pub confidence: f64,
-    /// Seconds that it was given.
+    /// Value of `--time-limit` in seconds.
     pub time_limit: Option<f64>,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
-    /// The answer.
+    /// Result of the solver.
     pub solution: &'a Solution,
 }
 
 impl Run<'_> {
-    /// The JSON object of `--report`.
+    /// Returns the JSON object of `--report`.
     pub fn json(&self) -> Value {
         let s = self.solution;
         json!({
@@ -63,7 +63,7 @@ impl Run<'_> {
         })
     }
 
-    /// What only those who look closer want to know.
+    /// Further lines of the detailed summary.
     fn details(&self) -> String {
         let s = self.solution;
         let mut out = super::device_lines(&self.devices);
@@ -114,7 +114,7 @@ impl Run<'_> {
         out
     }
 
-    /// Why the half-width is not met, and the remedy.
+    /// Reason why the half-width is not met, with a suggestion.
     fn reason(&self) -> String {
         let (s, b) = (self.solution, self.solution.bound);
         if let Some(limit) = self.time_limit.filter(|&limit| s.seconds.total >= limit) {
@@ -185,7 +185,7 @@ impl Summary for Run<'_> {
     fn bound(&self) -> String {
         let s = self.solution;
         let missed = (s.status == Status::NotMet).then(|| self.reason());
-        // Where nothing was left to chance the interval is certain.
+        // Without a statistical part the interval is proved.
         let sure = match answers(s).all(|c| c.bound.statistical == 0.0) {
             true => "proved".to_owned(),
             false => format!("{} % confidence", 100.0 * self.confidence),
@@ -195,15 +195,15 @@ impl Summary for Run<'_> {
     }
 }
 
-/// Components in a summary.
+/// Maximum number of components in a summary.
 const SHOWN: usize = 10;
 
-/// Components, and then functionals.
+/// Returns the components, followed by the functionals.
 fn answers(solution: &Solution) -> impl Iterator<Item = &Component> {
     solution.components.iter().chain(&solution.functionals)
 }
 
-/// `x_7`, or `<h0, x>`.
+/// Name of a result: `x_7`, or `<h0, x>`.
 pub(crate) fn symbol(c: &Component) -> String {
     match c.quantity {
         Quantity::Component => format!("x_{}", c.component),
@@ -211,7 +211,7 @@ pub(crate) fn symbol(c: &Component) -> String {
     }
 }
 
-/// All components where they are few, else those with the largest half-widths.
+/// Returns all components if there are at most ten, else those with the largest half-widths.
 fn shown(solution: &Solution) -> Vec<&Component> {
     let mut all: Vec<&Component> = answers(solution).collect();
     if all.len() > SHOWN {

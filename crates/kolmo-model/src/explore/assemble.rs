@@ -1,4 +1,4 @@
-//! The chain by rows, in the order of states.
+//! Assembly of the chain, row by row in the order of states.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use super::store::{Bits, ROWS, Ranks, Shards, Store, numbered};
 use super::{Chain, News};
 use crate::{Error, Result};
 
-/// What exploring finds, with states in their order.
+/// Results of an exploration in the order of states.
 pub(super) struct Assembled<const W: usize> {
     pub(super) states: Vec<Key<W>>,
     pub(super) chain: Chain,
@@ -21,7 +21,7 @@ pub(super) struct Assembled<const W: usize> {
     pub(super) edge: Vec<u32>,
 }
 
-/// Rows that one thread assembles at once.
+/// Number of rows per parallel task.
 const TASK: usize = 1 << 14;
 
 pub(super) fn assemble<const W: usize>(
@@ -43,7 +43,7 @@ fn expect_numbers(segments: usize, states: usize) -> Result<()> {
     Err(Error::Size(format!("the model has {states} states, and numbers of states have 32 bits")))
 }
 
-/// Follows every state's commands again, in the order of states: rows are written once, where they belong.
+/// Computes every state's row again, in the order of states, and writes it to the chain.
 fn rows_again<const W: usize>(
     program: &Program<'_>,
     bits: Bits,
@@ -110,7 +110,7 @@ fn rows_again<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
-/// The rows that the search has kept.
+/// Assembles the rows that the search has stored.
 fn rows_kept<const W: usize>(
     shards: Shards<W>,
     searched: Searched<W>,
@@ -130,7 +130,7 @@ fn rows_kept<const W: usize>(
     }
     let found = segments.iter_mut().map(|segment| std::mem::take(&mut segment.sources)).collect();
     let (states, places, numbers) = numbered(shards, found);
-    // Rows get their order where they stand, one segment after the other.
+    // Rows are sorted in place, segment by segment.
     segments.par_iter_mut().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, segment| {
         segment.targets.iter_mut().for_each(|token| *token = numbers[*token as usize]);
         for ends in segment.starts.windows(2) {
@@ -162,7 +162,8 @@ fn rows_kept<const W: usize>(
     self_loops.sort_unstable_by_key(|(state, _)| *state);
     let deadlocks = deadlocks(&self_loops, &edge, &offsets);
     drop(numbers);
-    // First what takes most memory: the segments' own is given back before the rest is asked for.
+    // Rates come first since they take the most memory: segments free theirs before columns are
+    // allocated.
     let mut starts = Vec::with_capacity(segments.len());
     let (mut targets, mut rates) = (Vec::with_capacity(segments.len()), Vec::with_capacity(segments.len()));
     for segment in segments {
@@ -175,7 +176,7 @@ fn rows_kept<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
-/// Where each row begins, from their lengths.
+/// Converts row lengths to offsets.
 fn summed(lengths: impl ExactSizeIterator<Item = u32>) -> Vec<u64> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
     let mut end = 0;
@@ -187,7 +188,7 @@ fn summed(lengths: impl ExactSizeIterator<Item = u32>) -> Vec<u64> {
     offsets
 }
 
-/// Entries of as many rows as a thread takes at once, one after the other.
+/// Splits the entries of all rows into slices of [`TASK`] rows.
 fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> {
     let mut tasks = Vec::new();
     for start in (0..offsets.len() - 1).step_by(TASK) {
@@ -200,7 +201,7 @@ fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> 
     tasks
 }
 
-/// The states without any transition. Of those at the edge nobody has looked at what they lead to.
+/// States without any transition, except boundary states: their transitions are unknown.
 fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
     let empty = |state: &u32| offsets[*state as usize] == offsets[*state as usize + 1];
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
@@ -208,7 +209,7 @@ fn deadlocks(loops: &[(u32, f64)], edge: &[u32], offsets: &[u64]) -> Vec<u32> {
     all.filter(|state| !looped(state) && edge.binary_search(state).is_err()).collect()
 }
 
-/// Rows in the order of states, each from the place of its segment.
+/// Copies rows from their segments into the order of states.
 fn gathered<T: Copy + Default + Send + Sync>(
     segments: Vec<Vec<T>>,
     starts: &[Vec<u32>],
@@ -217,7 +218,8 @@ fn gathered<T: Copy + Default + Send + Sync>(
 ) -> Vec<T> {
     let mut all = vec![T::default(); offsets[places.len()] as usize];
     let tasks: Vec<_> = places.chunks(TASK).zip(shares(offsets, &mut all)).collect();
-    // Rows lie anywhere in memory: each loop waits for one place of many rows at once.
+    // Rows are scattered in memory: reading the bounds of 64 rows first overlaps their cache
+    // misses.
     tasks.into_par_iter().for_each(|(places, mut rows)| {
         for places in places.chunks(64) {
             let mut found = [(0, 0, 0); 64];

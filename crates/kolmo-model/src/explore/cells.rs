@@ -1,7 +1,8 @@
-//! A cell for each state: of all combinations of what every module's variables can be together, were the others in any state.
+//! Dense state index: a cell for each combination of the modules' reachable local states.
 //!
-//! A module that keeps something, such as the parts in a machine, reaches few combinations of its variables. The box of all
-//! modules' combinations is then full enough for one bit a cell.
+//! Local states are those that a module can reach if the other modules may be in any state. A
+//! module with a conserved quantity, such as the parts in a machine, reaches few of its
+//! combinations. The box of all modules' combinations is then dense enough for one bit per cell.
 
 use std::ops::Range;
 
@@ -10,26 +11,26 @@ use crate::instance::{Command, Instance};
 
 use super::layout::{Field, Key, Layout};
 
-/// Bits of variables that stand together: the size of a table.
+/// Maximum number of bits of the variables in one table.
 const BITS: u32 = 16;
 
-/// Cells of the largest box.
+/// Maximum number of cells.
 const MOST: u64 = 1 << 31;
 
-/// Next states that are tried of one module. With more to try it may be in every combination.
+/// Maximum number of next combinations tried per table. Beyond it all are taken as reachable.
 const TRIED: usize = 1 << 19;
 
-/// What a combination that is never reached adds to a cell: no box is so large.
+/// Offset of an unreachable combination, above the number of any cell.
 const OUTSIDE: u32 = u32::MAX;
 
-/// Numbers of cells, in the order of states.
+/// Mapping between states and cell numbers, in the order of states.
 pub(super) enum Cells {
-    /// A state is the number of its cell.
+    /// The cell number is the packed state.
     Packed(u64),
     Parts(Vec<Part>, u64),
 }
 
-/// Variables that stand together: what each combination adds to the number of a cell, and those that are reached.
+/// Table of some variables: cell offsets of all combinations, and the reachable combinations.
 pub(super) struct Part {
     word: usize,
     shift: u32,
@@ -38,7 +39,7 @@ pub(super) struct Part {
 }
 
 impl Cells {
-    /// Cells of all states that are reached from these; none if they would be too many.
+    /// Cells of all states that may be reached from `from`, or `None` if they are too many.
     pub(super) fn new<const W: usize>(instance: &Instance, layout: &Layout, from: &[Key<W>]) -> Option<Self> {
         if layout.words == 1 && layout.bits <= 32 {
             return Some(Self::Packed(1 << layout.bits));
@@ -84,7 +85,7 @@ impl Cells {
         }
     }
 
-    /// The state of a cell.
+    /// Adds the state of a cell to `key`, which is zero.
     pub(super) fn state<const W: usize>(&self, mut cell: u64, key: &mut Key<W>) {
         match self {
             Self::Packed(_) => key[0] = cell,
@@ -99,7 +100,9 @@ impl Cells {
     }
 }
 
-/// Variables of one module that stand in one word, as many as a table has bits for; none if one variable has more.
+/// Splits the variables into tables, each within one module and one word.
+///
+/// Returns `None` if a variable has more than [`BITS`] bits.
 fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
     let modules = &instance.model.0.modules;
     let of_modules: usize = modules.iter().map(|module| module.variables.len()).sum();
@@ -130,10 +133,10 @@ fn ranges(instance: &Instance, layout: &Layout) -> Option<Vec<Range<usize>>> {
     Some(ranges)
 }
 
-/// What one command does to some variables.
+/// Effect of one command on the variables of a table.
 struct Alone {
     guards: Vec<Code>,
-    /// Next values, one by one; none where they depend on other variables.
+    /// Next values of each update. `None` if they depend on other variables.
     updates: Vec<Vec<(usize, Option<Code>)>>,
 }
 
@@ -157,8 +160,11 @@ impl Alone {
     }
 }
 
-/// True for the combinations of some variables that commands can reach whatever the other variables are: what guards ask of these
-/// may hold, and these may give any value. A next value that is none or out of range is an error, should the search come to it.
+/// Marks the reachable combinations of a table's variables, for any values of the others.
+///
+/// Guards on other variables are taken as true, and next values that depend on them as any value.
+/// Next values that fail or are out of range are left out: the search reports them if it gets
+/// there.
 fn reached(
     instance: &Instance,
     layout: &Layout,
@@ -221,7 +227,7 @@ fn bits(fields: &[Field]) -> u32 {
     fields.iter().map(Field::bits).sum()
 }
 
-/// Where the bits of these variables begin in their word.
+/// Lowest bit of these variables in their word.
 fn lowest(fields: &[Field]) -> u32 {
     fields.iter().filter(|field| field.bits() > 0).map(|field| field.shift).min().unwrap_or(0)
 }
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
     use crate::Model;
 
-    /// `a` keeps 12 parts in four places, which others take out; what `b` is set to is another module's; `c` never moves.
+    /// `a` keeps 12 parts in four places; `b` is set by another module; `c` never moves.
     const KEEPS: &str = "ctmc
         module a w : [0..12] init 12; x : [0..12]; y : [0..12]; z : [0..12];
         [in] w>0 -> 1 : (w'=w-1) & (x'=x+1); [] x>0 & b=2 -> 1 : (x'=x-1) & (y'=y+1);
@@ -249,7 +255,7 @@ mod tests {
             key
         };
         let cells = Cells::new(&instance, &layout, &[key([12, 0, 0, 0, 4, 7, 5])]).unwrap();
-        // 15 over 3 ways of placing the parts; b may be what x is, and any x that a range allows.
+        // 15 over 3 ways of placing the parts; b may be x, which may have any value of its range.
         assert_eq!(cells.count(), 455 * 10);
         assert_eq!(cells.of(&key([0, 0, 0, 12, 0, 7, 5])), 0);
         assert_eq!(cells.of(&key([0, 0, 0, 12, 9, 7, 5])), 9);

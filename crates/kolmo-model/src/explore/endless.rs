@@ -1,5 +1,6 @@
-//! Proof that a model has no last state: an update that only counts variables without a range, and
-//! is never disabled by that.
+//! Proof that a model is infinite: an update that is enabled forever.
+//!
+//! The update changes variables without a range by constant steps, which keep it enabled.
 
 use super::program::{Next, assignment};
 use crate::code::Term;
@@ -7,23 +8,23 @@ use crate::diagnostics::Span;
 use crate::instance::{Command, Instance};
 use crate::ranges::{Range, range};
 
-/// Modules of an action that are looked at together, and the updates of each together.
+/// Maximum number of modules per synchronisation, and of combinations of their updates.
 const PARTS: usize = 8;
 const UPDATES: usize = 64;
 
-/// An update that may be possible again and again.
+/// An update that may be enabled forever.
 #[derive(Clone, Default)]
 struct Candidate<'a> {
     guards: Vec<&'a Term>,
     rates: Vec<&'a Term>,
-    /// Variables without a range, and what is added to them.
+    /// Variables and their increments. Those without a range may have any, others have 0.
     steps: Vec<(usize, i64)>,
-    /// Variables that keep their value if it is this one.
+    /// Variables that have to equal this value before the update, which assigns it.
     kept: Vec<(usize, i64)>,
     span: Span,
 }
 
-/// Updates that may prove that a model has no last state.
+/// Updates that may prove that a model is infinite.
 pub(super) struct Endless<'a> {
     instance: &'a Instance,
     candidates: Vec<Candidate<'a>>,
@@ -47,16 +48,16 @@ impl<'a> Endless<'a> {
         Self { instance, candidates }
     }
 
-    /// Variable and command of an update that is proved to be possible again and again from this
-    /// state on.
+    /// Variable and command of an update that is enabled forever from this state on.
     pub(super) fn proof(&self, values: &[i64]) -> Option<(usize, Span)> {
         let found = self.candidates.iter().find(|candidate| self.goes_on(candidate, values))?;
         let (variable, _) = found.steps.iter().find(|(_, step)| *step != 0)?;
         Some((*variable, found.span))
     }
 
-    /// True if guards hold and rates are above 0 wherever the steps lead: up to the end of what a
-    /// variable can have.
+    /// True if all guards hold and all rates are positive wherever the steps lead.
+    ///
+    /// The changed variables take all values up to the ends of their 32-bit range.
     fn goes_on(&self, candidate: &Candidate<'_>, values: &[i64]) -> bool {
         if candidate.kept.iter().any(|(variable, value)| values[*variable] != *value) {
             return false;
@@ -73,7 +74,7 @@ impl<'a> Endless<'a> {
 }
 
 impl Candidate<'_> {
-    /// Two updates that happen together, of different modules.
+    /// Combines two updates of different modules that happen together.
     fn and(&self, other: &Self) -> Self {
         Self {
             guards: [&self.guards[..], &other.guards].concat(),
@@ -85,7 +86,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The updates of a command that count variables without a range, and leave the others.
+/// Updates of a command that change only variables without a range, by constant steps.
 fn counting<'a>(instance: &'a Instance, command: &'a Command) -> impl Iterator<Item = Candidate<'a>> {
     command.updates.iter().filter_map(|(rate, assignments)| {
         let (guards, rates, span) = (vec![&command.guard], vec![rate], command.span);

@@ -1,18 +1,18 @@
-//! States packed into words, so that their order is that of their variables' values.
+//! States packed into words. Their order is that of their variables' values.
 
 use crate::instance::VariableInfo;
 
-/// A state: bits of its variables, the first variable in the highest ones.
+/// A packed state, with the first variable in the highest bits.
 pub(super) type Key<const W: usize> = [u64; W];
 
-/// Where a variable is in a state.
+/// Position of a variable in a packed state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) word: usize,
     pub(super) shift: u32,
     pub(super) mask: u64,
     pub(super) low: i64,
-    /// Largest value less the least one.
+    /// Largest minus least value.
     pub(super) width: u64,
 }
 
@@ -29,7 +29,7 @@ impl Field {
         self.low.wrapping_add(((key[self.word] >> self.shift) & self.mask) as i64)
     }
 
-    /// Values, if there are fewer than `few`.
+    /// Range of values, or `None` if there are more than `few`.
     pub(super) fn values(&self, few: u64) -> Option<std::ops::RangeInclusive<i64>> {
         (self.width < few).then(|| self.low..=self.low.wrapping_add(self.width as i64))
     }
@@ -39,7 +39,7 @@ impl Field {
 pub(super) struct Layout {
     pub(super) fields: Vec<Field>,
     pub(super) words: usize,
-    /// Bits of the last word that are in use.
+    /// Number of bits in use in the last word.
     pub(super) bits: u32,
 }
 
@@ -53,7 +53,7 @@ impl Layout {
             if used + bits > 64 {
                 (word, used, first) = (word + 1, 0, fields.len());
             }
-            // What stands before it in the word moves up.
+            // The variables before it in the word move up.
             used += bits;
             fields[first..].iter_mut().for_each(|f| f.shift += bits);
             fields.push(Field {
@@ -64,7 +64,7 @@ impl Layout {
                 width: variable.high.wrapping_sub(variable.low) as u64,
             });
         }
-        // A variable of one value has no bits, and no place that a shift would reach.
+        // A variable with one value has no bits. Its shift may be 64, which would overflow.
         fields.iter_mut().for_each(|f| f.shift = if f.mask == 0 { 0 } else { f.shift });
         Self { fields, words: word + 1, bits: used }
     }

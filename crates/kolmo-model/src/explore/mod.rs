@@ -1,4 +1,4 @@
-//! The states of a model, and the chain on them.
+//! Exploration of a model's states, and the resulting chain.
 
 mod assemble;
 mod cells;
@@ -27,28 +27,32 @@ use program::{Program, Scratch};
 use search::{Limits, search};
 use store::Store;
 
-/// How many states and transitions are found so far.
+/// Numbers of states and transitions found so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// States.
+    /// Number of states.
     pub states: u64,
-    /// Transitions to other states.
+    /// Number of transitions between different states.
     pub transitions: u64,
-    /// Of many states: a variable without a range, by its place, and how far it has come.
+    /// Index of a variable without a range, and its extreme value. Only set for many states.
     pub reached: Option<(usize, i64)>,
 }
 
-/// What exploring may use, and whom it tells. Threads are those of rayon's pool at hand.
+/// Memory limit and progress callback of an exploration.
+///
+/// It uses the current rayon thread pool.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
-    /// Bytes that states and transitions may take.
+    /// Maximum number of bytes for states and transitions.
     pub memory_limit: Option<u64>,
-    /// Called about ten times a second, on any thread; false stops the work.
+    /// Progress callback, called about ten times a second on any thread.
+    ///
+    /// Returning false interrupts the exploration.
     pub progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>,
 }
 
 impl Options<'_> {
-    /// An error if these are too many bytes; `reached` says which variable has come how far.
+    /// Fails if `bytes` is above the limit. `reached` adds a suggestion to the message.
     fn check_memory(
         &self,
         bytes: usize,
@@ -67,7 +71,7 @@ impl Options<'_> {
     }
 }
 
-/// Tells from time to time how far the work is.
+/// Reports of progress, about ten times a second.
 struct News<'a> {
     options: &'a Options<'a>,
     told: Mutex<Instant>,
@@ -79,7 +83,7 @@ impl<'a> News<'a> {
         Self { options, told: Mutex::new(Instant::now()), reached: Mutex::new(None) }
     }
 
-    /// An error if the work is to end.
+    /// Reports progress if it is due, and fails if the caller interrupts.
     fn tell(&self, states: u64, transitions: u64) -> Result<()> {
         let Some(progress) = self.options.progress else { return Ok(()) };
         if let Ok(mut told) = self.told.try_lock()
@@ -95,26 +99,28 @@ impl<'a> News<'a> {
     }
 }
 
-/// Transitions between different states, row by row. Rates of transitions with the same ends are added.
+/// Transitions between different states, row by row.
+///
+/// Rates of transitions between the same two states are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Where each row begins; one more than there are states.
+    /// Index of each row's first entry, followed by the number of entries.
     pub offsets: Vec<u64>,
-    /// States that are reached, ascending within a row.
+    /// Target states, ascending within a row.
     pub columns: Vec<u32>,
-    /// Their rates, all above 0.
+    /// Rates of the entries, all positive.
     pub rates: Vec<f64>,
 }
 
 impl Chain {
-    /// States and rates that a state leads to.
+    /// Target states and rates of the transitions out of a state.
     pub fn row(&self, state: usize) -> impl ExactSizeIterator<Item = (u32, f64)> {
         let range = self.offsets[state] as usize..self.offsets[state + 1] as usize;
         self.columns[range.clone()].iter().copied().zip(self.rates[range].iter().copied())
     }
 }
 
-/// All states that an instance can reach, numbered in the order of their variables' values.
+/// Reachable states of an instance, numbered in the order of their variables' values.
 #[derive(Clone, Debug)]
 pub struct StateSpace {
     instance: Instance,
@@ -128,7 +134,7 @@ pub struct StateSpace {
     edge: Vec<u32>,
 }
 
-/// The states of a space, from which more can be explored.
+/// States of a partial exploration, from which it can be continued.
 #[derive(Clone, Debug)]
 pub struct Part {
     keys: Vec<u64>,
@@ -142,12 +148,14 @@ impl Part {
         self.keys.len() / self.stride
     }
 
-    /// States that are known and not explored, ascending.
+    /// Boundary states: known but not explored, ascending.
     pub fn edge(&self) -> &[u32] {
         &self.edge
     }
 
-    /// Explores these states of the edge, its others not, and on from there level by level until there are `least` states.
+    /// Limits that explore the boundary states `from`, and then levels up to `least` states.
+    ///
+    /// The remaining boundary states are not explored.
     fn limits<const W: usize>(&self, from: &[u32], least: u64) -> Limits<W> {
         let mut limits = Limits { first: Vec::new(), closed: Vec::new(), least };
         let (mut edge, mut from) = (self.edge.iter().peekable(), from.iter().peekable());
@@ -160,20 +168,22 @@ impl Part {
     }
 }
 
-/// Words of the largest states.
+/// Maximum number of words of a packed state.
 const WORDS: usize = 64;
 
-/// A part of the states: what is known already, with the states of its edge to go on from, and how many to find.
+/// Known part with its boundary states to explore, and the number of states to reach.
 type Sought<'a> = (Option<(&'a Part, &'a [u32])>, u64);
 
 impl Instance {
-    /// Finds all states that can be reached, and the transitions between them.
+    /// Explores all reachable states and the transitions between them.
     pub fn explore(&self, options: &Options<'_>) -> Result<StateSpace> {
         self.explore_as(None, options)
     }
 
-    /// Finds states level by level, from the initial ones on or from some of a part's edge, until there are `least`. Those of the last
-    /// level are known and not explored: they are the edge of what is found, and have no transitions.
+    /// Explores states level by level until there are at least `least`.
+    ///
+    /// It begins at the initial states, or at some boundary states of a known part. States of the
+    /// last level are not explored: they are the new boundary and have no transitions.
     pub fn explore_part(
         &self,
         known: Option<(&Part, &[u32])>,
@@ -185,7 +195,7 @@ impl Instance {
 
     fn explore_as(&self, part: Option<Sought<'_>>, options: &Options<'_>) -> Result<StateSpace> {
         start_threads();
-        // Tables of commands are made of what has a place in a state.
+        // The width is checked before tables of commands are built for it.
         let layout = Layout::new(&self.variables);
         let words = layout.words;
         if words > WORDS {
@@ -264,7 +274,7 @@ impl Instance {
             }
             Initial::Condition(condition) => condition,
         };
-        // Parts of the condition are checked as soon as their variables have values.
+        // Conjuncts of the condition are checked as soon as their variables have values.
         let mut conjuncts = Vec::new();
         condition.clone().conjuncts(&mut conjuncts);
         let mut checks: Vec<Vec<Code>> = vec![Vec::new(); self.variables.len() + 1];
@@ -323,7 +333,7 @@ impl Instance {
 }
 
 impl StateSpace {
-    /// The model with its constants.
+    /// Instance to which the states belong.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
@@ -338,43 +348,47 @@ impl StateSpace {
         &self.chain
     }
 
-    /// The chain alone, without the memory of states.
+    /// Returns the chain alone and frees the packed states.
     pub fn into_chain(self) -> Chain {
         self.chain
     }
 
-    /// States that lead back to themselves, with the rates; ascending, and without deadlocks.
+    /// States with a self-loop and its rate, ascending. Deadlocks are not included.
     pub fn self_loops(&self) -> &[(u32, f64)] {
         &self.self_loops
     }
 
-    /// States without any transition, ascending. As in PRISM they are taken to stay for ever.
+    /// States without any transition, ascending. As in PRISM, they are absorbing.
     pub fn deadlocks(&self) -> &[u32] {
         &self.deadlocks
     }
 
-    /// States that are known and not explored, ascending; none unless a part alone was asked for. They have no transitions.
+    /// Boundary states: known but not explored, ascending.
+    ///
+    /// They have no transitions. Only a partial exploration has them.
     pub fn edge(&self) -> &[u32] {
         &self.edge
     }
 
-    /// What is needed to explore more.
+    /// Copies the states from which the exploration can be continued.
     pub fn part(&self) -> Part {
         Part { keys: self.keys.clone(), stride: self.stride, edge: self.edge.clone() }
     }
 
-    /// Pairs of states with a transition: between different states, and with self-loops, also those that deadlocks are given.
+    /// Numbers of transitions without self-loops, and with them.
+    ///
+    /// The second number counts a self-loop for each deadlock.
     pub fn transitions(&self) -> (u64, u64) {
         let others = self.chain.columns.len() as u64;
         (others, others + (self.self_loops.len() + self.deadlocks.len()) as u64)
     }
 
-    /// Initial states, ascending. Several are equally likely.
+    /// Initial states, ascending. They are equally likely.
     pub fn initial(&self) -> &[u32] {
         &self.initial
     }
 
-    /// Values of the variables in a state; false and true are 0 and 1.
+    /// Values of the variables in a state. Booleans are 0 and 1.
     pub fn values(&self, state: usize) -> Vec<i64> {
         let mut values = Vec::new();
         self.unpack(state, &mut values);
@@ -385,12 +399,12 @@ impl StateSpace {
         self.layout.unpack(&self.keys[state * self.stride..(state + 1) * self.stride], values);
     }
 
-    /// A state by its variables: `(q=2, up=true)`.
+    /// Formats a state by its variables, as in `(q=2, up=true)`.
     pub fn describe(&self, state: usize) -> String {
         self.instance.describe(&self.values(state))
     }
 
-    /// True in the states that a label names; "init" and "deadlock" are built in.
+    /// Truth of a label in each state. "init" and "deadlock" are built in.
     pub fn label(&self, name: &str) -> Result<Vec<bool>> {
         let listed = |list: &[u32]| {
             let mut all = vec![false; self.states()];
@@ -409,13 +423,15 @@ impl StateSpace {
         }
     }
 
-    /// The rate at which a reward structure earns in each state: its rewards of states, and those of transitions times the
-    /// rates at which these happen. Without a name it is the first structure.
+    /// Reward rate of each state, from state and transition rewards.
+    ///
+    /// A transition reward is multiplied by the rate of its transitions. `None` selects the first
+    /// structure.
     pub fn rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
         self.earned(name, true)
     }
 
-    /// The same of the rewards of states alone, which PRISM's `I=t` asks for.
+    /// Reward rate of each state from state rewards alone, which PRISM's `I=t` uses.
     pub fn state_rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
         self.earned(name, false)
     }
@@ -467,7 +483,7 @@ impl StateSpace {
         })
     }
 
-    /// The values of a formula over variables in all states.
+    /// Evaluates a formula over variables in all states.
     pub fn evaluate(&self, formula: &StateFormula) -> Result<Values> {
         let term = &formula.0;
         if term.ty() == Type::Bool {
@@ -492,7 +508,7 @@ impl StateSpace {
         self.each(|values, _, stack| Ok(self.run(&code, values, stack)? != 0))
     }
 
-    /// A value for each state, on all threads.
+    /// Computes a value for each state, in parallel.
     fn each<T: Copy + Default + Send>(
         &self,
         f: impl Fn(&[i64], &mut Scratch, &mut Vec<u64>) -> Result<T> + Sync,

@@ -1,7 +1,8 @@
-//! Commands compiled for a layout of states: which are enabled, and what they lead to.
+//! Commands compiled for a layout of states: enabled commands and their next states.
 //!
-//! Parts of a guard that depend on one variable of few values are tables of sets: for each value, the commands that it
-//! allows. The enabled commands are the intersection of one set a variable, and of what is left of guards.
+//! Conjuncts of a guard that depend on one variable with few values become tables. A table has
+//! the set of allowed commands for each value. The enabled commands are the intersection of one set
+//! per variable, less those with a false remaining conjunct.
 
 use crate::code::{Code, Fault, Term};
 use crate::diagnostics::Span;
@@ -10,7 +11,7 @@ use crate::syntax::{Type, Value};
 
 use super::layout::{Key, Layout};
 
-/// What goes wrong in a state, and in which command.
+/// An error in a state, with the command that causes it.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) what: String,
@@ -19,7 +20,7 @@ pub(super) struct Trouble {
 
 enum Rate {
     Constant(f64),
-    /// By the value of one variable.
+    /// Variable, its least value, and the rate for each of its values.
     Table(usize, i64, Vec<f64>),
     Code(Code),
 }
@@ -33,7 +34,7 @@ pub(super) enum Next {
 struct Update {
     rate: Rate,
     assignments: Vec<(usize, Next)>,
-    /// Where it only counts up or down within one word: that word, and what is added to it.
+    /// Word and number to add, if the update only adds constants to variables of one word.
     step: Option<(usize, u64)>,
 }
 
@@ -42,63 +43,67 @@ struct Command {
     span: Span,
 }
 
-/// For each value of a variable, commands that it allows, and behind them those whose steps keep it in its range.
+/// Two sets of commands for each value of a variable.
+///
+/// The first has the commands with guards that allow the value. The second has those with steps
+/// that keep the variable in its range.
 struct Table {
     variable: usize,
     low: i64,
     sets: Vec<u64>,
 }
 
-/// Commands of one module with one action: words of the set and the bits therein.
+/// Commands of one (module, action): word indices of the set, and their bits.
 type Group = Vec<(usize, u64)>;
 
 pub(super) struct Program<'a> {
     pub(super) instance: &'a Instance,
     pub(super) layout: Layout,
-    /// Tables are made of variables with fewer values.
+    /// Variables with fewer values than this have tables.
     few: u64,
     commands: Vec<Command>,
     all: Vec<u64>,
-    /// Commands of steps alone.
+    /// Commands that have only steps as updates.
     steps: Vec<u64>,
     tables: Vec<Table>,
-    /// What tables do not have of guards, by the numbers of commands.
+    /// Remaining conjuncts of guards, by command.
     guards: Vec<(usize, Code)>,
-    /// Commands that happen by themselves.
+    /// Commands that are not synchronised.
     alone: Vec<u64>,
-    /// Groups that happen together.
+    /// Synchronised groups; a transition takes one command of each.
     together: Vec<Vec<Group>>,
 }
 
-/// Memory of one thread.
+/// Scratch memory of one thread.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) values: Vec<i64>,
     enabled: Vec<u64>,
-    /// Commands whose steps leave no range.
+    /// Commands with steps that keep all variables in range.
     safe: Vec<u64>,
     stack: Vec<u64>,
 }
 
-/// Rows of transitions to states that have no number yet.
+/// Rows of transitions to packed states.
 #[derive(Default)]
 pub(super) struct Rows<const W: usize> {
     pub(super) keys: Vec<Key<W>>,
     pub(super) rates: Vec<f64>,
-    /// Of the row at hand.
+    /// First entry of the current row.
     start: usize,
     source: Option<Key<W>>,
     pub(super) self_loop: f64,
 }
 
-/// Tables are made of variables with fewer values than this, where all of them take no more than
-/// [`TABLES`].
+/// Variables with fewer values than this have tables.
+///
+/// The number is halved until all tables fit into [`TABLES`] bytes.
 const FEW: u64 = 4096;
 
-/// Bytes of all tables.
+/// Maximum size of all tables in bytes.
 const TABLES: u64 = 64 << 20;
 
-/// Rows up to this length are searched for a state that is reached twice.
+/// Rows up to this length are searched for an equal target at each new entry.
 const SEARCHED: usize = 48;
 
 impl<const W: usize> Rows<W> {
@@ -130,7 +135,7 @@ impl<const W: usize> Rows<W> {
         self.rates.push(rate);
     }
 
-    /// Adds up what a long row has twice.
+    /// Merges equal targets of a long row.
     fn end(&mut self) {
         if self.keys.len() - self.start <= SEARCHED {
             return;
@@ -151,7 +156,7 @@ impl<const W: usize> Rows<W> {
 impl<'a> Program<'a> {
     pub(super) fn new(instance: &'a Instance, layout: Layout) -> Self {
         let words = instance.commands.len().div_ceil(64).max(1);
-        // Two sets of all commands for each value.
+        // Each value has two sets of commands.
         let rows = |few: u64| -> u64 {
             layout.fields.iter().filter(|f| f.width < few).map(|f| 1 + f.width).fold(0, u64::saturating_add)
         };
@@ -216,7 +221,8 @@ impl<'a> Program<'a> {
         guard.conjuncts(&mut conjuncts);
         let mut rest: Option<Term> = None;
         for conjunct in conjuncts {
-            // Behind a part without a table, a part may rely on that: it stays behind.
+            // After a conjunct without a table none gets one: later conjuncts may fail where it is
+            // false.
             let allowed = if rest.is_none() { self.tabulated(&conjunct) } else { None };
             if let Some((variable, allowed)) = allowed {
                 self.add_table(c, variable, &allowed);
@@ -232,7 +238,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The one variable of a term, its field's values, and the term's value at each.
+    /// Index of the only variable of a term, and the term's cell for each of its values.
     fn tabulated(&self, term: &Term) -> Option<(usize, Vec<u64>)> {
         let variable = term.only_variable()?;
         let values = self.layout.fields[variable].values(self.few)?;
@@ -250,7 +256,8 @@ impl<'a> Program<'a> {
         self.restrict(c, variable, 0, allowed.iter().map(|allowed| *allowed != 0));
     }
 
-    /// Takes a command out of one of the sets of a variable's values.
+    /// Removes a command from one set (0: allowed, 1: in range) of the values that `keeps`
+    /// excludes.
     fn restrict(
         &mut self,
         c: usize,
@@ -272,7 +279,9 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The next value of a variable; one that is set where the guard knows what it is before is a step.
+    /// Compiles the next value of a variable.
+    ///
+    /// A constant becomes a step if the guard allows only one current value.
     fn assignment(&self, c: usize, variable: usize, next: &Term) -> Next {
         let next = assignment(variable, next);
         let (Next::Set(value), Some(table)) = (&next, self.tables.iter().find(|t| t.variable == variable))
@@ -288,7 +297,10 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// What an update adds to a word, if its rate is known to be one and tables can tell where it leaves a range.
+    /// Word and number to add for an update that is a step.
+    ///
+    /// Its rate has to be known as valid, and its variables have to have tables and be in one
+    /// word.
     fn step(&self, rate: &Rate, assignments: &[(usize, Next)]) -> Option<(usize, u64)> {
         let valid = |rate: &f64| (0.0..f64::INFINITY).contains(rate);
         let known = match rate {
@@ -308,7 +320,7 @@ impl<'a> Program<'a> {
         known.then_some((word, added))
     }
 
-    /// Notes the values from which a step leaves the variable's range.
+    /// Excludes the command from the values from which its step leaves the variable's range.
     fn keep_range(&mut self, c: usize, variable: usize, next: &Next) {
         let field = self.layout.fields[variable];
         let Next::Add(step) = next else { unreachable!("a step adds to variables") };
@@ -331,7 +343,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Finds the enabled commands of the state in `scratch.values`.
+    /// Computes the enabled commands of the state in `scratch.values`.
     #[inline]
     fn enable(&self, scratch: &mut Scratch) -> Result<(), Trouble> {
         let words = self.all.len();
@@ -391,7 +403,7 @@ impl<'a> Program<'a> {
         )
     }
 
-    /// The rate of an update, and the next state if that is above 0.
+    /// Returns the rate of an update, and the next state if the rate is positive.
     #[inline]
     fn follow<const W: usize>(
         &self,
@@ -417,7 +429,7 @@ impl<'a> Program<'a> {
         Ok((rate, next))
     }
 
-    /// The rate; if it is above 0, the state becomes the next one.
+    /// Returns the rate of an update. If it is positive, changes `key` to the next state.
     fn update<const W: usize>(
         &self,
         c: usize,
@@ -446,7 +458,7 @@ impl<'a> Program<'a> {
         Ok(rate)
     }
 
-    /// The variable without a range that has come farthest in some states.
+    /// Variable without a range with the largest absolute value in these states, and this value.
     pub(super) fn reached<const W: usize>(&self, states: &[(Key<W>, u32)]) -> Option<(usize, i64)> {
         let unbounded = self.instance.variables.iter().enumerate().filter(|(_, v)| v.unbounded);
         let farthest = |(v, _): (usize, _)| {
@@ -468,7 +480,7 @@ impl<'a> Program<'a> {
         self.trouble(c, format!("{what}; {remedy}"))
     }
 
-    /// Adds the transitions of a state as a row.
+    /// Appends the transitions out of a state as a row.
     #[inline]
     pub(super) fn successors<const W: usize>(
         &self,
@@ -503,7 +515,7 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// One enabled command of each group, in every combination.
+    /// Appends the transitions for every combination of one enabled command per group.
     fn combine<const W: usize>(
         &self,
         groups: &[Group],
@@ -536,13 +548,13 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Groups of commands that are seen as an action.
+    /// Groups of each synchronisation that appears as this action.
     pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<Group>> {
         let all = self.instance.model.0.together.iter().filter(|t| t.seen.as_deref() == action);
         all.map(|t| t.parts.iter().map(|part| self.group(part)).collect()).collect()
     }
 
-    /// Total rate of such groups in the state in `scratch.values`.
+    /// Sums the rates of these synchronisations in the state in `scratch.values`.
     pub(super) fn total_rate(&self, all: &[Vec<Group>], scratch: &mut Scratch) -> Result<f64, Trouble> {
         self.enable(scratch)?;
         let mut total = 0.0;
@@ -568,7 +580,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The next value of a variable, by itself.
+/// Compiles the next value of a variable, regardless of guards.
 pub(super) fn assignment(variable: usize, next: &Term) -> Next {
     use crate::code::Op;
     let own = |term: &Term| *term == Term::Variable(variable, Type::Int);

@@ -1,7 +1,7 @@
-//! All states that can be reached, by all threads of the pool.
+//! Parallel search for all reachable states.
 //!
-//! Threads take states from a shared list in rounds; within a round each goes on with the states that it finds. The order
-//! does not matter: states get their numbers at the end.
+//! Threads take states from a shared list in rounds. Within a round each thread continues with
+//! the states that it finds. The order does not matter: states are numbered at the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,27 +15,27 @@ use super::program::{Program, Rows, Scratch, Trouble};
 use super::store::{Lookup, ROWS, Store, TooMany};
 use crate::{Error, Result};
 
-/// States that a thread takes at once.
+/// Number of states that a thread takes at once.
 const CHUNK: usize = 1024;
 
-/// States that a thread works on in a round, at most.
+/// Maximum number of states per thread and round.
 const ROUND: usize = 1 << 16;
 
-/// States of a round that are asked whether there is an end.
+/// Number of open states per round that are tested for an endless update.
 const LOOKED_AT: usize = 64;
 
-/// States of a model that may have no end.
+/// Number of states from which progress reports variables without a range.
 const MANY: u64 = 1 << 17;
 
-/// Transitions of some states, as tokens.
+/// Rows of some states. States are given by their tokens.
 #[derive(Clone)]
 pub(super) struct Segment<const W: usize> {
     pub(super) sources: Vec<(Key<W>, u32)>,
-    /// Of each row, and the end of the last one.
+    /// Start of each row, and the end of the last one.
     pub(super) starts: Vec<u32>,
     pub(super) targets: Vec<u32>,
     pub(super) rates: Vec<f64>,
-    /// Rows that lead back to their own state.
+    /// Rows with a self-loop, and its rate.
     pub(super) loops: Vec<(u32, f64)>,
 }
 
@@ -54,7 +54,7 @@ impl<const W: usize> Segment<W> {
         Self { sources: states.to_vec(), starts: vec![0; states.len() + 1], ..Self::new() }
     }
 
-    /// A copy in no more memory than it needs; the segment begins anew in its own, which is not asked for again.
+    /// Returns a copy of exact size, and clears the segment but keeps its memory.
     fn taken(&mut self) -> Self {
         let copy = self.clone();
         self.sources.clear();
@@ -66,7 +66,7 @@ impl<const W: usize> Segment<W> {
     }
 }
 
-/// What all threads share.
+/// Data shared by all threads of the search.
 struct Shared<'a, const W: usize> {
     program: &'a Program<'a>,
     store: &'a Store<W>,
@@ -76,11 +76,11 @@ struct Shared<'a, const W: usize> {
     bytes: AtomicUsize,
     explored: AtomicU64,
     stop: AtomicBool,
-    /// What stopped it; of several troubles that of the first state.
+    /// Error that stopped the search. If it occurred in states, that of the first one.
     failure: Mutex<Option<(Option<Key<W>>, Error)>>,
 }
 
-/// One thread's work.
+/// Data of one thread of the search.
 struct Worker<const W: usize> {
     scratch: Scratch,
     rows: Rows<W>,
@@ -112,7 +112,9 @@ impl<const W: usize> Worker<W> {
         }
     }
 
-    /// Takes states of the shared list, and then its own, for as many as `most`; without that number those of the list alone.
+    /// Explores states of the shared list, and then its own, up to about `most`.
+    ///
+    /// With `None` it explores states of the shared list alone.
     fn round(
         &mut self,
         shared: &Shared<'_, W>,
@@ -171,12 +173,12 @@ impl<const W: usize> Worker<W> {
         let kept = kept + shared.bytes.fetch_add(kept, Ordering::Relaxed);
         let taken = self.taken.len() as u64;
         let explored = taken + shared.explored.fetch_add(taken, Ordering::Relaxed);
-        // Lists of open states have room for twice as many.
+        // Vectors of open states may have twice the capacity that they need.
         let open = states.saturating_sub(explored) as usize * 2 * size_of::<(Key<W>, u32)>();
         shared.watch((states, transitions), kept + open, &self.taken).map_err(|error| (None, error))
     }
 
-    /// Adds the rows at hand to segments.
+    /// Copies the rows of the current chunk of states to the open segment.
     fn keep(&mut self) {
         let (mut row, mut at) = (0, 0);
         while row < self.taken.len() {
@@ -203,7 +205,7 @@ impl<const W: usize> Worker<W> {
 }
 
 impl Trouble {
-    /// The message, with the command and the state.
+    /// Makes an error that names the command and the state.
     pub(super) fn error(self, program: &Program<'_>, values: &[i64]) -> Error {
         let instance = program.instance;
         let place = instance.model.0.source.place(self.span);
@@ -214,14 +216,14 @@ impl Trouble {
 impl<const W: usize> Shared<'_, W> {
     fn fail(&self, key: Option<Key<W>>, error: Error) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        // A trouble that is known goes before one of another place in the order of states.
+        // Errors in a state replace errors without one, and errors in later states.
         if failure.as_ref().is_none_or(|(known, _)| key.is_some() && (known.is_none() || key < *known)) {
             *failure = Some((key, error));
         }
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Memory, the caller's wish to stop, and its news.
+    /// Checks the memory limit, reports progress, and fails if the caller interrupts.
     fn watch(&self, found: (u64, u64), kept: usize, taken: &[(Key<W>, u32)]) -> Result<()> {
         let reached = || match self.program.reached(taken) {
             Some((variable, value)) => {
@@ -234,8 +236,9 @@ impl<const W: usize> Shared<'_, W> {
         self.news.tell(found.0, found.1)
     }
 
-    /// Fails if one of some open states proves that there is no last one, and notes how far
-    /// variables without a range come.
+    /// Fails if one of some open states proves that the model is infinite.
+    ///
+    /// Also notes the extreme value of a variable without a range, for progress reports.
     fn look_for_an_end(&self, endless: &Endless<'_>, list: &[(Key<W>, u32)]) {
         let some = list.iter().step_by(list.len().div_ceil(LOOKED_AT).max(1));
         let mut values = Vec::new();
@@ -257,28 +260,30 @@ impl<const W: usize> Shared<'_, W> {
     }
 }
 
-/// What a search has found: the states that are explored, tokens of the initial ones, and the edge.
+/// Results of a search: explored states, tokens of the initial states, and boundary states.
 pub(super) struct Searched<const W: usize> {
-    /// Where states have cells: these, and how many transitions each has, in each thread's order.
+    /// Explored states with their numbers of transitions, per thread. Used if states have cells.
     pub(super) found: Vec<Vec<(u32, u32)>>,
-    /// Else with all transitions: a table would be asked for them again for longer than they are written.
+    /// All rows, if states have no cells.
+    ///
+    /// Looking states up again would take longer than storing the rows.
     pub(super) segments: Vec<Segment<W>>,
     pub(super) initial: Vec<u32>,
-    /// States that are known and not explored.
+    /// Boundary states: known but not explored.
     pub(super) edge: Vec<(Key<W>, u32)>,
 }
 
-/// Which states are explored, where that is not all.
+/// Limits of a partial exploration.
 pub(super) struct Limits<const W: usize> {
-    /// States that are explored first.
+    /// States to explore first.
     pub(super) first: Vec<Key<W>>,
-    /// Ascending: states that these lead to and that are not explored.
+    /// Successors of `first` that are not to be explored, ascending.
     pub(super) closed: Vec<Key<W>>,
-    /// Levels are explored until there are so many states.
+    /// Number of states at which no further level is explored.
     pub(super) least: u64,
 }
 
-/// Explores all states that are reached from the initial ones, or so far as `limits` says.
+/// Explores all states reachable from the initial ones, or as far as `limits` allows.
 pub(super) fn search<const W: usize>(
     program: &Program<'_>,
     store: &Store<W>,
@@ -328,7 +333,7 @@ pub(super) fn search<const W: usize>(
     Ok(Searched { found, segments, initial: tokens, edge })
 }
 
-/// Explores all states.
+/// Explores all states, in an order that depends on the threads.
 fn in_any_order<const W: usize>(
     shared: &Shared<'_, W>,
     workers: &mut [Worker<W>],
@@ -348,7 +353,7 @@ fn in_any_order<const W: usize>(
         list.drain(..left);
         workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
         most = (most * 2).min(ROUND);
-        // A few states would keep one thread busy.
+        // With few open states one thread would do most of a long round.
         let share = (list.len() / workers.len()).clamp(1, CHUNK);
         if share < CHUNK && workers.len() > 1 {
             most = most.min(ROUND / 4);
@@ -356,7 +361,9 @@ fn in_any_order<const W: usize>(
     }
 }
 
-/// Explores whole levels, so that what is found does not depend on threads, and gives the states that are left.
+/// Explores whole levels, and returns the boundary states.
+///
+/// The result does not depend on the number of threads.
 fn by_levels<const W: usize>(
     shared: &Shared<'_, W>,
     workers: &mut [Worker<W>],
@@ -374,7 +381,7 @@ fn by_levels<const W: usize>(
         }
         list.clear();
         workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
-        // They come right behind the states that are explored first.
+        // Closed states are successors of the states explored first.
         if !closed.is_empty() {
             let (kept, open) = list.into_iter().partition(|(key, _)| closed.binary_search(key).is_ok());
             (edge, list, closed) = (kept, open, &[]);

@@ -1,6 +1,6 @@
-//! States that are known: a bit for each cell where these are few enough, else hash tables behind locks.
+//! Set of known states: one bit per cell for few cells, else hash tables with locks.
 //!
-//! A state gets a token at once, and its number when all are known.
+//! A state gets a token when it is found, and its number when all states are known.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, Hasher};
 use super::cells::Cells;
 use super::layout::Key;
 
-/// Rows of a segment: a power of two.
+/// Number of rows of a segment, a power of two.
 pub(super) const ROWS: usize = 1 << 12;
 
 pub(super) enum Store<const W: usize> {
@@ -20,7 +20,7 @@ pub(super) enum Store<const W: usize> {
     Shards(Shards<W>),
 }
 
-/// Memory of one thread.
+/// Scratch memory of one thread.
 #[derive(Default)]
 pub(super) struct Lookup {
     hashes: Vec<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Lookup {
     sorted: Vec<u32>,
 }
 
-/// More states than tokens can name.
+/// Error: more states than tokens.
 #[derive(Debug)]
 pub(super) struct TooMany;
 
@@ -52,7 +52,7 @@ impl<const W: usize> Store<W> {
         }
     }
 
-    /// Gives the tokens of states, and adds those that are new to `fresh`.
+    /// Looks up the tokens of states, and appends the new states to `fresh`.
     pub(super) fn resolve(
         &self,
         keys: &[Key<W>],
@@ -89,7 +89,7 @@ const PAGE_CELLS: usize = PAGE_WORDS * 64;
 
 type Page = Box<[AtomicU64; PAGE_WORDS]>;
 
-/// A bit for every cell. Pages without a state take no memory.
+/// One bit per cell. Pages are allocated when they are first used.
 pub(super) struct Bits {
     cells: Cells,
     pages: Vec<OnceLock<Page>>,
@@ -97,12 +97,12 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// With the ranks.
+    /// Size in bytes, including that of [`Ranks`].
     pub(super) fn bytes(&self) -> usize {
         self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
     }
 
-    /// True if the bit was not set.
+    /// Sets a bit. Returns true if it was not set.
     #[inline]
     fn insert(&self, cell: u64) -> bool {
         let cell = cell as usize;
@@ -115,20 +115,20 @@ impl Bits {
     }
 }
 
-/// States and their tokens at places that their hashes give, or behind.
+/// Open-addressing hash table with linear probing, from states to tokens.
 ///
-/// All places that a list of states needs are read at once before the first is looked at, so that memory is waited for
-/// once: what general tables do not offer.
+/// All slots that a list of states needs are read before the first lookup, so that cache misses
+/// overlap. General-purpose tables do not offer this.
 struct Table<const W: usize> {
     slots: Vec<(Key<W>, u32)>,
     len: usize,
 }
 
-/// The token of a place without a state.
+/// Token of an empty slot.
 const FREE: u32 = u32::MAX;
 
 impl<const W: usize> Table<W> {
-    /// Where the state is, or the free place where it belongs.
+    /// Index of the slot of a state, or of the empty slot for it.
     #[inline]
     fn place(&self, hash: u64, key: &Key<W>) -> usize {
         let mask = self.slots.len() - 1;
@@ -139,7 +139,7 @@ impl<const W: usize> Table<W> {
         place
     }
 
-    /// Makes room for more states: at most three places of four are taken.
+    /// Grows the table so that at most three of four slots are in use.
     fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
         let needed = (self.len + more) * 4 / 3 + 1;
         if needed <= self.slots.len() {
@@ -164,7 +164,7 @@ impl<const W: usize> Table<W> {
     }
 }
 
-/// States by their hashes, in tables of their own locks.
+/// Hash tables of states, each with its own lock.
 pub(super) struct Shards<const W: usize> {
     all: Vec<Mutex<Table<W>>>,
     bits: u32,
@@ -180,7 +180,7 @@ impl<const W: usize> Shards<W> {
         hasher.finish()
     }
 
-    /// Tables use the lowest bits of a hash.
+    /// Index of the table for a hash. Within a table the lowest bits are used.
     #[inline]
     fn shard(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.all.len() - 1)
@@ -197,7 +197,7 @@ impl<const W: usize> Shards<W> {
         fresh: &mut Vec<(Key<W>, u32)>,
         lookup: &mut Lookup,
     ) -> Result<(), TooMany> {
-        // Sorted by tables, so that each is locked once.
+        // Keys are sorted by table, so that each table is locked once.
         let Lookup { hashes, starts, sorted } = lookup;
         hashes.clear();
         hashes.extend(keys.iter().map(|key| self.hash(key)));
@@ -243,10 +243,10 @@ impl<const W: usize> Shards<W> {
     }
 }
 
-/// Bits of a page, and how many are set before each word.
+/// Words of a page, each with the number of bits set in all words before it.
 type RankedPage = Box<[(u64, u32)]>;
 
-/// Numbers of states by their cells: how many bits are set before.
+/// State numbers by cell: the number of bits set before it.
 pub(super) struct Ranks {
     cells: Cells,
     pages: Vec<Option<RankedPage>>,
@@ -310,8 +310,10 @@ impl Ranks {
     }
 }
 
-/// All states in their order, the place of each one's row (a segment's number, and the row in it), and numbers by tokens.
-/// `found` has the states of every segment with their tokens.
+/// Numbers the states. `found` has the states of each segment with their tokens.
+///
+/// Returns the states in their order, the place of each state's row, and the number of each
+/// token. A place is `segment * ROWS + row`.
 pub(super) fn numbered<const W: usize>(
     shards: Shards<W>,
     found: Vec<Vec<(Key<W>, u32)>>,

@@ -1,7 +1,8 @@
-//! From tokens to syntax trees: by recursive descent, and expressions by precedence.
+//! Parser by recursive descent, with precedence climbing for expressions.
 //!
-//! Precedence is that of the PRISM manual, the strongest first: unary minus; `*` `/`; `+` `-`; `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`;
-//! `|`; `<=>`; `=>`; `? :`. All but `? :` associate to the left.
+//! Precedence follows the PRISM manual, from strongest to weakest: unary minus; `*` `/`; `+` `-`;
+//! `<` `<=` `>=` `>`; `=` `!=`; `!`; `&`; `|`; `<=>`; `=>`; `? :`. All but `? :` associate to the
+//! left.
 
 mod model;
 mod property;
@@ -13,7 +14,7 @@ use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::{Token, TokenKind, tokens};
 use crate::syntax::{Binary, Expression, Function, Kind, Name, Unary, Value};
 
-/// Levels of an expression. Trees are walked by recursion, on a stack of 2 MiB.
+/// Maximum depth of an expression. Trees are walked by recursion, on a stack of 2 MiB.
 const DEPTH: u16 = 400;
 
 type Parsed<T> = Result<T, Diagnostic>;
@@ -23,7 +24,7 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: u16,
-    /// `P`, `R`, `S` and filters may stand in expressions.
+    /// True if expressions may contain `P`, `R`, `S` and filters.
     operators: bool,
     errors: Vec<Diagnostic>,
 }
@@ -44,7 +45,7 @@ impl<'a> Parser<'a> {
         &self.text[token.span.range()]
     }
 
-    /// The token's text; empty at the end alone.
+    /// Text of the current token. Only the end has an empty text.
     fn word(&self) -> &'a str {
         self.ahead(0)
     }
@@ -53,7 +54,7 @@ impl<'a> Parser<'a> {
         self.token().span
     }
 
-    /// Where the last token was.
+    /// Span of the previous token.
     fn last(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
@@ -119,11 +120,11 @@ impl<'a> Parser<'a> {
         Ok(Name { text: text[1..text.len() - 1].to_owned(), span: token.span })
     }
 
-    /// Keeps the message and goes on behind the next ';' or 'end…', or where a part of the text begins.
+    /// Records the error and skips to the next item, or past the next ';' or 'end…'.
     fn recover(&mut self, error: Diagnostic, started: usize) {
         const BEGINNINGS: [&str; 7] = ["const", "formula", "global", "label", "module", "rewards", "system"];
         self.errors.push(error);
-        // What begins no part of this text is left behind.
+        // A token that begins no item is skipped.
         if self.at == started {
             self.advance();
         }
@@ -138,7 +139,7 @@ impl<'a> Parser<'a> {
 
     fn expression(&mut self) -> Parsed<Expression> {
         self.nested(|p| {
-            // `a ? b : c ? d : …` may be long.
+            // `a ? b : c ? d : …` may be long: a loop saves recursion.
             let mut choices = Vec::new();
             let mut last = p.binary(0)?;
             while p.take("?") {
@@ -155,7 +156,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Counts levels of the parser's own recursion.
+    /// Runs `work` one recursion level deeper, or fails if the parser is too deep.
     fn nested<T>(&mut self, work: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth > DEPTH / 4 {
             return Err(too_deep(self.span()));
@@ -178,7 +179,7 @@ impl<'a> Parser<'a> {
         if depth > DEPTH { Err(too_deep(span)) } else { Ok(Expression { kind, span, depth }) }
     }
 
-    /// The operator at hand and how strongly it binds.
+    /// Binary operator at the current token, and its precedence.
     fn operator(&self) -> Option<(Binary, u8)> {
         Some(match self.word() {
             "=>" => (Binary::Implies, 1),
@@ -199,9 +200,9 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// An expression of operators that bind at least as strongly as `least`.
+    /// Parses an expression of operators with a precedence of `least` or more.
     fn binary(&mut self, least: u8) -> Parsed<Expression> {
-        // `!` binds less than a comparison and more than `&`: its operand ends at that.
+        // `!` binds less than a comparison and more than `&`: its operand ends before `&`.
         let mut left = if self.is("!") && least <= 5 {
             let start = self.advance().span;
             let operand = self.nested(|p| p.binary(5))?;
@@ -212,7 +213,7 @@ impl<'a> Parser<'a> {
         };
         while let Some((operator, strength)) = self.operator().filter(|(_, strength)| *strength >= least) {
             self.advance();
-            // Chains of `&` and `|` may be long: their trees are made shallow.
+            // Long chains of `&` and `|` become balanced trees, to keep them shallow.
             if matches!(operator, Binary::And | Binary::Or) {
                 let mut all = vec![left, self.nested(|p| p.binary(strength + 1))?];
                 while self.operator() == Some((operator, strength)) {
@@ -280,7 +281,7 @@ impl<'a> Parser<'a> {
             },
             TokenKind::Real => Kind::Literal(Value::Double(word.parse().expect("a number of the lexer"))),
             TokenKind::Quoted => Kind::Label(word[1..word.len() - 1].to_owned()),
-            // A name, too, unless it is asked for.
+            // `T` is a name unless `=?`, or a threshold and '[', follows.
             TokenKind::Name
                 if self.operators
                     && word == "T"
@@ -314,7 +315,7 @@ impl<'a> Parser<'a> {
         self.node(kind, token.span)
     }
 
-    /// `min(a, b)`, and `func(min, a, b)` of old models.
+    /// Parses `min(a, b)`, or `func(min, a, b)` of old models.
     fn call(&mut self) -> Parsed<Expression> {
         let start = self.span();
         let old = self.take("func");
@@ -347,7 +348,7 @@ impl<'a> Parser<'a> {
         self.node(Kind::Call(function, arguments), start.to(end))
     }
 
-    /// `const int N = 3;` behind the word `const`.
+    /// Parses `const int N = 3;` after the word `const`.
     fn constant(&mut self) -> Parsed<crate::syntax::Constant> {
         use crate::syntax::Type;
         let ty = match self.word() {
@@ -365,7 +366,7 @@ impl<'a> Parser<'a> {
         Ok(crate::syntax::Constant { name, ty: ty.unwrap_or(Type::Int), value })
     }
 
-    /// `label "x" = e;` behind the word `label`.
+    /// Parses `label "x" = e;` after the word `label`.
     fn label(&mut self) -> Parsed<crate::syntax::Definition> {
         let name = self.quoted("a label")?;
         self.expect("=", "a label is written label \"name\" = condition;")?;

@@ -1,4 +1,4 @@
-//! Models: constants, formulas, modules, rewards, `init`, `system`.
+//! Parser of models: constants, formulas, modules, rewards, `init`, `system`.
 
 use super::{Parsed, Parser};
 use crate::diagnostics::{Diagnostic, Span};
@@ -8,7 +8,7 @@ use crate::syntax::{
     System, Update, Variable,
 };
 
-/// The model of a text, and what is wrong with it.
+/// Parses a model. Also returns the errors.
 pub(crate) fn model(text: &str) -> (ModelText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, false);
     let mut model = ModelText::default();
@@ -103,7 +103,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `x : [0..3] init 0;`
+    /// Parses `x : [0..3] init 0;`.
     fn variable(&mut self) -> Parsed<Variable> {
         let name = self.name("a variable")?;
         self.expect(":", "a variable is written x : [0..3] init 0; or x : bool init false;")?;
@@ -168,7 +168,7 @@ impl Parser<'_> {
                 ))
             };
             if let Err(error) = part {
-                // What ends the module is left for the loop.
+                // The loop handles a token that ends the module.
                 self.errors.push(error);
                 while !matches!(self.word(), ";" | "endmodule" | "") {
                     self.advance();
@@ -187,7 +187,7 @@ impl Parser<'_> {
         Ok(action)
     }
 
-    /// `[a] guard -> rate : (x'=1) & (y'=2) + …;`
+    /// Parses `[a] guard -> rate : (x'=1) & (y'=2) + …;`.
     fn command(&mut self) -> Parsed<Command> {
         let start = self.span();
         let action = self.action()?;
@@ -202,7 +202,7 @@ impl Parser<'_> {
                 unrated.get_or_insert(plus);
             }
         }
-        // As in PRISM.
+        // PRISM, too, demands a rate of each of several updates.
         if let Some(plus) = unrated.filter(|_| updates.len() > 1) {
             return Err(Diagnostic::new(
                 plus,

@@ -1,4 +1,4 @@
-//! Properties in CSL, as PRISM writes them.
+//! Parser of CSL properties in PRISM's syntax.
 
 use super::{Parsed, Parser};
 use crate::diagnostics::Diagnostic;
@@ -8,8 +8,9 @@ use crate::syntax::{
     Unary,
 };
 
-/// The properties of a text, and what is wrong with them.
-/// Also returns what is wrong outside of the properties.
+/// Parses properties, each of which keeps its own errors.
+///
+/// Also returns the errors outside of the properties.
 pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, true);
     let mut all = PropertiesText::default();
@@ -25,7 +26,7 @@ pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
             all.properties.push(Entry { name, span, body: Err(errors) });
         }
     }
-    // Characters that begin no token spoil the property that they are in.
+    // A character that begins no token is an error of the property that contains it.
     let mut outside = Vec::new();
     for error in parser.errors {
         let inside = |entry: &&mut Entry| entry.span.range().contains(&(error.span.start as usize));
@@ -55,7 +56,7 @@ impl Parser<'_> {
             }
             let property = self.expression()?;
             if self.token().kind != TokenKind::End && !self.take(";") {
-                // The next one may begin on a line of its own.
+                // The next property may begin on a new line instead of after ';'.
                 let between = &self.text[self.last().end as usize..self.span().start as usize];
                 if !between.contains('\n') {
                     return Err(self.unexpected("the end of the property", "several are separated by ';'"));
@@ -67,7 +68,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The name of the property that begins here, `"name":`.
+    /// Name of the property that begins here, as in `"name":`.
     fn name_of_property(&self) -> Option<Name> {
         let token = self.token();
         let text = &self.text[token.span.range()];
@@ -75,7 +76,7 @@ impl Parser<'_> {
         named.then(|| Name { text: text[1..text.len() - 1].to_owned(), span: token.span })
     }
 
-    /// True at `T>=3 [`, a mean time that is compared; elsewhere T is a name.
+    /// True at a mean time with a threshold, `T>=3 [`. In other places `T` may be a name.
     pub(super) fn is_bounded_time(&mut self) -> bool {
         if !matches!(self.ahead(1), "<" | "<=" | ">" | ">=") {
             return false;
@@ -87,7 +88,7 @@ impl Parser<'_> {
         found
     }
 
-    /// `P`, `R`, `S`, `T` or a filter.
+    /// Parses `P`, `R`, `S`, `T` or a filter.
     pub(super) fn property_operator(&mut self) -> Parsed<Expression> {
         let start = self.span();
         let word = self.word();
@@ -152,7 +153,7 @@ impl Parser<'_> {
         self.node(Kind::Operator(Box::new(operator)), start.to(end))
     }
 
-    /// `=?`, or `>=0.5`.
+    /// Parses `=?`, or a threshold such as `>=0.5`.
     fn bound(&mut self) -> Parsed<Option<Bound>> {
         if matches!(self.word(), "min" | "max") {
             let message = "a Markov chain has no choices to take the best of";
@@ -171,7 +172,7 @@ impl Parser<'_> {
             _ => return Err(self.unexpected("=? or a bound", "such as P=? or P>=0.99")),
         };
         self.advance();
-        // Sums at most: a comparison would take the bracket's neighbour.
+        // A threshold has no operators that bind less than a sum.
         let limit = self.binary(8)?;
         Ok(Some(Bound { comparison, limit }))
     }
@@ -215,7 +216,7 @@ impl Parser<'_> {
         }
     }
 
-    /// True where the parenthesis at hand holds a path formula as a whole.
+    /// True if the current parenthesis encloses a path formula.
     fn inner_path(&self) -> bool {
         let mut depth = 0;
         for token in &self.tokens[self.at..] {
@@ -246,7 +247,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A state formula within a path formula.
+    /// Parses a state formula within a path formula.
     fn state(&mut self) -> Parsed<Expression> {
         if matches!(self.word(), "F" | "G" | "X") && self.token().kind == TokenKind::Keyword {
             return Err(Diagnostic::new(
@@ -312,7 +313,7 @@ impl Parser<'_> {
             .unexpected("C<=t, I=t, F or S", "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]"))
     }
 
-    /// `filter(min, property, states)`.
+    /// Parses `filter(min, property, states)`.
     fn filter(&mut self) -> Parsed<Expression> {
         const FORM: &str = "a filter is written filter(min, property, states)";
         let start = self.advance().span;
@@ -343,7 +344,7 @@ impl Parser<'_> {
     }
 }
 
-/// The negation of an expression.
+/// Negates an expression.
 pub(crate) fn negated(of: &Expression) -> Expression {
     Expression { kind: Kind::Unary(Unary::Not, Box::new(of.clone())), span: of.span, depth: of.depth + 1 }
 }

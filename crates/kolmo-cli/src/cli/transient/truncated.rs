@@ -1,4 +1,4 @@
-//! `kolmo transient --truncate`: a model explored until little enough is left out.
+//! `kolmo transient --truncate`: explores a model until the truncation error is small enough.
 
 use super::{Posed, Transient, pose, rewards};
 use crate::cli::output::Selection;
@@ -13,7 +13,7 @@ use kolmo_check::until::Until;
 use kolmo_check::{Truncation, language, sets};
 use kolmo_model::Instance;
 
-/// A model of which nothing is explored yet; an error for what it cannot be asked.
+/// Returns a truncation with nothing explored yet; an error for options that it does not support.
 pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
     let refused = |why: &str| Err(Error::Invalid(format!("--truncate {allowed:e}: {why}")));
     if ranks.is_distributed() {
@@ -35,7 +35,7 @@ pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ra
     explore::truncation(&args.model, args.constants.as_ref(), allowed, args.epsilon)
 }
 
-/// Explores more and more of a model until what is left out is little enough.
+/// Explores the model in growing parts until at most the allowed probability is lost.
 pub(super) fn enlarge(
     args: &Transient,
     mut truncation: Truncation,
@@ -74,31 +74,33 @@ pub(super) fn enlarge(
     }
 }
 
-/// The chain of the next part of a model that is truncated.
+/// Explores the next part of a truncated model and returns its chain.
 fn part(args: &Transient, truncation: &mut Truncation) -> Result<Chain> {
     let common = &args.solving.common;
     let limit = common.memory_limit.map(|size| size.0);
     language::chain(&args.model, explore::part(truncation, limit, common.quiet)?)
 }
 
-/// The answer at the last time alone.
+/// Solution and probabilities at the last time.
 pub(super) struct Probe {
     pub(super) solution: Solution,
     pub(super) probabilities: Vec<f64>,
 }
 
-/// Takes probabilities of the edge until they are more than may be lost.
+/// Observer that stops the solver once the boundary states hold more probability than allowed.
 struct Watched<'a> {
     posed: &'a Posed,
     progress: Progress,
     allowed: f64,
-    /// Probability in each state of the edge, where it is asked for the last time or is too much.
+    /// Probability of each boundary state, at the last time or when the loss became too large.
     left: Vec<f64>,
-    /// Those of all states at the last time.
+    /// Probabilities of all states at the last time.
     probabilities: Vec<f64>,
 }
 
-/// The answer at the last time, unless too much is lost before; and the probability in each state of the edge.
+/// Solves up to the last time, unless the loss is too large at an earlier one.
+///
+/// Returns the solution, if it was completed, and the probability of each boundary state.
 fn probe(
     posed: &Posed,
     machine: &Machine,
@@ -150,7 +152,7 @@ impl Observer for Watched<'_> {
     }
 }
 
-/// The rewards that are asked for of a model that is truncated: they have bounds, and nobody earns where he has been lost.
+/// Returns the rewards of a truncated model, which must be bounded; boundary states earn none.
 pub(super) fn rewards_within(
     args: &Transient,
     chain: &mut Chain,

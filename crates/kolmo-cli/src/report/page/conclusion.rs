@@ -1,4 +1,4 @@
-//! The first section: which device is how many times faster on what, and where that was measured.
+//! First section: speed of each device relative to the first one, and the sources.
 
 use std::fmt::Write;
 
@@ -48,7 +48,9 @@ pub(super) fn section(measured: &[Measured], out: &mut String) {
     out.push_str("</section>\n");
 }
 
-/// How many times as fast a device is as another on each case that both have, each with its best number of lanes.
+/// Speeds of `device` relative to `first` on each case of a part that both have.
+///
+/// Each device counts with its best number of lanes.
 fn speeds(measured: &[Measured], part: &str, first: &str, device: &str) -> Vec<f64> {
     let case = |m: &Measured| ["case", "method", "chains"].map(|key| m.get(key).clone());
     let least = |of: &Measured, device: &str| {
@@ -65,7 +67,7 @@ fn speeds(measured: &[Measured], part: &str, first: &str, device: &str) -> Vec<f
     ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect()
 }
 
-/// The mean speed, a geometric one, in words before the other device's name, and the range.
+/// Text on the geometric mean of the speeds and their range; `None` without a case.
 fn answer(speeds: &[f64]) -> Option<(String, String)> {
     let mean = (speeds.iter().map(|s| s.ln()).sum::<f64>() / speeds.len() as f64).exp();
     let than = match times(mean) {

@@ -1,4 +1,4 @@
-//! The engines' sections: bars, tables, rooflines.
+//! Sections of the solvers: bars, tables, rooflines.
 
 use super::parts::PARTS;
 use super::{Measured, Table, by_case, devices, error, figure, section, time};
@@ -17,7 +17,7 @@ pub(super) fn sections(measured: &[Measured], out: &mut String) {
         section(out, part, heading, text);
         out.push_str("<div class=\"charts\">\n");
         match part {
-            // On one lane there is nothing to draw over lanes.
+            // With a single lane there is no curve over lanes.
             "transfer" if lines.iter().any(|(_, m)| m.number("lanes") > Some(1.0)) => {
                 transfers(&lines, &devices, out);
             }
@@ -30,7 +30,7 @@ pub(super) fn sections(measured: &[Measured], out: &mut String) {
     rooflines(measured, &devices, out);
 }
 
-/// The number of a device, which is that of its colour.
+/// Index of a device, which selects its colour.
 fn color(devices: &[&str], device: &str) -> usize {
     devices.iter().position(|d| *d == device).unwrap_or(0)
 }
@@ -47,7 +47,7 @@ fn bars(part: &str, lines: &[(usize, &Measured)], devices: &[&str], out: &mut St
             color: color(devices, &m.device),
         };
         let bars = Bars { title: case.to_owned(), bars: own.iter().map(bar).collect() };
-        // One bar is as long as the chart is wide, whatever it stands for.
+        // A single bar always fills the chart.
         let caption =
             if own.len() > 1 { "Longer is faster." } else { "One device; others get bars in proportion." };
         figure(out, part, &bars.svg(Form::Page), caption);
@@ -121,7 +121,7 @@ fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
     }
 }
 
-/// The name of a roofline's point, and its colour.
+/// Name and colour of a line's point in the roofline chart; `None` if it has none.
 fn engine(m: &Measured) -> Option<(String, usize)> {
     Some(match m.text("part") {
         "step" if m.get("accumulate") == true && m.text("case").contains("hyb") => {

@@ -1,9 +1,9 @@
-//! One HTML page from the lines of `kolmo bench compare`: charts, tables and the environment, with no script and nothing
-//! to load from anywhere.
+//! HTML page of `kolmo bench compare`: charts, tables and the environment.
 //!
-//! Every number in a table stands in a cell that names its line and key (`data-line`, `data-key`, `data-value`), and the
-//! lines themselves are in the page as JSON (`#lines`), so that the page can be checked against them. It is well-formed
-//! XML too.
+//! The page has no script and loads nothing. Every number in a table is in a cell that names its
+//! line and key (`data-line`, `data-key`, `data-value`). The lines themselves are in the page as
+//! JSON (`#lines`), so that the numbers can be checked against them. The page is well-formed XML
+//! too.
 
 mod conclusion;
 mod engines;
@@ -16,41 +16,41 @@ use serde_json::Value;
 
 use crate::plot::{escape, palette};
 
-/// Where the measurements were made.
+/// Environment of the measurements.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// The command, as typed.
+    /// The command line.
     pub command: String,
-    /// (what, value): version, features, date, processor, memory, devices with their drivers.
+    /// Pairs (name, value): version, features, date, processor, memory, devices with their drivers.
     pub facts: Vec<(String, String)>,
 }
 
-/// A measured line with the name of its device in charts and tables.
+/// A line of a report with the name of its device in charts and tables.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// `cpu`, `cuda:0`; with the name of a file where it comes from another run.
+    /// Device, such as `cuda:0`, followed by the file name for lines of another run.
     pub device: String,
-    /// The line.
+    /// The line as JSON.
     pub line: Value,
 }
 
 impl Measured {
-    /// The value at `a` or `a.b`.
+    /// Returns the value at a key `a` or `a.b`.
     pub fn get(&self, key: &str) -> &Value {
         key.split('.').fold(&self.line, |value, key| &value[key])
     }
 
-    /// The number at a key.
+    /// Returns the number at a key.
     pub fn number(&self, key: &str) -> Option<f64> {
         self.get(key).as_f64()
     }
 
-    /// The text at a key, or nothing.
+    /// Returns the text at a key, or an empty text.
     pub fn text(&self, key: &str) -> &str {
         self.get(key).as_str().unwrap_or("")
     }
 
-    /// True for measurements of an engine's part (and of none of the figures).
+    /// True if the line belongs to this part of the comparison.
     fn part(&self, name: &str) -> bool {
         self.text("part") == name
     }
@@ -59,27 +59,27 @@ impl Measured {
         self.text("figure") == name
     }
 
-    /// Median seconds.
+    /// Median time in seconds; NaN if the line has none.
     fn seconds(&self) -> f64 {
         self.number("seconds.median").unwrap_or(f64::NAN)
     }
 }
 
-/// Everything that the page shows.
+/// Content of the page.
 #[derive(Debug)]
 pub struct Page<'a> {
     /// The measurements.
     pub measured: &'a [Measured],
-    /// Where they were made.
+    /// Environment of the measurements.
     pub environment: &'a Environment,
-    /// Measurements that did not fit and were left out.
+    /// Notes on measurements that were left out for lack of memory.
     pub notes: &'a [String],
 }
 
 const STYLE: &str = include_str!("style.css");
 
 impl Page<'_> {
-    /// The page.
+    /// Returns the page as HTML.
     pub fn html(&self) -> String {
         let mut out = String::new();
         let _ = write!(
@@ -102,7 +102,7 @@ impl Page<'_> {
         out.push_str("<script type=\"application/json\" id=\"lines\">\n");
         for (i, m) in self.measured.iter().enumerate() {
             let separator = if i == 0 { '[' } else { ',' };
-            // A closing tag inside of a name would end the script; XML knows no text as it is.
+            // A closing tag in a name would end the script element, and XML needs `&` escaped.
             let json = m.line.to_string().replace('<', "\\u003c").replace('&', "\\u0026");
             let _ = writeln!(out, "{separator}{json}");
         }
@@ -127,19 +127,19 @@ impl Page<'_> {
     }
 }
 
-/// Opens a section with its heading.
+/// Opens a section with a heading and an introduction.
 fn section(out: &mut String, id: &str, heading: &str, text: &str) {
     let _ = writeln!(out, "<section id=\"{id}\"><h2>{}</h2>\n<p>{text}</p>", escape(heading));
 }
 
-/// A chart in the page. `kind` names it for whoever looks for it.
+/// Appends a chart with a caption. `kind` is its `data-chart` attribute, for tests.
 fn figure(out: &mut String, kind: &str, svg: &str, caption: &str) {
     let label = escape(caption);
     let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1);
     let _ = writeln!(out, "<figure data-chart=\"{kind}\">\n{svg}<figcaption>{label}</figcaption>\n</figure>");
 }
 
-/// A table under construction.
+/// An HTML table under construction.
 struct Table<'a> {
     out: &'a mut String,
 }
@@ -162,17 +162,17 @@ impl<'a> Table<'a> {
         let _ = write!(self.out, "<td>{}</td>", escape(text));
     }
 
-    /// A text that may take several lines.
+    /// Appends a cell with text that may be wrapped.
     fn case(&mut self, text: &str) {
         let _ = write!(self.out, "<td class=\"case\">{}</td>", escape(text));
     }
 
-    /// A published or derived number.
+    /// Appends a cell with a published or derived number.
     fn plain(&mut self, text: &str) {
         let _ = write!(self.out, "<td class=\"n\">{}</td>", escape(text));
     }
 
-    /// A number of a line; a dash where it has none.
+    /// Appends a cell with a number of a line, or a dash if the line has none.
     fn number(&mut self, index: usize, measured: &Measured, key: &str, show: impl Fn(f64) -> String) {
         match measured.number(key) {
             Some(value) => {
@@ -195,7 +195,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The devices in the order of their first line.
+/// Returns the devices in the order of their first lines.
 fn devices(measured: &[Measured]) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     for m in measured {
@@ -206,12 +206,12 @@ fn devices(measured: &[Measured]) -> Vec<&str> {
     all
 }
 
-/// Relative errors and residuals: 0 is exact.
+/// Formats a relative error or residual; 0 is exact.
 fn error(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
 }
 
-/// The measurements of each case, in the order of their first lines.
+/// Groups the measurements by case, in the order of their first lines.
 fn by_case<'a>(lines: &[(usize, &'a Measured)]) -> Vec<(&'a str, Vec<(usize, &'a Measured)>)> {
     let mut cases: Vec<(&str, Vec<(usize, &Measured)>)> = Vec::new();
     for (index, m) in lines {

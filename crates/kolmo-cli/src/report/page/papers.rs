@@ -1,4 +1,4 @@
-//! Tables and figures of the three papers: what they published, and the same of this machine.
+//! Tables and figures of three papers: published results next to those of this machine.
 
 use std::fmt::Write;
 
@@ -71,7 +71,7 @@ fn karwacki(own: &Own<'_>, devices: &[&str], out: &mut String) {
         lines.extend(line(name, [REFERENCE, REFERENCE - 1, REFERENCE - 2][color], Stroke::Dashed, points));
     }
     for (color, device) in devices.iter().enumerate() {
-        // The same colour as everywhere.
+        // The device has this colour in all charts.
         for (wanted, name) in [(false, "Algorithm 1"), (true, "sweep")] {
             let points = own.iter().filter(|(_, m)| m.device == *device && sweep(m) == wanted);
             let points = points.filter_map(|(_, m)| Some((m.number("n")?, m.seconds()))).collect();
@@ -164,7 +164,8 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
     );
     source(out, &LAI);
     out.push_str("<div class=\"charts\">\n");
-    // One colour each in all figures, none that is a device's as long as there are enough.
+    // One colour per method in all figures, different from the devices' colours if there are
+    // enough.
     let mut methods: Vec<&str> = Vec::new();
     for (_, m) in [two, three, four].into_iter().flatten() {
         if !methods.contains(&m.text("method")) {
@@ -224,7 +225,7 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
             lines: over("seconds.median"),
         };
         figure(out, FIGURE_5, &chart.svg(Form::Page), "The same walks on every device.");
-        // Against the device that was named first, which alone would be a constant.
+        // Relative to the first device, which would be a constant if it were alone.
         let mut lines = over("speed");
         let ends: Vec<f64> = five.iter().filter_map(|(_, m)| m.number("n")).collect();
         let (least, most) = ends.iter().fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(*n), b.max(*n)));
@@ -303,7 +304,7 @@ fn veneva(own: &Own<'_>, devices: &[&str], out: &mut String) {
     };
     figure(out, STREAMS, &chart.svg(Form::Page), "T1 comp + T1 D2H + T3 H2D + T3 comp on one lane.");
 
-    // Overheads of the largest size that all have.
+    // Overheads of the largest size.
     let largest = one.iter().filter_map(|(_, m)| m.number("n")).fold(0.0, f64::max);
     let counts = [2usize, 4, 8, 16, 32];
     let mut lines = Vec::new();

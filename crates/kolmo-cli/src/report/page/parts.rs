@@ -1,6 +1,6 @@
-//! The parts of a comparison, and the rate of each.
+//! Parts of the comparison and the rate of each.
 
-/// (part, heading, what it is).
+/// Parts: (name, heading, description).
 pub(super) const PARTS: [(&str, &str, &str); 5] = [
     (
         "step",
@@ -29,7 +29,7 @@ pub(super) const PARTS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Name, key and scale of the rate of a part.
+/// Unit, JSON key and scale of the rate of a part.
 pub(super) fn rate(part: &str) -> (&'static str, &'static str, f64) {
     match part {
         "walk" => ("Msteps/s", "steps_per_s", 1e-6),

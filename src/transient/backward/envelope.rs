@@ -1,0 +1,467 @@
+//! Expectations until some states are left, by elimination of these states within an envelope.
+//!
+//! Let T be states that are left almost surely, w_ij the rates between them, w_i∞ those out of T, and
+//! S_i the sum of both. The values h_i = (ρ_i + Σ_j w_ij h_j) / S_i are what is earned at the rates ρ
+//! until T is left. Eliminating state k adds w_ik w_kj / S_k to w_ij, w_ik w_k∞ / S_k to w_i∞ and
+//! w_ik ρ_k / S_k to ρ_i; S_k is the sum of its rates to later states and out of T. Nothing is
+//! subtracted. States are numbered such that neighbours are near each other: row i has columns from
+//! its first neighbour to the last neighbour of any state up to i, and elimination stays within.
+//!
+//! # Rounding
+//! A stage changes the p_k rows with w_ik > 0. Each of their numbers is a compensated sum, a quotient,
+//! a product and an addition of numbers of 0 or more: a relative error of at most 6u. By the all
+//! minors matrix tree theorem h_i is a quotient of two sums of products, which have one number of each
+//! row (a rate, or ρ) at most. Factors of 1 ± 6u in p_k rows move the quotient by (1 ± 6u)^{2 p_k} at
+//! most. Stages add up to 12u Σ p_k, rates and ρ of m rows as given, with an error of 2u, to 4u m, and
+//! the way back to 6u m. Doubles that leave their range are replaced by [`Wide`] ones, which cannot.
+
+use crate::Result;
+use crate::number::{exponent, power, times_power_of_two};
+use crate::parallel::*;
+use crate::transient::chain::csr::Csr;
+use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
+use crate::transient::partition::reordering::breadth_first;
+
+/// Most states, numbers of an envelope, and operations of an elimination.
+const MOST_STATES: usize = 1 << 17;
+const MOST_NUMBERS: u64 = 1 << 24;
+const MOST_WORK: u64 = 1 << 34;
+/// Most states that are put in order, and products by their rates that take less time than it saves.
+const MOST_ORDERED: usize = 1 << 14;
+const LONG: u64 = 64;
+/// Rates below this, and above its inverse, are too near the end of the range.
+const LEAST: f64 = 1.2e-271;
+
+/// A number of 0 or more.
+trait Positive: Copy + Send + Sync {
+    const ZERO: Self;
+    fn of(value: f64) -> Self;
+    /// The nearest double: 0 or infinite where it is out of range.
+    fn double(self) -> f64;
+    fn is_zero(self) -> bool;
+    /// True where relative errors of further operations may exceed u.
+    fn is_lost(self) -> bool;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    fn over(self, other: Self) -> Self;
+    /// A compensated sum.
+    fn sum(terms: impl Iterator<Item = Self> + Clone) -> Self;
+}
+
+impl Positive for f64 {
+    const ZERO: Self = 0.0;
+    fn of(value: f64) -> Self {
+        value
+    }
+    fn double(self) -> f64 {
+        self
+    }
+    fn is_zero(self) -> bool {
+        self == 0.0
+    }
+    fn is_lost(self) -> bool {
+        // NaN is lost, too.
+        self != 0.0 && !(LEAST..=1.0 / LEAST).contains(&self)
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        self * other
+    }
+    #[inline(always)]
+    fn over(self, other: Self) -> Self {
+        self / other
+    }
+    fn sum(terms: impl Iterator<Item = Self> + Clone) -> Self {
+        exit_rate(terms)
+    }
+}
+
+/// A number of 0 or more with an exponent of 64 bits: `fraction · 2^exponent`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Wide {
+    /// 0, or at least 1 and below 2.
+    fraction: f64,
+    exponent: i64,
+}
+
+impl Wide {
+    fn new(value: f64, scale: i64) -> Self {
+        if value == 0.0 {
+            return Self::ZERO;
+        }
+        let size = exponent(value);
+        Self { fraction: times_power_of_two(value, -size), exponent: scale + i64::from(size) }
+    }
+}
+
+impl Positive for Wide {
+    const ZERO: Self = Self { fraction: 0.0, exponent: i64::MIN / 4 };
+    fn of(value: f64) -> Self {
+        Self::new(value, 0)
+    }
+    fn double(self) -> f64 {
+        times_power_of_two(self.fraction, self.exponent.clamp(-3000, 3000) as i32)
+    }
+    fn is_zero(self) -> bool {
+        self.fraction == 0.0
+    }
+    fn is_lost(self) -> bool {
+        !self.fraction.is_finite()
+    }
+    fn plus(self, other: Self) -> Self {
+        let (large, small) = if self.exponent >= other.exponent { (self, other) } else { (other, self) };
+        match small.exponent - large.exponent {
+            // Less than 2^-1000 of the sum.
+            ..-1000 => large,
+            shift => Self::new(large.fraction + small.fraction * power(shift as i32), large.exponent),
+        }
+    }
+    fn times(self, other: Self) -> Self {
+        Self::new(self.fraction * other.fraction, self.exponent + other.exponent)
+    }
+    fn over(self, other: Self) -> Self {
+        Self::new(self.fraction / other.fraction, self.exponent - other.exponent)
+    }
+    fn sum(terms: impl Iterator<Item = Self> + Clone) -> Self {
+        let top = terms.clone().map(|term| term.exponent).max().unwrap_or(0);
+        let shifted = terms.map(|term| term.fraction * power((term.exponent - top).max(-1000) as i32));
+        Self::new(exit_rate(shifted), top)
+    }
+}
+
+/// An order of states, and the columns of their rows.
+struct Skyline {
+    /// State of each row, and row of each state.
+    order: Vec<u32>,
+    place: Vec<u32>,
+    /// First and last column of each row.
+    first: Vec<u32>,
+    last: Vec<u32>,
+    /// Operations of an elimination.
+    work: u64,
+}
+
+impl Skyline {
+    /// The envelope of an order of the states.
+    fn new(chain: &Csr, order: Vec<u32>) -> Self {
+        let mut place = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&state, k)| place[state as usize] = k);
+        let (mut row, mut reach) = (Vec::new(), 0);
+        let ends = |(k, &state): (u32, &u32)| {
+            row.clear();
+            chain.outgoing(state as usize, &mut row);
+            chain.incoming(state as usize, &mut row);
+            let near = || row.iter().map(|&(other, _)| place[other as usize]).chain([k]);
+            reach = near().fold(reach, u32::max);
+            (near().fold(k, u32::min), reach)
+        };
+        let (first, last): (Vec<u32>, Vec<u32>) = (0..).zip(&order).map(ends).unzip();
+        let work = (0..).zip(&last).map(|(k, &last)| u64::from(last - k).pow(2) + 1).sum();
+        Self { order, place, first, last, work }
+    }
+}
+
+/// States that are left almost surely, in an order in which their elimination is short.
+pub(crate) struct Envelope {
+    chain: Csr,
+    /// Rate out of these states.
+    out: Vec<f64>,
+    skyline: Skyline,
+}
+
+/// Expectations from each state.
+pub(crate) struct Values {
+    /// One column for each reward, one value for each state; infinite where it is no double.
+    pub(crate) columns: Vec<Vec<f64>>,
+    /// Bound on the relative error of each value, apart from values that are no normal doubles.
+    pub(crate) relative: f64,
+}
+
+impl Values {
+    /// Bound on the error of a value.
+    pub(crate) fn bound(&self, value: f64) -> f64 {
+        if value.is_infinite() { f64::INFINITY } else { value * self.relative + f64::MIN_POSITIVE }
+    }
+}
+
+impl Envelope {
+    /// The states `passing`, which other states must not lead back to; none where elimination would
+    /// take too much time or memory.
+    pub(crate) fn new(transitions: &dyn Transitions, passing: &[u32]) -> Result<Option<Self>> {
+        let m = passing.len();
+        if m == 0 || m > MOST_STATES {
+            return Ok(None);
+        }
+        let mut place = vec![u32::MAX; transitions.states()];
+        passing.iter().zip(0..).for_each(|(&state, i)| place[state as usize] = i);
+        let (mut list, mut out, mut row) = (TransitionList::default(), Vec::with_capacity(m), Vec::new());
+        for (i, &state) in (0..).zip(passing) {
+            row.clear();
+            transitions.outgoing(state as usize, &mut row);
+            let inside = row.iter().filter(|(to, _)| place[*to as usize] != u32::MAX);
+            for &(to, rate) in inside {
+                list.from.push(i);
+                list.to.push(place[to as usize]);
+                list.rate.push(rate);
+            }
+            let outside = row.iter().filter(|(to, _)| place[*to as usize] == u32::MAX);
+            out.push(exit_rate(outside.map(|(_, rate)| *rate)));
+        }
+        let entries = list.rate.len() as u64;
+        let chain = Csr::from_list(m, list)?;
+        let natural = Skyline::new(&chain, (0..m as u32).collect());
+        let shorter = match natural.work > LONG * entries && m <= MOST_ORDERED {
+            true => {
+                let narrow = Skyline::new(&chain, breadth_first(&chain, &[], true));
+                if narrow.work < natural.work { narrow } else { natural }
+            }
+            false => natural,
+        };
+        let lengths = shorter.first.iter().zip(&shorter.last).map(|(first, last)| last - first + 1);
+        let fits = shorter.work <= MOST_WORK && lengths.map(u64::from).sum::<u64>() <= MOST_NUMBERS;
+        Ok(fits.then_some(Self { chain, out, skyline: shorter }))
+    }
+
+    /// Matrix–vector products by `nnz` entries that take as long as the elimination.
+    pub(crate) fn worth(&self, nnz: u64) -> u64 {
+        self.skyline.work / nnz.max(1)
+    }
+
+    /// Expectations of rewards, which are 0 or more: a column for each, a rate for each state that was
+    /// given, in that order. `check` is called now and then and may end the work. None where a state
+    /// is never left.
+    pub(crate) fn values(
+        &self,
+        reward_rates: &[Vec<f64>],
+        check: &mut (dyn FnMut() -> Result<()> + Send),
+    ) -> Result<Option<Values>> {
+        match self.eliminate::<f64>(reward_rates, check)? {
+            Some(values) => Ok(Some(values)),
+            None => self.eliminate::<Wide>(reward_rates, check),
+        }
+    }
+
+    fn eliminate<N: Positive>(
+        &self,
+        reward_rates: &[Vec<f64>],
+        check: &mut (dyn FnMut() -> Result<()> + Send),
+    ) -> Result<Option<Values>> {
+        let m = self.skyline.order.len();
+        let mut rows: Vec<Row<N>> = (0..m).map(|k| self.row(k, reward_rates)).collect();
+        let (mut sums, mut changed) = (Vec::with_capacity(m), 0u64);
+        for k in 0..m {
+            if k % 64 == 0 {
+                check()?;
+            }
+            let window = k + 1..self.skyline.last[k] as usize + 1;
+            let (left, right) = rows.split_at_mut(k + 1);
+            let own = &left[k];
+            let rates = &own.rates[k + 1 - own.first..window.end - own.first];
+            let sum = N::sum(rates.iter().copied().chain([own.tail[0]]));
+            if sum.is_zero() || sum.is_lost() {
+                return Ok(None);
+            }
+            let to: Vec<N> = rates.iter().map(|rate| rate.over(sum)).collect();
+            let tail: Vec<N> = own.tail.iter().map(|rate| rate.over(sum)).collect();
+            if to.iter().chain(&tail).any(|v| v.is_lost()) {
+                return Ok(None);
+            }
+            let eliminate = |row: &mut Row<N>| row.eliminate(k, &to, &tail);
+            let window = &mut right[..window.len()];
+            let both = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+            // A thread's share is worth its start.
+            let [rows, lost] = match window.len() {
+                0..=255 => window.iter_mut().map(eliminate).fold([0; 2], both),
+                len => {
+                    let share = window.par_iter_mut().with_min_len(1 + 65_536 / len);
+                    share.map(eliminate).reduce(|| [0; 2], both)
+                }
+            };
+            if lost > 0 {
+                return Ok(None);
+            }
+            changed += rows;
+            sums.push(sum);
+        }
+        let mut columns = Vec::new();
+        for c in 0..reward_rates.len() {
+            let mut values = vec![N::ZERO; m];
+            for k in (0..m).rev() {
+                let row = &rows[k];
+                let later = &row.rates[k + 1 - row.first..];
+                let terms = later.iter().zip(&values[k + 1..]).map(|(rate, value)| rate.times(*value));
+                values[k] = N::sum(terms.chain([row.tail[1 + c]])).over(sums[k]);
+                if values[k].is_lost() {
+                    return Ok(None);
+                }
+            }
+            let mut column = vec![0.0; m];
+            self.skyline.order.iter().zip(values).for_each(|(&i, value)| column[i as usize] = value.double());
+            columns.push(column);
+        }
+        let roundings = 6.0 * (2.0 * changed as f64 + 2.0 * m as f64 + 2.0);
+        // The factors of a sum of at most 1 a thousandth multiply to less than that times 1.001.
+        let relative = 1.001 * 0.5 * f64::EPSILON * roundings;
+        Ok((relative < 1e-3).then_some(Values { columns, relative }))
+    }
+
+    /// Row k: rates within the envelope, and the rate out of all states and what is earned behind them.
+    fn row<N: Positive>(&self, k: usize, reward_rates: &[Vec<f64>]) -> Row<N> {
+        let (first, state) = (self.skyline.first[k] as usize, self.skyline.order[k] as usize);
+        let mut rates = vec![N::ZERO; self.skyline.last[k] as usize + 1 - first];
+        let mut row = Vec::new();
+        self.chain.outgoing(state, &mut row);
+        for (to, rate) in row {
+            rates[self.skyline.place[to as usize] as usize - first] = N::of(rate);
+        }
+        let tail = [self.out[state]].into_iter().chain(reward_rates.iter().map(|column| column[state]));
+        Row { first, rates, tail: tail.map(N::of).collect() }
+    }
+}
+
+/// A row of the states that are left.
+struct Row<N> {
+    first: usize,
+    rates: Vec<N>,
+    /// The rate out of all states, and what is earned, of each reward.
+    tail: Vec<N>,
+}
+
+impl<N: Positive> Row<N> {
+    /// Goes past state k, which leads elsewhere like this; 1 where that changes the row, and 1 where a
+    /// number leaves the range.
+    fn eliminate(&mut self, k: usize, to: &[N], tail: &[N]) -> [u64; 2] {
+        if self.first > k || self.rates[k - self.first].is_zero() {
+            return [0, 0];
+        }
+        let rate = self.rates[k - self.first];
+        let add = |own: &mut [N], some: &[N]| {
+            own.iter_mut().zip(some).fold(false, |lost, (own, v)| {
+                *own = own.plus(rate.times(*v));
+                lost | (!v.is_zero() & own.is_lost())
+            })
+        };
+        let lost = add(&mut self.rates[k + 1 - self.first..], to) | add(&mut self.tail, tail);
+        [1, u64::from(lost)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(n: usize, list: &[(u32, u32, f64)]) -> Csr {
+        let list = TransitionList {
+            from: list.iter().map(|t| t.0).collect(),
+            to: list.iter().map(|t| t.1).collect(),
+            rate: list.iter().map(|t| t.2).collect(),
+        };
+        Csr::from_list(n, list).unwrap()
+    }
+
+    fn values(chain: &Csr, passing: &[u32], reward_rates: Vec<f64>) -> (Vec<f64>, f64) {
+        let envelope = Envelope::new(chain, passing).unwrap().expect("a short elimination");
+        let found = envelope.values(&[reward_rates], &mut || Ok(())).unwrap().expect("states that are left");
+        let Values { mut columns, relative } = found;
+        (columns.remove(0), relative)
+    }
+
+    /// Up at rate 1 and down at rate 2: rich from i of n with probability (2^i − 1)/(2^n − 1).
+    #[test]
+    fn a_gambler_of_thousands_matches_the_closed_form_beyond_the_range_of_doubles() {
+        let n = 3000u32;
+        let list: Vec<_> = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 2.0)]).collect();
+        let passing: Vec<u32> = (1..n).collect();
+        let reward_rates = passing.iter().map(|&i| if i + 1 == n { 1.0 } else { 0.0 }).collect();
+        let (values, relative) = values(&chain(n as usize + 1, &list), &passing, reward_rates);
+        assert!(relative < 1e-10, "{relative:e}");
+        for (i, value) in passing.iter().zip(values) {
+            let exact = times_power_of_two(1.0, *i as i32 - n as i32);
+            // Both powers less 1, where that is not lost in rounding.
+            let exact = if *i < 60 { exact * (1.0 - power(-(*i as i32))) } else { exact };
+            assert!((value - exact).abs() <= (relative + 4.0 * f64::EPSILON) * exact + f64::MIN_POSITIVE);
+        }
+    }
+
+    /// A line of 400 places against a drift that makes the mean time 10^590: no double.
+    #[test]
+    fn a_time_beyond_the_range_is_infinite_as_a_double_and_finite_as_a_wide_number() {
+        let line = |n: u32| -> Csr {
+            let up = (0..n).map(|i| (i, i + 1, 5.0));
+            let list: Vec<_> = up.chain((1..n).map(|i| (i, i - 1, f64::from(i)))).collect();
+            chain(n as usize + 1, &list)
+        };
+        let time = |n: u32| {
+            let passing: Vec<u32> = (0..n).collect();
+            values(&line(n), &passing, vec![1.0; n as usize])
+        };
+        let (long, relative) = time(400);
+        assert!(long[0] == f64::INFINITY && long[399] > 1e300 && relative < 1e-11, "{}", long[399]);
+        // From i to i + 1 in d_i = (1 + i d_{i−1})/5, of positive terms alone.
+        let (short, relative) = time(150);
+        let steps = (0..150).scan(0.0, |d, i| {
+            *d = (1.0 + f64::from(i) * *d) / 5.0;
+            Some(*d)
+        });
+        let exact: f64 = steps.sum();
+        assert!(exact > 1e100 && (short[0] / exact - 1.0).abs() < relative + 1e-13, "{} {exact}", short[0]);
+    }
+
+    #[test]
+    fn wide_numbers_compute_as_doubles_within_the_range_of_doubles() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut some = || times_power_of_two(1.0 + rng.f64(), rng.i32(-200..200));
+        for _ in 0..1000 {
+            let (a, b, c) = (some(), some(), some());
+            let [x, y, z] = [a, b, c].map(Wide::of);
+            assert_eq!(x.plus(y).double(), a + b);
+            assert_eq!(x.times(y).double(), a * b);
+            assert_eq!(x.over(y).double(), a / b);
+            assert_eq!(Wide::sum([x, y, z, Wide::ZERO].into_iter()).double(), exit_rate([a, b, c]));
+        }
+        assert_eq!(Wide::of(5e-324).times(Wide::of(5e-324)).double(), 0.0);
+        assert_eq!(Wide::of(1e300).times(Wide::of(1e300)).over(Wide::of(1e300)).double(), 1e300);
+    }
+
+    /// Doubles and wide numbers, in any order of the states: within the sum of both bounds.
+    #[test]
+    fn values_of_random_chains_solve_their_equations() {
+        for seed in 0..200 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let m = rng.usize(1..40) as u32;
+            let mut list = Vec::new();
+            for i in 0..m {
+                for _ in 0..rng.usize(1..4) {
+                    list.push((i, rng.u32(0..m), 10f64.powf(rng.f64() * 12.0 - 6.0)));
+                }
+                // So that it is left almost surely.
+                list.push((i, if i == 0 { m } else { rng.u32(0..i) }, 1.0));
+            }
+            list.sort_by_key(|t| (t.0, t.1));
+            list.dedup_by_key(|t| (t.0, t.1));
+            list.retain(|t| t.0 != t.1);
+            let chain = chain(m as usize + 1, &list);
+            let passing: Vec<u32> = (0..m).collect();
+            let reward_rates: Vec<f64> = passing.iter().map(|_| rng.f64()).collect();
+            let envelope = Envelope::new(&chain, &passing).unwrap().unwrap();
+            let own = [reward_rates.clone()];
+            let plain = envelope.eliminate::<f64>(&own, &mut || Ok(())).unwrap().expect("values");
+            let wide = envelope.eliminate::<Wide>(&own, &mut || Ok(())).unwrap().expect("values");
+            for (i, &reward_rates) in reward_rates.iter().enumerate() {
+                let (a, b) = (plain.columns[0][i], wide.columns[0][i]);
+                assert!((a - b).abs() <= 2.0 * plain.bound(a), "seed {seed}, state {i}: {a} {b}");
+                // The equation: S_i h_i = ρ_i + Σ w_ij h_j, all of whose terms are positive.
+                let of = |t: &&(u32, u32, f64)| t.0 as usize == i;
+                let exit: f64 = list.iter().filter(of).map(|t| t.2).sum();
+                let inside = list.iter().filter(of).filter(|t| t.1 < m);
+                let sum = reward_rates + inside.map(|t| t.2 * plain.columns[0][t.1 as usize]).sum::<f64>();
+                let error = (2.0 * plain.relative + 1e-14) * (sum + exit * a);
+                assert!((exit * a - sum).abs() <= error, "seed {seed}, state {i}");
+            }
+        }
+    }
+}

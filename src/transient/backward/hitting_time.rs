@@ -1,0 +1,524 @@
+//! The expected time until a chain meets one of some states, bounded: the certificate of a steady state.
+//!
+//! Any v that is 0 at the targets and has (v − Pv)_i ≥ w > 0 at all other states i shows that it is at most max v / w: in each
+//! step v falls by w at least in expectation. It does not matter how v was come by; only this inequality is computed with its
+//! rounding, which in (v − Pv)_i = Σ_j p_ij (v_i − v_j) is a few units of Σ_j p_ij |v_i − v_j|.
+//!
+//! v comes from Gauss–Seidel sweeps within blocks of 256 states, ascending and descending in turn, from h = 0 on: values
+//! from below, each of which goes as far in a sweep as its block reaches, and does not wait where a state is left seldom. For
+//! a way so slow that h would go on rising for long, the last rise d continues it: v = h + c d with the least c for which
+//! the inequality holds with 9/10.
+//!
+//! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
+//! each sweep, the values that these rows read. Blocks lie alike whatever the number of ranks: the bits are those of one process.
+
+use crate::Result;
+use crate::array::array;
+use crate::kernel::Number;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::BLOCK;
+use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::context::Context;
+use crate::transient::problem::Observer;
+
+/// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
+/// times over.
+pub(crate) struct Stochastic {
+    pub(crate) starts: Vec<usize>,
+    /// Places of targets: the rank's own states, and behind them those of others that it reads.
+    pub(crate) to: Vec<u32>,
+    probability: Vec<f64>,
+    /// The probability of staying.
+    pub(crate) stay: Vec<f64>,
+}
+
+const ROWS: usize = 4096;
+
+impl Stochastic {
+    pub(crate) fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+        let (first, end) = (states.start, states.end);
+        let blocks = (0..states.len().div_ceil(ROWS)).into_par_iter();
+        let blocks = blocks
+            .map(|b| Self::rows(transitions, alpha, first + b * ROWS..(first + (b + 1) * ROWS).min(end)));
+        let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        for block in blocks.collect::<Vec<_>>() {
+            let before = all.to.len();
+            all.starts.extend(block.starts[1..].iter().map(|start| before + start));
+            all.to.extend(block.to);
+            all.probability.extend(block.probability);
+            all.stay.extend(block.stay);
+        }
+        all
+    }
+
+    fn rows(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+        let mut rows = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            transitions.outgoing(state, &mut row);
+            rows.to.extend(row.iter().map(|&(to, _)| to));
+            rows.probability.extend(row.iter().map(|&(_, rate)| rate / alpha));
+            let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
+            rows.stay.push(1.0 - (rate / alpha).min(1.0));
+            rows.starts.push(rows.to.len());
+        }
+        rows
+    }
+
+    /// The probabilities of going elsewhere.
+    pub(crate) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
+        let row = self.starts[state]..self.starts[state + 1];
+        self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
+    }
+
+    /// (P a)(state).
+    pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
+        let row = self.starts[state]..self.starts[state + 1];
+        let moved =
+            self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
+        self.stay[state] * a[state] + moved.sum::<f64>()
+    }
+
+    /// What (v − Pv) rounds by, relative to the sum of its terms' magnitudes.
+    fn rounding(&self) -> f64 {
+        let longest = self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        (longest as f64 + 4.0) * f64::EPSILON
+    }
+
+    /// (v − Pv)(state) of each of `K` vectors, and the sum of the terms' magnitudes.
+    fn falls<const K: usize>(&self, state: usize, v: &[[f64; K]]) -> ([f64; K], [f64; K]) {
+        let (mut sum, mut magnitude) = ([0.0; K], [0.0; K]);
+        for (to, p) in self.row(state) {
+            for k in 0..K {
+                let term = p * (v[state][k] - v[to as usize][k]);
+                (sum[k], magnitude[k]) = (sum[k] + term, magnitude[k] + term.abs());
+            }
+        }
+        (sum, magnitude)
+    }
+
+    /// An upper bound of the expected steps from some states until another is met, if `v`, which is 0 at all others, falls in each.
+    pub(crate) fn shows(&self, states: impl Iterator<Item = usize>, v: &[[f64; 1]]) -> Option<f64> {
+        let rounding = self.rounding();
+        let (mut least, mut most) = (f64::INFINITY, 0.0f64);
+        for state in states {
+            let ([falls], [magnitude]) = self.falls(state, v);
+            let shown = falls - rounding * magnitude;
+            least = if shown > 0.0 { least.min(shown) } else { 0.0 };
+            most = most.max(v[state][0]);
+        }
+        let bound = most / least * (1.0 + rounding);
+        (least > 0.0 && bound.is_finite()).then_some(bound)
+    }
+
+    /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, of `K` vectors at once, states that are met left out; `old`
+    /// is what others had.
+    fn sweep<const K: usize>(
+        &self,
+        met: &[bool],
+        reward_rates: impl Fn(usize) -> [f64; K] + Sync,
+        old: &[[f64; K]],
+        new: &mut [[f64; K]],
+        ascending: bool,
+    ) {
+        let block = |(block, values): (usize, &mut [[f64; K]])| {
+            let first = block * BLOCK;
+            values.copy_from_slice(&old[first..first + values.len()]);
+            for k in 0..values.len() {
+                let k = if ascending { k } else { values.len() - 1 - k };
+                if met[first + k] {
+                    continue;
+                }
+                let (mut sum, mut leave) = (reward_rates(first + k), 0.0);
+                for (to, p) in self.row(first + k) {
+                    let inside = values.get((to as usize).wrapping_sub(first)).copied();
+                    let there = inside.unwrap_or_else(|| old[to as usize]);
+                    sum.iter_mut().zip(there).for_each(|(sum, there)| *sum += p * there);
+                    leave += p;
+                }
+                values[k] = sum.map(|sum| sum / leave);
+            }
+        };
+        match new.len() {
+            0..=ROWS => new.chunks_mut(BLOCK).enumerate().for_each(block),
+            _ => new.par_chunks_mut(BLOCK).enumerate().with_min_len(ROWS / BLOCK).for_each(block),
+        }
+    }
+
+    /// The largest of what states have that are not met, 0 at least.
+    fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
+        let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
+        let of_block = |block: usize| {
+            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
+        };
+        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| [0.0; K], both)
+    }
+}
+
+/// Values of other ranks' states, behind one's own in a vector.
+struct RemoteValues {
+    ranks: Ranks,
+    /// Of each rank, how many of its values are read here; and the places of those that it reads.
+    read: Vec<usize>,
+    requested: Vec<Vec<u32>>,
+}
+
+impl RemoteValues {
+    /// Renumbers the targets of a chain's rows.
+    fn new(known: &LocalGraph<'_>, chain: &mut Stochastic) -> Self {
+        let (ranks, own) = (known.ranks, known.rows.clone());
+        let mut others: Vec<u32> =
+            chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
+        others.sort_unstable();
+        others.dedup();
+        // Ascending, so by ranks.
+        let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
+        others.iter().for_each(|&state| wanted[known.owner(state as usize)].push(state));
+        chain.to.par_iter_mut().for_each(|to| {
+            *to = match own.contains(&(*to as usize)) {
+                true => *to - own.start as u32,
+                false => (own.len() + others.partition_point(|other| other < to)) as u32,
+            };
+        });
+        let read = wanted.iter().map(Vec::len).collect();
+        let mut requested = ranks.all_to_all(wanted);
+        requested.iter_mut().flatten().for_each(|state| *state -= own.start as u32);
+        Self { ranks, read, requested }
+    }
+
+    fn len(&self) -> usize {
+        self.read.iter().sum()
+    }
+
+    /// Brings the values behind one's own up to date.
+    fn update(&self, values: &mut [f64]) {
+        if !self.ranks.is_distributed() {
+            return;
+        }
+        let pick = |places: &Vec<u32>| -> Vec<u32> {
+            let values: Vec<f64> = places.iter().map(|&place| values[place as usize]).collect();
+            bytemuck::cast_slice(&values).to_vec()
+        };
+        let arrived = self.ranks.all_to_all(self.requested.iter().map(pick).collect()).concat();
+        let own = values.len() - self.len();
+        bytemuck::cast_slice_mut::<f64, u32>(&mut values[own..]).copy_from_slice(&arrived);
+    }
+}
+
+/// What (v − Pv) is to be at least.
+const SHOWN: f64 = 0.9;
+/// Sweeps before the first look whether there is a certificate, and between looks.
+const CHECK_SWEEPS: u64 = 16;
+
+/// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
+/// sweeps do not show one. `reached` is about this rank's states, `targets` are of all.
+///
+/// # Errors
+/// What the observer of any rank says.
+pub(crate) fn expected_steps(
+    known: &LocalGraph<'_>,
+    alpha: f64,
+    targets: &[usize],
+    reached: &[bool],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<Option<f64>> {
+    let (ranks, own) = (known.ranks, known.rows.clone());
+    let n = own.len();
+    assert!(n == 0 || own.start.is_multiple_of(BLOCK), "{} begins within a block of {BLOCK}", own.start);
+    let mut chain = Stochastic::new(known.transitions, alpha, own.clone());
+    let beyond = RemoteValues::new(known, &mut chain);
+    // Paths never see a state that is not reached; it counts as met.
+    let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
+    targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
+    let rounding = ranks.all_reduce_max(chain.rounding());
+    let largest = |values: &[[f64; 1]]| {
+        ranks.all_reduce_max(values[..n].iter().map(|[value]| *value).fold(0.0, f64::max))
+    };
+    let mut before = vec![[0.0]; n + beyond.len()];
+    let (mut between, mut h) = (before.clone(), before.clone());
+    let (mut check_at, mut best) = (CHECK_SWEEPS, f64::INFINITY);
+    for sweep in (2..=most.max(2)).step_by(2) {
+        std::mem::swap(&mut before, &mut h);
+        chain.sweep(&met, |_| [1.0], &before, &mut between[..n], false);
+        beyond.update(between.as_flattened_mut());
+        chain.sweep(&met, |_| [1.0], &between, &mut h[..n], true);
+        beyond.update(h.as_flattened_mut());
+        if sweep.is_multiple_of(64) {
+            ranks.all_ok(observer.progress(sweep, 0))?;
+        }
+        if sweep < check_at && sweep + 2 <= most {
+            continue;
+        }
+        check_at = sweep + (sweep / 4).max(CHECK_SWEEPS);
+        // The last rise, of a sweep either way, and how much of it is needed.
+        before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
+        let [needed] = chain.largest(&met, |state| {
+            let lacks = SHOWN - chain.falls(state, &h).0[0];
+            [if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0[0].max(0.0) }]
+        });
+        let c = ranks.all_reduce_max(needed);
+        if !c.is_finite() {
+            continue;
+        }
+        before.iter_mut().zip(&h).for_each(|([v], [h])| *v = h + c * *v);
+        let [missing] = chain.largest(&met, |state| {
+            let ([falls], [magnitude]) = chain.falls(state, &before);
+            let shown = falls - rounding * magnitude;
+            [if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }]
+        });
+        let shown = 1.0 - ranks.all_reduce_max(missing);
+        let bound = largest(&before) / shown * (1.0 + rounding);
+        before.copy_from_slice(&h);
+        if !(shown > 0.0 && bound.is_finite()) {
+            continue;
+        }
+        // No value of h is above what is looked for. Elsewhere going on pays while it halves what the certificate costs in precision.
+        if bound <= 1.12 * largest(&h) || bound > 0.9 * best {
+            return Ok(Some(bound.min(best)));
+        }
+        best = best.min(bound);
+    }
+    Ok(Some(best).filter(|bound| bound.is_finite()))
+}
+
+/// What is earned from every state until some are met, at `K` rates.
+pub(crate) struct ExpectedRewards<const K: usize> {
+    /// From each state; 0 from those that are met.
+    pub(crate) values: Vec<[f64; K]>,
+    /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
+    pub(crate) defects: [f64; K],
+    /// True if each is small enough, or all rounding.
+    pub(crate) met: bool,
+    pub(crate) sweeps: u64,
+}
+
+/// Looks in a row that foresee no end within the sweeps that there may be, before these are given up; and the share of the sweeps that is
+/// made before, as a defect hardly falls on the way to the far end.
+const HOPELESS: u32 = 4;
+const TRIED: u64 = 8;
+
+/// Looks in a row that see a defect of some roundings no longer fall, before it counts as one of them; and how many roundings that are.
+const STALLED: u32 = 4;
+const ROUNDINGS: f64 = 8.0;
+
+/// Solves v = earned + Pv outside of the states that are met by sweeps, for `K` rates at once, until each defect is small `enough` or all
+/// rounding, or for `most` sweeps, or until more would be needed as the defects fall.
+///
+/// # Errors
+/// What the observer says.
+pub(crate) fn expected_rewards<const K: usize>(
+    chain: &Stochastic,
+    met: &[bool],
+    reward_rates: &[[f64; K]],
+    enough: [f64; K],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<ExpectedRewards<K>> {
+    let rounding = chain.rounding();
+    let mut values = vec![[0.0; K]; met.len()];
+    let (mut before, mut between) = (values.clone(), values.clone());
+    let (mut sweeps, mut last, mut hopeless) = (0, (0, f64::INFINITY), 0);
+    let (mut best, mut stalled) = (f64::INFINITY, 0);
+    loop {
+        let next = sweeps + (sweeps / 8).max(CHECK_SWEEPS);
+        while sweeps < next {
+            std::mem::swap(&mut before, &mut values);
+            chain.sweep(met, |state| reward_rates[state], &before, &mut between, false);
+            chain.sweep(met, |state| reward_rates[state], &between, &mut values, true);
+            sweeps += 2;
+            if sweeps.is_multiple_of(64) {
+                observer.progress(sweeps, 0)?;
+            }
+        }
+        let rounded: [f64; K] = chain.largest(met, |state| {
+            let magnitude = chain.falls(state, &values).1;
+            array(|k| rounding * (magnitude[k] + reward_rates[state][k].abs()))
+        });
+        let lacking: [f64; K] = chain.largest(met, |state| {
+            let falls = chain.falls(state, &values).0;
+            array(|k| number_or_infinity((reward_rates[state][k] - falls[k]).abs()))
+        });
+        let defects: [f64; K] = array(|k| rounded[k] + lacking[k]);
+        // Below its rounding, and that of the values themselves, nothing is to be gained.
+        let largest = chain.largest(met, |state| values[state].map(f64::abs));
+        let floor = |k: usize| (2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
+        let goal = |k: usize| enough[k].max(floor(k));
+        let over = |k: &usize| defects[*k] > goal(*k);
+        let excess = (0..K).filter(over).map(|k| defects[k] / goal(k)).fold(0.0, f64::max);
+        let rounding_alone = (0..K).filter(over).all(|k| defects[k] <= ROUNDINGS * floor(k));
+        stalled = if rounding_alone && excess > 0.9 * best { stalled + 1 } else { 0 };
+        best = excess.min(best);
+        let fall = (last.1 / excess).ln() / (sweeps - last.0) as f64;
+        let too_slow =
+            sweeps > most / TRIED && fall > 0.0 && sweeps as f64 + excess.ln() / fall > most as f64;
+        hopeless = if too_slow { hopeless + 1 } else { 0 };
+        last = (sweeps, excess);
+        let done = excess == 0.0 || stalled == STALLED;
+        if done || hopeless == HOPELESS || sweeps >= most {
+            return Ok(ExpectedRewards { values, defects, met: done, sweeps });
+        }
+        // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
+        before
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(values.as_flattened())
+            .for_each(|(before, v)| *before = v - *before);
+        let of_block = |block: usize| {
+            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            let mut sums = [[0.0; 2]; K];
+            for state in states.filter(|&state| !met[state]) {
+                let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
+                for (k, sums) in sums.iter_mut().enumerate() {
+                    let left = reward_rates[state][k] - falls[k];
+                    *sums = [sums[0] + left * rise[k], sums[1] + rise[k] * rise[k]];
+                }
+            }
+            sums
+        };
+        let blocks: Vec<[[f64; 2]; K]> =
+            (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
+        let factors: [f64; K] = array(|k| {
+            let all = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[k][0], all[1] + sums[k][1]]);
+            all[0] / all[1]
+        });
+        let behind: [f64; K] = chain.largest(met, |state| {
+            let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
+            array(|k| number_or_infinity((reward_rates[state][k] - falls[k] - factors[k] * rise[k]).abs()))
+        });
+        for k in (0..K).filter(|&k| behind[k] < 0.5 * defects[k]) {
+            values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);
+        }
+    }
+}
+
+fn number_or_infinity(value: f64) -> f64 {
+    if value.is_nan() { f64::INFINITY } else { value }
+}
+
+/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
+/// classes; no bound where `most` sweeps do not show one.
+pub(crate) fn bound_hitting_time<T: Number>(
+    context: &Context<'_, T>,
+    alpha: f64,
+    probable: &[f64],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<(Option<f64>, usize)> {
+    let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
+    let known = LocalGraph::new(transitions, ranks, context.parts.rows.clone());
+    let Classes { representatives, reached } = known.closed_classes(&context.initial, probable);
+    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    let found = if ranks.is_distributed() { bound() } else { context.machine.lanes[0].host(bound) };
+    Ok((found?, representatives.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
+
+    struct Silent;
+    impl Observer for Silent {
+        fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+            Ok(())
+        }
+        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
+        let list = TransitionList {
+            from: transitions.iter().map(|t| t.0).collect(),
+            to: transitions.iter().map(|t| t.1).collect(),
+            rate: transitions.iter().map(|t| t.2).collect(),
+        };
+        Csr::from_list(n, list).unwrap()
+    }
+
+    #[test]
+    fn expected_steps_bound_a_walk_on_a_line_from_above() {
+        // From state 9 of a birth-death chain with equal rates down to 0: 9·10 expected jumps, of two rates each
+        // step (α = 2), one at the end.
+        let mut list = Vec::new();
+        for i in 0..9u32 {
+            list.push((i, i + 1, 1.0));
+            list.push((i + 1, i, 1.0));
+        }
+        let chain = chain(10, &list);
+        let known = LocalGraph::new(&chain, Ranks::ALONE, 0..10);
+
+        let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
+
+        // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
+        assert!((90.0..=400.0).contains(&bound), "{bound}");
+    }
+
+    #[test]
+    fn a_long_hitting_time_is_bounded_in_few_sweeps() {
+        // 0 <-> 1 at rate 1 and 2, from either on to 2 at 1e-7: α/1e-7 steps.
+        let chain = chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]);
+        let known = LocalGraph::new(&chain, Ranks::ALONE, 0..3);
+
+        let bound = expected_steps(&known, 2.0 + 1e-7, &[2], &[true; 3], 1000, &mut Silent).unwrap().unwrap();
+
+        let exact = (2.0 + 1e-7) / 1e-7;
+        assert!(exact <= bound && bound < 1.12 * exact, "{bound}");
+    }
+
+    #[test]
+    fn expected_rewards_of_a_walk_on_a_line_are_within_their_bounds() {
+        // 0 <- 1 <-> 2 … <-> 999, down at rate 2 and up at rate 1: 1 − 2^(k − 1000) of time takes k to k − 1. Several blocks, and a last
+        // one that is not full.
+        let n = 1000;
+        let list: Vec<_> = (0..n - 1).flat_map(|i| [(i, i + 1, 1.0), (i + 1, i, 2.0)]).collect();
+        let chain = Stochastic::new(&chain(n as usize, &list), 3.0, 0..n as usize);
+        let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
+
+        // Twice as much beside it, as a second rate.
+        let reward_rates = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
+        let found = expected_rewards(&chain, &met, &reward_rates, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
+
+        let [defect, twice] = found.defects;
+        assert!(
+            defect <= 1e-12 && twice <= 1e-12 && found.sweeps < 1 << 20,
+            "{defect} after {}",
+            found.sweeps
+        );
+        let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
+        // Three steps a unit of time, and the rounding of the closed form.
+        let bound = found.defects[1] * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
+        for (i, [value, twice]) in (0..).zip(&found.values) {
+            for value in [*value, 0.5 * twice] {
+                assert!(
+                    (value - exact(i)).abs() <= bound,
+                    "{i}: {value}, {} expected within {bound:e}",
+                    exact(i)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn expected_rewards_of_a_long_hitting_time_take_few_sweeps() {
+        let chain =
+            Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
+
+        let found =
+            expected_rewards(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
+
+        // 1e7 units of time of three steps each, wherever it begins.
+        let [defect] = found.defects;
+        assert!(defect <= 1e-7 && found.sweeps < 1000, "{defect} after {}", found.sweeps);
+        for [value] in &found.values[..2] {
+            assert!((value - 3e7).abs() <= 3e7 * defect, "{value}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Expectations until absorption, and values of every initial state.
+//!
+//! [`values`] computes E_i f(X_t) for all states i, [`reachability`] the probabilities of ever reaching a set, and
+//! [`absorption`] rewards until absorption from one distribution. [`envelope`] eliminates the transient states
+//! where that is shorter than iterating. [`hitting_time`] bounds expected numbers of steps, the constant in all of
+//! these proofs.
+
+pub(super) mod absorption;
+mod envelope;
+pub(super) mod hitting_time;
+pub(super) mod reachability;
+pub(super) mod values;

@@ -1,0 +1,305 @@
+//! Probabilities of ever reaching some states, with bounds on their errors.
+//!
+//! Let T be the states of no closed class, b_i = Σ_{j ∈ A} p_ij for a set A of states that are never left, and h the largest expected
+//! number of steps from any reached state until T is left. The probability of coming to A solves v = b + Pv on T: it is a reward
+//! until absorption, so that some v errs by at most h max |b − (v − Pv)|. [Sweeps](super::hitting_time) within blocks make h and v. Their
+//! number, and what they round by, do not grow with αt: chains of fast and slow parts take as many as others.
+//!
+//! Where it is shorter, or where sweeps do not get there, T is [eliminated](super::envelope).
+
+use super::absorption::{Total, add};
+use super::envelope::{Envelope, Values};
+use super::hitting_time::{Stochastic, expected_rewards};
+use crate::transient::chain::Initial;
+use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::problem::Observer;
+use crate::{Machine, Result};
+
+/// Sweeps before it is given up, and transitions that these follow. Chains of fast and slow parts take hundreds; those that take more are
+/// iterated to their limit sooner, and so are those of which a sweep takes too long for hundreds.
+const MOST_SWEEPS: u64 = 1 << 12;
+const FEWEST_SWEEPS: u64 = 1 << 8;
+const MOST_WORK: u64 = 1 << 33;
+/// Sweeps that are made before an elimination, however short it is.
+const AT_ONCE: u64 = 64;
+/// What a step of the time may miss.
+const OF_TIME: f64 = 1.0 / 16.0;
+
+/// Probabilities of ever reaching sets of states.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Reachability {
+    /// That of each set.
+    pub probabilities: Vec<Total>,
+    /// Sweeps backwards.
+    pub sweeps: u64,
+}
+
+/// States that can get to `targets` along transitions out of states of `through`, the targets among
+/// them: takes linear time and memory.
+///
+/// # Panics
+/// The numbers of states differ.
+pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
+    assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
+    let mut found = targets.to_vec();
+    let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
+    let mut row = Vec::new();
+    while let Some(state) = open.pop() {
+        row.clear();
+        transitions.incoming(state as usize, &mut row);
+        for &(before, _) in &row {
+            let place = before as usize;
+            if through[place] && !std::mem::replace(&mut found[place], true) {
+                open.push(before);
+            }
+        }
+    }
+    found
+}
+
+/// The probabilities of ever being in each of some sets of states that are never left, with bounds of ε where rounding allows it. None
+/// where sweeps take too long, or where several processes share the work: [`solve`](crate::transient::solve) iterates to the limit.
+///
+/// # Errors
+/// An initial distribution that is none; what the observer says.
+pub fn reachability(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    initial: &Initial,
+    sets: &[&[u32]],
+    epsilon: f64,
+    observer: &mut dyn Observer,
+) -> Result<Option<Reachability>> {
+    let n = transitions.states();
+    if machine.ranks.is_distributed() || !transitions.is_whole() {
+        return Ok(None);
+    }
+    let beginning = initial.probabilities_of(0..n, n)?;
+    let error = initial.rounding();
+    machine.lanes[0].host(|| Query { transitions, beginning, error, sets, epsilon }.found(observer))
+}
+
+struct Query<'a> {
+    transitions: &'a dyn Transitions,
+    beginning: Vec<f64>,
+    /// Of the beginning.
+    error: f64,
+    sets: &'a [&'a [u32]],
+    epsilon: f64,
+}
+
+impl Query<'_> {
+    fn found(&self, observer: &mut dyn Observer) -> Result<Option<Reachability>> {
+        let n = self.beginning.len();
+        let classes = Classes::new(self.transitions, &self.beginning, &self.beginning);
+        // What is not reached counts as met.
+        let met: Vec<bool> = (classes.of_states(self.transitions).iter().zip(&classes.reached))
+            .map(|(class, reached)| class.is_some() || !reached)
+            .collect();
+        let mut exit = vec![0.0; n];
+        self.transitions.exit_rates(0..n, &mut exit);
+        let alpha =
+            exit.iter().zip(&met).filter(|(_, met)| !**met).map(|(rate, _)| *rate).fold(0.0, f64::max);
+        if met.iter().all(|met| *met) {
+            let probabilities = self.sets.iter().map(|set| self.total(set, &[])).collect();
+            return Ok(Some(Reachability { probabilities, sweeps: 0 }));
+        }
+        let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
+        let envelope = Envelope::new(self.transitions, &passing)?;
+        let chain = Stochastic::new(self.transitions, alpha, 0..n);
+        let nnz = chain.to.len().max(1) as u64;
+        let worth = envelope.as_ref().map(|envelope| envelope.worth(nnz));
+        let swept = match worth {
+            Some(..=AT_ONCE) => None,
+            _ if !alpha.is_normal() => None,
+            worth => self.sweeps(&chain, &met, worth.unwrap_or(u64::MAX), observer)?,
+        };
+        match (swept, envelope) {
+            (None, Some(envelope)) => self.eliminated(&envelope, &passing, observer),
+            (swept, _) => Ok(swept),
+        }
+    }
+
+    /// The probabilities by sweeps, at most so many; none where these take too long.
+    fn sweeps(
+        &self,
+        chain: &Stochastic,
+        met: &[bool],
+        most: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Reachability>> {
+        let most = most.min(MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
+        if most < FEWEST_SWEEPS {
+            return Ok(None);
+        }
+        // The others, which are asked for many more digits, take several times as many.
+        let ones = vec![[1.0]; met.len()];
+        let steps = expected_rewards(chain, met, &ones, [OF_TIME], most / 4, observer)?;
+        if !steps.met || steps.defects[0] > 0.5 {
+            return Ok(None);
+        }
+        // In each step the expected time falls by 1 less the defect, or more.
+        let highest = steps.values.iter().map(|[value]| *value).fold(0.0, f64::max);
+        let longest = highest / (1.0 - steps.defects[0]) * (1.0 + 4.0 * f64::EPSILON);
+        let mut found = Reachability { probabilities: Vec::new(), sweeps: steps.sweeps };
+        for sets in self.sets.chunks(4) {
+            let done = match sets.len() {
+                1 => self.sweep::<1>(chain, met, sets, longest, most, &mut found, observer)?,
+                2 => self.sweep::<2>(chain, met, sets, longest, most, &mut found, observer)?,
+                _ => self.sweep::<4>(chain, met, sets, longest, most, &mut found, observer)?,
+            };
+            if !done {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The probabilities by elimination.
+    fn eliminated(
+        &self,
+        envelope: &Envelope,
+        passing: &[u32],
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Reachability>> {
+        let n = self.beginning.len();
+        let mut row = Vec::new();
+        let mut reward_rates = |set: &&[u32]| -> Vec<f64> {
+            let mut there = vec![false; n];
+            set.iter().for_each(|&state| there[state as usize] = true);
+            let into = |&state: &u32| {
+                row.clear();
+                self.transitions.outgoing(state as usize, &mut row);
+                exit_rate(row.iter().filter(|(to, _)| there[*to as usize]).map(|(_, rate)| *rate))
+            };
+            passing.iter().map(into).collect()
+        };
+        let reward_rates: Vec<Vec<f64>> = self.sets.iter().map(&mut reward_rates).collect();
+        let found = envelope.values(&reward_rates, &mut || observer.progress(0, 0))?;
+        let of_set = |found: &Values, set: &[u32], column: &[f64]| {
+            let mut values = vec![0.0; n];
+            passing.iter().zip(column).for_each(|(&state, &value)| values[state as usize] = value);
+            let total = self.total(set, &values);
+            Total { bound: total.bound + found.bound(total.value), ..total }
+        };
+        Ok(found.map(|found| {
+            let sets = self.sets.iter().zip(&found.columns);
+            let probabilities = sets.map(|(set, column)| of_set(&found, set, column)).collect();
+            Reachability { probabilities, sweeps: 0 }
+        }))
+    }
+
+    /// Adds the probabilities of at most `K` sets, which share their sweeps; false where these end early.
+    #[expect(clippy::too_many_arguments, reason = "what a sweep needs")]
+    fn sweep<const K: usize>(
+        &self,
+        chain: &Stochastic,
+        met: &[bool],
+        sets: &[&[u32]],
+        longest: f64,
+        most: u64,
+        found: &mut Reachability,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let mut there = vec![[0.0; K]; met.len()];
+        for (k, set) in sets.iter().enumerate() {
+            set.iter().for_each(|state| there[*state as usize][k] = 1.0);
+        }
+        let reward_rates: Vec<[f64; K]> = (0..met.len())
+            .map(|state| {
+                let mut sums = [0.0; K];
+                for (to, p) in chain.row(state) {
+                    sums.iter_mut().zip(there[to as usize]).for_each(|(sum, there)| *sum += p * there);
+                }
+                sums
+            })
+            .collect();
+        let swept =
+            expected_rewards(chain, met, &reward_rates, [0.5 * self.epsilon / longest; K], most, observer)?;
+        found.sweeps += swept.sweeps;
+        for (k, set) in sets.iter().enumerate() {
+            let values: Vec<f64> = swept.values.iter().map(|values| values[k]).collect();
+            let total = self.total(set, &values);
+            let bound = total.bound + swept.defects[k] * longest * (1.0 + 4.0 * f64::EPSILON);
+            found.probabilities.push(Total { bound, ..total });
+        }
+        Ok(swept.met)
+    }
+
+    /// What the beginning makes of these values, which are 0 in states of closed classes, and 1 in those of the set.
+    fn total(&self, set: &[u32], values: &[f64]) -> Total {
+        let mut sum = [0.0; 2];
+        values.iter().zip(&self.beginning).for_each(|(value, p)| add(&mut sum, value * p));
+        set.iter().for_each(|state| add(&mut sum, self.beginning[*state as usize]));
+        let value = sum[0] + sum[1];
+        Total { value, bound: self.error + 4.0 * f64::EPSILON * value.abs() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
+
+    struct Silent;
+    impl Observer for Silent {}
+
+    fn found(n: usize, transitions: &[(u32, u32, f64)], initial: &Initial, sets: &[&[u32]]) -> Reachability {
+        let list = TransitionList {
+            from: transitions.iter().map(|t| t.0).collect(),
+            to: transitions.iter().map(|t| t.1).collect(),
+            rate: transitions.iter().map(|t| t.2).collect(),
+        };
+        let chain = Csr::from_list(n, list).unwrap();
+        let (beginning, error) = (initial.probabilities_of(0..n, n).unwrap(), initial.rounding());
+        let sought = Query { transitions: &chain, beginning, error, sets, epsilon: 1e-9 };
+        sought.found(&mut Silent).unwrap().expect("a way that is found")
+    }
+
+    #[test]
+    fn ruin_probabilities_of_a_gambler_match_the_closed_form() {
+        // Up at rate 1, down at rate 2: from i of n the other end comes first with probability (2^i − 1)/(2^n − 1).
+        let n = 24;
+        let list: Vec<_> = (1..n).flat_map(|i| [(i, i + 1, 1.0), (i, i - 1, 2.0)]).collect();
+        let exact = |i: i32| (2f64.powi(i) - 1.0) / (2f64.powi(n as i32) - 1.0);
+        for i in [1, 20, 23, 24] {
+            let found = found(n as usize + 1, &list, &Initial::State(i), &[&[0], &[n], &[0, n]]);
+            let [ruined, rich, over] = found.probabilities[..] else { panic!("one of each set") };
+            for (total, exact) in [(rich, exact(i as i32)), (ruined, 1.0 - exact(i as i32)), (over, 1.0)] {
+                let missed = (total.value - exact).abs();
+                assert!(
+                    missed <= total.bound + f64::EPSILON && total.bound <= 1e-9,
+                    "{i}: {total:?}, {exact}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn slow_exits_from_fast_states_and_closed_classes() {
+        // 0 and 1 change places half a billion times before they are left, by a quarter for 2, by another for 3, else for 4 and 5, which
+        // are never left; it begins in 0 or in 5.
+        let list = [
+            (0, 1, 1.0),
+            (1, 0, 1.0),
+            (0, 2, 1e-9),
+            (1, 3, 1e-9),
+            (0, 4, 1e-9),
+            (1, 4, 1e-9),
+            (4, 5, 3.0),
+            (5, 4, 1.0),
+        ];
+        let initial = Initial::Uniform(vec![0, 5]);
+        let found = found(6, &list, &initial, &[&[2], &[3]]);
+        // v_0 (1 + 2q) = q + v_1 and v_1 (1 + 2q) = v_0 of the first set, the other way round of the second, q = 1e-9.
+        let q = 1e-9;
+        let exact = [(1.0 + 2.0 * q) / (4.0 + 4.0 * q), 1.0 / (4.0 + 4.0 * q)];
+        assert!(found.sweeps < 1000, "{}", found.sweeps);
+        for (total, exact) in found.probabilities.iter().zip(exact) {
+            assert!((total.value - 0.5 * exact).abs() <= total.bound + f64::EPSILON, "{total:?}, {exact}");
+        }
+    }
+}

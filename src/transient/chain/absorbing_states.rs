@@ -1,0 +1,69 @@
+//! The states that can be left, and those that are absorbing.
+
+use std::ops::Range;
+
+use crate::kernel::Number;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+
+/// Rows of a word.
+const BITS: usize = u32::BITS as usize;
+
+/// A bit for each of this rank's states that can be left.
+#[derive(Debug, Clone, Default)]
+pub struct NonAbsorbing {
+    rows: Range<usize>,
+    words: Vec<u32>,
+    /// Number of bits that are set.
+    count: usize,
+    /// True if no state of any rank is absorbing.
+    all: bool,
+}
+
+impl NonAbsorbing {
+    /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
+    pub(crate) fn new<T: Number>(
+        rows: Range<usize>,
+        exit: &[T],
+        outgoing: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync,
+        ranks: Ranks,
+    ) -> Self {
+        let first = rows.start;
+        let word = |row: &mut Vec<(u32, f64)>, (w, exit): (usize, &[T])| {
+            let bit = |(i, rate): (usize, &T)| {
+                row.clear();
+                if *rate == T::ZERO {
+                    outgoing(first + w * BITS + i, row);
+                }
+                u32::from(*rate != T::ZERO || !row.is_empty()) << i
+            };
+            exit.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
+        };
+        let words: Vec<u32> =
+            exit.par_chunks(BITS).enumerate().with_min_len(128).map_init(Vec::new, word).collect();
+        let count = words.par_iter().map(|word| word.count_ones() as usize).reduce(|| 0, |a, b| a + b);
+        let all = ranks.all_reduce_sum((rows.len() - count) as u64) == 0;
+        Self { rows, words, count, all }
+    }
+
+    /// Number of this rank's states that can be left.
+    pub(crate) fn count(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// True if no state of any rank is absorbing.
+    pub fn all(&self) -> bool {
+        self.all
+    }
+
+    /// True if a state, counted from the first of this rank's, can be left.
+    #[inline(always)]
+    pub fn contains(&self, state: usize) -> bool {
+        self.words[state / BITS] >> (state % BITS) & 1 == 1
+    }
+
+    /// The words of whole blocks of rows.
+    pub(crate) fn words(&self, rows: &Range<usize>) -> &[u32] {
+        &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
+    }
+}

@@ -1,0 +1,461 @@
+//! A chain's transitions in memory, from files.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
+
+use super::transitions::{TransitionList, Transitions, exit_rate};
+use crate::parallel::*;
+use crate::sparse::{CsrMatrix, Place, group};
+use crate::{Error, Result};
+
+/// Transitions sorted by target and by source.
+#[derive(Debug)]
+pub struct Csr {
+    states: usize,
+    orders: Orders,
+}
+
+/// Both orders, in whichever way takes the least memory.
+#[derive(Debug)]
+enum Orders {
+    /// As they are.
+    Rates([CsrMatrix; 2]),
+    /// Numbers of rates in a table.
+    Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
+    /// Numbers of pairs in a table: where each row starts, and the numbers of all rows.
+    Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
+}
+
+/// Target minus source modulo 2³², and rate.
+type Pair = (u32, f64);
+
+/// Which of two orders: row i is the transitions out of state i, or those into it.
+#[derive(Clone, Copy)]
+enum Direction {
+    Out,
+    Into,
+}
+
+impl Orders {
+    /// Those of the chain whose transitions out of state i are row i.
+    fn new(out: CsrMatrix) -> Self {
+        fn both<V: Copy + Default + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
+            let into = out.transposed();
+            [out, into]
+        }
+        // Numbers are of 16 bits, starts of 32.
+        let few = |far| u32::try_from(out.nnz()).ok().and_then(|_| numbered(&out, far));
+        if let Some((pairs, numbers)) = few(true) {
+            return Self::Pairs(both(out.with_values(numbers)).map(CsrMatrix::into_values), pairs);
+        }
+        match few(false) {
+            Some((rates, numbers)) => Self::Numbers(both(out.with_values(numbers)), rates),
+            None => Self::Rates(both(out)),
+        }
+    }
+
+    fn append(&self, direction: Direction, state: usize, row: &mut Vec<(u32, f64)>) {
+        let order = direction as usize;
+        match self {
+            Self::Rates(both) => both[order].append(state, row),
+            Self::Numbers(both, rates) => {
+                let (states, numbers) = both[order].row(state);
+                row.extend(states.iter().zip(numbers).map(|(&other, &k)| (other, rates[k as usize].1)));
+            }
+            Self::Pairs(both, pairs) => {
+                let (starts, numbers) = &both[order];
+                let numbers = &numbers[starts[state] as usize..starts[state + 1] as usize];
+                let pairs = numbers.iter().map(|&k| pairs[k as usize]);
+                let state = state as u32;
+                row.extend(pairs.map(|(offset, rate)| match direction {
+                    Direction::Out => (state.wrapping_add(offset), rate),
+                    Direction::Into => (state.wrapping_sub(offset), rate),
+                }));
+            }
+        }
+    }
+}
+
+/// The first pair of states that a list has twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Duplicate {
+    /// Source state.
+    pub from: u32,
+    /// Target state.
+    pub to: u32,
+}
+
+impl Csr {
+    /// Sorts a list of transitions between `n` states; self-loops and zero rates are dropped.
+    ///
+    /// The error is the first pair of states that is listed twice.
+    pub fn new(n: usize, list: TransitionList) -> std::result::Result<Self, Duplicate> {
+        let mut out = departures(n, list);
+        if out.sort_rows().is_none() {
+            return Ok(Self::of_departures(out));
+        }
+        let (to, from) = out.transposed().sort_rows().expect("what a list has twice its transpose has");
+        Err(Duplicate { from, to: to as u32 })
+    }
+
+    /// The same, with the rates of what is listed twice added in the order of the list.
+    pub fn added_up(n: usize, list: TransitionList) -> Self {
+        let mut out = departures(n, list);
+        out.ascend();
+        Self::of_departures(out)
+    }
+
+    /// The chain with these rates, row i out of state i; those of 0 and on the diagonal are dropped.
+    pub fn from_rates(rates: &CsrMatrix) -> Self {
+        let n = rates.rows();
+        let moves = rates.entries().filter(|&(from, to, rate)| from != to && rate != 0.0);
+        Self::of_departures(CsrMatrix::grouped(n, n, moves))
+    }
+
+    /// The chain whose transitions out of state i are row i.
+    fn of_departures(out: CsrMatrix) -> Self {
+        Self { states: out.rows(), orders: Orders::new(out) }
+    }
+
+    /// The chain of `n` states whose transitions are `rows`.
+    pub(crate) fn of_rows(n: usize, rows: NumberedRows) -> Self {
+        let NumberedRows { mut starts, numbers, pairs: Numbering { met, .. }, .. } = rows;
+        starts.resize(n + 1, numbers.len() as u32);
+        let pairs = pairs(met);
+        let row = |i: usize| &numbers[starts[i] as usize..starts[i + 1] as usize];
+        let target = |i: usize, number: u16| (i as u32).wrapping_add(pairs[number as usize].0);
+        let entries = (0..n).flat_map(|i| row(i).iter().map(move |&number| (target(i, number), (), number)));
+        let (into, _, turned) = group(n, entries);
+        Self { states: n, orders: Orders::Pairs([(starts, numbers), (into, turned)], pairs) }
+    }
+
+    /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
+    pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
+        Self::new(n, list).map_err(|Duplicate { from, to }| {
+            Error::Invalid(format!("the transition {from} -> {to} is listed twice; add its rates into one"))
+        })
+    }
+}
+
+/// Transitions that are listed by source, targets ascending, each by the number of its pair. Self-loops and zero rates are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct NumberedRows {
+    /// Where rows start, up to the last one with a transition.
+    starts: Vec<u32>,
+    numbers: Vec<u16>,
+    pairs: Numbering,
+    /// The last transition's target.
+    last: u32,
+}
+
+impl NumberedRows {
+    /// Number of transitions.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Adds transitions up to one that comes too early or too late, or whose pair cannot be named; tells how many it looked at.
+    pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
+        for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
+            if from == to || rate == 0.0 {
+                continue;
+            }
+            let (row, at) = (from as usize + 1, self.numbers.len() as u32);
+            let late = row > self.starts.len() || row == self.starts.len() && to > self.last;
+            // A number in a file must not decide how much memory is taken.
+            if !late || at == u32::MAX || row > MOST_ROWS * (self.numbers.len() + ROWS) {
+                return k;
+            }
+            let Some(number) = self.pairs.number((to.wrapping_sub(from), rate.to_bits())) else { return k };
+            if row > self.starts.len() {
+                self.starts.resize(row, at);
+            }
+            self.numbers.push(number);
+            self.last = to;
+        }
+        rate.len()
+    }
+
+    /// The transitions as a list.
+    pub(crate) fn list(&self) -> TransitionList {
+        let mut list = TransitionList::with_capacity(self.len());
+        let ends = self.starts.iter().skip(1).map(|&end| end as usize).chain([self.len()]);
+        for ((from, &start), end) in (0u32..).zip(&self.starts).zip(ends) {
+            for &number in &self.numbers[start as usize..end] {
+                let (offset, bits) = self.pairs.met[number as usize];
+                list.from.push(from);
+                list.to.push(from.wrapping_add(offset));
+                list.rate.push(f64::from_bits(bits));
+            }
+        }
+        list
+    }
+}
+
+/// Numbers of keys, in the order in which they are met.
+#[derive(Debug)]
+struct Numbering {
+    met: IndexSet<Key, FixedState>,
+    lately: Box<[(Key, u16); PLACES]>,
+}
+
+impl Default for Numbering {
+    fn default() -> Self {
+        Self { met: IndexSet::default(), lately: Box::new([(NONE, 0); PLACES]) }
+    }
+}
+
+impl Numbering {
+    /// The number of a key; none if it is one too many.
+    #[inline]
+    fn number(&mut self, key: Key) -> Option<u16> {
+        let known = &mut self.lately[place(key)];
+        if known.0 != key {
+            let (found, _) = self.met.insert_full(key);
+            *known = (key, u16::try_from(found).ok()?);
+        }
+        Some(known.1)
+    }
+}
+
+/// Keys as pairs.
+fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
+    keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
+}
+
+/// Rows that a thread looks at at once.
+const ROWS: usize = 1 << 14;
+
+/// Rows for each transition that are begun for it.
+const MOST_ROWS: usize = 16;
+
+/// A pair as it is looked for: the offset, 0 unless it is `far` that counts, and the rate's bits.
+type Key = (u32, u64);
+
+/// The keys of the entries of some rows.
+fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = Key> {
+    rows.flat_map(move |i| {
+        let (to, rates) = out.row(i);
+        let offset = move |to: u32| if far { to.wrapping_sub(i as u32) } else { 0 };
+        to.iter().zip(rates).map(move |(&to, &rate)| (offset(to), rate.to_bits()))
+    })
+}
+
+/// Places where a key that was met lately is looked for first, none of them at the beginning, and that of a key.
+const PLACES: usize = 1 << 10;
+const NONE: Key = (0, u64::MAX);
+fn place((offset, bits): Key) -> usize {
+    let mixed = (u64::from(offset) << 32 ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+/// The distinct pairs of rates and, if they are to be `far`, offsets, and the number of each entry's; none if they are more than
+/// 2¹⁶.
+fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
+    const MOST: usize = 1 << 16;
+    let mut numbers = vec![0; out.nnz()];
+    let (mut rest, mut pieces) = (&mut numbers[..], Vec::new());
+    for first in (0..out.rows()).step_by(ROWS) {
+        let rows = first..out.rows().min(first + ROWS);
+        let (piece, behind) = rest.split_at_mut(out.starts()[rows.end] - out.starts()[rows.start]);
+        rest = behind;
+        pieces.push((rows, piece));
+    }
+    // First numbers of each piece's own, in the order in which its pairs are met.
+    let all = Mutex::new(HashSet::<Key, FixedState>::default());
+    let many = AtomicBool::new(false);
+    let own = pieces.into_par_iter().map(|(rows, numbers)| {
+        let mut own = Numbering::default();
+        for (number, key) in numbers.iter_mut().zip(keys(out, rows, far)) {
+            let Some(found) = own.number(key).filter(|_| !many.load(Ordering::Relaxed)) else {
+                many.store(true, Ordering::Relaxed);
+                break;
+            };
+            *number = found;
+        }
+        let met = own.met;
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(&met);
+        many.fetch_or(all.len() > MOST, Ordering::Relaxed);
+        (numbers, met)
+    });
+    let pieces: Vec<_> = own.collect();
+    if many.into_inner() {
+        return None;
+    }
+    let mut keys: Vec<Key> = all.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    keys.sort_unstable();
+    pieces.into_par_iter().for_each(|(numbers, met)| {
+        let number = |key| keys.binary_search(key).expect("every piece's pairs are among all") as u16;
+        let of: Vec<u16> = met.iter().map(number).collect();
+        numbers.iter_mut().for_each(|number| *number = of[*number as usize]);
+    });
+    Some((pairs(keys), numbers))
+}
+
+/// The transitions of a list by source, without self-loops and zero rates.
+fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
+    list.drop_still();
+    CsrMatrix::of_lists(n, n, list.from, list.to, list.rate)
+}
+
+impl Transitions for Csr {
+    fn states(&self) -> usize {
+        self.states
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.orders.append(Direction::Into, state, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.orders.append(Direction::Out, state, row);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        out.par_chunks_mut(ROWS).enumerate().for_each(|(k, out)| {
+            let mut row = Vec::new();
+            for (state, rate) in (states.start + k * ROWS..).zip(out) {
+                row.clear();
+                self.outgoing(state, &mut row);
+                *rate = exit_rate(row.iter().map(|&(_, rate)| rate));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(u32, u32, f64)]) -> TransitionList {
+        TransitionList {
+            from: entries.iter().map(|e| e.0).collect(),
+            to: entries.iter().map(|e| e.1).collect(),
+            rate: entries.iter().map(|e| e.2).collect(),
+        }
+    }
+
+    #[test]
+    fn rows_ascend_and_self_loops_and_zeros_are_gone() {
+        let csr = Csr::new(
+            3,
+            list(&[(2, 0, 5.0), (0, 2, 1.0), (0, 1, 0.5), (1, 1, 9.0), (1, 0, 2.0), (2, 1, 0.0)]),
+        )
+        .unwrap();
+
+        let (mut into, mut out) = (Vec::new(), Vec::new());
+        csr.incoming(0, &mut into);
+        csr.outgoing(0, &mut out);
+        assert_eq!(into, [(1, 2.0), (2, 5.0)]);
+        assert_eq!(out, [(1, 0.5), (2, 1.0)]);
+        let mut exit = [0.0; 3];
+        csr.exit_rates(0..3, &mut exit);
+        assert_eq!(exit, [1.5, 2.0, 5.0]);
+    }
+
+    #[test]
+    fn all_storage_forms_give_equal_rows() {
+        let n = 70_001u32;
+        let (far, near) = (|i: u32| (7 * i) % 70_001, |i: u32| (i + 1 + i % 3) % 70_001);
+        let (few, many) = (|i: u32| f64::from(1 + i % 300), |i: u32| 1.0 + f64::from(i));
+        for (to, rate, kept) in
+            [(near as fn(u32) -> u32, few as fn(u32) -> f64, 2), (far, few, 1), (near, many, 0)]
+        {
+            let entries: Vec<_> = (1..n).map(|i| (i, to(i), rate(i))).collect();
+            let csr = Csr::new(n as usize, list(&entries)).unwrap();
+
+            let found = match csr.orders {
+                Orders::Rates(_) => 0,
+                Orders::Numbers(..) => 1,
+                Orders::Pairs(..) => 2,
+            };
+            assert_eq!(found, kept);
+            let (mut out, mut into) = (Vec::new(), Vec::new());
+            for state in 0..n {
+                let mut row = Vec::new();
+                csr.outgoing(state as usize, &mut row);
+                out.extend(row.iter().map(|&(to, rate)| (state, to, rate)));
+                row.clear();
+                csr.incoming(state as usize, &mut row);
+                into.extend(row.iter().map(|&(from, rate)| (from, state, rate)));
+            }
+            assert_eq!(out, entries);
+            into.sort_by_key(|&(from, ..)| from);
+            assert_eq!(into, entries);
+        }
+    }
+
+    #[test]
+    fn rows_numbered_in_order_of_arrival_equal_those_of_the_list() {
+        let n = 50_000u32;
+        let entries: Vec<_> = (0..n)
+            .flat_map(|i| [(i, i / 2, 1.0 + f64::from(i % 7)), (i, i, 9.0), (i, (i + 5).min(n - 1), 0.5)])
+            .filter(|&(i, to, _)| i % 11 != 3 && (i == to || i / 2 != (i + 5).min(n - 1)))
+            .collect();
+        let moves: Vec<_> = entries.iter().copied().filter(|&(i, to, _)| i != to).collect();
+        let all = list(&entries);
+        let rows = |csr: &Csr| {
+            let mut row = Vec::new();
+            (0..n as usize).for_each(|i| (csr.outgoing(i, &mut row), csr.incoming(i, &mut row)).0);
+            row
+        };
+
+        let mut numbered = NumberedRows::default();
+        for k in (0..entries.len()).step_by(999) {
+            let piece = k..entries.len().min(k + 999);
+            let pushed =
+                numbered.push(&all.from[piece.clone()], &all.to[piece.clone()], &all.rate[piece.clone()]);
+            assert_eq!(pushed, piece.len());
+        }
+        assert_eq!(numbered.list(), list(&moves));
+        let csr = Csr::of_rows(n as usize, numbered);
+
+        assert!(matches!(csr.orders, Orders::Pairs(..)));
+        assert_eq!(rows(&csr), rows(&Csr::new(n as usize, all).unwrap()));
+    }
+
+    #[test]
+    fn numbering_ends_at_what_is_out_of_order_or_cannot_be_named() {
+        let pushed = |entries: &[(u32, u32, f64)]| {
+            let TransitionList { from, to, rate } = list(entries);
+            NumberedRows::default().push(&from, &to, &rate)
+        };
+
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 2, 1.0), (2, 0, 1.0), (2, 2, 1.0)]), 4);
+        assert_eq!(pushed(&[(0, 2, 1.0), (0, 1, 1.0)]), 1, "targets descend");
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 1, 1.0)]), 1, "twice");
+        assert_eq!(pushed(&[(0, 1, 1.0), (0, 1, 0.0)]), 2, "not twice: a rate of 0 is none");
+        assert_eq!(pushed(&[(1, 0, 1.0), (0, 1, 1.0)]), 1, "sources descend");
+        assert_eq!(pushed(&[(0, 1, 1.0), (4_000_000_000, 1, 1.0)]), 1, "rows for nothing");
+        let many: Vec<_> = (0..70_000).map(|i| (i, i + 1, 1.0 + f64::from(i))).collect();
+        assert_eq!(pushed(&many), 1 << 16);
+    }
+
+    #[test]
+    fn exit_rates_have_the_bits_of_the_canonical_sum_in_any_file_order() {
+        let rates: Vec<f64> = (1..40).map(|i| 1.0 / f64::from(i)).collect();
+        let ascending: Vec<_> = rates.iter().zip(1u32..).map(|(&r, to)| (0, to, r)).collect();
+        let mut shuffled = ascending.clone();
+        shuffled.reverse();
+
+        for entries in [ascending, shuffled] {
+            let mut exit = [0.0];
+            Csr::new(40, list(&entries)).unwrap().exit_rates(0..1, &mut exit);
+            assert_eq!(exit[0].to_bits(), exit_rate(rates.iter().copied()).to_bits());
+        }
+    }
+
+    #[test]
+    fn a_pair_listed_twice_is_named() {
+        let found = Csr::new(3, list(&[(0, 2, 1.0), (0, 1, 1.0), (2, 1, 1.0), (0, 2, 1.0), (0, 1, 1.0)]))
+            .unwrap_err();
+
+        assert_eq!(found, Duplicate { from: 0, to: 1 });
+    }
+}

@@ -1,0 +1,136 @@
+//! A chain whose rows are scanned by another thread while devices open.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::thread::Builder;
+
+use super::prescan::{Prescan, Repeating};
+use super::scan::{append_entries, statistics};
+use super::statistics::MatrixStatistics;
+use super::transitions::{Distributed, Transitions};
+use crate::Result;
+use crate::kernel::Precision;
+use crate::parallel::interruptible;
+use crate::sparse::repetition::{self, Rows, most_values};
+use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
+use crate::transient::memory::expect_host_memory;
+
+/// A chain whose rows are looked at.
+pub(super) struct Prescanned {
+    inner: Arc<dyn Transitions>,
+    prescan: Prescan,
+}
+
+impl Prescanned {
+    pub(crate) fn begin(inner: Arc<dyn Transitions>) -> Self {
+        let ((found, finding), (repeating, searching)) = (channel(), channel());
+        let (chain, stop) = (inner.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let scan = move || -> Result<()> {
+            let n = chain.states();
+            // Beside what every run has: the number of each row's pattern.
+            expect_host_memory(n, Precision::F64.bytes(), 2 * n as u64)?;
+            let statistics = Arc::new(statistics(&*chain)?);
+            // Nobody listens where a run ended early.
+            let _ = found.send(statistics.clone());
+            let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
+            drop(statistics);
+            if let Ok(repeats) = repeats {
+                let _ = repeating.send(repeats);
+            }
+            Ok(())
+        };
+        // One more thread is no condition of a run.
+        let _ = Builder::new().name("kolmo-survey".to_owned()).spawn(scan);
+        Self { inner, prescan: Prescan::new(finding, searching, stop) }
+    }
+}
+
+/// What repeats in all rows of a chain, which lie in slices as wide as moves the fewest bytes.
+fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) -> Repeating {
+    let layout = Layout::new(&statistics.lengths, WidthRule::Auto, Precision::F64.bytes());
+    let repeats = chain.repeats_among(&statistics.rows);
+    let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+        append_entries(chain, statistics, row, |column| column, entries);
+    };
+    let found = repetition::find(
+        &Rows {
+            repeats: &repeats,
+            own: 0,
+            exit: &statistics.exit,
+            width: &|row| layout.widths[row / SLICE],
+            row: &row,
+        },
+        most_values(chain.states()),
+    );
+    (layout, found)
+}
+
+impl Transitions for Prescanned {
+    fn states(&self) -> usize {
+        self.inner.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.inner.incoming(state, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.inner.outgoing(state, row);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        self.inner.exit_rates(states, out);
+    }
+
+    fn repeats(&self) -> Vec<Repeat> {
+        self.inner.repeats()
+    }
+
+    fn prescan(&self) -> Option<&Prescan> {
+        Some(&self.prescan)
+    }
+
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        self.inner.distributed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prescan_finds_the_repetition_that_a_build_on_one_lane_searches() {
+        let model = crate::models::parse("wlan:12,6").unwrap().unwrap();
+        let chain = Prescanned::begin(model.transitions.into());
+        let prescan = chain.prescan().unwrap();
+
+        let statistics = prescan.take::<f64>(true).expect("the statistics");
+        assert!(prescan.take::<f64>(true).is_none(), "they are handed out once");
+        let (layout, expected) = repetition_of(&chain, &statistics);
+        let found = prescan.take_repetition::<f64>(&layout).expect("what repeats");
+
+        assert_eq!(found.values, expected.values);
+        assert_eq!(found.pairs, expected.pairs);
+        let (found, expected) = (found.patterns.unwrap(), expected.patterns.unwrap());
+        assert_eq!((found.ids, found.words), (expected.ids, expected.words));
+        assert!(prescan.take_repetition::<f64>(&layout).is_none(), "it is handed out once");
+    }
+
+    #[test]
+    fn repetition_of_another_slice_width_or_precision_is_not_reused() {
+        let begin =
+            || Prescanned::begin(crate::models::parse("tandem:15").unwrap().unwrap().transitions.into());
+        let layout = |width| {
+            let statistics = statistics::<f64>(&begin()).unwrap();
+            Layout::new(&statistics.lengths, width, Precision::F64.bytes())
+        };
+
+        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Fixed(1))).is_none());
+        assert!(begin().prescan.take_repetition::<f32>(&layout(WidthRule::Auto)).is_none());
+        assert!(begin().prescan.take_repetition::<f64>(&layout(WidthRule::Auto)).is_some());
+    }
+}

@@ -1,0 +1,385 @@
+//! Closed classes of states: where a chain that began somewhere ends.
+//!
+//! One process finds them by one search; ranks, each of which knows the transitions of its own states, by spreading
+//! sets of states along transitions and against them. Both name the same states.
+
+use std::ops::Range;
+
+use super::transitions::Transitions;
+use crate::ranks::Ranks;
+
+/// A chain of which each rank knows some states.
+pub(crate) struct LocalGraph<'a> {
+    pub(crate) transitions: &'a dyn Transitions,
+    pub(crate) ranks: Ranks,
+    /// This rank's states, and everybody's.
+    pub(crate) rows: Range<usize>,
+    all_rows: Vec<Range<usize>>,
+}
+
+/// The closed classes that are reached, one state of each; and which of this rank's states are reached.
+pub(crate) struct Classes {
+    /// The most probable state of each class, the first of several.
+    pub(crate) representatives: Vec<usize>,
+    pub(crate) reached: Vec<bool>,
+}
+
+impl Classes {
+    /// Those of a chain whose transitions are all known here.
+    pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
+        let reached = reachable(transitions, initial);
+        let representatives = tarjan(transitions, &reached, probable);
+        Self { representatives, reached }
+    }
+
+    /// The class of each state that lies in one, by its place among the representatives.
+    pub(crate) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
+        let mut class = vec![None; transitions.states()];
+        let mut row = Vec::new();
+        for (place, &representative) in self.representatives.iter().enumerate() {
+            let mut open = vec![representative];
+            while let Some(state) = open.pop() {
+                if class[state].replace(place).is_none() {
+                    row.clear();
+                    transitions.outgoing(state, &mut row);
+                    open.extend(row.iter().map(|&(to, _)| to as usize));
+                }
+            }
+        }
+        class
+    }
+}
+
+/// A chain without the transitions into some states.
+struct Without<'a> {
+    transitions: &'a dyn Transitions,
+    /// True for these.
+    without: &'a (dyn Fn(usize) -> bool + Sync),
+}
+
+impl Transitions for Without<'_> {
+    fn states(&self) -> usize {
+        self.transitions.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        if !(self.without)(state) {
+            self.transitions.incoming(state, row);
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let first = row.len();
+        self.transitions.outgoing(state, row);
+        let mut place = 0;
+        row.retain(|&(to, _)| {
+            place += 1;
+            place <= first || !(self.without)(to as usize)
+        });
+    }
+}
+
+/// The class of each state that lies in one of those that are left, if they are, for absorbing states alone, and the number of these classes:
+/// all states are known here.
+pub(crate) fn last_classes(
+    transitions: &dyn Transitions,
+    initial: &[f64],
+    absorbing: &(dyn Fn(usize) -> bool + Sync),
+) -> (Vec<Option<usize>>, usize) {
+    let apart = Without { transitions, without: absorbing };
+    let mut classes = Classes::new(&apart, initial, initial);
+    classes.representatives.retain(|&state| !absorbing(state));
+    (classes.of_states(&apart), classes.representatives.len())
+}
+
+/// Which way transitions are followed.
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Along,
+    Against,
+}
+
+/// True if a state is to be named before another: the more probable one, the first of equals.
+fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
+    one.0 > other.0 || (one.0 == other.0 && one.1 < other.1)
+}
+
+impl<'a> LocalGraph<'a> {
+    pub(crate) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
+        let bounds = ranks.all_gather(&[rows.start as u64, rows.end as u64]);
+        let all_rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
+        Self { transitions, ranks, rows, all_rows }
+    }
+
+    /// The rank that knows a state.
+    pub(crate) fn owner(&self, state: usize) -> usize {
+        self.all_rows.partition_point(|rows| rows.end <= state)
+    }
+
+    /// The closed classes that are reached from the initial probabilities of this rank's states. `probable` decides
+    /// which state stands for a class.
+    pub(crate) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
+        if !self.ranks.is_distributed() {
+            return Classes::new(self.transitions, initial, probable);
+        }
+        let mut reached = vec![false; self.rows.len()];
+        let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
+        self.spread(begin.collect(), Direction::Along, &mut reached, |_| true);
+
+        // What is never left is a class of its own.
+        let mut row = Vec::new();
+        let stays = |&i: &usize| {
+            row.clear();
+            self.transitions.outgoing(self.rows.start + i, &mut row);
+            reached[i] && row.is_empty()
+        };
+        let staying: Vec<usize> = (0..reached.len()).filter(stays).collect();
+        let global: Vec<u64> = staying.iter().map(|&i| (self.rows.start + i) as u64).collect();
+        let mut representatives: Vec<usize> =
+            self.ranks.all_gather(&global).concat().into_iter().map(|state| state as usize).collect();
+        // States from which a class that was found is reached; the others never leave themselves.
+        let mut done: Vec<bool> = reached.iter().map(|reached| !reached).collect();
+        self.spread(staying, Direction::Against, &mut done, |i| reached[i]);
+        while let Some(mut state) = self.most(probable, |i| !done[i]) {
+            loop {
+                let (mut ahead, mut back) = (vec![false; reached.len()], vec![false; reached.len()]);
+                self.spread(self.here(state), Direction::Along, &mut ahead, |_| true);
+                self.spread(self.here(state), Direction::Against, &mut back, |i| ahead[i]);
+                match self.most(probable, |i| ahead[i] && !back[i]) {
+                    // From there is no way back: go on behind it.
+                    Some(beyond) => state = beyond,
+                    None => {
+                        let first = self.most(probable, |i| ahead[i]).unwrap_or(state);
+                        representatives.push(first);
+                        self.spread(self.here(first), Direction::Against, &mut done, |i| reached[i]);
+                        break;
+                    }
+                }
+            }
+        }
+        Classes { representatives, reached }
+    }
+
+    /// Place of a state among this rank's, if it is one of them.
+    fn here(&self, state: usize) -> Vec<usize> {
+        if self.rows.contains(&state) { vec![state - self.rows.start] } else { Vec::new() }
+    }
+
+    /// The first of the most probable states, of all ranks, that `among` holds for.
+    fn most(&self, probable: &[f64], among: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best: Option<(f64, usize)> = None;
+        for i in (0..probable.len()).filter(|&i| among(i)) {
+            let this = (probable[i], self.rows.start + i);
+            if best.is_none_or(|best| ahead(this, best)) {
+                best = Some(this);
+            }
+        }
+        // States are exact as doubles.
+        let mine = best.map_or(Vec::new(), |(p, state)| vec![p, state as f64]);
+        let all = self.ranks.all_gather(&mine).concat();
+        let all = all.as_chunks::<2>().0.iter().map(|&[p, state]| (p, state as usize));
+        all.reduce(|a, b| if ahead(b, a) { b } else { a }).map(|(_, state)| state)
+    }
+
+    /// Adds to `set` all states that are reached from some of this rank's and others', within those that `within`
+    /// holds for: as far as each rank gets by itself, then from what the others met, until nobody meets anything.
+    fn spread(
+        &self,
+        from: Vec<usize>,
+        direction: Direction,
+        set: &mut [bool],
+        within: impl Fn(usize) -> bool,
+    ) {
+        let mut open: Vec<usize> = from;
+        open.retain(|&i| !std::mem::replace(&mut set[i], true));
+        let mut row = Vec::new();
+        loop {
+            let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.size()];
+            while let Some(i) = open.pop() {
+                row.clear();
+                match direction {
+                    Direction::Along => self.transitions.outgoing(self.rows.start + i, &mut row),
+                    Direction::Against => self.transitions.incoming(self.rows.start + i, &mut row),
+                }
+                for &(state, _) in &row {
+                    match self.rows.contains(&(state as usize)) {
+                        false => leaving[self.owner(state as usize)].push(state),
+                        true => {
+                            let i = state as usize - self.rows.start;
+                            if within(i) && !std::mem::replace(&mut set[i], true) {
+                                open.push(i);
+                            }
+                        }
+                    }
+                }
+            }
+            for states in &mut leaving {
+                states.sort_unstable();
+                states.dedup();
+            }
+            for state in self.ranks.all_to_all(leaving).concat() {
+                let i = state as usize - self.rows.start;
+                if within(i) && !std::mem::replace(&mut set[i], true) {
+                    open.push(i);
+                }
+            }
+            if self.ranks.all_reduce_sum(open.len() as u64) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+fn reachable(transitions: &dyn Transitions, initial: &[f64]) -> Vec<bool> {
+    let mut reached: Vec<bool> = initial.iter().map(|&p| p > 0.0).collect();
+    let mut open: Vec<u32> = (0..initial.len() as u32).filter(|&s| reached[s as usize]).collect();
+    let mut row = Vec::new();
+    while let Some(state) = open.pop() {
+        row.clear();
+        transitions.outgoing(state as usize, &mut row);
+        for &(to, _) in &row {
+            if !reached[to as usize] {
+                reached[to as usize] = true;
+                open.push(to);
+            }
+        }
+    }
+    reached
+}
+
+/// The closed classes by one search through all states: strongly connected components that are never left (R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1,
+/// 1972).
+fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> Vec<usize> {
+    const UNSEEN: u32 = u32::MAX;
+    let n = transitions.states();
+    let (mut number, mut low) = (vec![UNSEEN; n], vec![0u32; n]);
+    let mut component = vec![false; n]; // assigned to a finished component
+    let mut stack: Vec<u32> = Vec::new();
+    let mut closed = Vec::new();
+    let mut counter = 0;
+    /// A state on the current path, its transitions, and the next of them to follow.
+    type Visit = (u32, Vec<(u32, f64)>, usize);
+    let mut path: Vec<Visit> = Vec::new();
+    let mut leaves = vec![false; n];
+    for root in 0..n {
+        if number[root] != UNSEEN || !reached[root] {
+            continue;
+        }
+        let mut enter = Some(root as u32);
+        loop {
+            if let Some(state) = enter.take() {
+                number[state as usize] = counter;
+                low[state as usize] = counter;
+                counter += 1;
+                stack.push(state);
+                let mut row = Vec::new();
+                transitions.outgoing(state as usize, &mut row);
+                path.push((state, row, 0));
+            }
+            let Some((state, row, next)) = path.last_mut() else { break };
+            let s = *state as usize;
+            if let Some(&(to, _)) = row.get(*next) {
+                *next += 1;
+                let to_place = to as usize;
+                if number[to_place] == UNSEEN {
+                    enter = Some(to);
+                } else if component[to_place] {
+                    leaves[s] = true;
+                } else {
+                    low[s] = low[s].min(number[to_place]);
+                }
+                continue;
+            }
+            if low[s] == number[s] {
+                let (mut left, mut best) = (false, s);
+                while let Some(member) = stack.pop() {
+                    let member = member as usize;
+                    component[member] = true;
+                    left |= leaves[member];
+                    if ahead((probable[member], member), (probable[best], best)) {
+                        best = member;
+                    }
+                    if member == s {
+                        break;
+                    }
+                }
+                if !left {
+                    closed.push(best);
+                }
+                leaves[s] = left;
+            }
+            path.pop();
+            if let Some((parent, _, _)) = path.last() {
+                let p = *parent as usize;
+                if component[s] {
+                    leaves[p] = true;
+                } else {
+                    low[p] = low[p].min(low[s]);
+                }
+            }
+        }
+    }
+    closed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
+
+    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
+        let list = TransitionList {
+            from: transitions.iter().map(|t| t.0).collect(),
+            to: transitions.iter().map(|t| t.1).collect(),
+            rate: transitions.iter().map(|t| t.2).collect(),
+        };
+        Csr::from_list(n, list).unwrap()
+    }
+
+    #[test]
+    fn last_classes_exit_to_absorbing_states_alone() {
+        // 0 leads to 1 <-> 2 and to 3 <-> 4, and these to 5; 6 is not reached.
+        let chain = chain(
+            7,
+            &[
+                (0, 1, 1.0),
+                (0, 3, 1.0),
+                (1, 2, 1.0),
+                (2, 1, 1.0),
+                (2, 5, 0.1),
+                (3, 4, 1.0),
+                (4, 3, 1.0),
+                (4, 5, 0.2),
+                (6, 1, 1.0),
+            ],
+        );
+
+        let (class, count) = last_classes(&chain, &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &|state| state == 5);
+
+        assert_eq!(count, 2);
+        assert!(class[0].is_none() && class[5].is_none() && class[6].is_none());
+        assert!(class[1].is_some() && class[1] == class[2]);
+        assert!(class[3].is_some() && class[3] == class[4] && class[3] != class[1]);
+    }
+
+    #[test]
+    fn each_closed_class_has_one_representative() {
+        // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 on its own.
+        let chain = chain(
+            7,
+            &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],
+        );
+
+        let mut found = tarjan(&chain, &[true; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        found.sort_unstable();
+        assert_eq!(found, [3, 4, 6], "the more probable of 2 and 3");
+        let classes = Classes::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        let class = classes.of_states(&chain);
+        assert_eq!((0..7).filter(|&s| class[s].is_some()).collect::<Vec<_>>(), [2, 3, 4, 6]);
+        assert!(class[2] == class[3] && class[4] != class[2] && class[6] != class[4]);
+
+        let reached = reachable(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(tarjan(&chain, &reached, &[0.5; 7]).len(), 1, "4 and 6 are not reached from 2");
+    }
+}

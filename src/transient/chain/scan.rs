@@ -1,0 +1,366 @@
+//! The pass over all transitions before a run: lengths of rows, exit rates, and the bound of a step's rounding.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::absorbing_states::NonAbsorbing;
+use super::statistics::{LAZY, MatrixStatistics, scale_of, scale_rates};
+use super::transitions::{Transitions, exit_rate};
+use crate::kernel::{Number, Precision};
+use crate::lane::cpu::zeroed;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::transient::rounding::{column_rounding, exit_share, fixed_rounding, inverse_below, step_rounding};
+use crate::{Error, Result};
+
+/// Appends a row of the stored matrix to `entries`, each column as `place` has it.
+pub(crate) fn append_entries<T: Number>(
+    transitions: &dyn Transitions,
+    statistics: &MatrixStatistics<T>,
+    row: usize,
+    place: impl Fn(u32) -> u32,
+    entries: &mut Vec<(u32, T)>,
+) {
+    thread_local! {
+        static RATES: RefCell<Vec<(u32, f64)>> = const { RefCell::new(Vec::new()) };
+    }
+    RATES.with_borrow_mut(|rates| {
+        rates.clear();
+        transitions.incoming(row, rates);
+        let entry = |rate: f64| T::entry(rate * statistics.scale, statistics.divisor);
+        entries.extend(rates.iter().map(|&(column, rate)| (place(column), entry(rate))));
+    });
+}
+
+/// Rows that a thread looks at in one go.
+const ROWS: usize = 4096;
+
+/// Entries of some rows of Rᵀ.
+pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
+    let mut lengths: Vec<u32> = zeroed(rows.len());
+    let repeats = transitions.repeats_among(&rows);
+    repeats.places(&mut lengths, ROWS).into_par_iter().for_each_init(Vec::new, |row, (first, lengths)| {
+        for (i, length) in lengths.iter_mut().enumerate() {
+            row.clear();
+            transitions.incoming(rows.start + first + i, row);
+            *length = row.len() as u32;
+        }
+    });
+    repeats.copy(&mut lengths);
+    lengths
+}
+
+/// The diagonal of a column: minus the sum of its stored rates, so that single precision loses no mass to the rounding
+/// of rates. `exact` is the sum of the rates as given.
+fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
+    T::of(match T::PRECISION {
+        Precision::F32 => exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())),
+        Precision::F64 | Precision::Q64 => exact,
+    })
+}
+
+/// The statistics in fixed point from those in double precision; `lazy` for an α of which every exit rate is at most nine
+/// tenths.
+fn fixed<T: Number>(
+    transitions: &dyn Transitions,
+    found: MatrixStatistics<f64>,
+    lazy: bool,
+    ranks: Ranks,
+) -> Result<MatrixStatistics<T>> {
+    let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, .. } = found;
+    // Far enough above every exit rate for the shares of some million transitions to be rounded up.
+    let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
+    let divisor = if alpha == 0.0 { 1.0 } else { divisor };
+    let mut exit: Vec<T> = zeroed(rows.len());
+    let most = exit_shares(transitions, &rows, &mut exit, scale, divisor);
+    let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
+    if most.is_infinite() {
+        return Err(Error::Invalid(
+            "a state has more than ten million transitions, whose rounding q64 has no room for; use --precision f64"
+                .to_owned(),
+        ));
+    }
+    let (step, vector) = fixed_rounding(transitions.states(), most);
+    let inverse_alpha = T::ZERO;
+    Ok(MatrixStatistics {
+        rows,
+        lengths,
+        exit,
+        non_absorbing,
+        shares,
+        nnz,
+        alpha,
+        scale,
+        inverse_alpha,
+        divisor,
+        step,
+        vector,
+    })
+}
+
+/// Notes what leaves some states, and tells the most transitions of one; none where a sum has no room.
+fn exit_shares<T: Number>(
+    transitions: &dyn Transitions,
+    rows: &Range<usize>,
+    exit: &mut [T],
+    scale: f64,
+    divisor: f64,
+) -> Option<f64> {
+    let most = |(first, exit): (usize, &mut [T])| {
+        let (first, mut most) = (rows.start + first, Some(0.0f64));
+        transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+            let leave = exit_share(row.iter().map(|&(_, rate)| rate * scale), divisor);
+            exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
+            most = most.filter(|_| leave.is_some()).map(|most| most.max(row.len() as f64));
+        });
+        most
+    };
+    let repeats = transitions.repeats_among(rows);
+    let most = repeats.places(exit, ROWS).into_par_iter().map(most);
+    let most = most.reduce(|| Some(0.0), |a, b| Some(a?.max(b?)));
+    repeats.copy(exit);
+    most
+}
+
+impl<T: Number> MatrixStatistics<T> {
+    /// Gets to know all rows of `hull`, which includes those that are known.
+    pub(crate) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
+        let (scale, divisor) = (self.scale, self.divisor);
+        let exits = |rows: Range<usize>| -> Vec<T> {
+            let one = |row: &mut Vec<(u32, f64)>, state: usize| {
+                row.clear();
+                transitions.outgoing(state, row);
+                scale_rates(row, scale);
+                match T::PRECISION {
+                    Precision::Q64 => {
+                        let leave = exit_share(row.iter().map(|&(_, rate)| rate), divisor);
+                        T::from_bits(leave.expect("every rank has looked at its own"))
+                    }
+                    _ => diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r))),
+                }
+            };
+            rows.into_par_iter().with_min_len(ROWS).map_init(Vec::new, one).collect()
+        };
+        let (before, after) = (hull.start..self.rows.start, self.rows.end..hull.end);
+        self.lengths.splice(0..0, lengths(transitions, before.clone()));
+        self.lengths.extend(lengths(transitions, after.clone()));
+        self.exit.splice(0..0, exits(before));
+        self.exit.extend(exits(after));
+        self.rows = hull;
+    }
+}
+
+/// Entries of rows of other ranks.
+struct RemoteRowLengths {
+    /// Ascending.
+    states: Vec<u32>,
+    lengths: Vec<u32>,
+}
+
+impl RemoteRowLengths {
+    /// Of the states that some rows' transitions lead to, of a chain of which each rank knows its rows alone. `lengths`
+    /// are those of this rank's. Every rank calls this at once.
+    fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
+        let marks: Vec<AtomicU64> =
+            (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        (0..rows.len().div_ceil(ROWS)).into_par_iter().for_each(|chunk| {
+            let first = rows.start + chunk * ROWS;
+            transitions.each_outgoing(first..(first + ROWS).min(rows.end), &mut |_, row| {
+                for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
+                    let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
+                    // Most are met more than once.
+                    if mark.load(Ordering::Relaxed) & bit == 0 {
+                        mark.fetch_or(bit, Ordering::Relaxed);
+                    }
+                }
+            });
+        });
+        let mut states = Vec::new();
+        for (first, mark) in (0u32..).step_by(64).zip(&marks) {
+            let mut bits = mark.load(Ordering::Relaxed);
+            while bits != 0 {
+                states.push(first + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        let ends = ranks.all_gather(&[rows.end as u64]).concat();
+        let mut wanted = vec![Vec::new(); ranks.size()];
+        states.iter().for_each(|&state| {
+            wanted[ends.partition_point(|&end| end <= u64::from(state))].push(state);
+        });
+        let answer = |asked: Vec<u32>| {
+            asked.into_iter().map(|state| lengths[state as usize - rows.start]).collect::<Vec<u32>>()
+        };
+        let lengths = ranks.all_to_all(ranks.all_to_all(wanted).into_iter().map(answer).collect()).concat();
+        Self { states, lengths }
+    }
+
+    fn length(&self, state: u32) -> u32 {
+        let place = self.states.binary_search(&state).expect("some row leads there");
+        self.lengths[place]
+    }
+}
+
+/// Surveys the transitions for a run in precision `T`.
+///
+/// # Errors
+/// [`Error::Invalid`] for an exit rate that is no double.
+pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
+    statistics_of_rows(transitions, 0..transitions.states(), false, Ranks::ALONE)
+}
+
+/// The same where every rank looks at its own rows alone; `lazy` where every state is to stay with some probability, and the
+/// matrix says so.
+pub(crate) fn statistics_of_rows<T: Number>(
+    transitions: &dyn Transitions,
+    rows: Range<usize>,
+    lazy: bool,
+    ranks: Ranks,
+) -> Result<MatrixStatistics<T>> {
+    if T::PRECISION == Precision::Q64 {
+        return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, lazy, ranks)?, lazy, ranks);
+    }
+    let lengths = lengths(transitions, rows.clone());
+    let remote_lengths = match ranks.is_distributed() && !transitions.is_whole() {
+        true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
+        false => None,
+    };
+    let mut exit: Vec<T> = zeroed(rows.len());
+    let mut scan = |scale: f64| {
+        scan::<T>(transitions, &rows, &lengths, remote_lengths.as_ref(), &mut exit, scale).over(ranks)
+    };
+    let mut found = scan(1.0);
+    let alpha = found.exact;
+    if !alpha.is_finite() {
+        return Err(Error::Invalid(format!(
+            "a state's rates add up to more than {:e}, the largest double; give rates per a shorter unit of time",
+            f64::MAX
+        )));
+    }
+    let scale = scale_of(alpha);
+    // Scaling is exact where what is stored stays clear of the ends of the range: the rule, and no second look is needed.
+    let low = T::NEGLIGIBLE.wide();
+    match alpha == 0.0 || (alpha * low <= 1.0 && found.least >= low && found.least * scale >= low) {
+        true => {
+            exit.par_iter_mut().for_each(|rate| *rate = T::of(rate.wide() * scale));
+            (found.stored, found.scaled) = (found.stored * scale, found.scaled * scale);
+        }
+        false => found = scan(scale),
+    }
+    let inverse_alpha = inverse_below::<T>(found.stored);
+    let exit_shares = |state: usize, row: &mut Vec<(u32, f64)>| transitions.outgoing(state, row);
+    let non_absorbing = NonAbsorbing::new(rows.clone(), &exit, exit_shares, ranks);
+    let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+    let nnz = ranks.all_reduce_sum(entries + non_absorbing.count());
+    let u = T::PRECISION.unit_roundoff();
+    let step = step_rounding(found.scaled, inverse_alpha, nnz, transitions.states());
+    let shares = Vec::new();
+    let divisor = 1.0;
+    Ok(MatrixStatistics {
+        rows,
+        lengths,
+        exit,
+        non_absorbing,
+        shares,
+        nnz,
+        alpha,
+        scale,
+        inverse_alpha,
+        divisor,
+        step,
+        vector: u,
+    })
+}
+
+/// The findings of a look at all transitions.
+#[derive(Clone, Copy)]
+struct Scan {
+    /// Largest exit rate as stored, and exact.
+    stored: f64,
+    exact: f64,
+    /// Smallest rate; infinity if there is none.
+    least: f64,
+    /// Largest u·(…)·α + errors of storage: the parts of g_j that 1/α multiplies.
+    scaled: f64,
+}
+
+impl Scan {
+    const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0 };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            stored: self.stored.max(other.stored),
+            exact: self.exact.max(other.exact),
+            least: self.least.min(other.least),
+            scaled: self.scaled.max(other.scaled),
+        }
+    }
+
+    /// Of all ranks.
+    fn over(self, ranks: Ranks) -> Self {
+        let [stored, exact, scaled] =
+            [self.stored, self.exact, self.scaled].map(|largest| ranks.all_reduce_max(largest));
+        Self { stored, exact, scaled, least: -ranks.all_reduce_max(-self.least) }
+    }
+}
+
+/// Looks at the transitions out of `rows`, their rates multiplied by `scale`, and notes exit rates.
+fn scan<T: Number>(
+    transitions: &dyn Transitions,
+    rows: &Range<usize>,
+    lengths: &[u32],
+    remote_lengths: Option<&RemoteRowLengths>,
+    exit: &mut [T],
+    scale: f64,
+) -> Scan {
+    let single = T::PRECISION == Precision::F32;
+    let repeats = transitions.repeats_among(rows);
+    let found = repeats
+        .places(exit, ROWS)
+        .into_par_iter()
+        .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (first, exit)| {
+            let mut length = |to: usize| match (rows.contains(&to), remote_lengths) {
+                (true, _) => f64::from(lengths[to - rows.start]),
+                (false, Some(remote_lengths)) => f64::from(remote_lengths.length(to as u32)),
+                (false, None) => {
+                    other.clear();
+                    transitions.incoming(to, other);
+                    other.len() as f64
+                }
+            };
+            let mut found = Scan::NOTHING;
+            let first = rows.start + first;
+            transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+                let row = match scale == 1.0 {
+                    true => row,
+                    false => {
+                        scaled.clear();
+                        scaled.extend_from_slice(row);
+                        scale_rates(scaled, scale);
+                        &scaled[..]
+                    }
+                };
+                let out = &mut exit[state - first];
+                let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                // Where the sum overflows its compensation is no number.
+                let exact = if exact.is_nan() { f64::INFINITY } else { exact };
+                *out = diagonal_of(row, exact);
+                let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
+                let storage: f64 = match single {
+                    true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
+                    false => 0.0,
+                };
+                found = found.and(Scan {
+                    stored: out.wide(),
+                    exact,
+                    least: row.iter().fold(f64::INFINITY, |least, &(_, r)| least.min(r)),
+                    scaled: column_rounding::<T>(rows, storage, exact, out.wide()),
+                });
+            });
+            found
+        })
+        .reduce(|| Scan::NOTHING, Scan::and);
+    repeats.copy(exit);
+    found
+}

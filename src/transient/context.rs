@@ -1,0 +1,157 @@
+//! A chain on its lanes, as every method needs it.
+
+use super::chain::scan::statistics_of_rows;
+use super::chain::statistics::{MatrixStatistics, scale_of};
+use super::chain::transitions::{Transitions, add_rates};
+use super::chain::{Initial, Reward};
+use super::cost_model::Costs;
+use super::exchange::parts::Parts;
+use super::numerics::poisson::Window;
+use super::partition::{most_elements, rows_of, share};
+use super::problem::{Options, Problem};
+use super::solution::RewardValue;
+use crate::kernel::{Number, Precision};
+use crate::lane::Lane;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::{BLOCK, MatrixFormat};
+use crate::{Machine, Result};
+
+/// A chain built on its lane, and what the methods share.
+pub struct Context<'a, T> {
+    /// The lanes.
+    pub machine: &'a Machine,
+    /// The problem; its rewards are those of this rank's rows.
+    pub problem: &'a Problem<'a>,
+    /// The options.
+    pub options: &'a Options,
+    /// Statistics of the matrix.
+    pub statistics: MatrixStatistics<T>,
+    /// What looks and products of Krylov spaces cost.
+    pub costs: Costs,
+    /// The rows on the lanes.
+    pub parts: Parts<T>,
+    /// Of this rank's rows.
+    pub initial: Vec<f64>,
+    /// Error of the initial probabilities as numbers.
+    pub initial_error: f64,
+    /// True if Chebyshev's expansion or Krylov's method may take over from a sweep: the lanes exchange halos at every step, and no checkpoint is kept.
+    pub expands: bool,
+}
+
+impl<T> Context<'_, T> {
+    /// The one state that it begins in, if there is one.
+    pub(super) fn beginning(&self) -> Option<usize> {
+        match self.problem.initial {
+            Initial::State(state) => Some(*state),
+            _ => None,
+        }
+    }
+}
+
+/// The statistics of this rank's rows, for a matrix in a format; `lazy` as there.
+pub(super) fn matrix_statistics<T: Number>(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    format: MatrixFormat,
+    lazy: bool,
+) -> Result<MatrixStatistics<T>> {
+    let (lanes, ranks) = (&machine.lanes, machine.ranks);
+    if !ranks.is_distributed() {
+        let scan = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
+        let together =
+            lanes.len() == 1 && transitions.states() <= most_elements(&lanes[0], T::PRECISION.bytes());
+        let repeats = together && format != MatrixFormat::Hyb;
+        let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
+        let mut statistics = match found {
+            Some(found) => found,
+            None => lanes[0].host(scan)?,
+        };
+        statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
+        return Ok(statistics);
+    }
+    let shares = share(machine, transitions, None)?;
+    let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
+    let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
+    let rows = rows_of(&shares, before, lanes.len());
+    transitions.acquire_rows(&rows);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
+}
+
+/// The terms that a time takes, and what of ε is left for a stop at the steady state.
+pub(super) fn windows<T: Number>(
+    statistics: &MatrixStatistics<T>,
+    epsilon: f64,
+    lambda: f64,
+) -> (Window, f64) {
+    // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
+    // nothing the bound cannot be met, and half of ε is as good as any share.
+    let len = 12.0 * lambda.sqrt() + 64.0;
+    let left = epsilon - statistics.rounding(lambda, len as u64, u64::MAX);
+    let left = if left > 0.0 { left } else { 0.5 * epsilon };
+    let share = if lambda > 256.0 { 0.8 } else { 0.999 };
+    (Window::new(lambda, share * left), (1.0 - share) * left)
+}
+
+/// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
+pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
+    let block = |values: &[T]| {
+        let mut sum = [0.0; 2];
+        add_rates(&mut sum, values.iter().map(|value| value.wide()));
+        sum
+    };
+    let blocks: Vec<[f64; 2]> = values.par_chunks(BLOCK).with_min_len(64).map(block).collect();
+    let mut sum = [0.0; 2];
+    ranks.ordered_reduce(&mut sum, |sum| {
+        let mut state = [sum[0], sum[1]];
+        for &[block, lost] in &blocks {
+            add_rates(&mut state, [block]);
+            state[1] += lost;
+        }
+        sum.copy_from_slice(&state);
+    });
+    sum[0] + sum[1]
+}
+
+/// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
+pub(super) fn scaled<'a, T: Number>(context: &Context<'a, T>) -> Vec<(&'a [f64], f64)> {
+    let scale = |r: &'a Reward| {
+        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
+        let scale = scale_of(context.parts.ranks.all_reduce_max(most));
+        // A fraction is below 1.
+        (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
+    };
+    context.problem.rewards.iter().map(scale).collect()
+}
+
+/// Accumulators that a lane is taken to have room for which does not say.
+pub(super) const DEFAULT_VECTORS: u64 = 16;
+
+/// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
+/// and the driver.
+pub(super) fn vector_capacity<T: Number>(context: &Context<'_, T>, unknown: u64) -> usize {
+    let vector_capacity = |(l, lane): (usize, &Lane)| {
+        let rows: usize = context.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+        let vector = rows as u64 * T::PRECISION.bytes();
+        lane.free_bytes().map_or(unknown, |free| free / 10 * 9 / vector.max(1))
+    };
+    let vector_capacity = context.machine.lanes.iter().enumerate().map(vector_capacity).min().unwrap_or(1);
+    context.parts.ranks.all_reduce_min(vector_capacity) as usize
+}
+
+/// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
+pub(super) fn unscaled<T: Number>(
+    context: &Context<'_, T>,
+    sums: &[(f64, f64)],
+    rewards: &[(&[f64], f64)],
+) -> Vec<RewardValue> {
+    let holding = context.statistics.mean_holding();
+    let all = context.problem.rewards.iter().zip(sums).zip(rewards);
+    all.map(|((reward, sum), (_, scale))| RewardValue {
+        name: reward.name.clone(),
+        instantaneous: sum.0 / scale,
+        cumulative: sum.1 * holding / scale,
+    })
+    .collect()
+}

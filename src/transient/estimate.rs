@@ -1,0 +1,385 @@
+//! The memory and time that a chain takes, and the memory that its lanes have, before any work is done.
+
+use std::ops::Range;
+
+use super::chain::scan::{statistics, statistics_of_rows};
+use super::chain::statistics::MatrixStatistics;
+use super::chain::transitions::Transitions;
+use super::context::{matrix_statistics, windows};
+use super::exchange::cost::exchange_cost;
+use super::memory::expect_host_share;
+use super::numerics::chebyshev_coefficients::{RANGE, products};
+use super::partition::halo_depth::{self, Work};
+use super::partition::subdomain::Region;
+use super::partition::{LaneExchange, LanePlan, RunFacts, row_bytes, split};
+use super::problem::{Method, Options, Problem, check};
+use super::solution::ExchangeCost;
+use super::step::matrix::Source;
+pub use super::step::memory_requirement::MemoryRequirement;
+use super::subdivided;
+use crate::kernel::{Number, Precision, Q64};
+use crate::lane::Lane;
+use crate::ranks::Ranks;
+use crate::sparse::{BLOCK, Layout};
+use crate::{Error, Machine, Result};
+
+/// The work of one of many ranks, with one lane as the first of these.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct RankPlan {
+    /// The rank's number.
+    pub rank: usize,
+    /// The bytes that it is to hold, its halo included.
+    pub need: MemoryRequirement,
+    /// Values that it receives in an exchange after each step.
+    pub halo: usize,
+    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
+    pub compute: f64,
+    /// Predicted seconds of a step.
+    pub step: f64,
+}
+
+/// A run on many ranks.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct ManyRanks {
+    /// The number of ranks.
+    pub count: usize,
+    /// The first, one in the middle and the last.
+    pub ranks: Vec<RankPlan>,
+    /// Steps between two exchanges with the shortest predicted step.
+    pub halo_depth: usize,
+    /// The measured cost of an exchange.
+    #[serde(rename = "swap")]
+    pub exchange_cost: ExchangeCost,
+}
+
+impl ManyRanks {
+    /// Predicted seconds of a step: those of the slowest rank.
+    pub fn step(&self) -> f64 {
+        self.ranks.iter().map(|rank| rank.step).fold(0.0, f64::max)
+    }
+}
+
+/// The plan of a run on `count` ranks, each with a lane like the first of these and an equal number of rows. An
+/// exchange is measured between the ranks, or else the lanes, that there are.
+///
+/// # Errors
+/// If there is nobody to measure an exchange with, and more ranks than blocks of 256 rows.
+pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => many_in::<f32>(machine, problem, options, count),
+        Precision::F64 => many_in::<f64>(machine, problem, options, count),
+        Precision::Q64 => many_in::<Q64>(machine, problem, options, count),
+    }
+}
+
+fn many_in<T: Number>(
+    machine: &Machine,
+    problem: &Problem<'_>,
+    options: &Options,
+    count: usize,
+) -> Result<ManyRanks> {
+    let (transitions, real) = (problem.transitions, machine.precision.bytes());
+    let (n, lane) = (transitions.states(), &machine.lanes[0]);
+    let blocks = n.div_ceil(BLOCK);
+    if count == 0 || count > blocks {
+        return Err(Error::Invalid(format!(
+            "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
+        )));
+    }
+    expect_remote_lane(machine)?;
+    let cost = exchange_cost(machine, n, f64::INFINITY)?;
+    let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
+    let bandwidth = lane.bandwidth()?;
+    let mut sample = vec![0, count / 2, count - 1];
+    sample.dedup();
+    let mut sampled = Vec::new();
+    for rank in sample {
+        let (sample_rows, _) = sample_rows::<T>(lane, transitions, rows(rank), options)?;
+        let work = sample_rows.work(bandwidth, real);
+        sampled.push((rank, sample_rows, work));
+    }
+    Ok(predicted(sampled, count, cost, options))
+}
+
+/// An error where there is nobody to measure an exchange with.
+fn expect_remote_lane(machine: &Machine) -> Result<()> {
+    if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "--ranks predicts from a measured exchange, and here is nobody to exchange with; start this under \
+         `mpirun -n 2`, on two hosts for what lies between these"
+            .to_owned(),
+    ))
+}
+
+/// The work of a rank with some rows.
+#[derive(Debug, Clone)]
+struct SampledRank {
+    need: MemoryRequirement,
+    /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
+    halo: usize,
+    halo_width: usize,
+    /// Bytes of a step.
+    bytes: f64,
+}
+
+impl SampledRank {
+    /// The same work on a lane.
+    fn work(&self, bandwidth: f64, real: u64) -> Work {
+        let compute = self.bytes / bandwidth;
+        let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
+        Work {
+            compute,
+            ghosts: compute * share,
+            // Others wait for rows as far from the cuts as this one reads beyond them.
+            interior: (1.0 - share).max(0.0),
+            bytes: self.halo as f64 * real as f64,
+            deeper: self.halo_width as f64 * real as f64,
+        }
+    }
+}
+
+/// Looks at some rows, as if they were one of many ranks'.
+fn sample_rows<T: Number>(
+    lane: &Lane,
+    transitions: &dyn Transitions,
+    rows: Range<usize>,
+    options: &Options,
+) -> Result<(SampledRank, MatrixStatistics<T>)> {
+    let real = T::PRECISION.bytes();
+    let region = lane.host(|| Region::new(transitions, 0, rows));
+    let statistics =
+        lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE))?;
+    let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
+    let alone = std::slice::from_ref(&region);
+    let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
+    let need = source.plan(options.format)?;
+    let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+    let sample_rows =
+        SampledRank { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
+    Ok((sample_rows, statistics))
+}
+
+/// The run of `count` ranks of which some were looked at.
+fn predicted(
+    sampled: Vec<(usize, SampledRank, Work)>,
+    count: usize,
+    exchange_cost: ExchangeCost,
+    options: &Options,
+) -> ManyRanks {
+    let halo_depth = match options.partitioning().halo_depth {
+        Some(halo_depth) => halo_depth,
+        None => halo_depth::choose(&sampled.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
+    };
+    let one = |(rank, sample_rows, work): (usize, SampledRank, Work)| {
+        let step = if count > 1 { work.step(halo_depth, exchange_cost).0 } else { work.compute };
+        RankPlan { rank, need: sample_rows.need, halo: sample_rows.halo, compute: work.compute, step }
+    };
+    ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth, exchange_cost }
+}
+
+/// The plan of a run.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Plan {
+    /// Number of states.
+    pub n: usize,
+    /// Rows that were looked at; what the others add is taken from these.
+    pub looked_at: usize,
+    /// Entries of the generator, its diagonal included.
+    pub nnz: u64,
+    /// Uniformization rate.
+    pub alpha: f64,
+    /// The bytes that each lane is to hold.
+    pub lanes: Vec<MemoryRequirement>,
+    /// The share of each lane; empty for one lane.
+    pub plan: Vec<LanePlan>,
+    /// Steps between two exchanges.
+    pub halo_depth: usize,
+    /// The way in which lanes exchange.
+    pub exchange: LaneExchange,
+    /// Multiplications, at most; none where that shows only on the way, as for the steady state.
+    pub terms: Option<u64>,
+    /// Predicted seconds of a multiplication, from measured bandwidth.
+    pub step: f64,
+}
+
+impl Plan {
+    /// True if every lane has room.
+    pub fn fits(&self) -> bool {
+        self.lanes.iter().all(MemoryRequirement::fits)
+    }
+}
+
+/// Looks at a chain and at the lanes, and says what solving the problem there would take.
+///
+/// # Errors
+/// As [`super::solve()`], but for lack of memory on a lane, which the plan tells.
+pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => plan_in::<f32>(machine, problem, options),
+        Precision::F64 => plan_in::<f64>(machine, problem, options),
+        Precision::Q64 => plan_in::<Q64>(machine, problem, options),
+    }
+}
+
+/// Runs of rows that [`estimate`] looks at, and rows of each.
+const RUNS: usize = 4;
+const RUN: usize = 1 << 18;
+
+/// As [`plan`], from a share of the rows where the chain has many and one lane is to hold all of them.
+///
+/// # Errors
+/// As [`plan`].
+pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let few = problem.transitions.states() <= 2 * RUNS * RUN;
+    match &machine.lanes[..] {
+        [lane] if !few && !machine.ranks.is_distributed() => {
+            check(machine.ranks, problem, options)?;
+            match machine.precision {
+                Precision::F32 => estimate_in::<f32>(lane, problem, options),
+                Precision::F64 => estimate_in::<f64>(lane, problem, options),
+                Precision::Q64 => estimate_in::<Q64>(lane, problem, options),
+            }
+        }
+        _ => plan(machine, problem, options),
+    }
+}
+
+fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
+    let n = transitions.states();
+    let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
+    let sampled = runs.map(|first| sample_rows::<T>(lane, transitions, first..first + RUN, options));
+    let sampled: Vec<_> = sampled.collect::<Result<_>>()?;
+    let share = n as f64 / (RUNS * RUN) as f64;
+    let sum = |of: fn(&SampledRank) -> f64| {
+        share * sampled.iter().map(|(sample_rows, _)| of(sample_rows)).sum::<f64>()
+    };
+    let need = MemoryRequirement {
+        rows: n,
+        entries: sum(|sample_rows| sample_rows.need.entries as f64) as u64,
+        matrix: sum(|sample_rows| sample_rows.need.matrix as f64) as u64,
+        vectors: 3 * n as u64 * real,
+        ..sampled[0].0.need.clone()
+    };
+    let step = sum(|sample_rows| sample_rows.bytes) / lane.bandwidth()?;
+    let nnz = (share * sampled.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
+    let fastest = sampled.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+    let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
+    Ok(Plan {
+        n,
+        looked_at: RUNS * RUN,
+        nnz,
+        alpha: statistics.alpha,
+        lanes: vec![need],
+        plan: Vec::new(),
+        halo_depth: 1,
+        exchange: LaneExchange::None,
+        terms: terms(&statistics, problem, options)?,
+        step,
+    })
+}
+
+fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
+    let choices = options.partitioning();
+    // The host's memory is needed now; a lane's is what the plan is about.
+    expect_host_share(machine, transitions.states(), 0)?;
+    let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
+    let run = RunFacts::endless(choices, options.format, exchange_cost);
+    let partition = split(machine, transitions, &statistics.shares, &run)?;
+    let computed = partition.computed(&statistics.rows);
+    statistics.widen(transitions, computed);
+    let width = options.width.over(machine.ranks, &statistics.lengths);
+    let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
+    let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
+    for region in partition.own_regions() {
+        let lane = &lanes[region.lane - partition.first];
+        let (regions, depth) = (&partition.regions, partition.halo_depth);
+        let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
+        let need = source.plan(options.format)?;
+        // Parts of one lane add up.
+        match needs.last_mut() {
+            Some(last) if region.lane == at => last.add(need),
+            _ => needs.push(need),
+        }
+        at = region.lane;
+    }
+    let step = match &partition.plan[..] {
+        [] => {
+            let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+            bytes as f64 / lanes[0].bandwidth()?
+        }
+        plan => plan.iter().map(|lane| lane.step).fold(0.0, f64::max),
+    };
+    Ok(Plan {
+        n: transitions.states(),
+        looked_at: transitions.states(),
+        nnz: statistics.nnz,
+        alpha: statistics.alpha,
+        lanes: needs,
+        plan: partition.plan,
+        halo_depth: partition.halo_depth,
+        exchange: partition.exchange,
+        terms: terms(&statistics, problem, options)?,
+        step,
+    })
+}
+
+/// Seconds that it takes to open a GPU, to compile for it and to let go of it, where nothing was measured: those of CUDA, with
+/// one hardware queue, and of Vulkan on an H200.
+pub const GPU_START: f64 = 0.25;
+
+/// Seconds that all products take on the host's cores, as far as a moment tells: of chains of few states at finite times.
+/// A product takes 2 µs at least; `speed` is how many bytes a second the cores move, where that was measured. Else every
+/// thread is taken to move 2.5 GB/s, and all 40 GB/s at most.
+///
+/// # Errors
+/// As [`plan`].
+pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<f64>) -> Result<Option<f64>> {
+    const MOST_STATES: usize = 1 << 18;
+    let speed = speed.unwrap_or_else(|| (2.5e9 * crate::parallel::threads() as f64).min(40e9));
+    const LEAST: f64 = 2e-6;
+    if problem.transitions.states() > MOST_STATES {
+        return Ok(None);
+    }
+    check(Ranks::ALONE, problem, options)?;
+    let seconds = |statistics: &MatrixStatistics<f64>| -> Result<Option<f64>> {
+        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, 8)).sum();
+        let terms = terms(statistics, problem, options)?;
+        Ok(terms.map(|terms| terms as f64 * (bytes as f64 / speed + LEAST)))
+    };
+    match problem.transitions.prescan().and_then(|prescan| prescan.with_statistics(seconds)) {
+        Some(found) => found,
+        None => seconds(&statistics(problem.transitions)?),
+    }
+}
+
+fn terms<T: Number>(
+    statistics: &MatrixStatistics<T>,
+    problem: &Problem<'_>,
+    options: &Options,
+) -> Result<Option<u64>> {
+    if problem.times.iter().any(|t| t.is_infinite()) && statistics.alpha > 0.0 {
+        return Ok(None);
+    }
+    let (mut sum, mut last) = (0, 0);
+    for &t in problem.times.iter().filter(|&&t| t > 0.0 && statistics.alpha > 0.0) {
+        let lambda = statistics.lambda(t)?;
+        match options.method {
+            Method::Subdivided { theta } => {
+                sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?;
+            }
+            Method::Chebyshev { .. } if RANGE.contains(&lambda) => {
+                last = products(lambda, options.epsilon).max(last);
+            }
+            Method::Auto | Method::Uniformization | Method::Chebyshev { .. } | Method::Krylov { .. } => {
+                last = windows(statistics, options.epsilon, lambda).0.right.max(last);
+            }
+        }
+    }
+    Ok(Some(sum + last))
+}

@@ -1,0 +1,213 @@
+//! Steps on the lanes that share a chain, and the exchange of halos between them.
+//!
+//! [`parts`] holds the chain on its lanes; [`halo`] plans which rows are sent, and [`transport`] how they travel.
+//! [`host_exchange`] runs a thread for each lane, and `peer_exchange` CUDA kernels that write remote halos.
+//! [`timeline`] records the phases of a step.
+
+pub(super) mod cost;
+pub(crate) mod halo;
+mod host_exchange;
+pub(crate) mod parts;
+#[cfg(feature = "cuda")]
+mod peer_exchange;
+pub(crate) mod timeline;
+mod transport;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::host_exchange::{Worker, on_lanes, workers};
+use self::parts::Parts;
+use self::timeline::Timeline;
+use crate::Result;
+use crate::kernel::Number;
+use crate::lane::{Batch, Lane, Launch, Program};
+use crate::transient::partition::LaneExchange;
+use crate::transient::step::stages::{LaneStep, Launches, Stage};
+
+impl<T: Number> Parts<T> {
+    /// A lane's step from x[source].
+    fn lane_step(
+        &self,
+        lanes: &[Lane],
+        lane: usize,
+        source: usize,
+        launches: Launches<'_>,
+    ) -> Result<LaneStep> {
+        let several = self.matrix.halo_depth > 1;
+        let mut rest = launches(lane, source, Stage::Rest)?;
+        rest.extend(self.gathers(lanes, lane, 1 - source)?);
+        Ok(LaneStep {
+            boundary: launches(lane, source, if several { Stage::SendRows } else { Stage::Boundary })?,
+            sends: self.send_launches(lanes, lane, 1 - source, true)?,
+            interior: launches(lane, source, Stage::Interior)?,
+            own: several.then(|| launches(lane, source, Stage::Own)).transpose()?,
+            rest,
+        })
+    }
+
+    /// Runs steps on all lanes, the first from x[now], and leaves every halo up to date.
+    pub(super) fn run(
+        &self,
+        lanes: &[Lane],
+        steps: Range<u64>,
+        now: usize,
+        launches: Launches<'_>,
+        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+    ) -> Result<()> {
+        // work[lane][source]
+        let both = |lane| -> Result<[LaneStep; 2]> {
+            Ok([self.lane_step(lanes, lane, 0, launches)?, self.lane_step(lanes, lane, 1, launches)?])
+        };
+        let work = (0..lanes.len()).map(both).collect::<Result<Vec<_>>>()?;
+        #[cfg(feature = "cuda")]
+        if self.matrix.exchange == LaneExchange::Peer {
+            return peer_exchange::run(self, lanes, &work, steps, now, watch);
+        }
+        if let ([lane], [work]) = (lanes, &work[..])
+            && self.closed()
+        {
+            let all = |k: u64| {
+                let LaneStep { boundary, interior, rest, .. } = &work[(now + (steps.start + k) as usize) % 2];
+                boundary.iter().chain(interior).chain(rest).collect()
+            };
+            // Step k is at place k mod 2.
+            let program = Program { cycle: vec![all(0), all(1)] };
+            return lane.run(&program, steps.start, steps.end - steps.start, watch);
+        }
+        debug_assert!(self.matrix.exchange != LaneExchange::None, "several lanes have a transport");
+        let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
+        let mut least_done = || watch(done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0));
+        let halo_depth = self.matrix.halo_depth as u64;
+        on_lanes(self.workers(lanes, self.timeline.as_ref()), &mut least_done, &|worker| {
+            worker.run(&work[worker.number], steps.clone(), now, halo_depth, &done[worker.number])
+        })
+        .map(drop)
+    }
+
+    /// Brings all halos of iterate `which` up to date, once.
+    pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
+        for (number, lane) in lanes.iter().enumerate() {
+            let mut launches = self.gathers(lanes, number, which)?;
+            launches.extend(self.send_launches(lanes, number, which, false)?);
+            if !launches.is_empty() {
+                lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
+            }
+        }
+        if self.closed() || self.matrix.exchange == LaneExchange::Peer {
+            return Ok(());
+        }
+        on_lanes(self.workers(lanes, None), &mut || Ok(()), &|worker| worker.exchange_packed(which)).map(drop)
+    }
+
+    fn workers<'a>(&'a self, lanes: &'a [Lane], timeline: Option<&'a Timeline>) -> Vec<Worker<'a, T>> {
+        let transports = self.between_lanes.iter().map(|transfer| &transfer.transport);
+        workers(lanes, transports, self.ranks, timeline)
+    }
+}
+
+impl<T: Number> Worker<'_, T> {
+    /// Takes steps, the first from x[now], with an exchange after every `halo_depth` of them.
+    fn run(
+        &mut self,
+        work: &[LaneStep; 2],
+        steps: Range<u64>,
+        now: usize,
+        halo_depth: u64,
+        done: &AtomicU64,
+    ) -> Result<()> {
+        let (mut k, mut source) = (steps.start, now);
+        let mut receives = Vec::new();
+        while k < steps.end {
+            let count = halo_depth.min(steps.end - k);
+            let last = (source + count as usize - 1) % 2;
+            let first = Batch {
+                receives,
+                launches: first_launches(work, source, count),
+                before_receives: true,
+                sends: self.send_buffers(),
+            };
+            let LaneStep { interior, own, rest, .. } = &work[last];
+            let launches = own.as_ref().unwrap_or(interior).iter().chain(rest).map(|launch| (0, launch));
+            let second = Batch { launches: launches.collect(), ..Batch::default() };
+            self.exchange(1 - last, (&first, k), Some((&second, k + count - 1)))?;
+            receives = self.receive_buffers(1 - last);
+            source = 1 - last;
+            k += count;
+            done.store(k - steps.start, Ordering::Relaxed);
+        }
+        match steps.is_empty() {
+            true => Ok(()),
+            false => self.lane.submit(&Batch { receives, ..Batch::default() }, k),
+        }
+    }
+}
+
+/// All steps but the last from x[source] on, and the last step's boundary and its sends. Where there are several steps,
+/// the interior is all rows.
+fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, &Launch)> {
+    let mut launches = Vec::new();
+    for j in 0..count {
+        let step = &work[(source + j as usize) % 2];
+        let all = match j + 1 == count {
+            true => step.boundary.iter().chain(&step.sends),
+            false => step.interior.iter().chain(&step.rest),
+        };
+        launches.extend(all.map(|launch| (j, launch)));
+    }
+    launches
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use crate::Machine;
+    use crate::lane::{DeviceSpec, OpenOptions};
+    use crate::transient::{Chain, Initial, Observer, Options, Problem, solve};
+
+    /// Loses a lane when the first steps are done, and lets nothing be written.
+    struct Lose<'a>(&'a Lane);
+
+    impl Observer for Lose<'_> {
+        fn progress(&mut self, done: u64, _: u64) -> Result<()> {
+            if done > 0 {
+                self.0.lose();
+            }
+            Ok(())
+        }
+
+        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
+            panic!("a result after the loss of a device");
+        }
+    }
+
+    #[test]
+    fn a_device_lost_during_a_run_is_named_and_nothing_is_delivered() {
+        for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
+            let specs = vec![DeviceSpec::Wgpu(0); count];
+            let machine = match Machine::open(&specs, &OpenOptions::default()) {
+                Ok(machine) => machine,
+                Err(e) => return crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
+            };
+            let n = 3000;
+            let (pointers, next): (Vec<_>, Vec<_>) = ((0..=n).collect(), (1..n as u32).chain([0]).collect());
+            let ring = Chain::from_csr(n, &pointers, &next, &vec![1.0; n]).unwrap();
+            let problem = Problem {
+                transitions: &*ring.transitions,
+                initial: &Initial::State(0),
+                times: &[1e3],
+                rewards: &[],
+                vectors: true,
+            };
+
+            let lane = &machine.lanes[lost];
+            let error = solve(&machine, &problem, &Options::default(), &mut Lose(lane)).unwrap_err();
+
+            assert!(
+                matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),
+                "lane {lost} of {count}: {error}"
+            );
+        }
+    }
+}

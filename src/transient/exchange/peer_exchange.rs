@@ -1,0 +1,103 @@
+//! Steps on several CUDA lanes: one thread keeps all streams filled, kernels store straight into the neighbours' halos
+//! while others compute the interior, and events keep the order.
+
+use std::ops::Range;
+
+use super::halo::Gathered;
+use super::parts::Parts;
+use crate::Result;
+use crate::kernel::Number;
+use crate::lane::{CudaLane, Event, Lane, Side, pieces};
+use crate::transient::step::stages::LaneStep;
+
+/// The streams of the lanes, if all have one.
+fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
+    lanes.iter().map(Lane::cuda).collect()
+}
+
+/// Lanes that each lane waits for: those that write its halo before it reads it, and those that still read what it is
+/// about to overwrite.
+fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
+    let mut neighbours = vec![Vec::new(); lanes];
+    for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {
+        if let Gathered::Halo { part, .. } = source.gathered {
+            let [from, to] = [source.part, part].map(|part| parts.parts[part].lane);
+            neighbours[from].push(to);
+            neighbours[to].push(from);
+        }
+    }
+    for list in &mut neighbours {
+        list.sort_unstable();
+        list.dedup();
+    }
+    neighbours
+}
+
+/// Runs steps as [`Parts::run`] does. `work[lane][source]` is a lane's step from x[source], and the first one's source is
+/// x[now].
+///
+/// A lane has two streams. Beside the one that computes the interior, the other computes the rows that neighbours wait
+/// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
+/// stored what they made in it; values are stored when the neighbour, too, has done its step k − 1, which read what they
+/// replace.
+pub(crate) fn run<T: Number>(
+    parts: &Parts<T>,
+    lanes: &[Lane],
+    work: &[[LaneStep; 2]],
+    steps: Range<u64>,
+    now: usize,
+    watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+) -> Result<()> {
+    let streams = &streams(lanes).expect("lanes that reach each other's memory have streams");
+    let neighbours = &neighbours(parts, lanes.len());
+    // Two events a stream, in turn: one is recorded while the other is waited for.
+    let marks = || streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<Event>>>();
+    let (main, aside) = ([marks()?, marks()?], [marks()?, marks()?]);
+    let one = |step: u64| -> Result<()> {
+        let (before, after) = ((step % 2) as usize, ((step + 1) % 2) as usize);
+        let source = (now + (step - steps.start) as usize) % 2;
+        for (lane, ((stream, work), neighbours)) in streams.iter().zip(work).zip(neighbours).enumerate() {
+            let work = &work[source];
+            stream.after(Side::Aside, &main[before][lane])?;
+            for &other in neighbours {
+                stream.after(Side::Aside, &aside[before][other])?;
+            }
+            stream.enqueue(Side::Aside, &work.boundary, step)?;
+            for &other in neighbours {
+                stream.after(Side::Aside, &main[before][other])?;
+            }
+            stream.enqueue(Side::Aside, &work.sends, step)?;
+            stream.remark(Side::Aside, &aside[after][lane])?;
+
+            stream.after(Side::Main, &aside[before][lane])?;
+            for &other in neighbours {
+                stream.after(Side::Main, &aside[before][other])?;
+            }
+            stream.enqueue(Side::Main, &work.interior, step)?;
+            if !work.rest.is_empty() {
+                stream.after(Side::Main, &aside[after][lane])?;
+                stream.enqueue(Side::Main, &work.rest, step)?;
+            }
+            stream.remark(Side::Main, &main[after][lane])?;
+        }
+        Ok(())
+    };
+    pieces(
+        steps.end - steps.start,
+        |from, count| {
+            let end = steps.start + from + count;
+            (steps.start + from..end).try_for_each(one)?;
+            // A piece is done when both streams are, and the neighbours have stored theirs.
+            let last = (end % 2) as usize;
+            let done = |(lane, stream): (usize, &&CudaLane)| {
+                for &other in neighbours[lane].iter().chain([&lane]) {
+                    stream.after(Side::Main, &aside[last][other])?;
+                }
+                stream.mark()
+            };
+            streams.iter().enumerate().map(done).collect::<Result<Vec<_>>>()
+        },
+        |marks| streams.iter().zip(&marks).try_for_each(|(stream, mark)| stream.reached(mark)),
+        watch,
+    )
+}

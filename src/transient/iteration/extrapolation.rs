@@ -1,0 +1,414 @@
+//! The curve that a [stop](super::quasi_stationary) puts in the place of all later iterates, on the host.
+//!
+//! What can be left may consist of several parts, none of which leads to another: the curve is then the sum of theirs, and
+//! so are its bounds. Where the rounding of a step would cost too much, the curve is made from a vector q of twice the digits, whose residual
+//! qP − μq is computed in them: nothing is added for a step, and q is corrected until the residual is small. With e = Σ_{i<N} r P^i, r the
+//! residual, that of q + e is r P^N, but for (1 − μ) e. Where P is periodic (I + P)/2 takes its place, and half the sum. `docs/certificate.md` has the proof.
+
+use super::quasi_stationary::{EarlyTermination, Shares};
+use super::{Iteration, Which};
+use crate::kernel::{Number, Precision};
+use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
+use crate::transient::chain::recurrent_classes::last_classes;
+use crate::transient::context::{Context, total};
+use crate::transient::numerics::double_double::Exact;
+use crate::transient::problem::Observer;
+use crate::{Error, Result};
+
+/// Rows that a thread looks at in one go.
+const ROWS: usize = 4096;
+/// Corrections of a vector at most, each of which takes this share of the steps that led to it.
+const CORRECTIONS: u64 = 4;
+/// Most steps of a correction: their weights are held.
+const MOST_STEPS: u64 = 1 << 20;
+
+/// Most parts.
+const MOST_CLASSES: usize = 64;
+/// Numbers of the flows of all parts, at most.
+const MOST_NUMBERS: usize = 1 << 27;
+/// The part of a state that lies in none.
+const NO_CLASS: u8 = u8::MAX;
+
+/// A reward on a curve: in what absorbing states hold at first, and of each part in its vector and in what is absorbed of it in a step.
+pub(crate) struct ExtrapolatedReward {
+    absorbing: f64,
+    classes: Vec<[f64; 2]>,
+}
+
+impl ExtrapolatedReward {
+    /// With the shares of each part.
+    pub(crate) fn value(&self, shares: impl Iterator<Item = [f64; 3]> + Clone) -> f64 {
+        let rest = shares.clone().next().map_or(0.0, |[rest, ..]| rest * self.absorbing);
+        let classes = self.classes.iter().zip(shares);
+        classes.fold(rest, |sum, ([own, flow], [_, shrunk, grown])| sum + shrunk * own + grown * flow)
+    }
+}
+
+/// What a curve is made of.
+pub(crate) struct Extrapolation<'a, T> {
+    context: &'a Context<'a, T>,
+    /// The vectors of all parts, and what absorbing states hold at first.
+    x: Vec<f64>,
+    /// The part of each state; empty where all that can be left is one.
+    class: Vec<u8>,
+    /// Of each part the flow into absorbing states in a step, if there are any.
+    flow: Vec<Vec<f64>>,
+    pub(crate) rewards: Vec<ExtrapolatedReward>,
+}
+
+/// What a curve errs by beside the defects of its stops, and multiplications that it took to find it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Refinement {
+    /// The distance of its vector to the last iterate but one.
+    pub(crate) shift: f64,
+    pub(crate) steps: u64,
+}
+
+impl<'a, T: Number> Extrapolation<'a, T> {
+    /// Of one part, from the last two iterates.
+    pub(crate) fn new(context: &'a Context<'a, T>, iteration: &Iteration<'_, T>) -> Result<Self> {
+        let x = iteration.iterate(Which::Before)?;
+        let mut flow = Vec::new();
+        if !context.statistics.non_absorbing.all() {
+            let mut newest = iteration.newest()?;
+            newest.par_iter_mut().zip(&x).for_each(|(y, x)| *y -= x);
+            flow.push(newest);
+        }
+        Ok(Self { context, x, class: Vec::new(), flow, rewards: Vec::new() })
+    }
+
+    /// Of several parts, from the last iterate but one. The flow is not known.
+    pub(crate) fn of_classes(
+        context: &'a Context<'a, T>,
+        iteration: &Iteration<'_, T>,
+        class: Vec<u8>,
+    ) -> Result<Self> {
+        let x = iteration.iterate(Which::Before)?;
+        Ok(Self { context, x, class, flow: Vec::new(), rewards: Vec::new() })
+    }
+
+    /// The part of a state, if it can be left.
+    fn class_of(&self, state: usize) -> Option<usize> {
+        let non_absorbing = &self.context.statistics.non_absorbing;
+        match self.class.get(state) {
+            Some(&NO_CLASS) => None,
+            Some(&class) => Some(class.into()),
+            None => (non_absorbing.all() || non_absorbing.contains(state)).then_some(0),
+        }
+    }
+
+    /// True if a state is absorbing.
+    fn absorbing(&self, state: usize) -> bool {
+        let non_absorbing = &self.context.statistics.non_absorbing;
+        !non_absorbing.all() && !non_absorbing.contains(state)
+    }
+
+    /// Sums rewards over its vectors.
+    pub(crate) fn collect_rewards(&mut self, rewards: &[(&'a [f64], f64)], classes: usize) {
+        let ranks = self.context.parts.ranks;
+        let sum = |values: &[f64], (reward, scale): &(&[f64], f64), among: &dyn Fn(usize) -> bool| {
+            let products = |(i, (p, r)): (usize, (&f64, &f64))| if among(i) { r * scale * p } else { 0.0 };
+            let products: Vec<f64> = values.iter().zip(*reward).enumerate().map(products).collect();
+            total(&products, ranks)
+        };
+        let reward_of = |reward: &(&'a [f64], f64)| {
+            let absorbing = sum(&self.x, reward, &|i| self.absorbing(i));
+            let class = |class: usize| {
+                let own = sum(&self.x, reward, &|i| self.class_of(i) == Some(class));
+                let flow = self.flow.get(class).map(|flow| sum(flow, reward, &|i| self.absorbing(i)));
+                [own, flow.unwrap_or(0.0)]
+            };
+            ExtrapolatedReward { absorbing, classes: (0..classes).map(class).collect() }
+        };
+        self.rewards = rewards.iter().map(reward_of).collect();
+    }
+
+    /// Divides its vectors by a mass.
+    pub(crate) fn divide(&mut self, mass: f64) {
+        for values in std::iter::once(&mut self.x).chain(&mut self.flow) {
+            values.par_iter_mut().for_each(|p| *p /= mass);
+        }
+    }
+
+    /// Number of states.
+    pub(crate) fn len(&self) -> usize {
+        self.x.len()
+    }
+
+    /// Adds its shares of each part to a result.
+    pub(crate) fn add_to(&self, result: &mut [f64], shares: &[Shares]) {
+        let add = |(i, p): (usize, &mut f64)| match self.class_of(i) {
+            Some(class) => *p += shares[class].at[1] * self.x[i],
+            None if self.absorbing(i) => {
+                let flows = self.flow.iter().zip(shares);
+                *p += flows.fold(shares[0].at[0] * self.x[i], |p, (flow, s)| p + s.at[2] * flow[i]);
+            }
+            None => {}
+        };
+        result.par_iter_mut().enumerate().with_min_len(4096).for_each(add);
+    }
+}
+
+/// The part of each state, and how many there are, where what can be left ends in several [classes](crate::transient::chain::recurrent_classes) that lead to absorbing
+/// states alone: what is not in one of them is left for good.
+pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(Vec<u8>, usize)> {
+    let (non_absorbing, n) = (&context.statistics.non_absorbing, context.initial.len());
+    if non_absorbing.all() {
+        return None;
+    }
+    let absorbing = |state: usize| !non_absorbing.contains(state);
+    let find = || last_classes(context.problem.transitions, &context.initial, &absorbing);
+    let (class, count) = context.machine.lanes[0].host(find);
+    let several = (2..=MOST_CLASSES).contains(&count) && count * n <= MOST_NUMBERS;
+    several.then(|| {
+        (class.into_iter().map(|class| class.map_or(NO_CLASS, |class| class as u8)).collect(), count)
+    })
+}
+
+/// What vectors of twice the digits are found to have.
+struct Residual {
+    /// Of each part 1 − μ,
+    decays: Vec<f64>,
+    /// ‖qP − μq‖ or more,
+    defects: Vec<f64>,
+    /// and the flow into absorbing states.
+    flow: Vec<Vec<f64>>,
+    /// qP − μq.
+    residual: Vec<f64>,
+}
+
+impl<T: Number> Extrapolation<'_, T> {
+    /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision, and takes memory.
+    pub(crate) fn refines(context: &Context<'_, T>) -> bool {
+        let room =
+            || expect_memory(80 * context.initial.len() as u64, || "a shape of twice the digits".to_owned());
+        T::PRECISION == Precision::F64
+            && !context.parts.ranks.is_distributed()
+            && context.problem.transitions.is_whole()
+            && room().is_ok()
+    }
+
+    /// Replaces its vector by one of twice the digits that `enough` holds for, given what it errs by, or by the best that a few corrections come to.
+    /// The stops, one a part, get the numbers of the new vector, which was that of `steps` steps. Iterates are left elsewhere.
+    pub(crate) fn refine(
+        &mut self,
+        steps: u64,
+        before: u64,
+        terminations: &mut [EarlyTermination],
+        enough: impl Fn(&[EarlyTermination], f64) -> bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Refinement> {
+        let number = |(state, &sum)| match self.class_of(state) {
+            Some(_) => Exact { sum, lost: 0.0 },
+            None => Exact::default(),
+        };
+        let mut vector: Vec<Exact> = self.x.iter().enumerate().map(number).collect();
+        let mut current = self.residual_of(&vector, terminations.len());
+        let mut found = Refinement::default();
+        let steps = (steps / CORRECTIONS).clamp(64, MOST_STEPS);
+        let mut halved = false;
+        let mut iteration = self.correcting(1.0, before)?;
+        for left in (0..=CORRECTIONS).rev() {
+            found.shift = self.shift(&vector);
+            for (class, termination) in terminations.iter_mut().enumerate() {
+                (termination.decay, termination.defect, termination.rounding) =
+                    (current.decays[class], current.defects[class], 0.0);
+            }
+            if left == 0 || enough(terminations, found.shift) {
+                break;
+            }
+            // Sums with (I + P)/2 are half of what sums with P are.
+            let factor = if halved { 0.5 } else { 1.0 };
+            let next = match correct(&mut iteration, &vector, &current.residual, factor, steps, observer) {
+                Err(Error::OutOfMemory { .. }) => break,
+                next => next?,
+            };
+            found.steps += steps;
+            let then = self.residual_of(&next, terminations.len());
+            let sum = |current: &Residual| current.defects.iter().sum::<f64>();
+            // No number is no progress, either.
+            if sum(&then) < 0.5 * sum(&current) {
+                (vector, current) = (next, then);
+            } else if !halved && self.alternates(&then.residual) {
+                // P is periodic, or nearly so; (I + P)/2 is not.
+                halved = true;
+                iteration = self.correcting(0.5, before + found.steps)?;
+            } else {
+                break;
+            }
+        }
+        for (state, q) in vector.iter().enumerate() {
+            if !self.absorbing(state) {
+                self.x[state] = q.value().max(0.0);
+            }
+        }
+        self.flow = current.flow;
+        Ok(found)
+    }
+
+    /// The iteration of corrections, with steps of a share of 1/α.
+    fn correcting(&self, share: f64, before: u64) -> Result<Iteration<'_, T>> {
+        let Context { machine, parts, statistics, .. } = self.context;
+        let inverse_alpha = T::of(share * statistics.inverse_alpha.wide());
+        Iteration::new(&machine.lanes, parts, inverse_alpha, &[], (before, before))
+    }
+
+    /// True if a residual is nearer to changing its sign in a step than to staying as it is.
+    fn alternates(&self, residual: &[f64]) -> bool {
+        let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
+        let rate_of_step = statistics.scale * statistics.inverse_alpha.wide();
+        let rows = |row: &mut Vec<(u32, f64)>, chunk: usize| {
+            let (mut flipped, mut changed) = (0.0, 0.0);
+            for state in
+                (chunk * ROWS..residual.len().min((chunk + 1) * ROWS)).filter(|&s| !self.absorbing(s))
+            {
+                row.clear();
+                transitions.incoming(state, row);
+                let arrives: f64 = row.iter().map(|&(from, rate)| residual[from as usize] * rate).sum();
+                row.clear();
+                transitions.outgoing(state, row);
+                let leaves: f64 = row.iter().map(|&(_, rate)| rate).sum::<f64>() * residual[state];
+                let moved = (arrives - leaves) * rate_of_step;
+                flipped += (2.0 * residual[state] + moved).abs();
+                changed += moved.abs();
+            }
+            [flipped, changed]
+        };
+        let work = || -> [f64; 2] {
+            let chunks = (0..residual.len().div_ceil(ROWS)).into_par_iter().map_init(Vec::new, rows);
+            let sums: Vec<[f64; 2]> = chunks.collect();
+            sums.iter().fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]])
+        };
+        let [flipped, changed] = self.context.machine.lanes[0].host(work);
+        flipped < changed
+    }
+
+    /// Bound of the distance of a vector to the one that it replaces, and to what is handed out: doubles of 0 or more.
+    fn shift(&self, vector: &[Exact]) -> f64 {
+        let distance = |(state, (q, x)): (usize, (&Exact, &f64))| {
+            let mut moved = *q;
+            moved.add(-x);
+            if self.absorbing(state) { 0.0 } else { moved.value().abs() + (-q.value()).max(0.0) }
+        };
+        let sum: f64 = vector.iter().zip(&self.x).enumerate().map(distance).sum();
+        sum * (1.0 + 1e-6) + 2.0 * f64::EPSILON
+    }
+
+    fn residual_of(&self, vector: &[Exact], classes: usize) -> Residual {
+        let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
+        let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
+        let n = vector.len();
+        let work = || {
+            // What each absorbing state receives of each part, in the unit of the scale.
+            let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
+                let mut all: Vec<(usize, usize, f64)> = Vec::new();
+                for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state))
+                {
+                    row.clear();
+                    transitions.incoming(state, row);
+                    let mut sums = vec![Exact::default(); classes];
+                    for &(from, rate) in row.iter() {
+                        if let Some(class) = self.class_of(from as usize) {
+                            let q = vector[from as usize];
+                            sums[class].add_product(q.sum, rate * scale);
+                            sums[class].add_product(q.lost, rate * scale);
+                        }
+                    }
+                    let some = sums.iter().enumerate().map(|(class, sum)| (state, class, sum.value()));
+                    all.extend(some.filter(|(_, _, value)| *value != 0.0));
+                }
+                all
+            };
+            let mut flow = Vec::new();
+            let (mut flows, mut masses) = (vec![Exact::default(); classes], vec![Exact::default(); classes]);
+            if !statistics.non_absorbing.all() {
+                flow = vec![vec![0.0; n]; classes];
+                let chunks = (0..n.div_ceil(ROWS)).into_par_iter();
+                let received: Vec<_> = chunks.map_init(Vec::new, received).collect();
+                for (state, class, value) in received.into_iter().flatten() {
+                    flow[class][state] = value * inverse_alpha;
+                    flows[class].add(value);
+                }
+            }
+            for (state, q) in vector.iter().enumerate() {
+                if let Some(class) = self.class_of(state) {
+                    masses[class].add(q.sum);
+                    masses[class].add(q.lost);
+                }
+            }
+            let decay = |(flow, mass): (&Exact, &Exact)| match mass.value() > 0.0 {
+                true => (flow.value() / mass.value()).clamp(0.0, 0.5 / inverse_alpha),
+                false => 0.0,
+            };
+            let decays: Vec<f64> = flows.iter().zip(&masses).map(decay).collect();
+            let mut residual = vec![0.0; n];
+            let rows = |row: &mut Vec<(u32, f64)>, (chunk, residual): (usize, &mut [f64])| {
+                let mut defects = vec![0.0; classes];
+                for (state, residual) in (chunk * ROWS..).zip(residual) {
+                    let Some(class) = self.class_of(state) else { continue };
+                    let (mut sum, mut all, mut terms) = (Exact::default(), 0.0, 0);
+                    let mut add = |q: Exact, factor: f64| {
+                        sum.add_product(q.sum, factor);
+                        sum.add_product(q.lost, factor);
+                        all += (q.sum.abs() + q.lost.abs()) * factor.abs();
+                        terms += 2;
+                    };
+                    row.clear();
+                    transitions.incoming(state, row);
+                    for &(from, rate) in row.iter().filter(|t| self.class_of(t.0 as usize) == Some(class)) {
+                        add(vector[from as usize], rate * scale);
+                    }
+                    row.clear();
+                    transitions.outgoing(state, row);
+                    row.iter().for_each(|&(_, rate)| add(vector[state], -rate * scale));
+                    add(vector[state], decays[class]);
+                    // What underflows is less than the last in each of some operations.
+                    let underflow = 4.0 * terms as f64 * f64::MIN_POSITIVE;
+                    defects[class] += sum.magnitude(terms, 1.001 * all) + underflow;
+                    *residual = sum.value() * inverse_alpha;
+                }
+                defects
+            };
+            let chunks = residual.par_chunks_mut(ROWS).enumerate();
+            let found: Vec<Vec<f64>> = chunks.map_init(Vec::new, rows).collect();
+            let mut defects = vec![0.0; classes];
+            found.iter().for_each(|own| defects.iter_mut().zip(own).for_each(|(sum, own)| *sum += own));
+            let bound = |sum: f64| sum * inverse_alpha * (1.0 + 1e-9);
+            Residual {
+                decays: decays.iter().map(|decay| decay * inverse_alpha).collect(),
+                defects: defects.into_iter().map(bound).collect(),
+                flow,
+                residual,
+            }
+        };
+        self.context.machine.lanes[0].host(work)
+    }
+}
+
+/// q + `factor` Σ_{i<N} r P^i, P that of the iteration.
+fn correct<T: Number>(
+    iteration: &mut Iteration<'_, T>,
+    vector: &[Exact],
+    residual: &[f64],
+    factor: f64,
+    steps: u64,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Exact>> {
+    // Far from the end of the range of numbers.
+    let size = residual.iter().map(|r| r.abs()).sum::<f64>().max(f64::MIN_POSITIVE);
+    let begin: Vec<f64> = residual.iter().map(|r| r / size).collect();
+    let done = iteration.progress.0 + iteration.steps();
+    iteration.start_in(&begin, None)?;
+    iteration.progress = (done, done + steps);
+    let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
+    iteration.weigh(&mut target, 0, &vec![1.0; steps as usize], 1.0)?;
+    iteration.advance(steps, &[&target], observer)?;
+    let sum = iteration.downloaded(&target.acc, Vec::new())?;
+    let corrected = |(q, e): (&Exact, &f64)| {
+        let mut q = *q;
+        q.add(size * factor * e);
+        q
+    };
+    Ok(vector.iter().zip(&sum).map(corrected).collect())
+}

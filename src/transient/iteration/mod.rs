@@ -1,0 +1,757 @@
+//! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and proofs that end it early.
+//!
+//! [`Iteration`] advances the iterates, adds their weighted sums and reads norms from them.
+//! [`quasi_stationary`] bounds the error of replacing all later iterates by an [`extrapolation`] of the current
+//! one. [`schedule`] has the times and weights that iterates are summed for.
+
+pub(super) mod extrapolation;
+pub(super) mod quasi_stationary;
+pub(super) mod schedule;
+
+use std::ops::Range;
+
+use crate::kernel::block_sums::defects;
+use crate::kernel::{Arguments, Kernel, Number, Precision};
+use crate::lane::cpu::zeroed;
+use crate::lane::{Arg, Buffer, HostArray, Lane, Launch, Program};
+use crate::parallel::{at_once, *};
+use crate::sparse::BLOCK;
+use crate::transient::Observer;
+use crate::transient::context::total;
+use crate::transient::exchange::parts::Parts;
+use crate::transient::numerics::fixed_point::beginning;
+use crate::transient::step::chunk::{Part, Sum};
+use crate::transient::step::stages::Stage;
+use crate::transient::step::vector_kernels::{
+    ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS,
+};
+use crate::transient::step::vector_kernels::{
+    accumulate, block_defect, block_dot, block_norm, block_sum, sweep,
+};
+use crate::{Error, Result};
+
+/// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].
+const SMALL_STEPS: u64 = 512;
+/// Steps are numbered in 32 bits on a device.
+pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
+/// Probabilities that are copied to a device at once, and of which it is known together whether any is above 0.
+const PIECE: usize = 1 << 20;
+const FEW: usize = 1 << 14;
+/// Elements of the rewards' partial sums that are held on a device.
+const REWARD_ELEMENTS: usize = 1 << 22;
+
+/// A weighted sum of iterates in the making: Σ w_k x_k.
+#[derive(Debug)]
+pub struct Target<T> {
+    /// On each lane: 1/α, then the weights of the steps that are held.
+    scalars: Vec<Buffer<T>>,
+    pub(crate) acc: Accumulators<T>,
+    /// Steps whose weights the scalars hold.
+    held: Range<u64>,
+}
+
+/// One accumulator a part; none if only rewards are wanted.
+#[derive(Debug)]
+pub struct Accumulators<T> {
+    pub(super) parts: Vec<Buffer<T>>,
+    /// The only one of them, where it is the host's own memory and what is wanted there.
+    host: Option<HostArray<T>>,
+}
+
+impl<T> Accumulators<T> {
+    pub(super) fn none() -> Self {
+        Self { parts: Vec::new(), host: None }
+    }
+}
+
+/// One of the last two iterates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// x_k.
+    Newest,
+    /// x_{k−1}.
+    Before,
+}
+
+/// A number of one of the last two iterates, by blocks.
+#[derive(Clone, Copy)]
+pub(super) enum Observed<'b, T> {
+    /// Its product with a vector, of which each part has an array.
+    Product(&'b [Buffer<T>]),
+    /// Its l1 norm.
+    Norm,
+}
+
+/// The iteration of one chain.
+pub struct Iteration<'a, T> {
+    pub(crate) lanes: &'a [Lane],
+    pub(super) parts: &'a Parts<T>,
+    inverse_alpha: T,
+    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    values: Vec<(&'a [f64], f64)>,
+    /// One vector a reward and part.
+    rewards: Vec<Vec<Buffer<T>>>,
+    /// Behind the rewards of a step the norm of its iterate, if that is wanted.
+    normed: bool,
+    /// Steps are those of Chebyshev's recurrence.
+    pub(super) recurrence: bool,
+    /// Partial sums of rewards, one array a part.
+    partials: Vec<Buffer<T>>,
+    /// Partial sums of one vector, for mass and distance, one array a part.
+    blocks: Vec<Buffer<T>>,
+    /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
+    alone: Vec<(Buffer<T>, Buffer<T>)>,
+    /// On each lane: the factor of a defect.
+    factors: Vec<Buffer<T>>,
+    /// x_k lies in `x[now]`.
+    k: u64,
+    now: usize,
+    /// Steps done before this iteration, and to be done in all, for progress.
+    pub(super) progress: (u64, u64),
+}
+
+impl<'a, T: Number> Iteration<'a, T> {
+    /// Of each reward the values, and the power of two that they are multiplied by.
+    pub fn new(
+        lanes: &'a [Lane],
+        parts: &'a Parts<T>,
+        inverse_alpha: T,
+        rewards: &[(&'a [f64], f64)],
+        progress: (u64, u64),
+    ) -> Result<Self> {
+        Self::with_norms(lanes, parts, inverse_alpha, rewards, progress, false)
+    }
+
+    /// The same; with `normed` the l1 norm of each iterate stands behind its rewards.
+    pub(super) fn with_norms(
+        lanes: &'a [Lane],
+        parts: &'a Parts<T>,
+        inverse_alpha: T,
+        rewards: &[(&'a [f64], f64)],
+        progress: (u64, u64),
+        normed: bool,
+    ) -> Result<Self> {
+        let mut vectors = Vec::new();
+        for (reward, scale) in rewards {
+            let mut own = Vec::new();
+            for part in &parts.parts {
+                let values: Vec<T> = reward[parts.own(part)].iter().map(|&r| T::of(r * scale)).collect();
+                own.push(lanes[part.lane].alloc_with("a reward", &values)?);
+            }
+            vectors.push(own);
+        }
+        let per_part = |elements: usize| -> Result<Vec<Buffer<T>>> {
+            let alloc = |p: &Part<T>| {
+                let blocks = p.rows.len().div_ceil(BLOCK);
+                lanes[p.lane].alloc("partial sums", (blocks * elements).max(blocks))
+            };
+            parts.parts.iter().map(alloc).collect()
+        };
+        Ok(Self {
+            lanes,
+            parts,
+            inverse_alpha,
+            normed,
+            recurrence: false,
+            partials: match rewards.len() + usize::from(normed) {
+                0 => Vec::new(),
+                count => per_part(count * reward_steps(parts, count) as usize)?,
+            },
+            values: rewards.to_vec(),
+            rewards: vectors,
+            blocks: per_part(1)?,
+            alone: lanes
+                .iter()
+                .map(|lane| Ok((lane.alloc_with("scalars", &[inverse_alpha])?, lane.alloc("scalars", 1)?)))
+                .collect::<Result<_>>()?,
+            factors: lanes.iter().map(|lane| lane.alloc("scalars", 1)).collect::<Result<_>>()?,
+            k: 0,
+            now: 0,
+            progress,
+        })
+    }
+
+    /// Starts (again) from the initial probabilities of this rank's rows.
+    pub fn start(&mut self, initial: &[f64]) -> Result<()> {
+        self.start_in(initial, None)
+    }
+
+    /// The same where that is 0 everywhere but in one `state`, if that is known: which may be another rank's.
+    pub(super) fn start_in(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
+        match T::PRECISION {
+            Precision::Q64 => self.place(&beginning(initial, self.parts.ranks), state),
+            _ => self.place(initial, state),
+        }
+    }
+
+    /// Starts from numbers as they are kept, see [`Self::kept`].
+    fn place(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
+        (self.k, self.now) = (0, 0);
+        for part in &self.parts.parts {
+            let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
+            lane.clear(&part.x[0])?;
+            // Many chains begin in one state, and a device is far away.
+            let filled: Vec<bool> = match state {
+                Some(state) => {
+                    let here = state.checked_sub(part.rows.start).filter(|&place| place < own.len());
+                    (0..own.len().div_ceil(FEW)).map(|k| here.is_some_and(|place| place / FEW == k)).collect()
+                }
+                None => own.par_chunks(FEW).map(|few| few.iter().any(|p| p.to_bits() != 0)).collect(),
+            };
+            let mut k = 0;
+            while let Some(zeros) = filled[k..].iter().position(|&filled| filled) {
+                let first = k + zeros;
+                let run = filled[first..].iter().take(PIECE / FEW).take_while(|&&filled| filled).count();
+                k = first + run;
+                let piece = &own[first * FEW..own.len().min(k * FEW)];
+                let at = part.own + first * FEW;
+                match T::PRECISION {
+                    Precision::F64 | Precision::Q64 => {
+                        lane.upload(bytemuck::cast_slice::<_, T>(piece), &part.x[0], at)?;
+                    }
+                    Precision::F32 => {
+                        let values: Vec<T> = piece.par_iter().map(|&p| T::of(p)).collect();
+                        lane.upload(&values, &part.x[0], at)?;
+                    }
+                }
+            }
+        }
+        self.parts.exchange(self.lanes, 0)
+    }
+
+    /// Goes on from x_k as it was kept.
+    pub(crate) fn resume(&mut self, k: u64, x: &[f64]) -> Result<()> {
+        self.place(x, None)?;
+        self.k = k;
+        Ok(())
+    }
+
+    /// Puts a sum of this rank's rows, as it was kept, back into its accumulators.
+    pub(crate) fn fill(&self, acc: &Accumulators<T>, sum: &[f64]) -> Result<()> {
+        for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
+            let number = |&p: &f64| match T::PRECISION {
+                Precision::Q64 => T::from_bits(p.to_bits()),
+                _ => T::of(p),
+            };
+            let own: Vec<T> = sum[self.parts.own(part)].par_iter().map(number).collect();
+            self.lanes[part.lane].upload(&own, acc, part.ghosts())?;
+        }
+        Ok(())
+    }
+
+    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    pub(crate) fn rewards(&self) -> &[(&'a [f64], f64)] {
+        &self.values
+    }
+
+    /// k: the number of steps taken.
+    pub(crate) fn steps(&self) -> u64 {
+        self.k
+    }
+
+    /// A sum with room for `weights` weights at a time, in accumulators that are cleared.
+    pub fn target(&self, weights: usize, acc: Accumulators<T>) -> Result<Target<T>> {
+        for (acc, part) in acc.parts.iter().zip(&self.parts.parts) {
+            self.lanes[part.lane].clear(acc)?;
+        }
+        let scalars = self.lanes.iter().map(|lane| lane.alloc("Poisson weights", weights + 1));
+        Ok(Target { scalars: scalars.collect::<Result<_>>()?, acc, held: 0..0 })
+    }
+
+    /// An accumulator for each part.
+    pub fn accumulators(&self) -> Result<Accumulators<T>> {
+        const WHAT: &str = "an accumulator";
+        if let ([part], Precision::F64) = (&self.parts.parts[..], T::PRECISION) {
+            let lane = &self.lanes[part.lane];
+            if lane.device().host {
+                let host = lane.host_array(part.computed.len())?;
+                if let Some(adopted) = lane.adopt(WHAT, &host)? {
+                    return Ok(Accumulators { parts: vec![adopted], host: Some(host) });
+                }
+            }
+        }
+        Ok(Accumulators { parts: self.vector(WHAT)?, host: None })
+    }
+
+    /// A vector in the lanes' memory, of which each part has an array.
+    pub(super) fn vector(&self, what: &str) -> Result<Vec<Buffer<T>>> {
+        let alloc = |p: &Part<T>| self.lanes[p.lane].alloc(what, p.computed.len());
+        self.parts.parts.iter().map(alloc).collect()
+    }
+
+    /// Gives a sum the weights of steps from `first` on.
+    pub fn weigh(&self, target: &mut Target<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
+        let mut scalars = Vec::with_capacity(weights.len() + 1);
+        scalars.push(self.inverse_alpha);
+        scalars.extend(weights.iter().map(|w| T::of(w / divisor)));
+        target.held = first..first + weights.len() as u64;
+        for (lane, buffer) in self.lanes.iter().zip(&target.scalars) {
+            lane.upload(&scalars, buffer, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Takes steps up to `to`, each iterate x_k with its share in every target. Returns the rewards of the steps, one
+    /// row a step. With rewards, at most [`Self::most_steps`] at a time.
+    pub fn advance(
+        &mut self,
+        to: u64,
+        targets: &[&Target<T>],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<f64>> {
+        let (from, count) = (self.k, to - self.k);
+        let (before, all) = self.progress;
+        if to > MOST_STEPS {
+            return Err(Error::Invalid(format!(
+                "no steady state after {from} multiplications, and they are counted in 32 bits; ask for a shorter time"
+            )));
+        }
+        if self.small(targets) {
+            let (launch, launches) = self.small_launch(to, targets.first().copied())?;
+            let mut watch = |done: u64| observer.progress(before + (from + done * SMALL_STEPS).min(to), all);
+            let lane = &self.lanes[self.parts.parts[0].lane];
+            let program = Program { cycle: vec![vec![&launch]] };
+            self.parts.launching(|| lane.run(&program, 0, launches, &mut watch))?;
+            // The kernel leaves x_k where it found it.
+            self.k = to;
+            return Ok(Vec::new());
+        }
+        let mut watch = |done: u64| observer.progress(before + from + done, all);
+        let launches = |lane: usize, source: usize, stage: Stage| {
+            self.step_launches(lane, targets, source, from..to, stage)
+        };
+        self.parts.launching(|| self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch))?;
+        self.k = to;
+        self.now = (self.now + count as usize) % 2;
+        if self.measured() == 0 { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
+    }
+
+    /// Numbers that a step is given back with: rewards, and the norm.
+    fn measured(&self) -> usize {
+        self.rewards.len() + usize::from(self.normed)
+    }
+
+    /// Most steps that [`Self::advance`] takes at once when there are rewards.
+    pub(crate) fn most_steps(&self) -> u64 {
+        match self.measured() {
+            0 => u64::MAX,
+            count => reward_steps(self.parts, count),
+        }
+    }
+
+    fn small(&self, targets: &[&Target<T>]) -> bool {
+        let [part] = &self.parts.parts[..] else { return false };
+        if !self.parts.closed() {
+            return false;
+        }
+        let whole = part.rows.len() <= SWEEP_ROWS && part.chunks.len() == 1;
+        whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
+    }
+
+    /// The launch of the kernel for small chains, and how often it runs to reach step `to`.
+    fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
+        let part = &self.parts.parts[0];
+        let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
+        let (scalars, acc, held) = self.fused(target, 0);
+        let params = sweep::Params {
+            step: 0,
+            first: self.k as u32,
+            count: SMALL_STEPS as u32,
+            end: to as u32,
+            window_first: held.start as u32,
+            window_end: held.end as u32,
+            rows: part.rows.len() as u32,
+        };
+        let (exit, x, before) = (part.exit.arg(), part.x[self.now].arg(), part.x[1 - self.now].arg());
+        let args = sweep::Args { slices, columns, values, exit, scalars, x, before, acc };
+        let launch = self.lanes[part.lane].bind(&SWEEP, T::PRECISION, 1, params, args)?;
+        Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
+    }
+
+    /// Weights, accumulator and steps with weights of the sum that the step kernel itself serves.
+    fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
+        let lane = self.parts.parts[part].lane;
+        match target {
+            Some(t) if !t.acc.parts.is_empty() => {
+                (t.scalars[lane].arg(), t.acc.parts[part].arg(), t.held.clone())
+            }
+            _ => (self.alone[lane].0.arg(), self.alone[lane].1.arg(), 0..0),
+        }
+    }
+
+    /// A stage of one step of a lane's parts from x[source]; the last with everything that reads all of an iterate.
+    /// `steps` are those that it is taken for; each adds its own term, or leaves it to the one before, so none is added
+    /// outside of them.
+    fn step_launches(
+        &self,
+        lane: usize,
+        targets: &[&Target<T>],
+        source: usize,
+        steps: Range<u64>,
+        stage: Stage,
+    ) -> Result<Vec<Launch>> {
+        let mut launches = Vec::new();
+        for (p, part) in self.parts.of(lane) {
+            // Rows for others alone are computed again, and added then.
+            let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
+            let (scalars, acc, held) = self.fused(target, p);
+            let sum = Sum {
+                scalars,
+                acc,
+                window: within(&held, &steps),
+                weights: held.start,
+                recurrence: self.recurrence,
+            };
+            let packed = |reader| self.parts.packed(p, reader);
+            launches.extend(part.launches(&self.lanes[lane], stage, source, &sum, packed)?);
+            if stage != Stage::Rest {
+                continue;
+            }
+            for target in targets.iter().skip(1).filter(|t| !t.acc.parts.is_empty()) {
+                launches.push(self.accumulate(target, p, source, &steps)?);
+            }
+            launches.extend(self.reward_launches(p, source, steps.start)?);
+        }
+        Ok(launches)
+    }
+
+    fn accumulate(
+        &self,
+        target: &Target<T>,
+        part: usize,
+        source: usize,
+        steps: &Range<u64>,
+    ) -> Result<Launch> {
+        let p = &self.parts.parts[part];
+        // Ghosts of the accumulator are nobody's.
+        let (window, rows) = (within(&target.held, steps), p.computed.len());
+        let params = accumulate::Params {
+            step: 0,
+            window_first: window.start as u32,
+            window_end: window.end as u32,
+            weights: target.held.start as u32,
+            rows: rows as u32,
+            own: p.base() as u32,
+        };
+        let args = accumulate::Args {
+            scalars: target.scalars[p.lane].arg(),
+            x: p.x[source].arg(),
+            y: p.x[1 - source].arg(),
+            acc: target.acc.parts[part].arg(),
+        };
+        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, params, args)
+    }
+
+    fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
+        let rewards = self.rewards.iter().map(|reward| (Observed::Product(reward), source));
+        let all: Vec<_> = rewards.chain(self.normed.then_some((Observed::Norm, source))).collect();
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.observing(part, first_step, &all, &self.partials[part])
+    }
+
+    /// Launches of what iterates, each in one of the two arrays, are looked at for.
+    pub(super) fn observing(
+        &self,
+        part: usize,
+        first_step: u64,
+        what: &[(Observed<'_, T>, usize)],
+        out: &Buffer<T>,
+    ) -> Result<Vec<Launch>> {
+        let p = &self.parts.parts[part];
+        let rows = p.rows.len();
+        let blocks = rows.div_ceil(BLOCK) as u32;
+        let (lane, precision) = (&self.lanes[p.lane], T::PRECISION);
+        let stride = blocks * what.len() as u32;
+        let launch = |(place, (what, source)): (usize, &(Observed<'_, T>, usize))| {
+            let params = block_dot::Params {
+                step: 0,
+                rows: rows as u32,
+                own: p.own as u32,
+                out: place as u32 * blocks,
+                out_step: stride,
+                first_step: first_step as u32,
+            };
+            let (x, out) = (p.x[*source].arg(), out.arg());
+            match what {
+                Observed::Product(vector) => {
+                    let r = vector[part].arg();
+                    lane.bind(&BLOCK_DOT, precision, rows, params, block_dot::Args { r, x, out })
+                }
+                Observed::Norm => {
+                    lane.bind(&BLOCK_NORM, precision, rows, params, block_norm::Args { x, out })
+                }
+            }
+        };
+        what.iter().enumerate().map(launch).collect()
+    }
+
+    /// The rewards of `count` steps.
+    fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
+        self.sums(&self.partials, count * self.measured())
+    }
+
+    /// Sums of partial ones, blocks added in global order.
+    pub(super) fn sums(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<f64>> {
+        let mut sums = vec![0.0; count];
+        let mut partials = Vec::with_capacity(of.len());
+        for (part, out) in self.parts.parts.iter().zip(of) {
+            let blocks = part.rows.len().div_ceil(BLOCK);
+            let mut partial = vec![T::ZERO; count * blocks];
+            self.lanes[part.lane].download(out, 0, &mut partial)?;
+            partials.push((blocks, partial));
+        }
+        self.parts.ranks.ordered_reduce(&mut sums, |sums| {
+            for (blocks, partial) in &partials {
+                for (sum, blocks) in sums.iter_mut().zip(partial.chunks(*blocks)) {
+                    blocks.iter().for_each(|b| *sum += b.wide());
+                }
+            }
+        });
+        Ok(sums)
+    }
+
+    /// The rewards of one iterate.
+    pub(crate) fn rewards_of(&self, which: Which) -> Result<Vec<f64>> {
+        if self.measured() == 0 {
+            return Ok(Vec::new());
+        }
+        let source = self.source(which);
+        self.each_part(|p| self.reward_launches(p, source, self.k))?;
+        self.collect_rewards(1)
+    }
+
+    /// Adds one iterate with the weight that the target holds for step k.
+    pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
+        if target.acc.parts.is_empty() {
+            return Ok(());
+        }
+        let source = self.source(which);
+        self.each_part(|p| Ok(vec![self.accumulate(target, p, source, &(self.k..self.k + 1))?]))
+    }
+
+    pub(super) fn source(&self, which: Which) -> usize {
+        match which {
+            Which::Newest => self.now,
+            Which::Before => 1 - self.now,
+        }
+    }
+
+    /// Runs launches of every part once, as step k.
+    fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
+        for (p, part) in self.parts.parts.iter().enumerate() {
+            let launches = launches(p)?;
+            let launches: Vec<&Launch> = launches.iter().collect();
+            self.parts.launching(|| self.lanes[part.lane].launch(&launches, self.k))?;
+        }
+        Ok(())
+    }
+
+    /// Σ x_k over all states, blocks in global order.
+    pub(crate) fn mass(&self) -> Result<f64> {
+        self.block_sums(&BLOCK_SUM, |part, out| block_sum::Args { x: part.x[self.now].arg(), out })
+    }
+
+    /// ‖x_k − factor x_{k−1}‖ in l1, over the states that can be left.
+    pub(crate) fn defect(&self, factor: f64) -> Result<f64> {
+        self.defect_of(factor, Which::Newest, Which::Before)
+    }
+
+    /// The probability in x_{k−1} and x_k of the states that can be left, unless these are all.
+    pub(crate) fn non_absorbing_masses(&self) -> Result<Option<[f64; 2]>> {
+        let mass = |which| self.defect_of(0.0, which, which);
+        Ok(match self.parts.absorbing {
+            true => Some([mass(Which::Before)?, mass(Which::Newest)?]),
+            false => None,
+        })
+    }
+
+    /// ‖x_k − x_{k−1}‖ in l1: what absorbing states receive is what the others lose, known to some units.
+    pub(crate) fn distance(&self) -> Result<f64> {
+        let received = self.non_absorbing_masses()?.map_or(0.0, |[before, now]| {
+            (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()
+        });
+        Ok(self.defect(1.0)? + received)
+    }
+
+    fn defect_of(&self, factor: f64, y: Which, x: Which) -> Result<f64> {
+        if let Some(part) = self.far_and_small() {
+            return self.defect_on_host(part, factor, y, x);
+        }
+        for (lane, buffer) in self.lanes.iter().zip(&self.factors) {
+            lane.upload(&[T::factor(factor)], buffer, 0)?;
+        }
+        let rounded = self.rounded_down();
+        let sum = self.block_sums(&BLOCK_DEFECT, |part, out| block_defect::Args {
+            factor: self.factors[part.lane].arg(),
+            among: part.non_absorbing.arg(),
+            x: part.x[self.source(x)].arg(),
+            y: part.x[self.source(y)].arg(),
+            out,
+        })?;
+        Ok(sum + rounded)
+    }
+
+    /// The part of a small chain on a device that the host has to wait for: two copies take less time than the first launch of another kernel,
+    /// which is made then.
+    fn far_and_small(&self) -> Option<&'a Part<T>> {
+        let [part] = &self.parts.parts[..] else { return None };
+        let far = !self.lanes[part.lane].device().on_host_cores();
+        (far && part.rows.len() <= SWEEP_ROWS).then_some(part)
+    }
+
+    /// The same as [`Self::defect_of`], bit for bit.
+    fn defect_on_host(&self, part: &Part<T>, factor: f64, y: Which, x: Which) -> Result<f64> {
+        let (lane, rows) = (&self.lanes[part.lane], part.rows.len());
+        let copy = |which: Which| -> Result<Vec<T>> {
+            let mut values = vec![T::ZERO; rows];
+            lane.download(&part.x[self.source(which)], part.own, &mut values)?;
+            Ok(values)
+        };
+        let among = match self.parts.absorbing {
+            true => {
+                let mut words = vec![0u32; rows.div_ceil(32)];
+                lane.download(&part.non_absorbing, 0, &mut words)?;
+                Some(words)
+            }
+            false => None,
+        };
+        let before = copy(x)?;
+        let newest = if x == y { None } else { Some(copy(y)?) };
+        let sums =
+            defects(T::factor(factor), among.as_deref(), &before, newest.as_deref().unwrap_or(&before));
+        Ok(total(&sums, self.parts.ranks) + self.rounded_down())
+    }
+
+    /// What sums of blocks lack of those of their numbers.
+    fn rounded_down(&self) -> f64 {
+        match T::PRECISION {
+            Precision::Q64 => self.parts.blocks as f64 * (-64f64).exp2(),
+            _ => 0.0,
+        }
+    }
+
+    fn block_sums<'b, A: Arguments<Arg<'b>, Params = block_sum::Params>>(
+        &'b self,
+        kernel: &'static Kernel,
+        args: impl Fn(&'b Part<T>, Arg<'b>) -> A,
+    ) -> Result<f64> {
+        self.each_part(|p| {
+            let part = &self.parts.parts[p];
+            let (rows, own) = (part.rows.len(), part.own as u32);
+            let params = block_sum::Params { rows: rows as u32, own, ..Default::default() };
+            let args = args(part, self.blocks[p].arg());
+            Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, rows, params, args)?])
+        })?;
+        let mut partials = Vec::new();
+        for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
+            let from = partials.len();
+            partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
+            self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
+        }
+        Ok(total(&partials, self.parts.ranks))
+    }
+
+    /// The accumulators of this rank's rows on the host, in the order of states: where they lie, or in `host`, which has room for them.
+    pub(crate) fn download<'b>(&self, acc: &'b Accumulators<T>, host: &'b mut Vec<f64>) -> Result<&'b [f64]> {
+        if let (Some(host), [part]) = (&acc.host, &self.parts.parts[..]) {
+            // Launches that write it are done, and none runs before it was looked at.
+            let own = part.ghosts()..part.ghosts() + part.rows.len();
+            return Ok(bytemuck::cast_slice(&host[own]));
+        }
+        if host.is_empty() {
+            *host = touched(self.parts.rows.len());
+        }
+        self.collect_into(host, |p| (&acc.parts[p], self.parts.parts[p].ghosts()), false)?;
+        Ok(host)
+    }
+
+    /// The same in a vector, that of `host` if it can be.
+    pub(crate) fn downloaded(&self, acc: &Accumulators<T>, mut host: Vec<f64>) -> Result<Vec<f64>> {
+        let result = self.download(acc, &mut host)?;
+        if acc.host.is_some() {
+            return Ok(result.to_vec());
+        }
+        Ok(host)
+    }
+
+    /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
+    /// and never computed with.
+    pub(crate) fn snapshot(&self) -> Result<Vec<f64>> {
+        let source = self.source(Which::Newest);
+        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), true)
+    }
+
+    /// The same of accumulators.
+    pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
+        self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), true)
+    }
+
+    /// Copies x_k to the host, in the order of states.
+    pub fn newest(&self) -> Result<Vec<f64>> {
+        self.iterate(Which::Newest)
+    }
+
+    /// Copies an iterate to the host, in the order of states.
+    pub(crate) fn iterate(&self, which: Which) -> Result<Vec<f64>> {
+        let source = self.source(which);
+        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), false)
+    }
+
+    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync, kept: bool) -> Result<Vec<f64>>
+    where
+        T: 'b,
+    {
+        let mut all = touched(self.parts.rows.len());
+        self.collect_into(&mut all, of, kept).map(|()| all)
+    }
+
+    fn collect_into<'b>(
+        &self,
+        all: &mut [f64],
+        of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync,
+        kept: bool,
+    ) -> Result<()>
+    where
+        T: 'b,
+    {
+        let mut rest = all;
+        let mut shares: Vec<Vec<(usize, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for (p, part) in self.parts.parts.iter().enumerate() {
+            let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
+            shares[part.lane].push((p, own));
+        }
+        let copy = |(p, own): (usize, &mut [f64])| -> Result<()> {
+            let (lane, (buffer, offset)) = (&self.lanes[self.parts.parts[p].lane], of(p));
+            if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
+                return lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own));
+            }
+            let mut values = vec![T::ZERO; own.len()];
+            lane.download(buffer, offset, &mut values)?;
+            own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
+            Ok(())
+        };
+        // Lanes copy at the same time.
+        let copied = at_once(shares, |share| share.into_iter().try_for_each(copy));
+        copied.into_iter().collect()
+    }
+}
+
+/// Zeros for results. All cores touch memory that one would take a page after the other.
+pub(super) fn touched(len: usize) -> Vec<f64> {
+    let mut all: Vec<f64> = zeroed(len);
+    all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
+    all
+}
+
+/// Steps whose rewards are summed before the host looks at them.
+fn reward_steps<T: Number>(parts: &Parts<T>, rewards: usize) -> u64 {
+    (REWARD_ELEMENTS / (parts.blocks * rewards).max(1)).clamp(1, 4096) as u64
+}
+
+/// Those of the steps that have a weight.
+fn within(held: &Range<u64>, steps: &Range<u64>) -> Range<u64> {
+    let first = held.start.max(steps.start);
+    first..held.end.min(steps.end).max(first)
+}

@@ -1,0 +1,294 @@
+//! Vectors that are kept on the lanes beside an iteration, and the recurrence by which they follow from one another.
+
+use crate::kernel::Number;
+use crate::lane::{Buffer, Launch};
+use crate::sparse::BLOCK;
+use crate::transient::chain::statistics::scale_of;
+use crate::transient::iteration::{Accumulators, Iteration, Observed, Which};
+use crate::transient::problem::Observer;
+use crate::transient::step::chunk::Part;
+use crate::transient::step::vector_kernels::{ADD, COMBINE, SCALE, add, combine, scale};
+use crate::{Error, Result};
+
+/// Vectors that one launch combines, and how often each rounds there.
+const FOUR: usize = 4;
+const ROUNDED: [f64; FOUR] = [4.0, 4.0, 3.0, 2.0];
+
+/// Vectors are made orthogonal once more where less than this is left of one.
+const AGAIN: f64 = 0.3;
+
+/// (P − I) V = V H + w eᵀ + F, the columns of V being some vectors, e the last unit vector.
+#[derive(Debug, Default)]
+pub(super) struct Recurrence {
+    /// Of H, down to the element below the diagonal.
+    pub(crate) columns: Vec<Vec<f64>>,
+    /// Upper bounds of the vectors' l1 norms.
+    pub(crate) norms: Vec<f64>,
+    /// The same of the columns of F: what is rounded.
+    pub(crate) rounding: Vec<f64>,
+    /// The same of w.
+    pub(crate) residual: f64,
+    /// Of each vector its rewards.
+    pub(crate) rewards: Vec<Vec<f64>>,
+}
+
+/// An iteration and vectors beside it.
+pub(super) struct Basis<'a, T> {
+    pub(crate) iteration: Iteration<'a, T>,
+    /// Of each vector one array a part.
+    vectors: Vec<Vec<Buffer<T>>>,
+    /// On each lane the factors of a combination.
+    factors: Vec<Buffer<T>>,
+    /// Sums of products by blocks, one array a part.
+    partials: Vec<Buffer<T>>,
+    /// Bounds of what one product of a vector of norm 1 or less rounds by, and of what underflows when vectors are combined.
+    step: f64,
+    underflow: f64,
+}
+
+/// The multiples of vectors that leave nothing of a vector's products with them. The largest comes first, as the last of its four, so
+/// that all others round what is left by it.
+fn decreasing(dots: &[f64], squares: &[f64]) -> Vec<(usize, f64)> {
+    let places: Vec<usize> = (0..dots.len()).rev().collect();
+    let places = places.chunks(FOUR).flat_map(|four| four.iter().rev());
+    places.map(|&place| (place, -dots[place] / squares[place])).collect()
+}
+
+impl<'a, T: Number> Basis<'a, T> {
+    /// Room for `most` vectors, or for as many as the lanes have memory for. `step` bounds what a product rounds by.
+    pub(crate) fn new(iteration: Iteration<'a, T>, most: usize, states: usize, step: f64) -> Result<Self> {
+        let partials = |part: &Part<T>| {
+            let blocks = part.rows.len().div_ceil(BLOCK);
+            iteration.lanes[part.lane].alloc("sums by blocks", (blocks * (most + 1)).max(1))
+        };
+        let partials = iteration.parts.parts.iter().map(partials).collect::<Result<_>>()?;
+        let factors = iteration.lanes.iter().map(|lane| lane.alloc("factors", most.next_multiple_of(FOUR)));
+        let factors = factors.collect::<Result<_>>()?;
+        let mut vectors = Vec::with_capacity(most);
+        while vectors.len() < most {
+            match iteration.vector("a vector of a Krylov space") {
+                Ok(vector) => vectors.push(vector),
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        vectors.truncate(iteration.parts.ranks.all_reduce_min(vectors.len() as u64) as usize);
+        let underflow = 16.0 * states as f64 * T::NEGLIGIBLE.wide().max(f64::MIN_POSITIVE);
+        Ok(Self { iteration, vectors, factors, partials, step, underflow })
+    }
+
+    /// Number of vectors.
+    pub(crate) fn capacity(&self) -> usize {
+        self.vectors.len()
+    }
+
+    /// The recurrence of as many vectors as there is room for, or of `most`, the newest iterate being the first. `check_product` is called
+    /// behind its product, and ends it by true.
+    pub(super) fn span(
+        &mut self,
+        most: usize,
+        observer: &mut dyn Observer,
+        check_product: &mut dyn FnMut(&Iteration<'a, T>) -> Result<bool>,
+    ) -> Result<Option<Recurrence>> {
+        let u = T::PRECISION.unit_roundoff();
+        let mut recurrence = Recurrence::default();
+        let mut squares: Vec<f64> = Vec::new();
+        let mut norm = self.norm()?;
+        for j in 0..most.min(self.capacity()) {
+            self.keep(j)?;
+            let rewards = self.iteration.advance(self.iteration.steps() + 1, &[], observer)?;
+            if j == 0 && check_product(&self.iteration)? {
+                return Ok(None);
+            }
+            recurrence.norms.push(norm);
+            recurrence.rewards.push(rewards);
+            let mut dots = self.products(j)?;
+            squares.push(dots.pop().unwrap_or(f64::NAN));
+            let (mut column, mut left, mut sum) = (vec![0.0; j + 1], norm, 0.0);
+            loop {
+                let multiples = decreasing(&dots, &squares);
+                let source = self.iteration.source(Which::Newest);
+                self.combine(&multiples, |p| {
+                    let part = &self.iteration.parts.parts[p];
+                    (&part.x[source], part.own)
+                })?;
+                let before = std::mem::replace(&mut left, self.norm()?);
+                sum += self.rounding_of(&multiples, &recurrence.norms, left);
+                for &(place, multiple) in &multiples {
+                    column[place] -= multiple;
+                    sum += u * column[place].abs() * recurrence.norms[place];
+                }
+                // Where little is left of it, that is not yet far from what there is.
+                let again = left < AGAIN * before && left > sum;
+                if !again {
+                    break;
+                }
+                dots = self.products(j)?;
+                dots.pop();
+            }
+            // What a step stays with is no part of P − I.
+            column[j] -= 1.0;
+            let rounded = self.step * norm.max(1.0) + u * column[j].abs() * norm;
+            recurrence.rounding.push(1.001 * (rounded + sum));
+            recurrence.residual = left;
+            // Where no more is left than was rounded there is no further direction.
+            let ends = j + 1 == most.min(self.capacity()) || left.is_nan() || left <= recurrence.rounding[j];
+            if !ends {
+                // A power of two brings its norm near 1.
+                let factor = scale_of(left);
+                column.push(1.0 / factor);
+                norm = left * factor;
+                self.scale(factor)?;
+                self.exchange()?;
+            }
+            recurrence.columns.push(column);
+            if ends {
+                break;
+            }
+        }
+        Ok(Some(recurrence))
+    }
+
+    /// Bound of what a combination rounds by, in l1, when vectors of some norms are added to one, `left` being the norm of what comes of it.
+    pub(super) fn rounding_of(&self, multiples: &[(usize, f64)], norms: &[f64], left: f64) -> f64 {
+        let u = T::PRECISION.unit_roundoff();
+        let (mut behind, mut rounding) = (left, 0.0);
+        for four in multiples.chunks(FOUR).rev() {
+            let sizes = four.iter().map(|&(place, factor)| factor.abs() * norms[place]);
+            // Each of four products rounds, and is in as many sums as follow; then the sum with what is there.
+            let own: f64 = sizes.clone().zip(ROUNDED).map(|(size, times)| times * size).sum();
+            rounding += u * (own + behind) + self.underflow;
+            behind += sizes.sum::<f64>();
+        }
+        1.001 * rounding
+    }
+
+    /// Keeps the newest vector as that of a number.
+    fn keep(&self, place: usize) -> Result<()> {
+        let vector = &self.vectors[place];
+        self.clear(vector)?;
+        let source = self.iteration.source(Which::Newest);
+        self.each_part(|p| {
+            let part = &self.iteration.parts.parts[p];
+            let rows = part.rows.len();
+            let params = add::Params { step: 0, rows: rows as u32, own: part.own as u32 };
+            let args = add::Args { x: part.x[source].arg(), acc: vector[p].arg() };
+            Ok(vec![self.iteration.lanes[part.lane].bind(&ADD, T::PRECISION, rows, params, args)?])
+        })
+    }
+
+    fn clear(&self, vector: &[Buffer<T>]) -> Result<()> {
+        let mut parts = self.iteration.parts.parts.iter().zip(vector);
+        parts.try_for_each(|(part, vector)| self.iteration.lanes[part.lane].clear(vector))
+    }
+
+    /// The newest vector's products with those kept up to the one before, and the square of that.
+    fn products(&self, last: usize) -> Result<Vec<f64>> {
+        let [newest, before] = [Which::Newest, Which::Before].map(|which| self.iteration.source(which));
+        let kept = self.vectors[..=last].iter().map(|vector| (Observed::Product(vector), newest));
+        let square = (Observed::Product(&self.vectors[last]), before);
+        self.observe(&kept.chain([square]).collect::<Vec<_>>())
+    }
+
+    /// An upper bound of the newest vector's norm.
+    fn norm(&self) -> Result<f64> {
+        let sums = self.observe(&[(Observed::Norm, self.iteration.source(Which::Newest))])?;
+        // Sums of blocks of 256 magnitudes as trees, added up in turn.
+        Ok(sums[0] * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8))
+    }
+
+    fn observe(&self, what: &[(Observed<'_, T>, usize)]) -> Result<Vec<f64>> {
+        self.each_part(|p| self.iteration.observing(p, 0, what, &self.partials[p]))?;
+        self.iteration.sums(&self.partials, what.len())
+    }
+
+    /// Runs launches of every part once.
+    fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
+        for (p, part) in self.iteration.parts.parts.iter().enumerate() {
+            let launches = launches(p)?;
+            let launches: Vec<&Launch> = launches.iter().collect();
+            self.iteration.parts.launching(|| self.iteration.lanes[part.lane].launch(&launches, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Multiplies the newest vector by a power of two.
+    fn scale(&self, factor: f64) -> Result<()> {
+        self.give(&[factor])?;
+        let source = self.iteration.source(Which::Newest);
+        self.each_part(|p| {
+            let part = &self.iteration.parts.parts[p];
+            let (lane, rows) = (&self.iteration.lanes[part.lane], part.rows.len());
+            let params = scale::Params { step: 0, first: 0, rows: rows as u32, own: part.own as u32 };
+            let args = scale::Args { factors: self.factors[part.lane].arg(), y: part.x[source].arg() };
+            Ok(vec![lane.bind(&SCALE, T::PRECISION, rows, params, args)?])
+        })
+    }
+
+    /// Puts a combination of the first vectors in the place of the newest.
+    pub(super) fn replace_newest(&self, multiples: &[(usize, f64)]) -> Result<()> {
+        let source = self.iteration.source(Which::Newest);
+        for part in &self.iteration.parts.parts {
+            self.iteration.lanes[part.lane].clear(&part.x[source])?;
+        }
+        self.combine(multiples, |p| {
+            let part = &self.iteration.parts.parts[p];
+            (&part.x[source], part.own)
+        })?;
+        self.exchange()
+    }
+
+    /// A combination of the first vectors, on the host.
+    pub(crate) fn sum<'b>(
+        &self,
+        multiples: &[(usize, f64)],
+        acc: &'b Accumulators<T>,
+        host: &'b mut Vec<f64>,
+    ) -> Result<&'b [f64]> {
+        self.clear(&acc.parts)?;
+        self.combine(multiples, |p| (&acc.parts[p], 0))?;
+        self.iteration.download(acc, host)
+    }
+
+    /// Brings what parts read of each other's newest vector up to date.
+    fn exchange(&self) -> Result<()> {
+        self.iteration.parts.exchange(self.iteration.lanes, self.iteration.source(Which::Newest))
+    }
+
+    fn give(&self, factors: &[f64]) -> Result<()> {
+        let factors: Vec<T> = factors.iter().map(|&f| T::of(f)).collect();
+        let mut lanes = self.iteration.lanes.iter().zip(&self.factors);
+        lanes.try_for_each(|(lane, buffer)| lane.upload(&factors, buffer, 0))
+    }
+
+    /// Adds multiples of vectors to others.
+    fn combine<'b>(
+        &'b self,
+        multiples: &[(usize, f64)],
+        onto: impl Fn(usize) -> (&'b Buffer<T>, usize),
+    ) -> Result<()> {
+        let mut multiples = multiples.to_vec();
+        // Behind the last stands a vector that is there, times 0.
+        multiples.resize(multiples.len().next_multiple_of(FOUR), (0, 0.0));
+        self.give(&multiples.iter().map(|(_, factor)| *factor).collect::<Vec<_>>())?;
+        self.each_part(|p| {
+            let part = &self.iteration.parts.parts[p];
+            let (lane, rows, (y, own)) = (&self.iteration.lanes[part.lane], part.rows.len(), onto(p));
+            let launch = |first: usize| -> Result<Launch> {
+                let params =
+                    combine::Params { step: 0, first: first as u32, rows: rows as u32, own: own as u32 };
+                let vector = |k: usize| self.vectors[multiples[first + k].0][p].arg();
+                let args = combine::Args {
+                    factors: self.factors[part.lane].arg(),
+                    a: vector(0),
+                    b: vector(1),
+                    c: vector(2),
+                    d: vector(3),
+                    y: y.arg(),
+                };
+                lane.bind(&COMBINE, T::PRECISION, rows, params, args)
+            };
+            (0..multiples.len()).step_by(FOUR).map(launch).collect()
+        })
+    }
+}

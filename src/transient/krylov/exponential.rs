@@ -1,0 +1,648 @@
+//! Krylov's method: curves in the space of a few products, one after the other, each for as long as its error allows.
+//!
+//! With (P − I) V = V H + w eᵀ + F, time in units of 1/α, and û a curve near the solution of û' = H û from e₁, y = V û begins at the first of the
+//! vectors and errs by at most
+//!
+//! ∫ ‖V (û' − H û)‖ + ‖w‖ |û_m| + Σ_j ‖F_j‖ |û_j| ds
+//!
+//! in l1, with the constant 1 for every chain: `docs/certificate.md` has the proof. Nothing is asked of the vectors, neither that they are orthogonal
+//! nor how H was found; F is what the recurrence was rounded by, and the integrals are [bounded](super::projected_ode) from
+//! polynomials. The vectors of the first product also tell whether a [stop](crate::transient::iteration::quasi_stationary) serves all that is ahead.
+
+use super::arnoldi::{Basis, Recurrence};
+use super::projected_ode::Projected;
+use crate::kernel::Number;
+use crate::transient::context::{Context, scaled, unscaled, vector_capacity};
+use crate::transient::cost_model::{Costs, MOST_VECTORS};
+use crate::transient::iteration::extrapolation::Extrapolation;
+use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
+use crate::transient::iteration::{Accumulators, Iteration, Which};
+use crate::transient::problem::Observer;
+use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
+use crate::{Error, Result};
+
+/// Fewest vectors of a space that it is tried with, but for chains of fewer states.
+const FEWEST: usize = 8;
+/// The share of a bound that is left to what spaces lack. It costs few products to make that small, and a stop, which sees it as well, comes sooner.
+const TIGHT: f64 = 0.1;
+/// Less than this many products of a sweep are left to it.
+const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
+
+/// A time point on its way.
+struct Open {
+    /// The place among the times asked for.
+    index: usize,
+    lambda: f64,
+    /// The bound that is to be reached: ε, or what rounding lets it be.
+    goal: f64,
+    /// The part of the bound that is there from the beginning.
+    fixed: f64,
+    /// What a sweep rounds by.
+    rounds: f64,
+}
+
+impl Open {
+    fn new<T: Number>(context: &Context<'_, T>, index: usize, lambda: f64) -> Self {
+        let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
+        let rounds = context.statistics.step * lambda + fixed;
+        Self { index, lambda, goal: context.options.epsilon, fixed, rounds }
+    }
+
+    fn error_budget(&self) -> f64 {
+        self.goal - self.fixed
+    }
+
+    /// True if a stop leaves it within its goal, from a time on at which some error is there.
+    fn serves(&self, termination: &EarlyTermination, now: Clock, spent: f64) -> bool {
+        let grown = shares(termination, now.until(self.lambda)).at[2];
+        spent + (termination.defect + termination.rounding) * grown + 64.0 * f64::EPSILON
+            <= 0.99 * self.error_budget()
+    }
+
+    /// What the bound may be where rounding keeps a sweep from the goal, too.
+    fn loosened(&self) -> f64 {
+        if self.rounds > self.goal { 4.0 * self.rounds } else { self.goal }
+    }
+}
+
+/// A time as an unevaluated sum of two doubles.
+#[derive(Debug, Clone, Copy, Default)]
+struct Clock {
+    high: f64,
+    low: f64,
+}
+
+impl Clock {
+    fn advance(&mut self, by: f64) {
+        let sum = self.high + by;
+        let virtual_by = sum - self.high;
+        self.low += (self.high - (sum - virtual_by)) + (by - virtual_by);
+        (self.high, self.low) = (sum + self.low, self.low - ((sum + self.low) - sum));
+    }
+
+    /// How long it is to a time, known to four units.
+    fn until(self, time: f64) -> f64 {
+        (time - self.high) - self.low
+    }
+}
+
+/// What may be spent, in products.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// This much in any case.
+    products: f64,
+    /// More than that as long as all together are predicted to be fewer than these, rounding permitting,
+    pays: f64,
+    /// or fewer than these, which is so little that the prediction may be too good.
+    little: f64,
+}
+
+/// Products that a sweep tries it with first, those of four spaces; after that with four times as many, or with half of that at least.
+pub(crate) fn first_try(costs: &Costs) -> u64 {
+    4 * costs.vectors() as u64
+}
+
+/// A try takes at most this share of what is ahead of a sweep: all of them together less than a thirtieth.
+const TRY_SHARE: f64 = 64.0;
+/// What is expected to take this share is little.
+const LITTLE_SHARE: f64 = 20.0;
+
+/// True if a sweep of αt steps is long enough to try it.
+pub(crate) fn is_worth(costs: &Costs, lambda: f64) -> bool {
+    0.5 * first_try(costs) as f64 * costs.krylov() * TRY_SHARE <= lambda
+}
+
+impl Budget {
+    /// Of a try with some products, or half as many at least, by a sweep that has done some steps and is to do others; none where those
+    /// do not allow for it.
+    pub(crate) fn of(costs: &Costs, products: u64, done: u64, ahead: f64) -> Option<Self> {
+        let (cost, products) = (costs.krylov(), products as f64);
+        let allowed = products.min(ahead / TRY_SHARE / cost);
+        let tried = 2.0 * allowed >= products && allowed * cost <= done as f64;
+        tried.then_some(Self {
+            products: allowed,
+            pays: 0.5 * ahead / cost,
+            little: ahead / LITTLE_SHARE / cost,
+        })
+    }
+}
+
+/// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
+/// result.
+///
+/// # Errors
+/// As [`solve`](crate::transient::solve()); and with `strict` for a time that is given up.
+pub(crate) fn run<T: Number>(
+    context: &Context<'_, T>,
+    strict: bool,
+    budget: Option<Budget>,
+    which: &[usize],
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+) -> Result<Expansion> {
+    let mut open = Vec::with_capacity(which.len());
+    for &index in which {
+        let lambda = context.statistics.lambda(context.problem.times[index])?;
+        if lambda > SHORT {
+            open.push(Open::new(context, index, lambda));
+        }
+    }
+    open.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let asked = open.len();
+    let mut expansion = Expansion {
+        method: Expanded::Krylov,
+        terms: 0,
+        restarts: 0,
+        norm: 0.0,
+        weighted_norm: 0.0,
+        given_up: asked,
+    };
+    let why = match asked {
+        0 => None,
+        _ => Run::new(context, open, expansion)?.solve(budget, times, observer, &mut expansion)?,
+    };
+    match why {
+        Some(why) if strict => Err(Error::Invalid(format!(
+            "the Krylov method gave up {} of {asked} times: {why}; leave --strict out for a sweep to serve them, or use --method auto",
+            expansion.given_up
+        ))),
+        _ => Ok(expansion),
+    }
+}
+
+/// What is expected of the way ahead.
+struct Ahead {
+    /// Spaces, if curves stay as long as those of the later half were,
+    steady: f64,
+    /// and if they go on to grow as they have from the half before: where they have at least doubled, as less may be chance.
+    growing: f64,
+    /// What rounding adds up to on the whole way.
+    rounding: f64,
+}
+
+impl Ahead {
+    /// Of the way to a time, from what was reached behind each space, and what rounding had added up to there.
+    fn new(reached: &[(f64, f64)], last: f64) -> Self {
+        let spaces = reached.len();
+        let behind = |spaces: usize| spaces.checked_sub(1).map_or((0.0, 0.0), |place| reached[place]);
+        let half = (spaces / 2).max(1);
+        let [(begin, _), (middle, rounded), (now, rounding)] =
+            [spaces.saturating_sub(2 * half), spaces.saturating_sub(half), spaces].map(behind);
+        let later = now - middle;
+        let (blocks, growth) = ((last - now) / later, later / (middle - begin));
+        let growing = match growth >= 2.0 && growth.is_finite() {
+            // As many terms of a geometric series as make the sum.
+            true => (blocks * (growth - 1.0) / growth).ln_1p() / growth.ln(),
+            false => blocks,
+        };
+        Self {
+            steady: half as f64 * blocks,
+            growing: half as f64 * growing,
+            rounding: rounding + blocks * (rounding - rounded),
+        }
+    }
+}
+
+struct Run<'a, T> {
+    context: &'a Context<'a, T>,
+    basis: Basis<'a, T>,
+    rewards: Vec<(&'a [f64], f64)>,
+    acc: Accumulators<T>,
+    /// Room for results on the host.
+    host: Vec<f64>,
+    /// Ascending.
+    open: Vec<Open>,
+    now: Clock,
+    /// Behind each space the time that was reached, and what rounding may have added up to.
+    reached: Vec<(f64, f64)>,
+    /// What the curve errs by so far.
+    truncation: f64,
+    rounding: f64,
+    /// True if a stop whose own rounding costs too much may be refined.
+    refines: bool,
+    /// Of each reward what is earned so far, times α; and the integral of the norms that it is added up from.
+    accumulated: Vec<f64>,
+    norms: f64,
+}
+
+impl<'a, T: Number> Run<'a, T> {
+    fn new(context: &'a Context<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
+        let (machine, statistics) = (context.machine, &context.statistics);
+        let rewards = scaled(context);
+        let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
+        let mut iteration =
+            Iteration::new(&machine.lanes, &context.parts, statistics.inverse_alpha, &rewards, progress)?;
+        iteration.start_in(&context.initial, context.beginning())?;
+        let acc = if context.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
+        let states = context.problem.transitions.states();
+        let basis = Basis::new(
+            iteration,
+            MOST_VECTORS.min(vector_capacity(context, MOST_VECTORS as u64)),
+            states,
+            statistics.step,
+        )?;
+        let accumulated = vec![0.0; rewards.len()];
+        let now = Clock::default();
+        Ok(Self {
+            context,
+            basis,
+            rewards,
+            acc,
+            host: Vec::new(),
+            open,
+            now,
+            reached: Vec::new(),
+            truncation: 0.0,
+            rounding: 0.0,
+            refines: Extrapolation::refines(context),
+            accumulated,
+            norms: 0.0,
+        })
+    }
+
+    /// Why it was given up, if it was.
+    fn solve(
+        mut self,
+        budget: Option<Budget>,
+        times: &mut [Option<TimeResult>],
+        observer: &mut dyn Observer,
+        expansion: &mut Expansion,
+    ) -> Result<Option<String>> {
+        let capacity = self.basis.capacity();
+        if capacity < FEWEST {
+            return Ok(Some(format!(
+                "the devices have memory for {capacity} more vectors, and it takes {FEWEST}"
+            )));
+        }
+        // More have no further direction.
+        let capacity = capacity.min(self.context.costs.vectors());
+        let last = self.open.last().map_or(0.0, |open| open.lambda);
+        // As many products as a sweep would take are no progress.
+        let Budget { products, pays, little } =
+            budget.unwrap_or(Budget { products: last, pays: 0.0, little: 0.0 });
+        while !self.open.is_empty() {
+            let terms = self.basis.iteration.steps();
+            let reached = self.now.high;
+            let Ahead { steady, growing, rounding } = Ahead::new(&self.reached, last);
+            let [steady, growing] =
+                [steady, growing].map(|spaces| terms as f64 + capacity as f64 * spaces.ceil());
+            let fits = self.open.last().is_none_or(|open| rounding <= open.loosened() - open.fixed);
+            let continues = (steady < pays && fits) || growing < little;
+            if terms as f64 + capacity as f64 > products && !continues {
+                let share = 100.0 * reached / last;
+                return Ok(Some(format!(
+                    "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
+                )));
+            }
+            let most = if continues { products.max(pays) } else { products };
+            self.basis.iteration.progress = (0, growing.min(most).max(terms as f64 + capacity as f64) as u64);
+            let mut candidate = None;
+            let (open, context, now, refines) = (&self.open, self.context, self.now, self.refines);
+            let spent = self.truncation + self.rounding;
+            let mut check_product = |iteration: &Iteration<'_, T>| -> Result<bool> {
+                candidate = candidate_for(context, iteration, open, now, spent, refines)?;
+                Ok(candidate.is_some())
+            };
+            let recurrence = self.basis.span(capacity, observer, &mut check_product)?;
+            expansion.terms = self.basis.iteration.steps();
+            if let Some(candidate) = candidate {
+                if self.finish(candidate, times, observer, expansion)? {
+                    expansion.given_up = 0;
+                    return Ok(None);
+                }
+                self.refines = false;
+                continue;
+            }
+            let Some(recurrence) = recurrence else { break };
+            expansion.restarts += 1;
+            let continues = self.advance(&recurrence, times, observer, expansion)?
+                || (self.loosen() && self.advance(&recurrence, times, observer, expansion)?);
+            if !continues {
+                return Ok(Some(format!(
+                    "rounding of at most {:.1e} at {:.1} % of the time leaves no room for more",
+                    self.rounding,
+                    100.0 * self.now.high / last
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks for what rounding lets the bound be where it keeps a sweep from ε, too; says whether that is more than before.
+    fn loosen(&mut self) -> bool {
+        let mut more = false;
+        for open in &mut self.open {
+            let goal = open.loosened();
+            more |= goal > open.goal;
+            open.goal = goal;
+        }
+        more
+    }
+
+    /// Goes on by the curve of a space, and serves the times on the way.
+    fn advance(
+        &mut self,
+        recurrence: &Recurrence,
+        times: &mut [Option<TimeResult>],
+        observer: &mut dyn Observer,
+        expansion: &mut Expansion,
+    ) -> Result<bool> {
+        let last = self.open.last().map_or(0.0, |open| open.lambda);
+        let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);
+        let (now, wanted) = (self.now, self.now.until(last));
+        // Half of it evenly over time, half over its logarithm: fast parts die out early.
+        let share = |time: f64| 0.5 * (time / last + time.ln_1p() / last.ln_1p()).min(2.0);
+        // What the combinations round by that end this curve.
+        let combined = 64.0 * self.unit() * recurrence.norms.iter().sum::<f64>().min(8.0);
+        let (lacking, spent) = (self.truncation, self.truncation + self.rounding + combined);
+        let mut solution = Projected::new(recurrence);
+        // No number is not allowed, either.
+        solution.extend(wanted, |error, time| {
+            let allowed = 0.99 * budget * share(now.high + time);
+            spent + error.total() <= allowed && lacking + error.truncation <= TIGHT * allowed
+        });
+        if solution.pieces.is_empty() {
+            return Ok(false);
+        }
+        let end = solution.end();
+        let error = solution.error();
+        while let Some(open) = self.open.first() {
+            let local = now.until(open.lambda);
+            if local > end {
+                break;
+            }
+            let values = solution.values(local, 4.0 * self.unit() * local + 1e-24 * open.lambda);
+            let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
+            let size = weighted(&values.at, recurrence);
+            expansion.norm = expansion.norm.max(size);
+            let mean = (self.norms + weighted(&values.until, recurrence)) / open.lambda;
+            expansion.weighted_norm = expansion.weighted_norm.max(size).max(mean);
+            let rounding = self.rounding
+                + error.rounding
+                + values.rounding
+                + self.combined(&multiples, recurrence, size);
+            let bound = Bound {
+                truncation: self.truncation + error.truncation,
+                rounding: 1.001 * rounding + open.fixed,
+                ..Bound::default()
+            };
+            let met = bound.total() <= open.goal;
+            if !met {
+                return Ok(false);
+            }
+            let sums: Vec<(f64, f64)> = (0..self.accumulated.len())
+                .map(|r| {
+                    let of = |factors: &[f64]| -> f64 {
+                        factors.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum()
+                    };
+                    (of(&values.at), self.accumulated[r] + of(&values.until))
+                })
+                .collect();
+            let result = TimeResult {
+                window: (0, self.basis.iteration.steps()),
+                bound,
+                rewards: unscaled(self.context, &sums, &self.rewards),
+                ..TimeResult::default()
+            };
+            self.deliver(times, observer, result, |run, host| run.basis.sum(&multiples, &run.acc, host))?;
+            expansion.given_up -= 1;
+        }
+        if self.open.is_empty() {
+            return Ok(true);
+        }
+        let values = solution.values(end, 0.0);
+        let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
+        let size = weighted(&values.at, recurrence);
+        expansion.norm = expansion.norm.max(size);
+        self.norms += weighted(&values.until, recurrence);
+        self.truncation += error.truncation;
+        self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
+        for (r, accumulated) in self.accumulated.iter_mut().enumerate() {
+            *accumulated +=
+                values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
+        }
+        self.now.advance(end);
+        self.reached.push((self.now.high, self.rounding));
+        self.basis.replace_newest(&multiples)?;
+        Ok(true)
+    }
+
+    fn unit(&self) -> f64 {
+        T::PRECISION.unit_roundoff()
+    }
+
+    fn combined(&self, multiples: &[(usize, f64)], recurrence: &Recurrence, size: f64) -> f64 {
+        self.basis.rounding_of(multiples, &recurrence.norms, size)
+    }
+
+    /// Gives the first of the open times its result.
+    fn deliver(
+        &mut self,
+        times: &mut [Option<TimeResult>],
+        observer: &mut dyn Observer,
+        result: TimeResult,
+        vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
+    ) -> Result<()> {
+        let open = self.open.remove(0);
+        if self.context.problem.vectors {
+            let mut host = std::mem::take(&mut self.host);
+            observer.result(open.index, vector(self, &mut host)?)?;
+            self.host = host;
+        }
+        let time = self.context.problem.times[open.index];
+        times[open.index] = Some(TimeResult { time, alpha_t: open.lambda, ..result });
+        Ok(())
+    }
+
+    /// Serves all times that are open by a stop behind the first of the last two iterates. Where that is not enough, refined, the iterate is the
+    /// newest again.
+    fn finish(
+        &mut self,
+        candidate: Candidate,
+        times: &mut [Option<TimeResult>],
+        observer: &mut dyn Observer,
+        expansion: &mut Expansion,
+    ) -> Result<bool> {
+        let mut extrapolated = Extrapolation::new(self.context, &self.basis.iteration)?;
+        let (mut terminations, mut shift) = ([candidate.termination], 0.0);
+        if !candidate.serves {
+            let (terms, x) = (self.basis.iteration.steps(), self.basis.iteration.iterate(Which::Before)?);
+            let (open, now, spent) = (&self.open, self.now, self.truncation + self.rounding);
+            let enough = |terminations: &[EarlyTermination], shift: f64| {
+                open.iter().all(|open| open.serves(&terminations[0], now, spent + shift))
+            };
+            let refinement =
+                extrapolated.refine(corrections(now, terms), terms, &mut terminations, enough, observer)?;
+            expansion.terms += refinement.steps;
+            shift = refinement.shift;
+            if !enough(&terminations, shift) {
+                self.basis.iteration.resume(expansion.terms, &x)?;
+                return Ok(false);
+            }
+        }
+        let [termination] = terminations;
+        extrapolated.collect_rewards(self.basis.iteration.rewards(), 1);
+        while let Some(open) = self.open.first() {
+            let ahead = self.now.until(open.lambda);
+            let shares = shares(&termination, ahead);
+            // What the curve begins with has the norm of a distribution, but for its error.
+            let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.lambda;
+            expansion.weighted_norm = expansion.weighted_norm.max(mean);
+            let grown = shares.at[2];
+            let bound = Bound {
+                truncation: self.truncation,
+                steady_state: shift + termination.defect * grown,
+                rounding: 1.001 * (self.rounding + termination.rounding * grown)
+                    + open.fixed
+                    + 32.0 * f64::EPSILON,
+                ..Bound::default()
+            };
+            let sums: Vec<(f64, f64)> = extrapolated
+                .rewards
+                .iter()
+                .zip(&self.accumulated)
+                .map(|(reward, accumulated)| {
+                    let value = |share| reward.value(std::iter::once(share));
+                    (value(shares.at), accumulated + value(shares.until))
+                })
+                .collect();
+            let result = TimeResult {
+                window: (0, termination.step),
+                bound,
+                rewards: unscaled(self.context, &sums, &self.rewards),
+                stopped: Some(Stopped { step: termination.step, mu: 1.0 - termination.decay }),
+                ..TimeResult::default()
+            };
+            self.deliver(times, observer, result, |_, result| {
+                result.clear();
+                result.resize(extrapolated.len(), 0.0);
+                extrapolated.add_to(result, &[shares]);
+                Ok(result)
+            })?;
+        }
+        Ok(true)
+    }
+}
+
+/// The l1 norms of multiples of a space's vectors.
+fn weighted(factors: &[f64], recurrence: &Recurrence) -> f64 {
+    factors.iter().zip(&recurrence.norms).map(|(factor, norm)| factor.abs() * norm).sum()
+}
+
+/// The shares of what a stop is made of, in continuous time.
+fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
+    let (decay, shrunk) = (termination.decay, (-termination.decay * ahead).exp());
+    let grown = if decay == 0.0 { ahead } else { -(-decay * ahead).exp_m1() / decay };
+    let doubled = if decay == 0.0 { 0.5 * ahead * ahead } else { (ahead - grown) / decay };
+    Shares { at: [1.0, shrunk, grown], until: [ahead, grown, doubled], beyond: 0.0 }
+}
+
+/// Steps of all corrections of a stop at a time, behind some products: those of a sweep, but no more than a few times these.
+fn corrections(now: Clock, terms: u64) -> u64 {
+    (now.high as u64).min(16 * terms)
+}
+
+/// A stop, and whether it serves as it is: else it would if its residual had twice the digits.
+struct Candidate {
+    termination: EarlyTermination,
+    serves: bool,
+}
+
+/// The stop behind the iterate before the newest, if it serves all times that are open, or may when it is refined.
+fn candidate_for<T: Number>(
+    context: &Context<'_, T>,
+    iteration: &Iteration<'_, T>,
+    open: &[Open],
+    now: Clock,
+    spent: f64,
+    refines: bool,
+) -> Result<Option<Candidate>> {
+    let masses = iteration.non_absorbing_masses()?;
+    let step = context.statistics.step;
+    let termination =
+        EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+    let all = |termination: &EarlyTermination| open.iter().all(|open| open.serves(termination, now, spent));
+    if all(&termination) {
+        return Ok(Some(Candidate { termination, serves: true }));
+    }
+    // What it rounds by costs too much; corrections make of d about d², and move the vector by no more than d a step.
+    let moved = spent + termination.defect * corrections(now, iteration.steps()) as f64;
+    let squared = EarlyTermination { defect: termination.defect.powi(2), rounding: 0.0, ..termination };
+    let hopeful = refines
+        && !all(&EarlyTermination { defect: 0.0, ..termination })
+        && open.iter().all(|open| open.serves(&squared, now, moved));
+    Ok(hopeful.then_some(Candidate { termination, serves: false }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_take_a_thirtieth_of_a_run_at_most() {
+        for (states, entries, on_host) in
+            [(3478, 14e3, true), (3478, 14e3, false), (200, 1e3, true), (1 << 25, 2e8, false)]
+        {
+            let costs = Costs::of(states, entries, on_host);
+            for ahead in [1e4, 1e5, 3e5, 1e7, 1e9] {
+                let (mut products, mut all) = (first_try(&costs), 0.0);
+                while let Some(budget) = Budget::of(&costs, products, u64::MAX, ahead) {
+                    assert!(budget.products >= 0.5 * products as f64 && is_worth(&costs, ahead));
+                    all += budget.products * costs.krylov();
+                    products *= 4;
+                }
+                assert!(all <= ahead / 30.0, "{states} states: {all} of {ahead}");
+                assert_eq!(all > 0.0, is_worth(&costs, ahead), "{states} states, {ahead} steps");
+            }
+        }
+        // Two spaces of a chain of thousands of states are tried within 10⁵ steps, where no device has to be waited for, behind as many
+        // steps as they take.
+        let costs = |on_host| Costs::of(3478, 14e3, on_host);
+        assert!(is_worth(&costs(true), 1e5) && !is_worth(&costs(false), 1e5));
+        let done = |done| Budget::of(&costs(true), 160, done, 1e5);
+        assert!(done(1000).is_none() && done(2000).is_some_and(|budget| budget.products < 160.0));
+    }
+
+    /// What is reached with spaces of some lengths, each of which rounds by a share of its own.
+    fn reached(lengths: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
+        let mut now = 0.0;
+        let mut next = |length: f64| {
+            now += length;
+            (now, 1e-15 * now)
+        };
+        lengths.into_iter().map(&mut next).collect()
+    }
+
+    #[test]
+    fn predicted_spaces_cover_constant_and_growing_lengths() {
+        for (lengths, last, steady, growing) in [
+            (vec![], 1e3, f64::INFINITY, f64::INFINITY),
+            (vec![10.0], 1e3, 99.0, 99.0),
+            (vec![10.0; 8], 1e3, 92.0, 92.0),
+            // A little longer is no growth.
+            (vec![10.0, 10.0, 12.0, 12.0], 1e3, 79.7, 79.7),
+            // Each twice as long as the one before: 1 + 2 + … + 512 are 1023.
+            (vec![1.0, 2.0, 4.0, 8.0], 1023.0, 2.0 * 1008.0 / 12.0, 6.0),
+        ] {
+            let ahead = Ahead::new(&reached(lengths.clone()), last);
+
+            assert!(
+                (ahead.steady - steady).abs() < 0.1 || ahead.steady == steady,
+                "{lengths:?}: {}",
+                ahead.steady
+            );
+            assert!(
+                (ahead.growing - growing).abs() < 0.1 || ahead.growing == growing,
+                "{lengths:?}: {}",
+                ahead.growing
+            );
+            if !lengths.is_empty() {
+                assert!(
+                    (ahead.rounding - 1e-15 * last).abs() < 1e-25 * last,
+                    "{lengths:?}: {:e}",
+                    ahead.rounding
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Sums with twice the digits of a double.
+
+/// u: half the distance of 1 to the next double.
+pub(crate) const UNIT: f64 = 0.5 * f64::EPSILON;
+
+/// A sum as it is rounded at every step, and what was lost: as exact as one of twice the digits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Exact {
+    pub(crate) sum: f64,
+    pub(crate) lost: f64,
+}
+
+impl Exact {
+    pub(crate) fn add(&mut self, term: f64) {
+        let sum = self.sum + term;
+        let virtual_term = sum - self.sum;
+        self.lost += (self.sum - (sum - virtual_term)) + (term - virtual_term);
+        self.sum = sum;
+    }
+
+    pub(crate) fn add_product(&mut self, a: f64, b: f64) {
+        let product = a * b;
+        self.add(product);
+        self.lost += a.mul_add(b, -product);
+    }
+
+    /// The double next to it.
+    pub(crate) fn value(self) -> f64 {
+        self.sum + self.lost
+    }
+
+    /// A bound of the exact sum's magnitude, of at most `terms` numbers or products whose magnitudes sum to `all`.
+    pub(crate) fn magnitude(self, terms: usize, all: f64) -> f64 {
+        self.value().abs() * (1.0 + 4.0 * UNIT) + (2.0 * terms as f64 * UNIT).powi(2) * all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_enclosed_though_they_cancel() {
+        let mut sum = Exact::default();
+        for term in [1e16, 1.0, -1e16, 1e-3] {
+            sum.add(term);
+        }
+        sum.add_product(1.0 + f64::EPSILON, 1.0 - f64::EPSILON);
+        sum.add(-1.0);
+
+        let magnitude = sum.magnitude(64, 2e16 + 3.0);
+
+        assert!((1.001 - f64::EPSILON * f64::EPSILON..1.0010001).contains(&magnitude), "{magnitude}");
+    }
+}

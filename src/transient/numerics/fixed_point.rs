@@ -1,0 +1,67 @@
+//! Fixed point: where it begins, and the error that its answers show by themselves.
+//!
+//! Every number that is computed is at most the exact one, so the l1 error of an answer is what its probabilities lack of
+//! those of the beginning: a difference of two integers. `docs/certificate.md` has the proof.
+
+use crate::kernel::{Number, Q64};
+use crate::parallel::*;
+use crate::ranks::Ranks;
+
+/// What fractions of 2¹⁰⁰ are made of: those of 2⁶⁴ and all probabilities above 2⁻⁴⁷ are some.
+const PARTS: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
+
+/// The sum of numbers of all ranks, exact but for what lies below 2⁻¹⁰⁰, which is rounded up: its 2¹⁰⁰-fold.
+pub(crate) fn exact_mass(values: &[f64], ranks: Ranks) -> u128 {
+    let blocks = values.par_chunks(1 << 14);
+    let block = |block: &[f64]| block.iter().map(|p| (p * PARTS).ceil() as u128).sum::<u128>();
+    sum_of(blocks.map(block).reduce(|| 0, |a, b| a + b), ranks)
+}
+
+/// The sum over all ranks.
+fn sum_of(own: u128, ranks: Ranks) -> u128 {
+    let word = |k: u32| u128::from(ranks.all_reduce_sum((own >> (32 * k)) as u32 as u64)) << (32 * k);
+    (0..4).map(word).sum()
+}
+
+/// What is missing of a mass, at least.
+pub(crate) fn missing(given: u128, found: u128) -> f64 {
+    let missing = given.saturating_sub(found) as f64 * (1.0 + f64::EPSILON);
+    missing / PARTS
+}
+
+/// The numbers that a vector begins with, as doubles with their bits: rounded down, and in all less than 1.
+pub(crate) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
+    const MOST: u128 = u64::MAX as u128;
+    let mut bits: Vec<u64> = initial.par_iter().map(|&p| Q64::of(p).bits()).collect();
+    let sum = sum_of(bits.par_iter().map(|&p| u128::from(p)).reduce(|| 0, |a, b| a + b), ranks);
+    if sum > MOST {
+        // At most a millionth more.
+        let part = (MOST << 63) / sum;
+        bits.par_iter_mut().for_each(|p| *p = ((u128::from(*p) * part) >> 63) as u64);
+    }
+    bytemuck::cast_vec(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_initial_vector_has_a_mass_just_below_1() {
+        for initial in
+            [vec![1.0], vec![0.5; 2], vec![0.1; 10], vec![1.0 / 3.0; 3], vec![0.25, 0.25, 0.500_000_9]]
+        {
+            let bits = beginning(&initial, Ranks::ALONE);
+            let mass: u128 = bits.iter().map(|&p| u128::from(p.to_bits())).sum();
+            let given = exact_mass(&initial, Ranks::ALONE);
+
+            assert!(mass < 1 << 64);
+            assert!(bits.iter().zip(&initial).all(|(p, &of)| Q64(p.to_bits()).wide() <= of));
+            let lacks = missing(given, mass << 36);
+            assert!((0.0..=1e-6 + 1e-15).contains(&lacks), "{initial:?} lacks {lacks:e}");
+        }
+        let exact = exact_mass(&[0.5, 0.25], Ranks::ALONE);
+        assert_eq!(exact, 3 << 98);
+        assert_eq!(missing(exact, exact - (1 << 36)), (-64f64).exp2() * (1.0 + f64::EPSILON));
+    }
+}

@@ -1,0 +1,469 @@
+//! The partition of the rows of a chain over lanes, and the cost that is expected of it.
+//!
+//! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads. [`halo_depth`]
+//! chooses the number of steps between two exchanges of halos. [`reordering`] renumbers states so that halos
+//! become small.
+
+pub(super) mod halo_depth;
+pub(super) mod reordering;
+pub(super) mod subdomain;
+
+use std::ops::Range;
+
+use self::halo_depth::Work;
+use self::subdomain::Region;
+use crate::lane::Lane;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::{BLOCK, MatrixFormat};
+use crate::transient::chain::scan::lengths;
+use crate::transient::chain::transitions::Transitions;
+pub(crate) use crate::transient::problem::{Exchange, Partitioning};
+pub(crate) use crate::transient::solution::{ExchangeCost, LaneExchange, LanePlan};
+use crate::{Error, Machine, Result};
+
+/// Returns the cost of an exchange between the lanes of a machine, from the number of states and the seconds that
+/// the run's products take.
+pub(super) type MeasureExchange = fn(&Machine, usize, f64) -> Result<ExchangeCost>;
+
+/// Facts of a run that decide how its rows are split.
+#[derive(Debug)]
+pub(crate) struct RunFacts {
+    /// The requested choices.
+    pub(super) choices: Partitioning,
+    /// The requested format of the matrix.
+    pub(super) format: MatrixFormat,
+    /// Expected number of matrix–vector products: measurements and searches must not take longer than these.
+    pub(super) steps: f64,
+    /// Measures an exchange between the lanes, for a number of states and of seconds.
+    pub(super) exchange_cost: MeasureExchange,
+    /// The partition, where it is known already.
+    pub(super) known: Option<Partition>,
+}
+
+impl RunFacts {
+    /// Facts of a run of any length.
+    pub(super) fn endless(
+        choices: Partitioning,
+        format: MatrixFormat,
+        exchange_cost: MeasureExchange,
+    ) -> Self {
+        Self { choices, format, steps: f64::INFINITY, exchange_cost, known: None }
+    }
+}
+
+/// The parts of all lanes of all ranks.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it reads of regions of
+    /// this one.
+    pub(super) regions: Vec<Region>,
+    /// The numbers of this rank's among them.
+    pub(super) own: Range<usize>,
+    /// Number of this rank's first lane among all.
+    pub(super) first: usize,
+    /// The rank of each lane.
+    pub(super) ranks: Vec<usize>,
+    pub(super) plan: Vec<LanePlan>,
+    /// Steps between two exchanges.
+    pub(super) halo_depth: usize,
+    pub(super) exchange: LaneExchange,
+}
+
+impl Partition {
+    /// This rank's regions.
+    pub(super) fn own_regions(&self) -> &[Region] {
+        &self.regions[self.own.clone()]
+    }
+
+    /// This rank's rows, of all lanes' shares.
+    pub(super) fn rows(&self, shares: &[Range<usize>]) -> Range<usize> {
+        rows_of(shares, self.first, self.ranks.iter().filter(|&&r| r == self.ranks[self.first]).count())
+    }
+
+    /// This rank's rows, and those of others that it computes, too.
+    pub(super) fn computed(&self, rows: &Range<usize>) -> Range<usize> {
+        self.own_regions().iter().fold(rows.clone(), |hull, region| {
+            hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
+        })
+    }
+}
+
+/// The rows of some lanes.
+pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Range<usize> {
+    shares[first].start..shares[first + lanes - 1].end
+}
+
+/// The rows of every lane of all ranks, known alike to all: contiguous, at multiples of 256, the bytes of a step in
+/// proportion to what each lane moves in a second. A lane, and a rank, may get none. Each rank adds up its part of the
+/// bytes; `known` are the lengths of all rows, where there is one rank.
+pub(super) fn share(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    known: Option<&[u32]>,
+) -> Result<Vec<Range<usize>>> {
+    let ranks = machine.ranks;
+    let blocks = transitions.states().div_ceil(BLOCK);
+    let mine = blocks * ranks.rank() / ranks.size()..blocks * (ranks.rank() + 1) / ranks.size();
+    let mine = (mine.start * BLOCK).min(transitions.states())..(mine.end * BLOCK).min(transitions.states());
+    let bandwidths = bandwidths(machine)?;
+    let looked_up: Vec<u32>;
+    let lengths = match known {
+        Some(lengths) => lengths,
+        None => {
+            looked_up = machine.lanes[0].host(|| lengths(transitions, mine));
+            &looked_up
+        }
+    };
+    Ok(shares(lengths, transitions.states(), &bandwidths, machine.precision.bytes(), ranks))
+}
+
+/// Splits the rows of a chain over lanes, as [`share`] gives them, and their parts.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] for a lane whose bindings are too small for any part.
+pub(super) fn split(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    shares: &[Range<usize>],
+    run: &RunFacts,
+) -> Result<Partition> {
+    let options = run.choices;
+    let (lanes, all, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
+    let bandwidths = bandwidths(machine)?;
+    let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
+    // Lanes are numbered over all ranks.
+    let first = counts[..all.rank()].iter().sum();
+    let ranks: Vec<usize> =
+        counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
+    let cutter = Cutter { transitions, first, whole: ranks.len() == 1, real, options };
+    // No rank goes on alone.
+    let regions = all.all_ok(cutter.cut(lanes, &shares[first..first + lanes.len()]))?;
+    let alone = Partition {
+        own: 0..regions.len(),
+        regions,
+        first,
+        ranks,
+        plan: Vec::new(),
+        halo_depth: 1,
+        exchange: LaneExchange::None,
+    };
+    if alone.ranks.len() == 1 {
+        return Ok(alone);
+    }
+    let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
+    let patterns = run.format != MatrixFormat::Hyb && is_periodic(transitions);
+    let compute = compute_seconds(&regions, &bandwidths, real, patterns);
+    let seconds = run.steps * compute.iter().copied().fold(0.0, f64::max);
+    let exchange = lane_exchange(machine, transitions.states(), seconds, run.exchange_cost)?;
+    let mut partition = Partition { regions, own, exchange, ..alone };
+    deepen(&mut partition, machine, transitions, &compute, options);
+    partition.plan = plan(machine, &partition, &compute, options);
+    Ok(partition)
+}
+
+/// Most elements of a vector that a lane can bind.
+pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
+    let limits = lane.device().limits;
+    (limits.binding.min(limits.buffer) / real) as usize
+}
+
+/// The way in which these lanes exchange halos in a run whose products take `seconds`.
+fn lane_exchange(
+    machine: &Machine,
+    states: usize,
+    seconds: f64,
+    exchange_cost: MeasureExchange,
+) -> Result<LaneExchange> {
+    #[cfg(feature = "cuda")]
+    if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
+        return Ok(LaneExchange::Peer);
+    }
+    Ok(LaneExchange::Host(exchange_cost(machine, states, seconds)?))
+}
+
+/// True if nearly all rows repeat with a period, so that they are stored as patterns.
+fn is_periodic(transitions: &dyn Transitions) -> bool {
+    let distinct = transitions.repeats_among(&(0..transitions.states())).looked_at(usize::MAX);
+    distinct.iter().map(Range::len).sum::<usize>() < transitions.states() / 8
+}
+
+/// Seconds of each lane's own rows, whose entries take no memory traffic in patterns. Of other ranks' regions only the
+/// owner knows the entries.
+fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: bool) -> Vec<f64> {
+    let entry = if patterns { 0 } else { real + 4 };
+    let bytes = |r: &Region| r.entries * entry + r.rows.len() as u64 * 5 * real;
+    let seconds = |(lane, bandwidth): (usize, &f64)| {
+        regions.iter().filter(|r| r.lane == lane).map(bytes).sum::<u64>() as f64 / bandwidth
+    };
+    bandwidths.iter().enumerate().map(seconds).collect()
+}
+
+/// Gives the regions the halo depth that was asked for, or that makes a step shortest, where all lanes have room for it.
+fn deepen(
+    partition: &mut Partition,
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    compute: &[f64],
+    options: Partitioning,
+) {
+    let (all, real, regions) = (machine.ranks, machine.precision.bytes(), &partition.regions);
+    let single =
+        (0..compute.len()).all(|lane| regions.iter().filter(|region| region.lane == lane).count() <= 1);
+    let LaneExchange::Host(cost) = partition.exchange else { return };
+    if !single || options.exchange == Exchange::Full {
+        return;
+    }
+    // Of a chain that is read by parts a rank knows its own rows.
+    let fixed = if transitions.is_whole() { options.halo_depth } else { Some(1) };
+    let depth = fixed.unwrap_or_else(|| {
+        let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
+        let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();
+        halo_depth::choose(&all.all_gather(&mine).concat(), cost)
+    });
+    if depth <= 1 {
+        return;
+    }
+    let mut deep = partition.own_regions().to_vec();
+    let fits = deep.iter_mut().all(|region| {
+        region.deepen(transitions, depth);
+        region.len() <= most_elements(&machine.lanes[region.lane - partition.first], real)
+    });
+    if all.all_reduce_min(u64::from(fits)) == 1 {
+        partition.halo_depth = depth;
+        (partition.regions, partition.own) = all_gather_regions(deep, &partition.ranks, all);
+    }
+}
+
+/// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own read.
+fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
+    if !all.is_distributed() {
+        let own = 0..mine.len();
+        return (mine, own);
+    }
+    let known = all.all_gather(&mine.iter().map(Region::to_remote).collect::<Vec<_>>());
+    let first: usize = known[..all.rank()].iter().map(Vec::len).sum();
+    let own = first..first + mine.len();
+    let mut regions: Vec<Region> = known.into_iter().flatten().map(Region::from_remote).collect();
+    regions.splice(own.clone(), mine);
+    // To each rank: the reader, how many rows, and these.
+    let mut wanted = vec![Vec::new(); all.size()];
+    for reader in own.clone() {
+        for other in regions.iter().filter(|r| ranks[r.lane] != all.rank()) {
+            let rows = regions[reader].reads_of(other);
+            if !rows.is_empty() {
+                let list = &mut wanted[ranks[other.lane]];
+                list.extend([reader as u32, rows.len() as u32]);
+                list.extend(rows);
+            }
+        }
+    }
+    for list in all.all_to_all(wanted) {
+        let mut rest = &list[..];
+        while let [reader, count, rows @ ..] = rest {
+            let (rows, behind) = rows.split_at(*count as usize);
+            regions[*reader as usize].add_halo(rows);
+            rest = behind;
+        }
+    }
+    (regions, own)
+}
+
+/// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
+/// once.
+pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
+    let (lanes, ranks) = (&machine.lanes, machine.ranks);
+    let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
+    let kinds = ranks.all_gather_text(&lanes.iter().map(kind).collect::<String>()).concat();
+    let count = kinds.lines().count();
+    if count == 1 {
+        return Ok(vec![1.0]);
+    }
+    if kinds.lines().all(|other| Some(other) == kinds.lines().next()) {
+        // Equal devices get equal shares: a measurement would only add noise.
+        return Ok(vec![ranks.all_gather(&[lanes[0].bandwidth()?])[0][0]; count]);
+    }
+    let mine = lanes.iter().map(Lane::bandwidth).collect::<Result<Vec<_>>>()?;
+    Ok(ranks.all_gather(&mine).concat())
+}
+
+/// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
+pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
+    u64::from(length) * (real + 4) + 5 * real
+}
+
+/// Shares n rows out over lanes. `lengths` are those of this rank's part of the rows.
+fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks) -> Vec<Range<usize>> {
+    let mut bytes: Vec<u64> =
+        lengths.par_chunks(BLOCK).map(|rows| rows.iter().map(|&l| row_bytes(l, real)).sum()).collect();
+    let sums = ranks.all_gather(&[bytes.iter().sum::<u64>()]).concat();
+    let (mut here, sum) = (sums[..ranks.rank()].iter().sum(), sums.iter().sum::<u64>() as f64);
+    for b in &mut bytes {
+        here += *b;
+        *b = here;
+    }
+    // Blocks before each cut, of this rank's part and then of all.
+    let whole: f64 = bandwidths.iter().sum();
+    let mut before = 0.0;
+    let mut cuts: Vec<u64> = Vec::new();
+    for bandwidth in &bandwidths[..bandwidths.len() - 1] {
+        before += bandwidth;
+        cuts.push(bytes.partition_point(|&b| b as f64 <= sum * (before / whole)) as u64);
+    }
+    let cuts = ranks.all_gather(&cuts);
+    let (mut shares, mut start) = (Vec::new(), 0);
+    for i in 0..bandwidths.len() {
+        let end = match i + 1 == bandwidths.len() {
+            true => n,
+            false => (cuts.iter().map(|cuts| cuts[i] as usize).sum::<usize>() * BLOCK).min(n),
+        };
+        shares.push(start..end.max(start));
+        start = end.max(start);
+    }
+    shares
+}
+
+/// The lanes of this rank, whose rows are cut into parts.
+struct Cutter<'a> {
+    transitions: &'a dyn Transitions,
+    /// Number of the first lane.
+    first: usize,
+    /// There is no other lane, so that a single part needs no halo.
+    whole: bool,
+    real: u64,
+    options: Partitioning,
+}
+
+impl Cutter<'_> {
+    /// The regions of all lanes.
+    fn cut(&self, lanes: &[Lane], shares: &[Range<usize>]) -> Result<Vec<Region>> {
+        let mut regions = Vec::new();
+        for (number, (lane, rows)) in lanes.iter().zip(shares).enumerate() {
+            let own = self.cut_share(self.first + number, rows, most_elements(lane, self.real));
+            regions.extend(own.ok_or_else(|| self.out_of_memory(lane))?);
+        }
+        Ok(regions)
+    }
+
+    fn out_of_memory(&self, lane: &Lane) -> Error {
+        let (device, n) = (lane.device(), self.transitions.states());
+        Error::OutOfMemory {
+            device: device.name.clone(),
+            what: format!("a vector of {n} states"),
+            asked: n as u64 * self.real,
+            limit: format!(
+                "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
+                device.limits.binding
+            ),
+        }
+    }
+
+    /// The regions of a lane that can bind `largest` elements, if there are some that fit.
+    fn cut_share(&self, lane: usize, rows: &Range<usize>, largest: usize) -> Option<Vec<Region>> {
+        if rows.is_empty() {
+            return Some(Vec::new());
+        }
+        let parts = self.options.parts;
+        if self.whole && self.transitions.states() <= largest && parts <= 1 {
+            return Some(vec![Region::without_halo(lane, rows.clone(), rows.clone())]);
+        }
+        let blocks = rows.len().div_ceil(BLOCK);
+        let most = blocks.min(4096);
+        let mut count = parts.max(rows.len().div_ceil(largest.max(1))).min(most);
+        loop {
+            let per = blocks.div_ceil(count) * BLOCK;
+            let starts = rows.clone().step_by(per);
+            let cut: Vec<Region> = starts.map(|s| self.region(lane, s..(s + per).min(rows.end))).collect();
+            if cut.iter().all(|r| r.len() <= largest) {
+                return Some(cut);
+            }
+            if count == most {
+                return None;
+            }
+            count = (count + count.div_ceil(4)).min(most);
+        }
+    }
+
+    /// Some rows and their halo.
+    fn region(&self, lane: usize, rows: Range<usize>) -> Region {
+        let mut region = Region::new(self.transitions, lane, rows);
+        if self.options.exchange == Exchange::Full {
+            region.read_all(self.transitions.states());
+        }
+        region
+    }
+}
+
+/// The cost of an exchange between lanes that store into each other's memory: events, and a first value's way.
+const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
+
+/// The plans of all lanes of all ranks, whose own rows take `compute` seconds.
+fn plan(machine: &Machine, partition: &Partition, compute: &[f64], options: Partitioning) -> Vec<LanePlan> {
+    let real = machine.precision.bytes();
+    let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
+    let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
+    let one = |(lane, device): (usize, &Lane)| {
+        let own = || regions.iter().filter(move |r| r.lane == lane);
+        let others = || regions.iter().filter(|r| r.lane != lane);
+        let entries: u64 = own().map(|r| r.entries).sum();
+        let remote: u64 = own().map(|r| r.remote).sum();
+        let rows: usize = own().map(|r| r.rows.len()).sum();
+        let halo: usize = own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum();
+        let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
+            / own().count().max(1) as f64;
+        let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
+        let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
+        let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
+        // The whole vector is ready only at a step's end.
+        let interior = if options.exchange == Exchange::Full { 0.0 } else { interior };
+        let bytes = halo as f64 * real as f64;
+        let exposed = match halo {
+            0 => 0.0,
+            _ => cost.exposed_seconds(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
+        };
+        let step = compute[lane] + redundant + exposed;
+        LanePlan {
+            device: device.device().spec.clone(),
+            rows,
+            entries,
+            local_share: 1.0 - remote as f64 / entries.max(1) as f64,
+            halo,
+            compute: compute[lane],
+            step,
+            communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
+        }
+    };
+    let mine: Vec<LanePlan> = (partition.first..).zip(&machine.lanes).map(one).collect();
+    if !machine.ranks.is_distributed() {
+        return mine;
+    }
+    let text = serde_json::to_string(&mine).expect("a plan is written as JSON");
+    let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
+    let plans = machine.ranks.all_gather_text(&text);
+    plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_whole_blocks_in_proportion_to_bandwidth() {
+        let lengths = vec![5u32; 10_000];
+
+        let shares = shares(&lengths, 10_000, &[3.0, 1.0], 8, Ranks::ALONE);
+
+        assert_eq!((shares[0].start, shares[1].end), (0, 10_000));
+        assert_eq!(shares[0].end, shares[1].start);
+        assert_eq!(shares[0].end % BLOCK, 0);
+        assert!((7_400..=7_680).contains(&shares[0].end), "{shares:?}");
+    }
+
+    #[test]
+    fn a_lane_without_rows_has_an_empty_share() {
+        let shares = shares(&[2; 300], 300, &[1.0, 1.0, 1.0], 8, Ranks::ALONE);
+
+        assert_eq!(shares.iter().map(|s| s.len()).sum::<usize>(), 300);
+        assert!(shares.iter().any(|s| s.is_empty()), "{shares:?}");
+    }
+}

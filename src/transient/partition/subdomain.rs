@@ -1,0 +1,422 @@
+//! The rows of a part: its own, those that it computes to need fewer exchanges, and those that it only reads.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lane::cpu::zeroed;
+use crate::parallel::*;
+use crate::sparse::BLOCK;
+use crate::transient::chain::transitions::Transitions;
+
+/// Rows of a part and what they read.
+#[derive(Debug, Clone)]
+pub(crate) struct Region {
+    pub(crate) lane: usize,
+    /// The own rows.
+    pub(crate) rows: Range<usize>,
+    /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
+    /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
+    pub(crate) computed: Range<usize>,
+    /// The halo: rows of others that the computed rows read, global, ascending.
+    pub(crate) halo: Vec<u32>,
+    /// The number of halo rows before the computed rows.
+    pub(crate) left: usize,
+    /// Entries of its own rows, and those whose columns are not its own.
+    pub(crate) entries: u64,
+    pub(crate) remote: u64,
+}
+
+/// Who needs some rows of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A part of another lane computes them too, or reads them.
+    Boundary,
+    /// No other lane wants them; or all rows that the region computes, where several steps pass between exchanges.
+    Interior,
+}
+
+/// Rows of a region that are stored, and computed in a step, together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Global rows; some may lie in two pieces.
+    pub(crate) rows: Range<usize>,
+    pub(crate) kind: Kind,
+    /// Number of the one region that reads them, where the piece is stored for it alone.
+    pub(crate) reader: Option<usize>,
+}
+
+impl Region {
+    /// Some rows, with the halo of a single step.
+    pub(crate) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
+        let (halo, entries, remote) = reads(transitions, &rows, &rows);
+        let left = halo.partition_point(|&h| (h as usize) < rows.start);
+        Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
+    }
+
+    /// A region of whose entries nothing is known.
+    pub(super) fn without_halo(lane: usize, rows: Range<usize>, computed: Range<usize>) -> Self {
+        Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
+    }
+
+    /// The lane, rows and computed rows, for other ranks.
+    pub(super) fn to_remote(&self) -> [u64; 5] {
+        let (rows, computed) = (&self.rows, &self.computed);
+        [self.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
+    }
+
+    /// A region of another rank, from [`Self::to_remote`].
+    pub(super) fn from_remote(numbers: [u64; 5]) -> Self {
+        let [lane, start, end, first, last] = numbers.map(|number| number as usize);
+        Self::without_halo(lane, start..end, first..last)
+    }
+
+    /// The rows of another region that it reads and does not compute, ascending.
+    pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
+        among(&self.halo, &other.rows)
+    }
+
+    /// The number of rows before and behind its own up to the farthest that it reads.
+    pub(crate) fn halo_width(&self) -> usize {
+        match (self.halo.first(), self.halo.last()) {
+            (Some(&first), Some(&last)) => {
+                self.rows.start.saturating_sub(first as usize)
+                    + (last as usize + 1).saturating_sub(self.rows.end)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Adds rows that it reads, behind those that were known.
+    pub(super) fn add_halo(&mut self, rows: &[u32]) {
+        self.halo.extend(rows);
+        debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
+        self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
+    }
+
+    /// Reads every other row.
+    pub(super) fn read_all(&mut self, n: usize) {
+        self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
+        self.left = self.computed.start;
+    }
+
+    /// Computes as many rows around its own as `halo_depth` steps without an exchange take.
+    ///
+    /// After the exchange all rows of the vector are right; after step j those that depend on right ones alone. The
+    /// computed rows grow by the hull of what they read, in whole blocks, `halo_depth` − 1 times: after the last step the
+    /// own rows are still right.
+    pub(super) fn deepen(&mut self, transitions: &dyn Transitions, halo_depth: usize) {
+        let n = transitions.states();
+        for _ in 1..halo_depth {
+            let (Some(&first), Some(&last)) = (self.halo.first(), self.halo.last()) else { break };
+            let start = self.computed.start.min(first as usize / BLOCK * BLOCK);
+            let end = self.computed.end.max(((last as usize + 1).next_multiple_of(BLOCK)).min(n));
+            let grown = start..end;
+            for more in [grown.start..self.computed.start, self.computed.end..grown.end] {
+                self.halo.extend(reads(transitions, &more, &grown).0);
+            }
+            self.halo.retain(|&h| !grown.contains(&(h as usize)));
+            self.halo.sort_unstable();
+            self.halo.dedup();
+            self.computed = grown;
+            self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
+        }
+    }
+
+    /// Elements of its vectors.
+    pub(crate) fn len(&self) -> usize {
+        self.computed.len() + self.halo.len()
+    }
+
+    /// Place of its first own row in its vectors.
+    pub(crate) fn own(&self) -> usize {
+        self.left + self.rows.start - self.computed.start
+    }
+
+    /// Place of a global column in its vectors.
+    pub(crate) fn local(&self, column: u32) -> u32 {
+        let c = column as usize;
+        (if self.computed.contains(&c) {
+            c - self.computed.start + self.left
+        } else {
+            let place = self.halo.partition_point(|&h| h < column);
+            if place < self.left { place } else { place + self.computed.len() }
+        }) as u32
+    }
+
+    /// The rows that it reads or computes and another region owns: global, ascending, side by side in its vectors.
+    pub(crate) fn halo_from(&self, owner: &Self) -> Vec<u32> {
+        let (left, right) = self.halo.split_at(self.left);
+        let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
+        let mut rows = among(left, &owner.rows).to_vec();
+        rows.extend(shared.start as u32..shared.end.max(shared.start) as u32);
+        rows.extend(among(right, &owner.rows));
+        rows
+    }
+
+    /// Those of some own rows that another region reads, counted from the first of them, and the place of the first in all
+    /// that it reads of this one; the others follow.
+    pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
+        let read = reader.halo_from(self);
+        let place = read.partition_point(|&row| (row as usize) < rows.start);
+        (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
+    }
+
+    /// The rows that are computed in a step, in pieces cut at multiples of a block.
+    ///
+    /// With an exchange after every step these are the own rows, in ascending pieces; the interior is the longest run
+    /// of own rows that no part of another lane reads. With several steps in between, most steps take all computed rows
+    /// at once, which are therefore one piece. The boundary is stored beside it once more: the last step computes it
+    /// first, and again with all others. As that is all the boundary is for, its rows can be computed straight to where
+    /// they leave from, if one region alone reads each piece.
+    pub(crate) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
+        let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
+        let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
+        let (own, interior) = (&self.rows, self.interior(&read));
+        let readers = |rows: &Range<usize>| {
+            let here = read.iter().filter(|(_, read)| !among(read, rows).is_empty());
+            here.map(|&(reader, _)| reader).collect::<Vec<_>>()
+        };
+        let boundaries = [own.start..interior.start, interior.end..own.end];
+        let readers = boundaries.each_ref().map(readers);
+        let straight = halo_depth > 1 && readers.iter().all(|readers| readers.len() <= 1);
+        let reader = readers.map(|readers| readers.first().copied().filter(|_| straight));
+        let all = if halo_depth > 1 { self.computed.clone() } else { interior };
+        let [before, behind] = boundaries;
+        let pieces = [
+            Piece { rows: before, kind: Kind::Boundary, reader: reader[0] },
+            Piece { rows: all, kind: Kind::Interior, reader: None },
+            Piece { rows: behind, kind: Kind::Boundary, reader: reader[1] },
+        ];
+        pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
+    }
+
+    /// The longest run of whole blocks of own rows that no other region reads.
+    fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
+        let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
+        read.sort_unstable();
+        let mut interior = self.rows.start..self.rows.start;
+        let mut next = self.rows.start;
+        for end in read.iter().map(|&row| row as usize).chain([self.rows.end]) {
+            let whole = if end == self.rows.end { end } else { end / BLOCK * BLOCK };
+            let free = next.next_multiple_of(BLOCK)..whole;
+            if free.len() > interior.len() {
+                interior = free;
+            }
+            next = end + 1;
+        }
+        interior
+    }
+}
+
+/// Those of ascending rows that lie in a range.
+fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
+    let before = |end: usize| rows.partition_point(|&row| (row as usize) < end);
+    let first = before(range.start);
+    &rows[first..before(range.end).max(first)]
+}
+
+/// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
+fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
+    let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let mut lengths: Vec<u32> = zeroed(rows.len());
+    // Rows that are like others read nothing outside.
+    let repeats = transitions.repeats_among(rows);
+    let scan = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
+        let mut remote = 0;
+        for (i, length) in lengths.iter_mut().enumerate() {
+            row.clear();
+            transitions.incoming(rows.start + first + i, row);
+            *length = row.len() as u32;
+            for &(column, _) in row.iter().filter(|&&(column, _)| !own.contains(&(column as usize))) {
+                remote += 1;
+                read[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
+            }
+        }
+        remote
+    };
+    let places = repeats.places(&mut lengths, 4096).into_par_iter();
+    let remote = places.map_init(Vec::new, scan).reduce(|| 0, |a, b| a + b);
+    repeats.copy(&mut lengths);
+    let entries = lengths.par_iter().map(|&length| u64::from(length)).reduce(|| 0, |a, b| a + b);
+    let mut columns = Vec::new();
+    for (word, bits) in read.iter().enumerate() {
+        let mut bits = bits.load(Ordering::Relaxed);
+        while bits != 0 {
+            columns.push((word * 64) as u32 + bits.trailing_zeros());
+            bits &= bits - 1;
+        }
+    }
+    (columns, entries, remote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::csr::Csr;
+    use crate::transient::chain::transitions::TransitionList;
+
+    /// A line of states with steps of one up and of `reach` down.
+    fn line(n: u32, reach: u32) -> Csr {
+        let mut list = TransitionList::default();
+        let mut push = |from, to| {
+            list.from.push(from);
+            list.to.push(to);
+            list.rate.push(1.0);
+        };
+        for i in 0..n {
+            if i + 1 < n {
+                push(i, i + 1);
+            }
+            if i >= reach && reach > 0 {
+                push(i, i - reach);
+            }
+        }
+        Csr::from_list(n as usize, list).unwrap()
+    }
+
+    fn regions(chain: &Csr, cuts: &[usize], halo_depth: usize) -> Vec<Region> {
+        let part = |(lane, ends): (usize, &[usize])| {
+            let mut region = Region::new(chain, lane, ends[0]..ends[1]);
+            region.deepen(chain, halo_depth);
+            region
+        };
+        cuts.windows(2).enumerate().map(part).collect()
+    }
+
+    /// Follows which places hold the right value: after an exchange all, after a step those that read right ones.
+    fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
+        let mut right = vec![true; region.len()];
+        let mut row = Vec::new();
+        for _ in 0..steps {
+            let before = right.clone();
+            for i in region.computed.clone() {
+                row.clear();
+                chain.incoming(i, &mut row);
+                let reads = row.iter().map(|&(column, _)| column).chain([i as u32]);
+                right[region.local(i as u32) as usize] =
+                    reads.fold(true, |all, column| all & before[region.local(column) as usize]);
+            }
+            // What is only read is old after a step.
+            for &h in &region.halo {
+                right[region.local(h) as usize] = false;
+            }
+        }
+        region.rows.clone().all(|i| right[region.local(i as u32) as usize])
+    }
+
+    #[test]
+    fn own_rows_are_right_for_as_many_steps_as_the_halo_is_deep_and_no_longer() {
+        let chain = line(5000, 300);
+        for halo_depth in [1, 2, 3, 5] {
+            for region in regions(&chain, &[0, 1024, 2560, 5000], halo_depth) {
+                assert!(right_after(&chain, &region, halo_depth), "depth {halo_depth} of {:?}", region.rows);
+            }
+        }
+        let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
+        assert!(!right_after(&chain, inner, 2), "depth 1 does not last two steps");
+    }
+
+    #[test]
+    fn a_chain_that_reads_everything_is_computed_whole() {
+        // State 3 leads to every other.
+        let list = TransitionList {
+            from: (0..1200).map(|_| 3).collect(),
+            to: (0..1200).map(|i| if i < 3 { i } else { i + 1 }).collect(),
+            rate: vec![1.0; 1200],
+        };
+        let chain = Csr::from_list(1201, list).unwrap();
+        let all = regions(&chain, &[0, 512, 1201], 3);
+
+        assert_eq!(all[1].computed, 0..1201);
+        assert_eq!(all[0].computed, 0..512, "the first part reads only itself");
+        assert!(all.iter().all(|region| right_after(&chain, region, 3)));
+    }
+
+    #[test]
+    fn halos_are_all_remote_rows_in_contiguous_order() {
+        let chain = line(4000, 500);
+        for halo_depth in [1, 2, 4] {
+            let all = regions(&chain, &[0, 256, 1280, 4000], halo_depth);
+            for region in &all {
+                let mut count = 0;
+                for other in all.iter().filter(|other| other.lane != region.lane) {
+                    let taken = region.halo_from(other);
+                    assert!(taken.iter().all(|&row| other.rows.contains(&(row as usize))));
+                    let places: Vec<u32> = taken.iter().map(|&row| region.local(row)).collect();
+                    assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "{places:?}");
+                    count += taken.len();
+                }
+                assert_eq!(count, region.len() - region.rows.len());
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_cover_the_own_rows_and_no_other_part_reads_the_interior() {
+        let chain = line(12_000, 300);
+        let all = regions(&chain, &[0, 4096, 8192, 12_000], 1);
+        for region in &all {
+            let pieces = region.pieces(&all, 1);
+            let mut next = region.rows.start;
+            for Piece { rows, .. } in &pieces {
+                assert_eq!(rows.start, next, "{pieces:?}");
+                assert!(rows.start.is_multiple_of(BLOCK));
+                next = rows.end;
+            }
+            assert_eq!(next, region.rows.end);
+            let interior = pieces.iter().find(|piece| piece.kind == Kind::Interior);
+            let interior = &interior.expect("a band leaves an interior").rows;
+            for other in all.iter().filter(|other| other.lane != region.lane) {
+                assert!(!other.halo_from(region).iter().any(|&row| interior.contains(&(row as usize))));
+            }
+        }
+    }
+
+    #[test]
+    fn rows_to_send_are_at_the_places_that_the_reader_reads() {
+        let chain = line(12_000, 300);
+        for cuts in [&[0, 4096, 8192, 12_000][..], &[0, 6144, 12_000], &[0, 256, 512, 12_000]] {
+            let all = regions(&chain, cuts, 3);
+            let mut listed = 0;
+            for (number, region) in all.iter().enumerate() {
+                let pieces = region.pieces(&all, 3);
+                if pieces.iter().all(|piece| piece.reader.is_none()) {
+                    continue;
+                }
+                listed += 1;
+                for (reader, other) in all.iter().enumerate().filter(|&(reader, _)| reader != number) {
+                    let taken = other.halo_from(region);
+                    let mut found = vec![None; taken.len()];
+                    for Piece { rows, .. } in pieces.iter().filter(|piece| piece.reader == Some(reader)) {
+                        let (sent, place) = region.rows_to_send(rows, other);
+                        for (place, row) in (place..).zip(sent) {
+                            assert_eq!(found[place].replace(rows.start as u32 + row), None);
+                        }
+                    }
+                    assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());
+                }
+                let stays = region.pieces(&all, 1).iter().all(|piece| piece.reader.is_none());
+                assert!(stays, "one step: the boundary stays");
+            }
+            // Three layers of 300 rows lead through a lane of one block to the next.
+            assert_eq!(listed, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
+        }
+    }
+
+    #[test]
+    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_has_the_rows_that_neighbours_read()
+    {
+        let chain = line(12_000, 300);
+        let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
+        for region in &all {
+            let pieces = region.pieces(&all, 3);
+            let (whole, boundary): (Vec<_>, Vec<_>) = pieces.iter().partition(|p| p.kind == Kind::Interior);
+            assert_eq!(whole.len(), 1);
+            assert_eq!(whole[0].rows, region.computed);
+            for other in all.iter().filter(|other| other.lane != region.lane) {
+                let taken = other.halo_from(region);
+                assert!(taken.iter().all(|&row| boundary.iter().any(|b| b.rows.contains(&(row as usize)))));
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The steady state, with a certificate.
+//!
+//! Let z be one state of each closed class that can be reached, and H the largest expected number of steps from any
+//! state that can be reached until one of them is met. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1: paths from x and from the limit are
+//! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
+//! ending there is harmonic, and what happens before lasts H steps at most in expectation.
+//!
+//! H is bounded by a second iteration, [backwards](crate::transient::backward::hitting_time), which ends with a vector that falls by a known number at least in
+//! every step in expectation. No guess is made from two iterates that happen to be close, which a chain of slow and fast parts
+//! would fool.
+//!
+//! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
+//! soon; the empty state of a saturated queue is not in a lifetime.
+//!
+//! Where finite times were served before, it begins with the last of their iterates: the limit of x_k is that of x_0.
+//!
+//! Where states are absorbing, the curve of a [stop](crate::transient::iteration::quasi_stationary) may end the first sweep: it shows where all that can still be
+//! left ends up, however slowly.
+//!
+//! A small chain is not iterated for long: its states are [eliminated](super::gth) before more multiplications are
+//! done than that costs, at once where these are fewer than the first sweep takes.
+//!
+//! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
+
+use super::gth::{self, Plan};
+use crate::kernel::{Number, Precision};
+use crate::transient::backward::absorption::until_absorption;
+use crate::transient::backward::hitting_time::bound_hitting_time;
+use crate::transient::chain::recurrent_classes::Classes;
+use crate::transient::chain::statistics::LAZY;
+use crate::transient::chain::{Absorbing, Reward};
+use crate::transient::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
+use crate::transient::context::{Context, total};
+use crate::transient::iteration::quasi_stationary::EarlyTermination;
+use crate::transient::iteration::schedule::LastIterate;
+use crate::transient::iteration::{Iteration, Which};
+use crate::transient::problem::Observer;
+use crate::transient::solution::{Bound, RewardValue, TimeResult};
+use crate::{Error, Result, Status};
+
+/// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
+const FIRST_STEPS: u64 = 1 << 14;
+pub(crate) const FIRST_DISTANCE: f64 = 1e-6;
+/// Transitions followed backwards before the certificate is given up: about a minute's work.
+const MOST_WORK: u64 = 1 << 35;
+/// Multiplications after which the sweep is given up.
+const MOST_STEPS: u64 = 1 << 31;
+
+impl StationaryState {
+    /// Goes to x_to, `until` or from here on, in legs whose ends may be kept; then measures the distance.
+    fn advance<T: Number>(
+        &mut self,
+        iteration: &mut Iteration<'_, T>,
+        most: u64,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
+        let to = self.until.take().unwrap_or_else(|| self.steps + (self.steps / 16).clamp(16, most));
+        loop {
+            let leg = checkpointer.next_stop(self.steps, to);
+            iteration.advance(leg, &[], &mut checkpointer.defer_interrupt(observer))?;
+            checkpointer.record_pace(leg - self.steps);
+            self.steps = leg;
+            if leg == to {
+                break;
+            }
+            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.snapshot()?])))?;
+        }
+        // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
+        let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
+        self.distance = iteration.distance()? * slack;
+        Ok(())
+    }
+
+    fn phase(&self, until: Option<u64>) -> Phase {
+        Phase::Stationary(Self { until, ..self.clone() })
+    }
+}
+
+/// First steps from an iterate that may be near the steady state.
+const NEAR_STEPS: u64 = 16;
+
+/// What the infinite times took.
+pub(crate) struct Served {
+    pub(crate) terms: u64,
+    /// States that were eliminated.
+    pub(crate) eliminated: usize,
+    /// True if all accumulated rewards are as good as ε asks.
+    pub(crate) met: bool,
+}
+
+/// Serves the infinite times, from the `last` iterate of finite ones if there is one.
+pub(crate) fn run<T: Number>(
+    context: &Context<'_, T>,
+    which: &[usize],
+    last: Option<LastIterate>,
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+    checkpointer: &mut Checkpointer<'_>,
+) -> Result<Served> {
+    let transitions = context.problem.transitions;
+    let (n, nnz) = (transitions.states(), context.statistics.nnz);
+    // Multiplications beyond which elimination is cheaper.
+    let plan = plan(context);
+    let worth = plan.as_ref().map(|plan| plan.worth(nnz));
+    let missing = |bound: &Bound| bound.total() > context.options.epsilon;
+    let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
+    let (mut last, mut eliminated) = (last, 0);
+    let mut found = match first {
+        true => None,
+        false => Some(iterate(context, last.take(), worth.unwrap_or(MOST_STEPS), observer, checkpointer)?),
+    };
+    if worth.is_some() && found.as_ref().is_none_or(|found| missing(&found.1)) {
+        if let Some((limit, bound)) = eliminate(context, plan, observer)? {
+            let other = match first && missing(&bound) {
+                true => Some(iterate(context, last, FIRST_STEPS, observer, checkpointer)?),
+                false => found,
+            };
+            let terms = other.as_ref().map_or(0, |other| other.2);
+            (found, eliminated) = match other.filter(|other| other.1.total() < bound.total()) {
+                Some(better) => (Some(better), 0),
+                None => (Some((limit, bound, terms)), n),
+            };
+        } else {
+            // Rates span too many orders: however long it takes.
+            found = Some(iterate(context, None, MOST_STEPS, observer, checkpointer)?);
+        }
+    }
+    let (limit, bound, terms) = found.expect("it is iterated or eliminated");
+    let (rewards, met) = rewards_of(context, &limit, bound, observer)?;
+    for &index in which {
+        let result = TimeResult {
+            time: context.problem.times[index],
+            alpha_t: f64::INFINITY,
+            window: (0, terms),
+            bound,
+            rewards: rewards.clone(),
+            ..TimeResult::default()
+        };
+        checkpointer.finished(index, &result);
+        times[index] = Some(result);
+        if context.problem.vectors {
+            observer.result(index, &limit)?;
+            checkpointer.delivered(index, &limit);
+        }
+    }
+    Ok(Served { terms, eliminated, met })
+}
+
+/// The rewards of the limit, and true if those that are accumulated are as good as ε asks.
+fn rewards_of<T: Number>(
+    context: &Context<'_, T>,
+    limit: &[f64],
+    bound: Bound,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<RewardValue>, bool)> {
+    let (problem, ranks) = (context.problem, context.parts.ranks);
+    let mut found = Vec::with_capacity(problem.rewards.len());
+    // Those that may be zero in the limit, which does not tell what they sum to.
+    let mut unknown = Vec::new();
+    for (place, reward) in problem.rewards.iter().enumerate() {
+        let mut sum = [0.0];
+        ranks.ordered_reduce(&mut sum, |sum| {
+            reward.values.iter().zip(limit).for_each(|(r, p)| sum[0] += r * p);
+        });
+        let [instantaneous] = sum;
+        let most = ranks.all_reduce_max(reward.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
+        let cumulative = match instantaneous.abs() > bound.total() * most {
+            true => instantaneous * f64::INFINITY,
+            false if most == 0.0 => 0.0,
+            false => {
+                unknown.push(place);
+                f64::NAN
+            }
+        };
+        found.push(RewardValue { name: reward.name.clone(), instantaneous, cumulative });
+    }
+    let mut met = true;
+    if !unknown.is_empty() {
+        let rewards: Vec<&Reward> = unknown.iter().map(|&place| &problem.rewards[place]).collect();
+        let (totals, all) = totals_of(context, &rewards, observer)?;
+        met = all;
+        unknown.into_iter().zip(totals).for_each(|(place, total)| found[place].cumulative = total);
+    }
+    Ok((found, met))
+}
+
+/// What rewards sum to without end: infinite where a state that is never left for good earns one, else what is earned until the
+/// chain is in a closed class; and true if that is as good as ε asks.
+fn totals_of<T: Number>(
+    context: &Context<'_, T>,
+    rewards: &[&Reward],
+    observer: &mut dyn Observer,
+) -> Result<(Vec<f64>, bool)> {
+    let (problem, transitions) = (context.problem, context.problem.transitions);
+    let refused = |reward: &Reward, why: &str| {
+        let what = format!("the accumulated reward '{}' at time inf is not known: {why}", reward.name);
+        Err(Error::Invalid(what + "; ask for a finite time"))
+    };
+    if context.parts.ranks.is_distributed() || !transitions.is_whole() {
+        return refused(rewards[0], "one process has to sum it");
+    }
+    let classes = Classes::new(transitions, &context.initial, &context.initial);
+    let class = classes.of_states(transitions);
+    let closed: Vec<u32> = (0..class.len() as u32).filter(|&state| class[state as usize].is_some()).collect();
+    let (mut totals, mut passing) = (vec![f64::INFINITY; rewards.len()], Vec::new());
+    for (place, (reward, total)) in rewards.iter().zip(&mut totals).enumerate() {
+        let values = || closed.iter().map(|&state| reward.values[state as usize]);
+        match [values().any(|value| value > 0.0), values().any(|value| value < 0.0)] {
+            [true, false] => {}
+            [false, true] => *total = f64::NEG_INFINITY,
+            [false, false] => passing.push(place),
+            [true, true] => {
+                return refused(reward, "what is earned in the limit has both signs and cancels");
+            }
+        }
+    }
+    if passing.is_empty() {
+        return Ok((totals, true));
+    }
+    let absorbing = Absorbing::new(transitions, &closed);
+    let own: Vec<Reward> = passing.iter().map(|&place| rewards[place].clone()).collect();
+    let Context { machine, options, .. } = *context;
+    let found = until_absorption(machine, &absorbing, problem.initial, &closed, &own, options, observer)?;
+    passing.iter().zip(&found.rewards).for_each(|(&place, total)| totals[place] = total.value);
+    Ok((totals, found.status == Status::Met))
+}
+
+/// An order in which there is room for elimination; every rank looks at all states and finds the same one.
+fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
+    let (transitions, rows) = (context.problem.transitions, &context.parts.rows);
+    if transitions.states() > gth::MOST_BANDED {
+        return None;
+    }
+    transitions.acquire_rows(&(0..transitions.states()));
+    let initial: Vec<f64> = context.parts.ranks.all_gather(&context.initial).concat();
+    let planned = || Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
+    let plan = context.machine.lanes[0].host(planned);
+    transitions.acquire_rows(rows);
+    plan
+}
+
+/// The limit of this rank's states by elimination, which every rank does by itself.
+fn eliminate<T: Number>(
+    context: &Context<'_, T>,
+    planned: Option<Plan>,
+    observer: &mut dyn Observer,
+) -> Result<Option<(Vec<f64>, Bound)>> {
+    let (transitions, ranks, rows) = (context.problem.transitions, context.parts.ranks, &context.parts.rows);
+    let n = transitions.states();
+    transitions.acquire_rows(&(0..n));
+    let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
+    let mut check = || ranks.all_ok(observer.progress(0, 0));
+    let found = match planned {
+        Some(plan) => {
+            let scale = context.statistics.scale;
+            plan.limit(transitions, scale, &initial, context.options.epsilon, &mut check)?
+        }
+        None => None,
+    };
+    transitions.acquire_rows(rows);
+    Ok(found.map(|(limit, rounding)| {
+        let rounding = rounding + context.initial_error;
+        (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
+    }))
+}
+
+/// Sweeps backwards after which the certificate is given up.
+pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
+    (MOST_WORK / context.statistics.nnz.max(1)).max(1 << 16)
+}
+
+/// The end of the curve of a [`EarlyTermination`], where everything is absorbed that can still be, if its bound is met.
+fn absorbed<T: Number>(
+    context: &Context<'_, T>,
+    iteration: &Iteration<'_, T>,
+) -> Result<Option<(Vec<f64>, Bound)>> {
+    let Some(masses) = iteration.non_absorbing_masses()? else { return Ok(None) };
+    let (terms, step) = (iteration.steps(), context.statistics.step);
+    let termination =
+        EarlyTermination::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
+    if termination.decay == 0.0 {
+        return Ok(None);
+    }
+    let endless = 1.0 / termination.decay;
+    let bound = Bound {
+        steady_state: termination.defect * endless,
+        rounding: step * terms as f64
+            + termination.rounding * endless
+            + 16.0 * f64::EPSILON
+            + context.initial_error,
+        ..Bound::default()
+    };
+    if bound.total() > context.options.epsilon {
+        return Ok(None);
+    }
+    let (mut limit, newest) = (iteration.iterate(Which::Before)?, iteration.newest()?);
+    for (i, (p, newest)) in limit.iter_mut().zip(newest).enumerate() {
+        *p = if context.statistics.non_absorbing.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
+    }
+    Ok(Some((limit, bound)))
+}
+
+/// The last iterate of a sweep from the beginning, or from the `last` of one before, that ends at the steady state or after `most`
+/// multiplications, its bound, and their number.
+fn iterate<T: Number>(
+    context: &Context<'_, T>,
+    last: Option<LastIterate>,
+    most: u64,
+    observer: &mut dyn Observer,
+    checkpointer: &mut Checkpointer<'_>,
+) -> Result<(Vec<f64>, Bound, u64)> {
+    let ranks = context.parts.ranks;
+    // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
+    let inverse_alpha = T::of(LAZY * context.statistics.inverse_alpha.wide());
+    let alpha = match T::PRECISION {
+        // Its matrix is made so.
+        Precision::Q64 => context.statistics.divisor,
+        _ => 1.0 / inverse_alpha.wide(),
+    };
+    let mut iteration = Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &[], (0, 0))?;
+    let mut s = StationaryState {
+        steps: 0,
+        until: None,
+        distance: f64::INFINITY,
+        best: f64::INFINITY,
+        stalled: 0,
+        certificate: None,
+    };
+    let mut before = 0;
+    match (checkpointer.stationary()?, last) {
+        (None, None) => iteration.start_in(&context.initial, context.beginning())?,
+        (None, Some(last)) => {
+            iteration.resume(last.steps, &last.kept)?;
+            (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));
+            // The same time in shorter steps.
+            let shorter = context.statistics.mean_holding() * alpha / context.statistics.scale;
+            let in_steps = |steps: f64| steps * shorter * (1.0 + 4.0 * f64::EPSILON);
+            s.certificate = last
+                .certificate
+                .map(|known| Certificate { hitting_time: known.hitting_time.map(in_steps), ..known });
+        }
+        (Some(kept), _) => {
+            s = kept.state;
+            match &kept.vectors[..] {
+                [x] if x.len() == context.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
+                    iteration.resume(s.steps, x)?;
+                }
+                _ => return Err(checkpointer.unusable()),
+            }
+        }
+    }
+    let certificate = match s.certificate {
+        Some(certificate) => certificate,
+        None => {
+            let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || context.parts.absorbing;
+            while s.until.is_some() || (moves(&s) && s.steps - before < FIRST_STEPS.min(most)) {
+                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
+                s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
+                if let Some((limit, bound)) = absorbed(context, &iteration)? {
+                    return Ok((limit, bound, iteration.steps() - before));
+                }
+            }
+            let probable = iteration.newest()?;
+            let most = most_sweeps(context).min(most);
+            let found =
+                bound_hitting_time(context, alpha / context.statistics.scale, &probable, most, observer);
+            let found =
+                checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.snapshot()?])))?;
+            Certificate { hitting_time: found.0, classes: found.1 }
+        }
+    };
+    s.certificate = Some(certificate);
+    let Certificate { hitting_time, classes } = certificate;
+
+    // Without a certificate the distance of two distributions is at most 2, whatever they are.
+    let bound_of =
+        |distance: f64| hitting_time.map_or(2.0, |hitting_time| (2.0 * hitting_time * distance).min(2.0));
+    // What a step's own rounding does to the residual cannot be iterated away.
+    let floor = hitting_time.map_or(0.0, |hitting_time| 2.0 * hitting_time * context.statistics.step);
+    let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
+    // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
+    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
+        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
+        s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
+        if let Some((limit, bound)) = absorbed(context, &iteration)? {
+            return Ok((limit, bound, iteration.steps() - before));
+        }
+        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * context.statistics.step;
+        s.stalled = if falls { 0 } else { s.stalled + 1 };
+        s.best = s.best.min(s.distance);
+    }
+    let steady_state = bound_of(s.distance);
+    let terms = iteration.steps();
+    let mut limit = iteration.newest()?;
+    // The mass has drifted with rounding by a measured amount; the limit's is that of the beginning.
+    let (mass, initial) = (total(&limit, ranks), total(&context.initial, ranks));
+    limit.iter_mut().for_each(|p| *p = *p / mass * initial);
+    // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
+    // on the way shifted mass between them.
+    let on_the_way = match classes {
+        1 => 0.0,
+        _ => (context.statistics.step * terms as f64).min(2.0),
+    };
+    let rounding = floor
+        + on_the_way
+        + 2.0 * (mass - initial).abs()
+        + 4.0 * T::PRECISION.unit_roundoff()
+        + context.initial_error;
+    Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms - before))
+}

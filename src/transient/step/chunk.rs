@@ -1,0 +1,232 @@
+//! Consecutive rows on a lane, the chunks of their matrix, and their step.
+
+use std::ops::Range;
+
+use super::kernels::{STEP, STEP_PACKED, STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR};
+use super::kernels::{STEP_PAIR_RECURRENCE, STEP_PAIR_SOME, STEP_RECURRENCE, STEP_SOME};
+use super::kernels::{step as step_hyb, step_packed, step_pair};
+use super::pattern_kernel::{STEP_PATTERN, STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME, step_pattern};
+use super::stages::Stage;
+use crate::Result;
+use crate::kernel::Number;
+use crate::lane::{Arg, Buffer, Lane, Launch};
+use crate::sparse::BLOCK;
+use crate::transient::partition::subdomain::Kind;
+
+/// Consecutive rows on a lane.
+#[derive(Debug)]
+pub struct Part<T> {
+    /// The lane's number.
+    pub lane: usize,
+    /// The own rows, global.
+    pub rows: Range<usize>,
+    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
+    pub computed: Range<usize>,
+    /// Place of the first own row in `x`.
+    pub own: usize,
+    /// Two iterates, halos included.
+    pub x: [Buffer<T>; 2],
+    /// A bit for each own row that can be left.
+    pub non_absorbing: Buffer<u32>,
+    /// Exit rates of the computed rows, unless its patterns hold them.
+    pub exit: Buffer<T>,
+    /// The matrix.
+    pub chunks: Vec<Chunk<T>>,
+}
+
+impl<T: Number> Part<T> {
+    /// Place of the first own row among the computed ones.
+    pub fn ghosts(&self) -> usize {
+        self.rows.start - self.computed.start
+    }
+
+    /// Place of the first computed row in `x`.
+    pub fn base(&self) -> usize {
+        self.own - self.ghosts()
+    }
+
+    /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    pub(crate) fn packed_in_place(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.sends.is_some())
+    }
+
+    /// The launches of its rows in a stage of the step from x[source]. `packed` is the array from which values leave for
+    /// a region, if there is one.
+    pub(crate) fn launches<'a>(
+        &self,
+        lane: &Lane,
+        stage: Stage,
+        source: usize,
+        sum: &Sum<'_>,
+        packed: impl Fn(usize) -> Option<&'a Buffer<T>>,
+    ) -> Result<Vec<Launch>> {
+        let mut launches = Vec::new();
+        for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
+            let (rows, packed) = match (stage, &chunk.sends) {
+                (Stage::Own, _) => (chunk.own_rows(self), None),
+                (Stage::SendRows, Some(rows)) => match packed(rows.reader) {
+                    Some(packed) => (rows.range.clone(), Some(packed)),
+                    None => continue,
+                },
+                // Of such a boundary nothing leaves.
+                (Stage::SendRows, None) if self.packed_in_place() => continue,
+                _ => (0..chunk.rows, None),
+            };
+            if !rows.is_empty() {
+                launches.push(chunk.step(lane, self, source, sum, rows, packed)?);
+            }
+        }
+        Ok(launches)
+    }
+}
+
+/// Some rows of a part's matrix.
+#[derive(Debug)]
+pub struct Chunk<T> {
+    /// Who wants them.
+    pub kind: Kind,
+    /// First row, in the part's computed rows.
+    pub first: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// The rows to send, where the chunk is stored for that alone.
+    pub(crate) sends: Option<SendRows>,
+    pub(crate) stored: Stored<T>,
+}
+
+/// Rows of a chunk that another region reads.
+#[derive(Debug)]
+pub(crate) struct SendRows {
+    /// Number of that region.
+    pub(crate) reader: usize,
+    /// Their places among all that it reads of the part.
+    pub(crate) range: Range<usize>,
+    /// Where the chunk's words list them.
+    pub(super) index_offset: u32,
+}
+
+/// The sum that a step's kernel serves: Σ w_k x_k over the steps of its window.
+pub(crate) struct Sum<'a> {
+    /// 1/α, then the weights from step `weights` on.
+    pub(crate) scalars: Arg<'a>,
+    pub(crate) acc: Arg<'a>,
+    pub(crate) window: Range<u64>,
+    pub(crate) weights: u64,
+    /// The step is one of Chebyshev's recurrence: of all rows, and what they are written to holds the vector before.
+    pub(crate) recurrence: bool,
+}
+
+/// A chunk's arrays.
+#[derive(Debug)]
+pub(crate) enum Stored<T> {
+    Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
+    Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
+    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
+    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
+}
+
+impl<T: Number> Stored<T> {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
+            Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
+                slices.bytes() + entries.bytes() + values.bytes()
+            }
+            Self::Pattern { ids, patterns, values, .. } => ids.bytes() + patterns.bytes() + values.bytes(),
+        }
+    }
+
+    /// Threads that the step's kernel runs with. A group of patterns takes several blocks of rows, which share what it
+    /// keeps at hand, once there are groups enough for every device.
+    fn threads(&self, rows: usize) -> usize {
+        const GROUPS: usize = 4096;
+        const MOST_BLOCKS: usize = 8;
+        match self {
+            Self::Pattern { .. } => rows.div_ceil((rows / BLOCK / GROUPS).clamp(1, MOST_BLOCKS)),
+            _ => rows,
+        }
+    }
+}
+
+impl<T: Number> Chunk<T> {
+    /// Those of its rows that are the part's own, counted from its first.
+    pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
+        let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        within(part.ghosts())..within(part.ghosts() + part.rows.len())
+    }
+
+    /// The step of some rows from x[source]; with an array, of those that are to be sent, to there.
+    pub(crate) fn step(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        sum: &Sum<'_>,
+        rows: Range<usize>,
+        packed: Option<&Buffer<T>>,
+    ) -> Result<Launch> {
+        let all = rows.start == 0 && packed.is_none();
+        let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
+        let y = packed.unwrap_or(&part.x[1 - source]);
+        macro_rules! bind {
+            ([$whole:ident, $some:ident, $recurrence:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
+                let params = $kernel::Params {
+                    step: 0,
+                    window_first: sum.window.start as u32,
+                    window_end: sum.window.end as u32,
+                    weights: sum.weights as u32,
+                    rows: rows.end as u32,
+                    first_row: self.first as u32,
+                    own: part.base() as u32,
+                    begin: rows.start as u32,
+                    listed,
+                    $($own)*
+                };
+                let args = $kernel::Args {
+                    $($array: $array.arg(),)*
+                    exit: part.exit.arg(),
+                    scalars: sum.scalars,
+                    x: part.x[source].arg(),
+                    y: y.arg(),
+                    acc: sum.acc,
+                };
+                let kernel = match (all, sum.recurrence) {
+                    (true, false) => &$whole,
+                    (false, false) => &$some,
+                    (all, true) => {
+                        assert!(all, "the recurrence has the vector before of all rows");
+                        &$recurrence
+                    }
+                };
+                lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)
+            }};
+        }
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => {
+                bind!([STEP, STEP_SOME, STEP_RECURRENCE], step_hyb(slices, columns, values)())
+            }
+            Stored::Packed { slices, entries, values, column_bits } => {
+                let own = *column_bits;
+                bind!([STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE], step_packed(slices, entries, values)(column_bits: own))
+            }
+            Stored::Pair { slices, entries, values, offsets } => {
+                let own = *offsets;
+                bind!([STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE], step_pair(slices, entries, values)(offsets: own))
+            }
+            Stored::Pattern { ids, patterns, values, params } => {
+                bind!(
+                    [STEP_PATTERN, STEP_PATTERN_SOME, STEP_PATTERN_RECURRENCE],
+                    step_pattern(ids, patterns, values)(..*params)
+                )
+            }
+        }
+    }
+
+    /// Slices, columns and values, if these rows are stored in HYB.
+    pub(crate) fn hyb(&self) -> Option<[Arg<'_>; 3]> {
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => Some([slices.arg(), columns.arg(), values.arg()]),
+            _ => None,
+        }
+    }
+}

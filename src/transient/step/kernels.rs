@@ -1,0 +1,152 @@
+//! The step y = x + (Qᵀx)/α in every format of the matrix, and its CPU twins.
+//!
+//! | kernel | an entry of the matrix |
+//! |---|---|
+//! | [`STEP`] | column and value |
+//! | [`STEP_PACKED`] | one word: column, number of the value |
+//! | [`STEP_PAIR`] | one byte: number of a pair (column − row, value) |
+//! | [`STEP_PATTERN`](super::pattern_kernel::STEP_PATTERN) | none: a row is the number of a list of such pairs |
+//!
+//! All add the same numbers in the same order, so on a lane every format gives the same bits: the ELL entries of
+//! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
+//! wait for each of them.
+
+use super::rows::{RECURRENCE, Rows, SOME, Shared, each, steps};
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{At, Body, SLICE, dispatch};
+use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::sparse::slices::{Matrix, Plain, ell, tails};
+
+steps! {
+    /// One step with a matrix in HYB.
+    static STEP = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    /// One step with a packed matrix.
+    static STEP_PACKED = step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    /// One step with a matrix of pairs.
+    static STEP_PAIR = step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
+        .with_cuda_groups(8);
+}
+
+/// [`STEP`] for some rows of a chunk.
+pub(super) static STEP_SOME: Kernel = STEP.with(SOME);
+/// [`STEP_PACKED`] for some rows of a chunk.
+pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.with(SOME);
+/// [`STEP_PAIR`] for some rows of a chunk.
+pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
+
+/// [`STEP`] of the recurrence.
+pub(super) static STEP_RECURRENCE: Kernel = STEP.with(RECURRENCE);
+/// [`STEP_PACKED`] of the recurrence.
+pub(super) static STEP_PACKED_RECURRENCE: Kernel = STEP_PACKED.with(RECURRENCE);
+/// [`STEP_PAIR`] of the recurrence.
+pub(super) static STEP_PAIR_RECURRENCE: Kernel = STEP_PAIR.with(RECURRENCE);
+
+#[derive(Clone, Copy)]
+struct Packed<'a, T> {
+    slices: &'a [u32],
+    entries: &'a [u32],
+    values: &'a [T],
+    column_bits: u32,
+}
+
+impl<T: Number> Matrix<T> for Packed<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
+        let entries = &self.entries[ell(self.slices, slice)];
+        T::packed_sums(At::<LEVEL>::of_body(), entries, self.column_bits, self.values, x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+        let word = self.entries[entry];
+        let column = word & ((1 << self.column_bits) - 1);
+        (column as usize, self.values[(word >> self.column_bits) as usize])
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Pair<'a, T> {
+    slices: &'a [u32],
+    entries: &'a [u8],
+    values: &'a [T],
+    offsets: &'a [u32],
+    /// Place of the chunk's first row in x.
+    base: u32,
+}
+
+impl<T: Number> Matrix<T> for Pair<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
+        let entries = &self.entries[ell(self.slices, slice)];
+        let base = self.base.wrapping_add((slice * SLICE) as u32);
+        T::pair_sums(At::<LEVEL>::of_body(), entries, self.offsets, self.values, base, x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, row: usize, entry: usize) -> (usize, T) {
+        let id = self.entries[entry] as usize;
+        let column = self.base.wrapping_add(row as u32).wrapping_add(self.offsets[id]);
+        (column as usize, self.values[id])
+    }
+}
+
+/// The rows from `first` on, a multiple of a slice, of a chunk in slices.
+pub(super) struct Sliced<'a, T, M> {
+    pub(crate) matrix: M,
+    pub(crate) first: usize,
+    pub(crate) x: &'a [T],
+    pub(crate) rows: Rows<'a, T>,
+}
+
+impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
+    const FRACTIONS: bool = matches!(T::PRECISION, Precision::Q64);
+
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let mut sums = [T::NONE; SLICE];
+        let rows = self.rows.y.len();
+        for start in (0..rows).step_by(SLICE) {
+            let slice = (self.first + start) / SLICE;
+            self.matrix.sums::<LEVEL>(slice, self.x, &mut sums);
+            let here = start..(start + SLICE).min(rows);
+            let exit = &self.rows.exit[here.clone()];
+            self.rows.finish::<LEVEL>(here, &sums, |i| exit[i]);
+        }
+    }
+}
+
+fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
+    let step::Bindings { slices, columns, values, .. } = b;
+    sliced(call, Plain { slices, columns, values }, slices, b.shared(&p));
+}
+
+fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
+    let step_packed::Bindings { slices, entries, values, .. } = b;
+    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
+}
+
+fn step_pair<T: Number>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindings<'_, T>) {
+    let step_pair::Bindings { entries, values, .. } = b;
+    let (slices, offsets) = b.slices.split_at(p.offsets as usize);
+    let offsets = &offsets[..values.len()];
+    let matrix = Pair { slices, entries, values, offsets, base: p.first_row + p.own };
+    sliced(call, matrix, b.slices, b.shared(&p));
+}
+
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
+    let x = shared.x;
+    each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+}
+
+/// Rows that a thread takes at a time.
+const BLOCK: usize = 1024;

@@ -1,0 +1,467 @@
+//! The matrix of a part: which format it takes, and its chunks on the lane.
+
+use std::ops::Range;
+
+use super::chunk::{Chunk, SendRows, Stored};
+use super::memory_requirement::MemoryRequirement;
+use super::pattern_kernel::step_pattern;
+use crate::kernel::Number;
+use crate::lane::cpu::zeroed;
+use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::patterns::Patterns;
+use crate::sparse::repetition::{self, Repetition, most_values};
+use crate::sparse::tiles;
+use crate::sparse::{
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
+};
+use crate::transient::chain::scan::append_entries;
+use crate::transient::chain::statistics::MatrixStatistics;
+use crate::transient::chain::transitions::Transitions;
+use crate::transient::partition::Partition;
+use crate::transient::partition::subdomain::{Piece, Region};
+pub(crate) use crate::transient::solution::MatrixInfo;
+use crate::{Error, Result};
+
+/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
+const CHUNK_ENTRIES: u64 = 1 << 26;
+/// The same for devices with memory of their own, where fewer and larger launches count for more.
+const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
+
+/// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
+/// as to use one.
+const MOST_MISSED: f64 = 1.0 / 256.0;
+
+impl MatrixInfo {
+    /// The facts of a partition.
+    pub(crate) fn new(layout: &Layout, partition: &Partition) -> Self {
+        Self {
+            ell_width: layout.widths.iter().copied().max().unwrap_or(0),
+            halo: partition.own_regions().iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
+            parts: partition.regions.len(),
+            halo_depth: partition.halo_depth,
+            exchange: partition.exchange,
+            plan: partition.plan.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts the entries of all ranks' rows by where they are stored. `rows` are this rank's among those of the layout,
+    /// which begin at `first`: rows of others that are computed here, too, do not count.
+    pub(crate) fn count_entries(
+        &mut self,
+        layout: &Layout,
+        first: usize,
+        rows: &Range<usize>,
+        lengths: &[u32],
+        ranks: Ranks,
+    ) {
+        let own = layout_of(layout, rows.start - first..rows.end - first);
+        let tail: u64 = ranks.all_reduce_sum(own.tails.iter().map(|&t| u64::from(t)).sum());
+        let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+        let entries: u64 = ranks.all_reduce_sum(entries);
+        let ell = ranks.all_reduce_sum(own.stored()) - tail;
+        self.coo_share = tail as f64 / entries.max(1) as f64;
+        self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
+    }
+
+    /// Sums up what parts said, those of other ranks included.
+    pub(crate) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
+        self.bytes = ranks.all_reduce_sum(self.bytes);
+        self.halo = ranks.all_reduce_max(self.halo as f64) as u64;
+        self.ell_width = ranks.all_reduce_max(f64::from(self.ell_width)) as u32;
+        let mut all: Vec<String> = Vec::new();
+        for format in ranks.all_gather_text(&formats.join("+")).iter().flat_map(|text| text.split('+')) {
+            if !format.is_empty() && !all.iter().any(|known| known == format) {
+                all.push(format.to_owned());
+            }
+        }
+        self.format = all.join("+");
+        let reasons = ranks.all_gather_text(&self.passed_over.join("\n"));
+        self.passed_over = reasons.iter().flat_map(|text| text.lines().map(str::to_owned)).collect();
+        self.passed_over.sort_unstable();
+        self.passed_over.dedup();
+    }
+}
+
+/// A part's matrix, built.
+pub(crate) struct Matrix<T> {
+    pub(crate) chunks: Vec<Chunk<T>>,
+    /// Exit rates of the rows, or one number in their place where patterns hold them.
+    pub(crate) exit: Buffer<T>,
+    pub(crate) format: MatrixFormat,
+    pub(crate) passed_over: Vec<String>,
+    pub(crate) bytes: u64,
+}
+
+/// The rows of a part, and how its vectors are laid out.
+pub(crate) struct Source<'a, T> {
+    lane: &'a Lane,
+    transitions: &'a dyn Transitions,
+    statistics: &'a MatrixStatistics<T>,
+    region: &'a Region,
+    /// All regions.
+    regions: &'a [Region],
+    pieces: Vec<Piece>,
+    /// That of the computed rows.
+    layout: Layout,
+    exit: &'a [T],
+    /// Computed rows that are like others.
+    repeats: Repeats,
+}
+
+/// The formats of a matrix, and the bytes that each takes.
+enum Choice<T> {
+    Hyb,
+    Packed(Dictionary<T>),
+    Pair(PairTable<T>),
+    Pattern(Patterns<T>),
+}
+
+impl<T> Choice<T> {
+    fn format(&self) -> MatrixFormat {
+        match self {
+            Self::Hyb => MatrixFormat::Hyb,
+            Self::Packed(_) => MatrixFormat::Packed,
+            Self::Pair(_) => MatrixFormat::Pair,
+            Self::Pattern(_) => MatrixFormat::Pattern,
+        }
+    }
+}
+
+impl<'a, T: Number> Source<'a, T> {
+    /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
+    pub(crate) fn new(
+        lane: &'a Lane,
+        transitions: &'a dyn Transitions,
+        statistics: &'a MatrixStatistics<T>,
+        layout: &Layout,
+        region: &'a Region,
+        regions: &'a [Region],
+        halo_depth: usize,
+    ) -> Self {
+        let first = statistics.rows.start;
+        let computed = region.computed.start - first..region.computed.end - first;
+        let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
+        let pieces = region.pieces(regions, halo_depth);
+        let repeats = transitions.repeats_among(&region.computed);
+        Self { lane, transitions, statistics, region, regions, pieces, layout, exit, repeats }
+    }
+
+    /// Appends a computed row of the region, columns local.
+    fn row(&self, row: usize, entries: &mut Vec<(u32, T)>) {
+        let apart = self.region.len() > self.region.rows.len();
+        let local = |column| if apart { self.region.local(column) } else { column };
+        let row = self.region.computed.start + row;
+        append_entries(self.transitions, self.statistics, row, local, entries);
+    }
+
+    /// The bytes that its part is going to take of the lane.
+    ///
+    /// # Errors
+    /// A format that the matrix does not fit, asked for by name.
+    pub(crate) fn plan(&self, format: MatrixFormat) -> Result<MemoryRequirement> {
+        let (choice, _) = self.choose(format)?;
+        Ok(self.need(choice.format(), self.bytes(&choice)))
+    }
+
+    fn need(&self, format: MatrixFormat, matrix: u64) -> MemoryRequirement {
+        let (device, real) = (self.lane.device(), T::PRECISION.bytes());
+        MemoryRequirement {
+            device: device.spec.clone(),
+            name: device.name.clone(),
+            rows: self.region.rows.len(),
+            entries: self.region.entries,
+            format: format.name(),
+            matrix,
+            vectors: (2 * self.region.len() + self.region.computed.len()) as u64 * real,
+            free: self.lane.free_bytes(),
+        }
+    }
+
+    /// Bytes of the matrix in a format, exit rates included.
+    fn bytes(&self, choice: &Choice<T>) -> u64 {
+        let real = T::PRECISION.bytes();
+        let start = self.region.computed.start;
+        let slices = |rows: &Range<usize>| (rows.start - start) / SLICE..(rows.end - start).div_ceil(SLICE);
+        let stored: u64 = self.pieces.iter().map(|piece| self.layout.stored_in(slices(&piece.rows))).sum();
+        let rows: usize = self.pieces.iter().map(|piece| piece.rows.len()).sum();
+        let exit = self.rows() as u64 * real;
+        match choice {
+            Choice::Hyb => stored * (4 + real) + exit,
+            Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
+            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
+            Choice::Pattern(p) => p.bytes(rows),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.region.computed.len()
+    }
+
+    /// Builds the matrix in a format on the lane.
+    ///
+    /// # Errors
+    /// A format that the matrix does not fit, asked for by name; lack of memory.
+    pub(crate) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
+        let (choice, passed_over) = self.choose(format)?;
+        // What is missing is said before minutes of building, not after.
+        self.need(choice.format(), self.bytes(&choice)).expect()?;
+        let mut bytes = 0;
+        let inside = matches!(&choice, Choice::Pattern(p) if !p.exit_apart);
+        let exit = if inside { &self.exit[..self.exit.len().min(1)] } else { self.exit };
+        let exit = self.lane.alloc_with("the exit rates", exit)?;
+        bytes += exit.bytes();
+        let format = choice.format();
+        let mut chunks = Vec::new();
+        for (piece, rows) in self.cut(&choice)? {
+            let (first, start) = (rows.start, self.region.computed.start);
+            let sends = piece.reader.map(|reader| {
+                let rows = start + rows.start..start + rows.end;
+                (reader, self.region.rows_to_send(&rows, &self.regions[reader]))
+            });
+            let sends = sends.filter(|(_, (list, _))| !list.is_empty());
+            let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
+            let (rows, index_offset, stored) = match &choice {
+                Choice::Pattern(patterns) => {
+                    let (index_offset, stored) = self.patterns(patterns, rows.clone(), list)?;
+                    (rows.len(), index_offset, stored)
+                }
+                _ => self.slices(&choice, rows, list)?,
+            };
+            bytes += stored.bytes();
+            let sends = sends.map(|(reader, (list, place))| SendRows {
+                reader,
+                range: place..place + list.len(),
+                index_offset,
+            });
+            chunks.push(Chunk { kind: piece.kind, first, rows, sends, stored });
+        }
+        Ok(Matrix { chunks, exit, format, passed_over, bytes })
+    }
+
+    /// Ranges of rows that are built and bound at once, counted from the first computed row, each with its piece.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
+        let mut all = Vec::new();
+        let start = self.region.computed.start;
+        for piece in &self.pieces {
+            let ranges = self.cut_piece(choice, piece.rows.start - start..piece.rows.end - start)?;
+            all.extend(ranges.into_iter().map(|range| (piece, range)));
+        }
+        Ok(all)
+    }
+
+    fn cut_piece(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<Vec<Range<usize>>> {
+        let (real, limits) = (T::PRECISION.bytes(), self.lane.device().limits);
+        let most = limits.binding.min(limits.buffer);
+        let entry = match choice {
+            Choice::Pattern(p) => {
+                let most = ((most / p.id_bytes()) as usize / BLOCK * BLOCK).max(BLOCK);
+                let starts = rows.clone().step_by(most);
+                return Ok(starts.map(|first| first..first.saturating_add(most).min(rows.end)).collect());
+            }
+            Choice::Hyb => real,
+            Choice::Packed(_) => 4,
+            Choice::Pair(_) => 1,
+        };
+        let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
+        let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
+        chunks.iter().try_for_each(|chunk| check_chunk(&self.layout, chunk, self.lane, entry))?;
+        let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
+        Ok(chunks.into_iter().map(whole).collect())
+    }
+
+    /// Some rows in slices, and where in their words those of `list` are: how many rows, that place, and the arrays.
+    fn slices(
+        &self,
+        choice: &Choice<T>,
+        rows: Range<usize>,
+        list: &[u32],
+    ) -> Result<(usize, u32, Stored<T>)> {
+        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
+        let (layout, total) = (&self.layout, self.rows());
+        let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+        let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
+        const SLICES: &str = "the matrix's slices";
+        const ENTRIES: &str = "the matrix's entries";
+        Ok(match choice {
+            Choice::Packed(dictionary) => {
+                let column_bits = column_bits(self.region.len());
+                let mut packed =
+                    self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
+                let at = append(&mut packed.slices, list);
+                let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
+                let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
+                (packed.rows, at, Stored::Packed { slices, entries, values, column_bits })
+            }
+            Choice::Pair(table) => {
+                let own = self.region.left;
+                let mut pairs = self.lane.host(|| Pairs::build(layout, slices, total, own, table, row));
+                let offsets = pairs.slices.len() as u32;
+                pairs.slices.extend(&table.offsets);
+                let at = append(&mut pairs.slices, list);
+                let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
+                let values = self.lane.alloc_with("distinct rates", &table.values)?;
+                (pairs.rows, at, Stored::Pair { slices, entries, values, offsets })
+            }
+            _ => {
+                let mut hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
+                let at = append(&mut hyb.slices, list);
+                let columns = put("the matrix's columns", &hyb.columns)?;
+                let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
+                (hyb.rows, at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+            }
+        })
+    }
+
+    /// Some rows as patterns, and where in their words those of `list` are.
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
+        let ids = &patterns.ids[rows];
+        let (words, ids_log) = match patterns.id_bytes() {
+            1 => (words(ids, |id| id as u8), 2),
+            _ => (words(ids, |id| id), 1),
+        };
+        let (at, tables) = match list {
+            [] => (0, None),
+            _ => {
+                let mut tables = patterns.words.clone();
+                let at = append(&mut tables, list);
+                // Kernels read words in fours.
+                tables.resize(tables.len().next_multiple_of(4), 0);
+                (at, Some(tables))
+            }
+        };
+        let stored = Stored::Pattern {
+            ids: self.lane.alloc_with("the rows' patterns", &words)?,
+            patterns: self.lane.alloc_with("patterns", tables.as_ref().unwrap_or(&patterns.words))?,
+            values: self.lane.alloc_with("patterns", &patterns.values)?,
+            params: step_pattern::Params {
+                ids_log,
+                pointers: patterns.pointers() as u32,
+                groups: patterns.groups as u32,
+                value_bits: patterns.value_bits,
+                least: patterns.least,
+                dictionary: patterns.dictionary() as u32,
+                exit_apart: u32::from(patterns.exit_apart),
+                ..Default::default()
+            },
+        };
+        Ok((at, stored))
+    }
+
+    /// What repeats in the rows.
+    fn repetition(&self) -> Repetition<T> {
+        let all = 0..self.transitions.states();
+        let prescan =
+            self.transitions.prescan().filter(|_| self.region.rows == all && self.region.len() == all.len());
+        if let Some(found) = prescan.and_then(|prescan| prescan.take_repetition(&self.layout)) {
+            return found;
+        }
+        let width = |row: usize| self.layout.widths[row / SLICE];
+        let own = self.region.left;
+        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
+        let (repeats, exit) = (&self.repeats, self.exit);
+        let rows = repetition::Rows { repeats, own, exit, width: &width, row };
+        self.lane.host(|| repetition::find(&rows, most_values(self.region.len())))
+    }
+
+    /// Why this lane is slower with a format than with the next, although that moves more bytes.
+    fn slow(&self, choice: &Choice<T>) -> Option<String> {
+        if !self.lane.device().host {
+            return None;
+        }
+        match choice {
+            // A pair costs two lookups beside the gather of x: more than its bytes save.
+            Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
+            Choice::Pattern(p) => {
+                let missed = tiles::missed(&p.ids);
+                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
+            }
+            _ => None,
+        }
+    }
+
+    /// The format asked for, or that which moves the fewest bytes, and why smaller ones were passed over.
+    fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
+        if format == MatrixFormat::Hyb {
+            return Ok((Choice::Hyb, Vec::new()));
+        }
+        let Repetition { patterns, pairs, values } = self.repetition();
+        let candidates = [
+            (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
+            (MatrixFormat::Pair, pairs.map(|pairs| Choice::Pair(PairTable::new(&pairs)))),
+            (MatrixFormat::Packed, values.map(|values| Choice::Packed(Dictionary::new(values)))),
+            (MatrixFormat::Hyb, Ok(Choice::Hyb)),
+        ];
+        let mut best: Option<(Choice<T>, u64)> = None;
+        let mut passed_over = Vec::new();
+        for (candidate, choice) in candidates {
+            match choice {
+                Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
+                Ok(choice) => {
+                    if self.lane.is_slow_with(candidate.name()) {
+                        passed_over
+                            .push(format!("{candidate}: measured slower than hyb here by `kolmo tune`"));
+                        continue;
+                    }
+                    if let Some(why) = self.slow(&choice) {
+                        passed_over.push(format!("{candidate}: {why}"));
+                        continue;
+                    }
+                    let bytes = self.bytes(&choice);
+                    if best.as_ref().is_none_or(|&(_, least)| bytes < least) {
+                        best = Some((choice, bytes));
+                    }
+                }
+                Err(why) if candidate == format => {
+                    return Err(Error::Invalid(format!(
+                        "--matrix-format {format}: {} rows have {why}; give auto, or a format that needs less repetition",
+                        self.rows()
+                    )));
+                }
+                Err(why) => passed_over.push(format!("{candidate}: {why}")),
+            }
+        }
+        let (choice, _) = best.expect("HYB stores every matrix");
+        Ok((choice, passed_over))
+    }
+}
+
+/// The part of a layout that some rows have.
+fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
+    let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+    Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
+}
+
+/// Appends to words what kernels look for there, and tells where it lies.
+fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
+    let at = words.len() as u32;
+    words.extend(more);
+    at
+}
+
+/// Numbers as words that hold several.
+fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync) -> Vec<u32> {
+    let mut words: Vec<u32> = zeroed(ids.len().div_ceil(size_of::<u32>() / size_of::<I>()));
+    let out = bytemuck::cast_slice_mut::<u32, I>(&mut words);
+    out.par_iter_mut().zip(ids).with_min_len(1 << 14).for_each(|(out, &id)| *out = number(id));
+    words
+}
+
+/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
+/// hundreds of millions of entries does not fit.
+fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
+    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
+    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
+    let limit = (lane.device().limits.binding / entry).min(u64::from(u32::MAX) - 1);
+    if entries <= limit {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        device: lane.device().name.clone(),
+        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
+        asked: entries * (entry + 4),
+        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
+    })
+}

@@ -1,0 +1,224 @@
+//! Rows of a step on the CPU: the part that all formats of the matrix share.
+
+use crate::array::array;
+use crate::kernel::Number;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{At, fused};
+use crate::parallel::*;
+
+/// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a
+/// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
+/// part's first row in x, the chunk's first row that is computed, and where rows are listed, if only these are.
+macro_rules! steps {
+    ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)*
+        ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
+        kernel! {$(
+            $(#[$doc])*
+            pub(crate) static $constant = $name + step $(+ $library)* + tail + float(
+                window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
+            )(
+                $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
+            ) in q64 $(.$with($value))?;
+        )+}
+
+        $(impl<'a, T> $name::Bindings<'a, T> {
+            /// The arrays of a step besides its matrix.
+            pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::Shared<'a, T> {
+                let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
+                let $name::Params { first_row, own, begin, listed, .. } = *p;
+                $crate::transient::step::rows::Shared {
+                    p: $crate::transient::step::rows::StepParams {
+                        step, window_first, window_end, weights, rows, first_row, own, begin, listed
+                    },
+                    exit: self.exit,
+                    scalars: self.scalars,
+                    x: self.x,
+                    y: self.y,
+                    acc: self.acc,
+                }
+            }
+        })+
+    };
+}
+pub(super) use steps;
+
+/// Parameters that steps of every format have.
+pub(crate) struct StepParams {
+    pub(super) step: u32,
+    pub(super) window_first: u32,
+    pub(super) window_end: u32,
+    pub(super) weights: u32,
+    pub(super) rows: u32,
+    pub(super) first_row: u32,
+    pub(super) own: u32,
+    pub(super) begin: u32,
+    pub(super) listed: u32,
+}
+
+/// Arguments that steps of every format are given besides a matrix.
+pub(crate) struct Shared<'a, T> {
+    pub(crate) p: StepParams,
+    pub(super) exit: &'a [T],
+    pub(super) scalars: &'a [T],
+    pub(crate) x: &'a [T],
+    pub(super) y: &'a mut [T],
+    pub(super) acc: &'a mut [T],
+}
+
+/// The constants of a step for some rows of a chunk.
+pub(super) const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
+/// The constants of Chebyshev's recurrence: y becomes 2 x P − y.
+pub(super) const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
+
+/// Some rows of a step's vectors.
+pub(crate) struct Rows<'a, T> {
+    /// E, x of these rows themselves, y, and the accumulator with the weights of x and, where they are added
+    /// together, of y.
+    pub(crate) exit: &'a [T],
+    pub(crate) own: &'a [T],
+    pub(crate) y: &'a mut [T],
+    pub(crate) acc: Option<(&'a mut [T], T, Option<T>)>,
+    pub(crate) inverse_alpha: T,
+    /// y becomes 2 x P − y.
+    pub(crate) recurrence: bool,
+}
+
+impl<T: Number> Rows<'_, T> {
+    /// The part of a step behind the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
+    #[inline(always)]
+    pub(crate) fn finish<const LEVEL: u8>(
+        &mut self,
+        here: std::ops::Range<usize>,
+        sums: &[T::Sum],
+        exit: impl Fn(usize) -> T,
+    ) {
+        let whole = here.len() / GROUP * GROUP;
+        for at in (0..whole).step_by(GROUP) {
+            self.rows::<GROUP, LEVEL>(here.start + at, &sums[at..], |i| exit(at + i));
+        }
+        for at in whole..here.len() {
+            self.rows::<1, LEVEL>(here.start + at, &sums[at..], |_| exit(at));
+        }
+    }
+
+    /// `N` rows from `row` on. Their numbers are taken out of the vectors first: the compiler cannot tell that y and
+    /// the accumulator do not overlap, and would not compute several rows at once.
+    #[inline(always)]
+    fn rows<const N: usize, const LEVEL: u8>(
+        &mut self,
+        row: usize,
+        sums: &[T::Sum],
+        exit: impl Fn(usize) -> T,
+    ) {
+        let own: [T; N] = first(&self.own[row..]);
+        let (sums, exit): ([T::Sum; N], [T; N]) = (first(sums), array(exit));
+        let mut y = T::stepped_rows(At::<LEVEL>::of_body(), &sums, &exit, &own, self.inverse_alpha);
+        if self.recurrence {
+            let before: [T; N] = first(&self.y[row..]);
+            y = array(|i| T::recurred(y[i], before[i]));
+        }
+        self.y[row..][..N].copy_from_slice(&y);
+        if let Some((acc, weight, next)) = &mut self.acc {
+            let acc = &mut acc[row..][..N];
+            let mut sum = T::weighted_rows(At::<LEVEL>::of_body(), *weight, &own, &first(acc));
+            if let Some(next) = next {
+                sum = T::weighted_rows(At::<LEVEL>::of_body(), *next, &y, &sum);
+            }
+            acc.copy_from_slice(&sum);
+        }
+    }
+}
+
+/// Rows that [`Rows::finish`] computes at once.
+const GROUP: usize = 16;
+
+/// The first `N` numbers.
+#[inline(always)]
+fn first<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
+    *numbers.first_chunk().expect("a group has as many rows")
+}
+
+#[inline(always)]
+pub(crate) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
+    if fused(LEVEL) { T::weighted::<true>(w, a, sum) } else { T::weighted::<false>(w, a, sum) }
+}
+
+/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. Rows are listed
+/// among `words`.
+pub(crate) fn each<T: Number>(
+    call: &Call<'_>,
+    size: usize,
+    words: &[u32],
+    shared: Shared<'_, T>,
+    body: impl Fn(usize, Rows<'_, T>) + Sync,
+) {
+    let Shared { p, exit, scalars, x, y, acc } = shared;
+    let (own, begin, listed) = (p.own as usize, p.begin as usize, p.listed as usize);
+    let count = p.rows as usize - begin;
+    // Of listed rows, which ascend, all up to the last are computed.
+    let list = (listed != 0).then(|| &words[listed..][..count]);
+    let (rows, begin, at) = match list {
+        Some(list) => (list.last().map_or(0, |&last| last as usize + 1), 0, begin),
+        None => (count, begin, 0),
+    };
+    let first_row = p.first_row as usize + begin;
+    // Where E lies in the matrix itself there is only something that stands in its place.
+    let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
+    let own_x = &x[own + first_row..][..rows];
+    let recurrence = call.is("RECURRENCE");
+    let block = |first: usize, y: &mut [T], acc: Option<(&mut [T], T, Option<T>)>| {
+        let here = first..first + y.len();
+        let exit = exit.get(here.clone()).unwrap_or_default();
+        let (own, inverse_alpha) = (&own_x[here], scalars[0]);
+        body(begin + first, Rows { exit, own, y, acc, inverse_alpha, recurrence });
+    };
+    if let Some(list) = list {
+        let mut values = vec![T::ZERO; rows];
+        if call.parallel() {
+            values.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
+        } else {
+            block(0, &mut values, None);
+        }
+        let y = &mut y[at..][..count];
+        y.iter_mut().zip(list).for_each(|(y, &row)| *y = values[row as usize]);
+        return;
+    }
+    let y = &mut y[own + first_row..][..rows];
+    match terms(p.step, p.window_first..p.window_end, p.weights) {
+        Some(terms) => {
+            let (weight, next) = terms.weights(scalars);
+            let acc = &mut acc[first_row..][..rows];
+            if call.parallel() {
+                let both = y.par_chunks_mut(size).zip(acc.par_chunks_mut(size)).enumerate();
+                both.for_each(|(i, (y, acc))| block(i * size, y, Some((acc, weight, next))));
+            } else {
+                block(0, y, Some((acc, weight, next)));
+            }
+        }
+        None if call.parallel() => {
+            y.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
+        }
+        None => block(0, y, None),
+    }
+}
+
+/// The terms that a step adds to its sum: its own, and with it the next where an accumulator can take both at once.
+pub(crate) struct Terms {
+    weight: usize,
+    both: bool,
+}
+
+impl Terms {
+    /// The weights, from those behind 1/α.
+    pub(crate) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
+        (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
+    }
+}
+
+/// The terms of step `k` in a window whose first weight is that of step `weights`: even steps take the next one's too, odd ones their own only where the step before
+/// did not.
+pub(crate) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
+    let even = k.is_multiple_of(2);
+    let open = window.contains(&k) && (even || k == window.start);
+    open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })
+}

@@ -1,0 +1,189 @@
+//! The kernels of uniformization and their CPU twins.
+
+use super::kernels::Sliced;
+pub(crate) use super::kernels::{STEP, STEP_PACKED, STEP_PAIR};
+use super::kernels::{STEP_PACKED_RECURRENCE, STEP_PACKED_SOME, STEP_PAIR_RECURRENCE, STEP_PAIR_SOME};
+use super::kernels::{STEP_RECURRENCE, STEP_SOME};
+pub(crate) use super::pattern_kernel::STEP_PATTERN;
+use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
+use super::rows::{Rows, terms, weighted};
+use crate::array::{array, each};
+pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
+pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::twin::{Call, blocks};
+use crate::kernel::{Kernel, Number, Real, kernel};
+use crate::sparse::slices::Plain;
+
+kernel! {
+    /// Many steps of a small chain.
+    pub(crate) static SWEEP = sweep + entries + slices + tail + float(first, count, end, window_first, window_end, rows)(
+        slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
+        before: &mut [T], acc: &mut [T],
+    ) in q64;
+    /// Terms of one more time point.
+    pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
+        scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
+    ) in q64;
+    /// A vector added to another.
+    pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
+    /// Multiples of four vectors added to another.
+    pub(crate) static COMBINE = combine(first, rows, own)(
+        factors: &[T], a: &[T], b: &[T], c: &[T], d: &[T], y: &mut [T],
+    );
+    /// A vector times a number.
+    pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
+    /// One part's halo from another part.
+    pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]) in q64;
+}
+
+/// Every kernel of this engine.
+pub(crate) static ALL: [&Kernel; 14] = [
+    &STEP,
+    &STEP_PACKED,
+    &STEP_PAIR,
+    &STEP_PATTERN,
+    &SWEEP,
+    &ACCUMULATE,
+    &ADD,
+    &COMBINE,
+    &SCALE,
+    &GATHER,
+    &BLOCK_SUM,
+    &BLOCK_DOT,
+    &BLOCK_DEFECT,
+    &BLOCK_NORM,
+];
+
+/// Steps for some rows, and those of Chebyshev's recurrence.
+pub(crate) static VARIANTS: [&Kernel; 8] = [
+    &STEP_SOME,
+    &STEP_PACKED_SOME,
+    &STEP_PAIR_SOME,
+    &STEP_PATTERN_SOME,
+    &STEP_RECURRENCE,
+    &STEP_PACKED_RECURRENCE,
+    &STEP_PAIR_RECURRENCE,
+    &STEP_PATTERN_RECURRENCE,
+];
+
+/// Largest chain that the kernel `sweep` holds.
+pub const SWEEP_ROWS: usize = 1024;
+
+fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
+    let sweep::Bindings { slices, columns, values, scalars, .. } = b;
+    let first = p.first + p.step * p.count;
+    let end = (first + p.count).min(p.end);
+    let (window, rows) = (p.window_first..p.window_end, p.rows as usize);
+    // Outside of every window there is no accumulator, only something that stands in its place.
+    let mut acc = if window.is_empty() { None } else { Some(&mut b.acc[..rows]) };
+    let exit = &b.exit[..rows];
+    let (x, before) = (&mut b.x[..rows], &mut b.before[..rows]);
+    let (mut from, mut to) = (&mut *x, &mut *before);
+    for k in first..end {
+        let weight = || scalars[1 + (k - window.start) as usize];
+        let acc = acc.as_deref_mut().filter(|_| window.contains(&k)).map(|acc| (acc, weight(), None));
+        let inverse_alpha = scalars[0];
+        let (own, y) = (&*from, &mut *to);
+        let rows = Rows { exit, own, y, acc, inverse_alpha, recurrence: false };
+        dispatch(Sliced { matrix: Plain { slices, columns, values }, first: 0, x: own, rows });
+        std::mem::swap(&mut from, &mut to);
+    }
+    // After an odd number of steps the newest vector lies in the other array.
+    if (end - first) % 2 == 1 {
+        from.swap_with_slice(to);
+    }
+}
+
+/// acc += w x, and w' y with it where there is one.
+struct Add<'a, T> {
+    x: (&'a [T], T),
+    y: Option<(&'a [T], T)>,
+    acc: &'a mut [T],
+}
+
+impl<T: Number> Body for Add<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let (x, weight) = self.x;
+        match self.y {
+            None => {
+                for (acc, &x) in self.acc.iter_mut().zip(x) {
+                    *acc = weighted::<T, LEVEL>(weight, x, *acc);
+                }
+            }
+            Some((y, next)) => {
+                for ((acc, &x), &y) in self.acc.iter_mut().zip(x).zip(y) {
+                    *acc = weighted::<T, LEVEL>(next, y, weighted::<T, LEVEL>(weight, x, *acc));
+                }
+            }
+        }
+    }
+}
+
+fn accumulate<T: Number>(call: &Call<'_>, p: accumulate::Params, b: accumulate::Bindings<'_, T>) {
+    let Some(terms) = terms(p.step, p.window_first..p.window_end, p.weights) else { return };
+    let (rows, own) = (p.rows as usize, p.own as usize);
+    let (weight, next) = terms.weights(b.scalars);
+    let (x, y) = (&b.x[own..][..rows], &b.y[own..][..rows]);
+    blocks(call, &mut b.acc[..rows], |first, acc| {
+        let here = first..first + acc.len();
+        dispatch(Add { x: (&x[here.clone()], weight), y: next.map(|next| (&y[here], next)), acc });
+    });
+}
+
+fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let x = &b.x[p.own as usize..][..rows];
+    blocks(call, &mut b.acc[..rows], |first, acc| {
+        for (acc, &x) in acc.iter_mut().zip(&x[first..]) {
+            *acc = acc.plus(x);
+        }
+    });
+}
+
+/// y += Σ f v, four vectors in one go.
+struct Combine<'a, T> {
+    factors: [T; 4],
+    vectors: [&'a [T]; 4],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Body for Combine<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let ([f, g, h, k], [a, b, c, d]) = (self.factors, self.vectors);
+        for ((((y, &a), &b), &c), &d) in self.y.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            let two = weighted::<T, LEVEL>(g, b, f.times(a));
+            let all = weighted::<T, LEVEL>(k, d, weighted::<T, LEVEL>(h, c, two));
+            *y = y.plus(all);
+        }
+    }
+}
+
+fn combine<T: Real>(call: &Call<'_>, p: combine::Params, b: combine::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let factors = array(|k| b.factors[p.first as usize + k]);
+    blocks(call, &mut b.y[p.own as usize..][..rows], |first, y| {
+        let here = first..first + y.len();
+        dispatch(Combine { factors, vectors: each([b.a, b.b, b.c, b.d], |v| &v[here.clone()]), y });
+    });
+}
+
+fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>) {
+    let factor = b.factors[(p.first + p.step) as usize];
+    blocks(call, &mut b.y[p.own as usize..][..p.rows as usize], |_, y| {
+        for y in y {
+            *y = factor.times(*y);
+        }
+    });
+}
+
+fn gather<T: Number>(call: &Call<'_>, p: gather::Params, b: gather::Bindings<'_, T>) {
+    let gather::Bindings { index, x, .. } = b;
+    blocks(call, &mut b.y[p.first as usize..][..p.items as usize], |at, y| {
+        for (y, &i) in y.iter_mut().zip(&index[at..]) {
+            *y = x[i as usize];
+        }
+    });
+}

@@ -1,0 +1,794 @@
+//! The sweep: x_0, x_1, … once, every time point served on the way.
+
+use std::collections::VecDeque;
+use std::thread::{Builder, JoinHandle};
+
+use crate::Result;
+use crate::kernel::{Number, Precision};
+use crate::transient::backward::hitting_time::bound_hitting_time;
+use crate::transient::chebyshev;
+use crate::transient::checkpoint::{
+    Certificate, Checkpointer, Phase, Resumed, TimeProgress, UniformizationState,
+};
+use crate::transient::context::Context;
+use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
+use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution};
+use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
+use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
+use crate::transient::krylov::exponential;
+use crate::transient::krylov::exponential::Budget;
+use crate::transient::numerics::chebyshev_coefficients::products;
+use crate::transient::numerics::poisson::{Weights, Window};
+use crate::transient::problem::Method;
+use crate::transient::problem::Observer;
+use crate::transient::profile::Activity;
+use crate::transient::solution::{Expansion, Stopped, TimeResult};
+use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
+
+/// Single precision measures the mass this often while a window is open, and divides weights by it.
+const MASS_STEPS: u64 = 64;
+/// Steps before the first look whether the sweep can stop, and between two of them at least.
+const CHECK_STEPS: u64 = 64;
+/// A look follows after this share more steps, so that little is swept too far, or after more, so that all looks together take at most
+/// a fiftieth of the products of a sweep that never stops.
+const CHECK_SHARE: f64 = 1.0 / 16.0;
+const CHECKS_BUDGET: f64 = 1.0 / 50.0;
+
+/// Transitions followed backwards before a better bound of a stop is given up.
+const MOST_WORK: u64 = 1 << 32;
+
+/// The share of what rounds anyway that a stop may cost where ε is out of reach.
+const NEGLIGIBLE: f64 = 0.1;
+
+/// A time point whose window is open.
+struct Open<T> {
+    /// The place among the planned.
+    place: usize,
+    target: Target<T>,
+    /// Step of the first weight held, and what the weights were divided by.
+    from: u64,
+    divisor: f64,
+}
+
+impl UniformizationState {
+    /// True if it is one of these times.
+    pub(crate) fn fits(
+        &self,
+        planned: &[Planned],
+        vectors: &[Vec<f64>],
+        states: usize,
+        wanted: bool,
+    ) -> bool {
+        let same = |(kept, time): (&TimeProgress, &Planned)| {
+            kept.index == time.index && kept.rewards.len() == time.rewards.len()
+        };
+        let within = |&(place, from, _): &(usize, u64, f64)| {
+            planned.get(place).is_some_and(|time| (time.window.left..=time.window.right).contains(&from))
+        };
+        self.planned.len() == planned.len()
+            && self.planned.iter().zip(planned).all(same)
+            && self.waiting <= planned.len()
+            && planned[self.waiting..].iter().all(|time| time.window.left >= self.steps)
+            && self.open.iter().all(within)
+            && self.open.len() <= self.accumulators.max(if wanted { 0 } else { planned.len() })
+            && self.left_over.iter().all(|&place| place < planned.len())
+            && self.until.is_none_or(|until| until > self.steps)
+            && vectors.len() == 1 + if wanted { self.open.len() } else { 0 }
+            && vectors.iter().all(|vector| vector.len() == states)
+    }
+}
+
+/// One pass over the iterates, and the time points that it serves.
+pub(crate) struct Uniformization<'a, 'p, T> {
+    context: &'a Context<'a, T>,
+    iteration: Iteration<'a, T>,
+    /// Ascending in the first step of their windows.
+    planned: &'p mut [Planned],
+    /// Places whose windows have not opened.
+    waiting: VecDeque<usize>,
+    open: Vec<Open<T>>,
+    /// Accumulators that are not in use, and how many more may be allocated.
+    free: Vec<Accumulators<T>>,
+    spare: usize,
+    accumulators: usize,
+    /// The step at which to look next whether the sweep can stop.
+    check: u64,
+    /// Where the steps to the next decision end, after a resumption in their middle.
+    until: Option<u64>,
+    /// Multiplications of sweeps before.
+    before: u64,
+    /// True if the probabilities themselves are wanted.
+    vectors: bool,
+    /// Room for results on the host, and what makes it.
+    host: Vec<f64>,
+    allocation: Option<JoinHandle<Vec<f64>>>,
+    /// Places that found no accumulator.
+    left_over: Vec<usize>,
+    /// True if Chebyshev's expansion may take over: it has not been tried.
+    pub(crate) expands: bool,
+    /// The products that Krylov's method is tried with next, if it may be.
+    pub(crate) krylov: Option<u64>,
+    expansion: Option<Expansion>,
+    expanded: Vec<Option<TimeResult>>,
+    /// H of the steady state, where the sweep goes on to it.
+    certificate: Option<Certificate>,
+    /// Multiplications that curves were corrected by.
+    refined: u64,
+    /// The parts of what can be left and their number, once they were looked for, if there are several.
+    classes: Option<Option<(Vec<u8>, usize)>>,
+}
+
+/// What stands in the place of all later iterates.
+struct Ending<'a, T> {
+    extrapolated: Extrapolation<'a, T>,
+    /// One a part.
+    terminations: Vec<EarlyTermination>,
+    /// How far the vector of the curve lies from the iterate.
+    shift: f64,
+}
+
+/// What a sweep came to.
+pub(crate) struct RunOutcome {
+    /// Its multiplications.
+    pub(crate) steps: u64,
+    /// Places that found no accumulator.
+    pub(crate) left_over: Vec<usize>,
+    /// What Chebyshev's expansion did, if it took over.
+    pub(crate) expansion: Option<Expansion>,
+    /// The results of times that it served, at their places among the times asked for.
+    pub(super) expanded: Vec<Option<TimeResult>>,
+    /// Where it has ended, if the steady state goes on from there.
+    pub(crate) last: Option<LastIterate>,
+}
+
+impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
+    /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
+    /// open at once; a time that finds none free is left for another sweep.
+    pub(crate) fn new(
+        context: &'a Context<'a, T>,
+        iteration: Iteration<'a, T>,
+        planned: &'p mut [Planned],
+        accumulators: usize,
+        before: u64,
+    ) -> Self {
+        let vectors = context.problem.vectors;
+        let end = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let worth = context.options.method != Method::Uniformization
+            && !context.costs.is_short(end)
+            && affordable_checks(context, end) >= 1.0;
+        let check = if worth { CHECK_STEPS } else { u64::MAX };
+        let waiting = (0..planned.len()).collect();
+        let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            context,
+            iteration,
+            planned,
+            waiting,
+            open,
+            free,
+            spare: accumulators,
+            accumulators,
+            check,
+            until: None,
+            before,
+            vectors,
+            host: Vec::new(),
+            allocation: None,
+            left_over,
+            expands: context.expands,
+            krylov: (context.expands && T::PRECISION == Precision::F64)
+                .then_some(exponential::first_try(&context.costs)),
+            expansion: None,
+            expanded: vec![None; context.problem.times.len()],
+            certificate: None,
+            refined: 0,
+            classes: None,
+        }
+    }
+
+    /// A sweep that goes on from a state that [fits](UniformizationState::fits).
+    pub(crate) fn resume(
+        context: &'a Context<'a, T>,
+        mut iteration: Iteration<'a, T>,
+        planned: &'p mut [Planned],
+        kept: Resumed<UniformizationState>,
+    ) -> Result<Self> {
+        let Resumed { state, vectors: values } = kept;
+        iteration.resume(state.steps, &values[0])?;
+        for (time, kept) in planned.iter_mut().zip(state.planned) {
+            time.steady_state = kept.steady_state;
+            (time.steps, time.truncation) = (kept.steps, kept.truncation);
+            time.normalisation = kept.normalisation;
+            time.rewards = kept.rewards;
+        }
+        let mut run = Self::new(context, iteration, planned, state.accumulators, state.before);
+        run.waiting = (state.waiting..run.planned.len()).collect();
+        (run.check, run.until, run.left_over) = (state.check, state.until, state.left_over);
+        for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
+            let acc = run.accumulators()?.unwrap_or_else(Accumulators::none);
+            run.planned[place].weighted(context);
+            let weights = weights_of(&run.planned[place]);
+            let mut target = run.iteration.target(weights.values.len(), acc)?;
+            let ahead = &weights.values[(from - weights.left) as usize..];
+            run.iteration.weigh(&mut target, from, ahead, divisor)?;
+            if run.vectors {
+                run.iteration.fill(&target.acc, &values[1 + i])?;
+            }
+            run.open.push(Open { place, target, from, divisor });
+        }
+        Ok(run)
+    }
+
+    /// The state that [`resume`](Self::resume) takes; `until` is where the present steps end.
+    fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
+        let mut values = vec![self.iteration.snapshot()?];
+        if self.vectors {
+            for o in &self.open {
+                values.push(self.iteration.snapshot_sum(&o.target.acc)?);
+            }
+        }
+        let kept = |time: &Planned| TimeProgress {
+            index: time.index,
+            steady_state: time.steady_state,
+            steps: time.steps,
+            truncation: time.truncation,
+            normalisation: time.normalisation,
+            rewards: time.rewards.clone(),
+        };
+        let state = UniformizationState {
+            before: self.before,
+            steps: self.iteration.steps(),
+            until,
+            check: self.check,
+            accumulators: self.accumulators,
+            waiting: self.waiting.front().copied().unwrap_or(self.planned.len()),
+            left_over: self.left_over.clone(),
+            open: self.open.iter().map(|o| (o.place, o.from, o.divisor)).collect(),
+            planned: self.planned.iter().map(kept).collect(),
+        };
+        Ok((Phase::Uniformization(state), values))
+    }
+
+    const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
+
+    /// Serves the planned times, or as many as there are accumulators for.
+    pub(crate) fn run(
+        mut self,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<RunOutcome> {
+        let steps = self.iterate(observer, checkpointer)?;
+        let kept = self.continues(checkpointer).then(|| self.iteration.snapshot()).transpose()?;
+        let Self { left_over, expansion, expanded, certificate, .. } = self;
+        let last = kept.map(|kept| LastIterate { steps: self.iteration.steps(), kept, certificate });
+        Ok(RunOutcome { steps, left_over, expansion, expanded, last })
+    }
+
+    /// True if the steady state is asked for, too, and found from the last iterate: a run that is resumed goes on from what its checkpoint
+    /// has, and is to give the same bits.
+    fn continues(&self, checkpointer: &Checkpointer<'_>) -> bool {
+        self.context.problem.is_endless() && checkpointer.is_idle()
+    }
+
+    fn iterate(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
+        let clock = &self.context.parts.clock;
+        loop {
+            let to = match self.until.take() {
+                Some(until) => until,
+                None => {
+                    checkpointer.save_if_due(|| self.state(None))?;
+                    clock.time(Activity::Start, || self.open_windows())?;
+                    let Some(end) = self.end() else {
+                        return Ok(self.iteration.steps());
+                    };
+                    if clock.time(Activity::Results, || self.close_windows(end, observer, checkpointer))? {
+                        continue;
+                    }
+                    if Self::SINGLE && !self.open.is_empty() {
+                        self.normalise()?;
+                    }
+                    self.next_decision(end)
+                }
+            };
+            loop {
+                let k = self.iteration.steps();
+                let leg = checkpointer.next_stop(k, to);
+                let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
+                let rewards = clock.time(Activity::Products, || {
+                    self.iteration.advance(leg, &targets, &mut checkpointer.defer_interrupt(observer))
+                })?;
+                self.credit(k, &rewards);
+                checkpointer.record_pace(leg - k);
+                if leg == to {
+                    break;
+                }
+                checkpointer.save_if_due(|| self.state(Some(to)))?;
+            }
+
+            let Some(end) = self.end() else { continue };
+            // What ends soon by itself is not worth the curve.
+            if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
+                self.check = next_check(to, end, affordable_checks(self.context, end));
+                let continues = self.continues(checkpointer);
+                if let Some(termination) =
+                    clock.time(Activity::Checks, || self.termination(continues, observer))?
+                {
+                    clock
+                        .time(Activity::Results, || self.finish_with(termination, observer, checkpointer))?;
+                    return Ok(self.iteration.steps() + self.refined);
+                }
+                // With the last look before a power of two.
+                if to.ilog2() < self.check.ilog2() && checks_classes(self.context, to, end) {
+                    let found = clock.time(Activity::Checks, || self.terminate_by_class(observer))?;
+                    if let Some(mut ending) = found {
+                        ending
+                            .extrapolated
+                            .collect_rewards(self.iteration.rewards(), ending.terminations.len());
+                        self.extrapolate(&ending, 1.0, observer, checkpointer)?;
+                        return Ok(self.iteration.steps() + self.refined);
+                    }
+                }
+                self.expand(observer)?;
+            }
+        }
+    }
+
+    /// The last term of all windows that are open or wait.
+    fn end(&self) -> Option<u64> {
+        self.remaining().map(|place| self.planned[place].right()).max()
+    }
+
+    /// Where the steps from here end: with a window that opens or closes, a mass or a distance to measure, rewards to
+    /// collect.
+    fn next_decision(&self, end: u64) -> u64 {
+        let k = self.iteration.steps();
+        let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
+        if let Some(&next) = self.waiting.front() {
+            to = to.min(self.planned[next].window.left);
+        }
+        for o in &self.open {
+            to = to.min(self.planned[o.place].right());
+        }
+        if Self::SINGLE && !self.open.is_empty() {
+            to = to.min(k + MASS_STEPS);
+        }
+        if end - k > CHECK_STEPS {
+            to = to.min(self.check.max(k + 1));
+        }
+        to
+    }
+
+    /// Opens the windows that have begun.
+    fn open_windows(&mut self) -> Result<()> {
+        while let Some(&place) = self.waiting.front() {
+            if self.planned[place].window.left > self.iteration.steps() {
+                break;
+            }
+            self.waiting.pop_front();
+            let Some(acc) = self.accumulators()? else {
+                self.left_over.push(place);
+                continue;
+            };
+            self.planned[place].weighted(self.context);
+            let weights = weights_of(&self.planned[place]);
+            assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
+            let mut target = self.iteration.target(weights.values.len(), acc)?;
+            self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
+            let from = weights.left;
+            if self.vectors {
+                self.allocate_ahead();
+            }
+            self.open.push(Open { place, target, from, divisor: 1.0 });
+        }
+        Ok(())
+    }
+
+    /// Accumulators for one more window, if there may be any.
+    fn accumulators(&mut self) -> Result<Option<Accumulators<T>>> {
+        if !self.vectors {
+            return Ok(Some(Accumulators::none()));
+        }
+        if let Some(acc) = self.free.pop() {
+            return Ok(Some(acc));
+        }
+        if self.spare == 0 {
+            return Ok(None);
+        }
+        self.spare -= 1;
+        self.iteration.accumulators().map(Some)
+    }
+
+    /// Closes the windows that end with x_k, its term included; says whether there were any.
+    fn close_windows(
+        &mut self,
+        end: u64,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<bool> {
+        let k = self.iteration.steps();
+        let closing = |o: &Open<T>, planned: &[Planned]| planned[o.place].right() == k;
+        if !self.open.iter().any(|o| closing(o, self.planned)) {
+            return Ok(false);
+        }
+        if Self::SINGLE {
+            self.normalise()?;
+        }
+        // The rewards of x_k are collected by the next step; after the last there is none.
+        if k == end {
+            let rewards = self.iteration.rewards_of(Which::Newest)?;
+            self.credit(k, &rewards);
+        }
+        let (done, open) = std::mem::take(&mut self.open).into_iter().partition(|o| closing(o, self.planned));
+        self.open = open;
+        for o in done {
+            self.iteration.add(&o.target, Which::Newest)?;
+            self.deliver(o, observer, checkpointer)?;
+        }
+        Ok(true)
+    }
+
+    fn deliver(
+        &mut self,
+        o: Open<T>,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
+        if self.vectors {
+            let mut host = self.host();
+            let result = self.iteration.download(&o.target.acc, &mut host)?;
+            observer.result(self.planned[o.place].index, result)?;
+            checkpointer.delivered(self.planned[o.place].index, result);
+            self.host = host;
+            self.free.push(o.target.acc);
+        }
+        Ok(())
+    }
+
+    /// Begins to make room for results on the host, of states so many that it takes time: while devices multiply.
+    fn allocate_ahead(&mut self) {
+        const MANY: usize = 1 << 20;
+        let states = self.context.parts.rows.len();
+        let at_hand = self.context.machine.lanes.iter().any(|lane| lane.device().on_host_cores());
+        if self.host.is_empty() && self.allocation.is_none() && states >= MANY && !at_hand {
+            let thread = Builder::new().name("kolmo-room".to_owned());
+            self.allocation = thread.spawn(move || touched(states)).ok();
+        }
+    }
+
+    /// Room for results on the host, if it was made.
+    fn host(&mut self) -> Vec<f64> {
+        match self.allocation.take() {
+            Some(allocation) => allocation.join().unwrap_or_default(),
+            None => std::mem::take(&mut self.host),
+        }
+    }
+
+    /// Adds the rewards of steps from `first` on, one row a step, to every time point.
+    fn credit(&mut self, first: u64, rewards: &[f64]) {
+        let Some(count) = self.planned.first().map(|time| time.rewards.len()).filter(|&count| count > 0)
+        else {
+            return;
+        };
+        for (k, rewards) in (first..).zip(rewards.chunks(count)) {
+            for time in self.planned.iter_mut() {
+                let (weight, beyond) = weight_and_tail(time, k);
+                for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(rewards) {
+                    *instant += weight * reward;
+                    *cumulative += beyond * reward;
+                }
+            }
+        }
+    }
+
+    /// Single precision: measures the mass of x_k and divides the weights from step k on by it. Iterates are
+    /// scaled by a number that drifts with rounding; the drift is measured, not estimated, and goes into the bound.
+    fn normalise(&mut self) -> Result<()> {
+        let (mass, k) = (self.iteration.mass()?, self.iteration.steps());
+        for o in &mut self.open {
+            let time = &mut self.planned[o.place];
+            let from = k.max(time.window.left);
+            let next = &weights_of(time).values[(from - time.window.left) as usize..];
+            let drifted = next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
+            self.iteration.weigh(&mut o.target, from, next, mass)?;
+            time.normalisation += drifted;
+            (o.from, o.divisor) = (from, mass);
+        }
+        Ok(())
+    }
+
+    /// The stop behind x_{k−1}, if it leaves every remaining time within its bound. What the steady state will need anyway, if the sweep
+    /// `continues` to it, bounds it, too.
+    fn termination(
+        &mut self,
+        continues: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<EarlyTermination>> {
+        let (iteration, step) = (&self.iteration, self.context.statistics.step);
+        let masses = iteration.non_absorbing_masses()?;
+        let none_absorbing = masses.is_none();
+        let mut termination =
+            EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+        if continues && none_absorbing && self.certificate.is_none() && termination.defect <= FIRST_DISTANCE {
+            let most = power_iteration::most_sweeps(self.context);
+            self.certificate = Some(self.certificate(most, observer)?);
+        }
+        if let Some(steps) = self.certificate.and_then(|certificate| certificate.hitting_time) {
+            termination.most = 2.0 * steps;
+        }
+        Ok(self
+            .remaining()
+            .all(|place| termination.serves(&self.planned[place], step))
+            .then_some(termination))
+    }
+
+    /// Serves the times that wait by Chebyshev's expansion, once, or Krylov's method, where that may pay.
+    fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let (context, k) = (self.context, self.iteration.steps());
+        let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
+        let epsilon = context.options.epsilon;
+        // Behind as many steps as it takes.
+        let chebyshev =
+            self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon);
+        let products = self.krylov.filter(|_| !chebyshev);
+        let budget = products.and_then(|products| Budget::of(&context.costs, products, k, lambda - k as f64));
+        if !chebyshev && budget.is_none() {
+            return Ok(());
+        }
+        // It works in the place of the iterates.
+        let newest = self.iteration.snapshot()?;
+        let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
+        let expansion = if chebyshev {
+            self.expands = false;
+            chebyshev::run(context, false, &which, &mut self.expanded, observer)?
+        } else {
+            let expansion = exponential::run(context, false, budget, &which, &mut self.expanded, observer)?;
+            // One that had no memory would have none again.
+            self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
+            expansion
+        };
+        let before = self.expansion.map_or(0, |before| before.terms);
+        self.expansion = Some(Expansion { terms: before + expansion.terms, ..expansion });
+        self.waiting.retain(|&place| self.expanded[self.planned[place].index].is_none());
+        self.iteration.resume(k, &newest)
+    }
+
+    /// The places of times that are not served.
+    fn remaining(&self) -> impl Iterator<Item = usize> {
+        self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied())
+    }
+
+    /// True if curves with these stops, whose vectors lie so far from the iterate, leave a time without its bound; or, where that is
+    /// out of reach or needs as little, cost more than a share of what rounds anyway.
+    fn misses(&self, terminations: &[EarlyTermination], shift: f64, as_little: bool) -> bool {
+        let met = |place: usize| {
+            let time = &self.planned[place];
+            let [error, rounding] = error_contribution(terminations, time.lambda);
+            let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
+            let ErrorBudget { left, rounded } = time.budget(&terminations[0]);
+            let (allowed, little) = (left - steps, NEGLIGIBLE * (rounded + steps));
+            shift + error + rounding
+                <= if allowed <= 0.0 || as_little { allowed.max(little) } else { allowed }
+        };
+        !self.remaining().all(met)
+    }
+
+    /// Ends the sweep with a curve in the place of all later iterates.
+    fn finish_with(
+        &mut self,
+        mut termination: EarlyTermination,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
+        self.bound_by_hitting_time(&mut termination, &mut checkpointer.defer_interrupt(observer))?;
+        let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
+        let mut extrapolated = Extrapolation::new(self.context, &self.iteration)?;
+        let (mut terminations, mut shift) = (vec![termination], 0.0);
+        if self.misses(&terminations, shift, false) && Extrapolation::refines(self.context) {
+            shift = self.refine(
+                &mut extrapolated,
+                &mut terminations,
+                &mut checkpointer.defer_interrupt(observer),
+            )?;
+        }
+        extrapolated.collect_rewards(self.iteration.rewards(), 1);
+        extrapolated.divide(mass);
+        self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, observer, checkpointer)
+    }
+
+    /// The curve of several parts behind x_{k−1}, if it leaves every remaining time within its bound.
+    fn terminate_by_class(&mut self, observer: &mut dyn Observer) -> Result<Option<Ending<'a, T>>> {
+        let classes = self.classes.get_or_insert_with(|| transient_classes(self.context));
+        let Some((class, count)) = classes.clone() else { return Ok(None) };
+        let mut extrapolated = Extrapolation::of_classes(self.context, &self.iteration, class)?;
+        let step = self.iteration.steps() - 1;
+        let termination =
+            EarlyTermination { step, decay: 0.0, defect: 0.0, rounding: 0.0, most: f64::INFINITY };
+        let mut terminations = vec![termination; count];
+        let shift = self.refine(&mut extrapolated, &mut terminations, observer)?;
+        Ok((!self.misses(&terminations, shift, false)).then_some(Ending {
+            extrapolated,
+            terminations,
+            shift,
+        }))
+    }
+
+    /// Makes the vector of a curve better until no time misses its bound, or nothing helps. Returns how far it has moved.
+    fn refine(
+        &mut self,
+        extrapolated: &mut Extrapolation<'_, T>,
+        terminations: &mut [EarlyTermination],
+        observer: &mut dyn Observer,
+    ) -> Result<f64> {
+        // It works in the place of the iterates.
+        let (k, newest) = (self.iteration.steps(), self.iteration.snapshot()?);
+        let before = self.iteration.progress.0 + k;
+        // As many steps again make of d about d²; where that is not enough more of them have to come first.
+        let hopeless = |terminations: &[EarlyTermination], shift: f64| {
+            let squared: Vec<EarlyTermination> = terminations
+                .iter()
+                .map(|termination| EarlyTermination { defect: termination.defect.powi(2), ..*termination })
+                .collect();
+            self.misses(&squared, shift, true)
+        };
+        let enough = |terminations: &[EarlyTermination], shift: f64| {
+            !self.misses(terminations, shift, false) || hopeless(terminations, shift)
+        };
+        let refinement = extrapolated.refine(k, before, terminations, enough, observer)?;
+        self.refined += refinement.steps;
+        self.iteration.resume(k, &newest)?;
+        Ok(refinement.shift)
+    }
+
+    /// Serves all times that are left by a curve, from an iterate of some mass.
+    fn extrapolate(
+        &mut self,
+        Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
+        mass: f64,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
+        let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
+        let decays = terminations.iter().map(|termination| termination.decay).filter(|decay| *decay > 0.0);
+        let slowest = decays.reduce(f64::min).unwrap_or(0.0);
+        for (place, target) in open.chain(waiting) {
+            let time = &mut self.planned[place];
+            time.is_averaged = terminations.iter().all(|termination| time.averages(termination));
+            if !time.is_averaged {
+                time.weighted(self.context);
+            }
+            let shares: Vec<Shares> =
+                terminations.iter().map(|termination| termination.shares(time)).collect();
+            let [error, rounding] = error_contribution(terminations, time.lambda);
+            time.steps = terminations[0].step;
+            time.steady_state = shift + error;
+            // Shares are known to a few units, and so is what they are multiplied with.
+            time.termination_rounding = rounding + 16.0 * f64::EPSILON;
+            time.truncation = match &time.weights {
+                Some(weights) if !time.is_averaged => {
+                    // What all parts hold is no more than 1.
+                    let (beyond, doubt) = weights.above();
+                    let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
+                    (time.truncation - beyond).max(0.0) + doubt + most
+                }
+                _ => 0.0,
+            };
+            time.normalisation += shares[0].at[0] * (mass - 1.0).abs();
+            time.stopped = Some(Stopped { step: terminations[0].step, mu: 1.0 - slowest });
+            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&extrapolated.rewards) {
+                *instant += reward.value(shares.iter().map(|shares| shares.at));
+                *cumulative += reward.value(shares.iter().map(|shares| shares.until));
+            }
+            if self.vectors {
+                let mut host = self.host();
+                let mut result = match target {
+                    Some(target) => self.iteration.downloaded(&target.acc, host)?,
+                    None => {
+                        host.clear();
+                        host.resize(extrapolated.len(), 0.0);
+                        host
+                    }
+                };
+                extrapolated.add_to(&mut result, &shares);
+                observer.result(self.planned[place].index, &result)?;
+                checkpointer.delivered(self.planned[place].index, &result);
+                self.host = result;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing
+    /// and a bound would not be met without.
+    fn bound_by_hitting_time(
+        &self,
+        termination: &mut EarlyTermination,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let context = self.context;
+        if context.statistics.non_absorbing.all()
+            && self.certificate.is_none()
+            && self.misses(&[*termination], 0.0, false)
+        {
+            // About as much work as was done, and not more than the host does in some seconds.
+            let most = (4 * termination.step + (1 << 14)).min(MOST_WORK / context.statistics.nnz.max(1));
+            let steps = self.certificate(most, observer)?.hitting_time;
+            termination.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
+        }
+        Ok(())
+    }
+
+    /// H of the sweep's steps, if `most` sweeps backwards show it.
+    fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
+        let context = self.context;
+        // They may have been given up.
+        context.problem.transitions.acquire_rows(&context.parts.rows);
+        let alpha = 1.0 / context.statistics.mean_holding();
+        let (hitting_time, classes) =
+            bound_hitting_time(context, alpha, &self.iteration.newest()?, most, observer)?;
+        Ok(Certificate { hitting_time, classes })
+    }
+}
+
+/// Looks that a sweep of some steps affords.
+fn affordable_checks<T>(context: &Context<'_, T>, steps: u64) -> f64 {
+    CHECKS_BUDGET * steps as f64 / context.costs.check()
+}
+
+/// True if a sweep up to `end` affords a look at the parts of its chain before each power of two, these can be told apart, and it has gone on for longer
+/// than it takes to search for them.
+fn checks_classes<T: Number>(context: &Context<'_, T>, step: u64, end: u64) -> bool {
+    let all = context.costs.class_check() * f64::from(end.max(2).ilog2());
+    !context.statistics.non_absorbing.all()
+        && all <= CHECKS_BUDGET * end as f64
+        && context.costs.class_search() <= step as f64
+        && Extrapolation::refines(context)
+}
+
+/// The step to look at behind one, so that `checks` of them at most, at distances that grow like the steps, are made up to `end`.
+fn next_check(step: u64, end: u64, checks: f64) -> u64 {
+    let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
+    let share = CHECK_SHARE.max((all.ln() / checks).exp_m1());
+    step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
+}
+
+/// The weights of a time whose window is open.
+fn weights_of(time: &Planned) -> &Weights {
+    time.weights.as_ref().expect("an open window has its weights")
+}
+
+/// p_k and P(N > k) of a time point that rewards are wanted at.
+fn weight_and_tail(time: &Planned, k: u64) -> (f64, f64) {
+    let Window { left, right, .. } = time.window;
+    match &time.weights {
+        _ if k < left => (0.0, 1.0),
+        Some(weights) if k <= right => {
+            let i = (k - left) as usize;
+            (weights.values[i], time.tails[i + 1])
+        }
+        _ => (0.0, 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_stay_within_their_budget_and_near_each_other() {
+        for end in [1000, 10_000, 1_000_000, 1 << 40] {
+            for afforded in [1.0, 2.5, 10.0, 1e3, 1e6] {
+                let (mut at, mut checks) = (CHECK_STEPS, 0);
+                while at < end {
+                    checks += 1;
+                    let next = next_check(at, end, afforded);
+                    assert!(next >= at + CHECK_STEPS, "{next} behind {at}");
+                    let near = afforded < 300.0 || next <= at + at.div_ceil(16).max(CHECK_STEPS);
+                    assert!(near, "{next} behind {at}, {afforded} looks to {end}");
+                    at = next;
+                }
+                assert!(f64::from(checks) <= afforded.ceil(), "{checks} looks to {end}, {afforded} afforded");
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The last look at an answer: every number is finite, and none contradicts its bound.
+
+use std::time::{Duration, Instant};
+
+use super::context::total;
+use super::numerics::fixed_point::{exact_mass, missing};
+use super::problem::Observer;
+use super::solution::TimeResult;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+use crate::sparse::BLOCK;
+use crate::{Error, Result};
+
+/// Mass and least element of a result.
+#[derive(Clone, Copy)]
+pub(super) struct ResultSummary {
+    pub(super) mass: f64,
+    /// The smallest element, before it was made one of at least 0.
+    pub(super) least: f64,
+    /// Fixed point: what the mass lacks of that of the beginning, where every probability is at most the exact one.
+    pub(super) missing: Option<f64>,
+}
+
+/// Looks at each result on its way to the observer.
+pub(super) struct Validator<'a> {
+    pub(super) ranks: Ranks,
+    pub(super) inner: &'a mut dyn Observer,
+    /// Fixed point: the mass of the beginning, exactly.
+    pub(super) given: Option<u128>,
+    pub(super) summaries: &'a mut [Option<ResultSummary>],
+    /// Time that this took.
+    pub(super) spent: &'a mut Duration,
+}
+
+impl Observer for Validator<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.inner.progress(done, all)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let from = Instant::now();
+        let least = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
+        let blocks = probabilities.par_chunks(BLOCK).with_min_len(64);
+        let here = blocks.map(least).reduce(|| f64::INFINITY, f64::min);
+        // Rounding can take a probability below 0; 0 is nearer to what it should be.
+        let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
+        let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
+        let missing = self.given.map(|given| missing(given, exact_mass(probabilities, self.ranks)));
+        self.summaries[index] =
+            Some(ResultSummary { mass, least: -self.ranks.all_reduce_max(-here), missing });
+        self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
+        *self.spent += from.elapsed();
+        Ok(())
+    }
+}
+
+/// The way in which probabilities contradict a bound on their l1 error, if they do: they add up to what the beginning does,
+/// and none is below 0.
+pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> Option<String> {
+    // What sums round by.
+    let bound = bound + 4.0 * f64::EPSILON;
+    if !mass.is_finite() {
+        Some("a probability is no number".to_owned())
+    } else if (mass - initial).abs() > bound {
+        Some(format!("the probabilities add up to {mass}, at the beginning to {initial}"))
+    } else if -least > bound {
+        Some(format!("a probability is {least:e}"))
+    } else {
+        None
+    }
+}
+
+/// An error where a reward at a finite time is no double.
+pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
+    for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
+        for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
+            if !value.is_finite() {
+                return Err(Error::Invalid(format!(
+                    "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give its values in a larger \
+                     unit",
+                    reward.name,
+                    time.time,
+                    f64::MAX
+                )));
+            }
+        }
+    }
+    Ok(())
+}
