@@ -184,7 +184,7 @@ NAN.data[1] = np.nan
         (broken(), {}, "1000000"),
         (Q, {"times": []}, "times has the shape"),
         (Q, {"times": [[1.0]]}, "times"),
-        (Q, {"times": -1}, "must be 0 or more"),
+        (Q, {"times": -1}, "expected a number ≥ 0 or inf"),
         (Q, {"times": "soon"}, "times holds"),
         (Q, {"epsilon": 0}, "epsilon"),
         (Q, {"p0": 5}, "0 to 4"),

@@ -171,7 +171,7 @@ fn what_fixed_point_does_not_hold_is_refused() {
     for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
         let options = Options { method, ..Options::default() };
         let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
-        assert!(refused.contains("--method auto"), "{refused}");
+        assert!(refused.contains("`method` auto"), "{refused}");
     }
 }
 

@@ -181,8 +181,11 @@ struct Residual {
 impl<T: Number> Extrapolation<'_, T> {
     /// True if there can be vectors of twice the digits: the residual is computed from all transitions, in double precision, and takes memory.
     pub(crate) fn refines(context: &Context<'_, T>) -> bool {
-        let room =
-            || expect_memory(80 * context.initial.len() as u64, || "a shape of twice the digits".to_owned());
+        let room = || {
+            expect_memory(80 * context.initial.len() as u64, || {
+                "an extrapolation in double-double".to_owned()
+            })
+        };
         T::PRECISION == Precision::F64
             && !context.parts.ranks.is_distributed()
             && context.problem.transitions.is_whole()
