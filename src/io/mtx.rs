@@ -194,7 +194,7 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
         let half = if symmetric { ", halved by symmetry" } else { "" };
         return Err((
             last,
-            format!("{} numbers, but the size line says {rows} times {columns}{half}", values.len()),
+            format!("{} numbers: expected {rows} times {columns}{half} by the size line", values.len()),
         ));
     }
     if symmetric {
@@ -338,7 +338,7 @@ fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
     let (matrix, listed) = together(found, kind, symmetric);
     match listed == promised {
         true => Ok(matrix),
-        false => Err((line, format!("the size line says {promised} entries, but the file has {listed}"))),
+        false => Err((line, format!("expected {promised} entries by the size line, found {listed}"))),
     }
 }
 
@@ -426,7 +426,7 @@ impl Fault {
         let line = quoted(line);
         let outside = |what, index, most| {
             if index == 0 {
-                format!("{line}: {what} 0 is out of range: numbers start at 1")
+                format!("{line}: {what} 0 is out of range: expected at least 1")
             } else {
                 format!(
                     "{line}: {what} {index} is out of range: the size line says {most}; correct \
@@ -583,9 +583,9 @@ mod tests {
             ("2 2 1\n1 1 nan\n", 3, "finite"),
             ("2 2 1\n1 1 1e999\n", 3, "above 1.8e308"),
             ("2 2 1\n1 1 -2e-400\n", 3, "below 4.9e-324"),
-            ("2 2 2\n1 1 1\n", 2, "says 2 entries, but the file has 1"),
-            ("2 2 1\n1 1 1\n2 2 1\n", 2, "says 1 entries, but the file has 2"),
-            ("2 2 18446744073709551615\n", 2, "says 18446744073709551615"),
+            ("2 2 2\n1 1 1\n", 2, "expected 2 entries by the size line, found 1"),
+            ("2 2 1\n1 1 1\n2 2 1\n", 2, "expected 1 entries by the size line, found 2"),
+            ("2 2 18446744073709551615\n", 2, "expected 18446744073709551615 entries"),
             ("4294967295 1 0\n", 2, "4294967294"),
         ] {
             let (at, reason) = trouble(&format!("{banner}{rest}"));

@@ -488,7 +488,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
                 Err(_) => {
                     return Err(wrong(
                         line.number,
-                        format!("invalid number '{cell}' in column {}", names[at]),
+                        format!("invalid number '{cell}' in column {}: expected a finite number", names[at]),
                     ));
                 }
             };

@@ -61,11 +61,15 @@ fn binary_files_are_refused_in_every_format() {
 
 #[test]
 fn truncated_files_are_refused_in_every_format() {
-    refuses_model("m.tra", "3 4\n0 1 3\n1 0 1.5\n", &["promises 4", "has 2", "truncated"]);
+    refuses_model("m.tra", "3 4\n0 1 3\n1 0 1.5\n", &["says 4 transitions", "has 2", "truncated"]);
     refuses_model("m.tra", "3 4\n0 1 3\n1 0", &["m.tra:3", "lacks a rate"]);
-    refuses_model("m.mtx", &THREE_GENERATOR[..THREE_GENERATOR.len() - 7], &["promises 7", "has 6"]);
+    refuses_model("m.mtx", &THREE_GENERATOR[..THREE_GENERATOR.len() - 7], &["expected 7 entries", "found 6"]);
     refuses_model("m.drn", &THREE_DRN[..120], &["truncated"]);
-    refuses_model("m.drn", THREE_DRN.split_once("state 2").unwrap().0, &["promises 3", "has 2", "truncated"]);
+    refuses_model(
+        "m.drn",
+        THREE_DRN.split_once("state 2").unwrap().0,
+        &["@nr_states is 3", "has 2 states", "truncated"],
+    );
     let umb = three_umb();
     for end in [umb.len() / 4, umb.len() / 2, umb.len() - 1200] {
         refuses_model("m.umb", &umb[..end], &[]);
@@ -217,7 +221,7 @@ fn initial_distributions_that_are_none_are_refused() {
     let place = Place::new();
     place.put("m.tra", TWO);
     for (text, parts) in [
-        ("0.5\n0.4\n", &["0.9", "sum to 1"][..]),
+        ("0.5\n0.4\n", &["0.9", "sums to 0.9: expected 1"][..]),
         ("1\n", &["1 values", "2 states"]),
         ("0.5\n0.25\n0.25\n", &["3 values", "2 states"]),
         ("1.5\n-0.5\n", &["state 1", "-0.5"]),

@@ -213,7 +213,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (walk, "--delta nan", "invalid --delta NaN: expected a finite number above 0"),
         (walk, "--splitting sor", "expected auto, jacobi, scaled-jacobi, richardson:W or given"),
         (walk, "--splitting richardson:0", "invalid factor 0 of richardson:W"),
-        (walk, "--splitting richardson:nan", "invalid factor NaN of richardson:W"),
+        (walk, "--splitting richardson:nan", "invalid factor nan of richardson:W"),
         (walk, "--splitting given", "random walks would diverge"),
         (walk, "--row-order size", "[possible values: value, index]"),
         (

@@ -492,7 +492,11 @@ fn bad_systems_are_refused_with_their_place() {
         &["not tridiagonal", "(4, 1)"],
     );
     file("s.mtx", format!("{head}2 3 1\n1 1 1\n").as_bytes(), &["2 rows and 3 columns"]);
-    file("s.mtx", format!("{head}2 2 3\n1 1 1\n2 2 1\n1 1 1\n").as_bytes(), &["s.mtx:5", "twice"]);
+    file(
+        "s.mtx",
+        format!("{head}2 2 3\n1 1 1\n2 2 1\n1 1 1\n").as_bytes(),
+        &["s.mtx:5", "duplicate entry (1, 1)"],
+    );
     file("s.xls", b"", &[".xls", ".npz, .csv or .mtx"]);
     refuses(&place, "nothing.csv", &["nothing.csv"]);
 }

@@ -296,7 +296,7 @@ fn intervals_take_two_sweeps_whose_bounds_add() {
     assert!(0.0 < moment && moment < longer && longer < value("--within 0,3"), "{moment}, {longer}");
     for (line, wanted) in [
         ("--until a b --time 1", "no label 'a': there are: init, deadlock, down, full"),
-        ("--until true full --within 3,1", "--within '3,1' is no interval"),
+        ("--until true full --within 3,1", "invalid --within '3,1': expected two times"),
         ("--until true full --time 1 --label down", "cannot be used with"),
         ("--within 1,2", "--until"),
     ] {

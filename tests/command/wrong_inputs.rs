@@ -15,7 +15,7 @@ use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, three_umb};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Words of a remedy, or of what is expected; usage errors have the option's possible values or point to the help.
-const REMEDIES: [&str; 33] = [
+const REMEDIES: [&str; 32] = [
     "; ",
     "give ",
     "use ",
@@ -32,7 +32,6 @@ const REMEDIES: [&str; 33] = [
     "is read",
     "are read",
     "lacks",
-    "promises",
     "No such file",
     "write",
     "can be read",

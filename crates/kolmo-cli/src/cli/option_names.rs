@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use super::Cli;
 
-/// Options of all subcommands by the names of the library's settings: `memory_limit` is `--memory-limit`.
+/// Options of all subcommands by the names of the library: `memory_limit` for `--memory-limit`.
 static OPTIONS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let mut options = HashMap::new();
     let mut commands = vec![Cli::command()];
