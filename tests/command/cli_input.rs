@@ -236,7 +236,7 @@ fn initial_distributions_that_are_none_are_refused() {
     refuses(
         &place,
         "transient tandem:5 --time 1 --device cpu --initial two.npy",
-        &["two.npy", "(2, 66)", "1-D"],
+        &["two.npy", "(2, 66)", "expected a vector, with one dimension"],
     );
     place.put("cut.npy", &place.get("two.npy")[..100]);
     refuses(&place, "transient tandem:5 --time 1 --device cpu --initial cut.npy", &["cut.npy"]);

@@ -114,9 +114,9 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
     let bench = "bench transient tandem:5 --device cpu";
     let table = "bench seed-table --device cpu";
     let cases: Vec<(&str, &str, &str)> = vec![
-        ("transient m.tra --device cpu", "--time -1", "'-1' is no time"),
-        ("transient m.tra --device cpu", "--time 1,", "'' is no time"),
-        ("transient m.tra --device cpu", "--time nan", "'nan' is no time"),
+        ("transient m.tra --device cpu", "--time -1", "invalid time '-1'"),
+        ("transient m.tra --device cpu", "--time 1,", "invalid time ''"),
+        ("transient m.tra --device cpu", "--time nan", "invalid time 'nan'"),
         ("transient m.tra --device cpu", "--times 1:2", "must read START:STEP:STOP"),
         ("transient m.tra --device cpu", "--times 1:0:2", "the step must be above 0"),
         ("transient m.tra --device cpu", "--times 2:1:1", "STOP at least START"),

@@ -633,7 +633,7 @@ fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
         Chain::from_csr(2, indptr, indices, rates).expect_err("no chain").to_string()
     };
 
-    assert!(refused(&[0, 1], &[1], &[1.0]).contains("give 3 that ascend from 0 to 1"));
+    assert!(refused(&[0, 1], &[1], &[1.0]).contains("expected 3 that ascend from 0 to 1"));
     assert!(refused(&[0, 2, 1], &[1], &[1.0]).contains("ascend"));
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0]).contains("1 values for 2 indices"));
     assert!(

@@ -28,16 +28,14 @@ pub(super) fn with_options(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let mut replaced = String::with_capacity(text.len());
     for (number, part) in parts.iter().enumerate() {
+        if number % 2 == 0 {
+            replaced.push_str(part);
+            continue;
+        }
+        let closing = if number + 1 < parts.len() { "`" } else { "" };
         match OPTIONS.get(*part) {
-            Some(option) if number % 2 == 1 && number + 1 < parts.len() => replaced.push_str(option),
-            _ if number % 2 == 1 => {
-                replaced.push('`');
-                replaced.push_str(part);
-                if number + 1 < parts.len() {
-                    replaced.push('`');
-                }
-            }
-            _ => replaced.push_str(part),
+            Some(option) if !closing.is_empty() => replaced.push_str(option),
+            _ => replaced.extend(["`", part, closing]),
         }
     }
     replaced
