@@ -51,7 +51,7 @@ impl Machine {
     /// precision.
     pub fn open(devices: &[DeviceSpec], options: &OpenOptions) -> Result<Self> {
         if devices.is_empty() {
-            return Err(Error::Device("no device is named; give one, such as auto".to_owned()));
+            return Err(Error::Device("no device given: expected at least one, such as auto".to_owned()));
         }
         let (lanes, precision) = lane::open(devices, options)?;
         Ok(Self::new(lanes, precision))
@@ -76,9 +76,9 @@ impl Machine {
     /// [`Error::Invalid`]; the message names `what`, which needs floating point.
     pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
-            Precision::Q64 => Err(Error::Invalid(format!(
-                "--precision q64 is for probabilities of transient analysis; {what} f64 or f32"
-            ))),
+            Precision::Q64 => {
+                Err(Error::Invalid(format!("`precision` q64 is not supported: {what} f64 or f32")))
+            }
             Precision::F32 | Precision::F64 => Ok(()),
         }
     }

@@ -175,8 +175,7 @@ impl OutputFile {
         if matches!(self.target, Target::Stdout { .. }) && without_stdout() {
             return Err(Error::File {
                 path: self.path.clone(),
-                reason: "is closed: the answer has nowhere to go; redirect it to a file, or to /dev/null"
-                    .into(),
+                reason: "is closed; redirect it to a file, or to /dev/null".into(),
             });
         }
         Ok(())
@@ -307,7 +306,8 @@ impl Seek for OutputFile {
             Target::Renamed { writer, .. } | Target::Direct(writer) => writer.seek(to),
             Target::Stdout { .. } => Err(io::Error::new(
                 ErrorKind::Unsupported,
-                "this format goes back to its beginning when it is complete; give a file with -o",
+                "this format needs a file that can seek; give a file instead of the standard \
+                 output",
             )),
         }
     }

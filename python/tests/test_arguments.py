@@ -357,10 +357,10 @@ def test_both_triangles_of_a_symmetric_file_are_named(tmp_path):
 
 
 def test_a_backend_that_is_not_there_is_not_offered():
-    with pytest.raises(kolmo.DeviceError, match="'cuda' names no device") as raised:
+    with pytest.raises(kolmo.DeviceError, match="invalid device 'cuda'") as raised:
         kolmo.transient(Q, 0, 1, device="cuda")
     unusable = [device["spec"] for device in kolmo.devices() if device["unusable"] is not None]
-    offered = str(raised.value).split("there are: ")[1]
+    offered = str(raised.value).split("available: ")[1]
     assert "cpu" in offered and not any(f"{spec} (" in offered for spec in unusable)
 
 

@@ -241,7 +241,7 @@ def test_interfaces_of_cuda_are_read_as_they_are_meant(there, monkeypatch):
     ):
         with pytest.raises(kolmo.InvalidInput, match=told):
             kolmo.solve_tridiagonal(Interface(dl), Interface(d), Interface(du), wrong)
-    with pytest.raises(kolmo.DeviceError, match="cpu reads no memory of other libraries"):
+    with pytest.raises(kolmo.DeviceError, match="cpu cannot read memory of other libraries"):
         kolmo.solve_tridiagonal(Interface(dl), Interface(d), Interface(du), Interface(b, stream=1))
 
 

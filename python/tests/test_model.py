@@ -131,7 +131,7 @@ def test_models_without_end_are_explored_as_far_as_probability_comes(command, tm
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"truncate": 1e-3}, r"truncate 1e-3 must lie between 0 and epsilon 1e-9"),
+        ({"truncate": 1e-3}, r"`truncate` 1e-3 is out of range.*`epsilon` 1e-9"),
         ({"truncate": 1e-12, "times": np.inf}, "no steady state"),
         ({"truncate": 1e-12, "absorbing": [0]}, "states have no numbers"),
         ({"truncate": 1e-12, "p0": 3}, "states have no numbers"),

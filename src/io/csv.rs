@@ -16,8 +16,8 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
         |bytes| -> Vec<&[u8]> { <[u8]>::splitn(bytes, 3, |&b| b == b',').map(<[u8]>::trim_ascii).collect() };
     let head = lines.next().map(|line| fields(line.bytes)).unwrap_or_default();
     if !matches!(head[..], [b"state", b"probability"] | [b"state", b"probability", b"name"]) {
-        let reason = "does not begin with `state,probability`, as the probabilities of one time do; write one with -o FILE.csv \
-                      and one --time";
+        let reason = "expected the first line `state,probability`, for the probabilities of one \
+                      time";
         return Err(Error::File { path: path.into(), reason: reason.into() });
     }
     let mut values = Vec::new();
@@ -27,7 +27,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             _ => (None, line.bytes),
         };
         if state != Some(values.len() as u64) {
-            let reason = format!("{} is not of state {}, which is due", quote(line.bytes), values.len());
+            let reason = format!("invalid line {}: expected state {}", quote(line.bytes), values.len());
             return Err(error(path, line.number, reason));
         }
         let Some(value) = text::number(value) else {
@@ -48,7 +48,11 @@ mod tests {
         assert_eq!(read("state,probability\n0,0.25\n1,0.75\n"), Ok(vec![0.25, 0.75]));
         assert_eq!(read("state,probability,name\n0,1,\"(q=0, up=true)\"\n"), Ok(vec![1.0]));
         assert!(read("state,t=1,t=2\n0,1,1\n").unwrap_err().contains("the probabilities of one time"));
-        assert!(read("state,probability\n1,1\n").unwrap_err().contains("p.csv:2: `1,1` is not of state 0"));
-        assert!(read("state,probability\n0,x\n").unwrap_err().contains("p.csv:2: `x`"));
+        assert!(
+            read("state,probability\n1,1\n")
+                .unwrap_err()
+                .contains("p.csv:2: invalid line '1,1': expected state 0")
+        );
+        assert!(read("state,probability\n0,x\n").unwrap_err().contains("p.csv:2: 'x'"));
     }
 }

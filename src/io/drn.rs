@@ -170,7 +170,10 @@ impl<'a> Model<'a> {
             b"action" => self.action(line, &mut scanner),
             _ => Err(self.error(
                 line,
-                format!("{} is no line `state ...`, `action ...` or `target : rate`", quote(line.bytes)),
+                format!(
+                    "invalid line {}: expected `state ...`, `action ...` or `target : rate`",
+                    quote(line.bytes)
+                ),
             )),
         }
     }
@@ -186,7 +189,8 @@ impl<'a> Model<'a> {
         let colon = scanner.byte(b':');
         scanner.blanks();
         let (Some(target), true) = (target, colon) else {
-            return Err(self.error(line, format!("{} is not of the form `target : rate`", quote(line.bytes))));
+            return Err(self
+                .error(line, format!("invalid transition {}: expected `target : rate`", quote(line.bytes))));
         };
         let text = scanner.rest();
         let rate = scanner.number().filter(|rate| *rate >= 0.0 && scanner.is_delimited());
@@ -223,7 +227,7 @@ impl<'a> Model<'a> {
         scanner.blanks();
         let word = scanner.word();
         let Some(state) = text::unsigned(word) else {
-            return Err(self.error(line, format!("{} is not the number of a state", quote(word))));
+            return Err(self.error(line, format!("invalid state {}: expected a number", quote(word))));
         };
         if self.first.is_none() {
             (self.first, self.states) = (Some(state), state);
@@ -232,13 +236,13 @@ impl<'a> Model<'a> {
             let due = self.states;
             return Err(self.error(
                 line,
-                format!("state {state} stands where {due} is due; number the states 0, 1, 2 ..."),
+                format!("unexpected state {state}: expected {due}; number the states 0, 1, 2 ..."),
             ));
         }
         if state >= self.header.states {
             let states = self.header.states;
             return Err(self
-                .error(line, format!("state {state} is one too many: @nr_states is {states}; correct it")));
+                .error(line, format!("state {state} is out of range: @nr_states is {states}; correct it")));
         }
         self.states += 1;
         self.state.start = self.list.rate.len();
@@ -254,7 +258,9 @@ impl<'a> Model<'a> {
             scanner.blanks();
         }
         if scanner.peek() == Some(b'{') {
-            return Err(self.error(line, "`{...}` is an observation of a POMDP; kolmo solves CTMC only"));
+            return Err(
+                self.error(line, "`{...}` is an observation: POMDPs are not supported; expected a CTMC")
+            );
         }
         self.state.rate = self.rewards(line, scanner)?;
         while !is_end(scanner) {
@@ -293,9 +299,10 @@ impl<'a> Model<'a> {
         self.choices += 1;
         if self.state.actions > 1 {
             let state = self.states - 1;
-            return Err(
-                self.error(line, format!("state {state} has a second action; a CTMC has one a state"))
-            );
+            return Err(self.error(
+                line,
+                format!("state {state} has a second action: expected one action in each state of a CTMC"),
+            ));
         }
         scanner.blanks();
         if scanner.word().is_empty() {
@@ -305,7 +312,7 @@ impl<'a> Model<'a> {
         self.state.jump = self.rewards(line, scanner)?;
         if !is_end(scanner) {
             return Err(
-                self.error(line, format!("{} behind the action is of no known form", quote(scanner.rest())))
+                self.error(line, format!("unexpected text {} after the action", quote(scanner.rest())))
             );
         }
         Ok(())
@@ -323,9 +330,10 @@ impl<'a> Model<'a> {
             let value = scanner.number();
             scanner.blanks();
             let (Some(value), true) = (value, scanner.byte(b',') || scanner.peek() == Some(b']')) else {
-                return Err(
-                    self.error(line, format!("{} are not finite rewards as in `[1, 0.5]`", quote(text)))
-                );
+                return Err(self.error(
+                    line,
+                    format!("invalid rewards {}: expected finite numbers as in `[1, 0.5]`", quote(text)),
+                ));
             };
             values.push(value);
             scanner.blanks();
@@ -340,7 +348,7 @@ impl<'a> Model<'a> {
             let (found, due) = (values.len(), self.rewards.len());
             return Err(self.error(
                 line,
-                format!("rewards given: {found}, due: {due}; write one for each reward model"),
+                format!("invalid number of rewards {found}: expected {due}, one for each reward model"),
             ));
         }
         Ok(values)
@@ -421,7 +429,8 @@ impl<'a> Model<'a> {
             return Err(Error::File {
                 path: self.path.into(),
                 reason: format!(
-                    "@nr_states promises {} states, the file has {}: it is truncated; export or copy it again",
+                    "@nr_states is {}, but the file has {} states: it is truncated; export or copy \
+                     it again",
                     self.header.states, self.states
                 ),
             });
@@ -459,7 +468,8 @@ impl<'a> Model<'a> {
 fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
     let differ = header.choices.filter(|&stated| stated != choices).map(|stated| {
         format!(
-            "{}: @nr_choices says {stated}, the file has {choices} actions; the file's are used",
+            "{}: @nr_choices is {stated}, but the file has {choices} actions; @nr_choices is \
+             ignored",
             path.display()
         )
     });

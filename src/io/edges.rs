@@ -65,15 +65,16 @@ fn adjacency(mut matrix: Coo, path: &Path) -> Result<Coo> {
     let fail = |reason: String| Err(Error::File { path: path.into(), reason });
     if matrix.rows != matrix.columns {
         return fail(format!(
-            "{} rows and {} columns; a graph has as many of both, one for each node",
+            "{} rows and {} columns: expected a square matrix, with a row and a column for each \
+             node",
             matrix.rows, matrix.columns
         ));
     }
     let is_count = |value: f64| value >= 0.0 && value.fract() == 0.0;
     if let Some(k) = matrix.value.par_iter().position_first(|&value| !is_count(value)) {
         return fail(format!(
-            "the entry from {} to {} is {}; links have no weights: entries must be numbers of parallel links, or the matrix a \
-             `pattern` matrix",
+            "the entry from {} to {} is {}: edge weights are not supported; expected numbers of \
+             parallel edges, or a `pattern` matrix",
             matrix.row[k], matrix.column[k], matrix.value[k]
         ));
     }
@@ -104,13 +105,13 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
     }
     let ends: Vec<u64> = chunks.into_iter().flat_map(|chunk| chunk.ends).collect();
     let Some(&largest) = ends.iter().max() else {
-        let reason = "holds no link; write one a line, the numbers of two nodes".to_owned();
+        let reason = "contains no edge; write one in each line, the numbers of two nodes".to_owned();
         return Err(Error::File { path: path.into(), reason });
     };
     if is_metis(&ends) {
-        let reason =
-            "is an adjacency list of METIS, a line of neighbours for each node; write one link a line"
-                .to_owned();
+        let reason = "adjacency lists of METIS, a line of neighbours for each node, are not \
+                      supported; write one edge in each line"
+            .to_owned();
         return Err(Error::File { path: path.into(), reason });
     }
     // Uses a table of all numbers if it is not larger than the edges; else the numbers are sorted.
@@ -178,7 +179,8 @@ impl Chunk {
                     None => {
                         let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());
                         let reason = format!(
-                            "{} is no link; write the whole numbers of two nodes between blanks, without a weight other than 1",
+                            "invalid edge {}: expected the whole numbers of two nodes between \
+                             blanks, without a weight other than 1",
                             quote(&line[..end])
                         );
                         chunk.trouble = Some((chunk.lines, reason));
@@ -272,7 +274,7 @@ mod tests {
         let graph = read_graph(&file, false).unwrap();
         assert_eq!((graph.links(), graph.nodes()), (100_000_000_001, 2));
         std::fs::write(&file, format!("{head} real general\n2 2 1\n1 2 0.5\n")).unwrap();
-        assert!(read_graph(&file, false).unwrap_err().to_string().contains("links have no weights"));
+        assert!(read_graph(&file, false).unwrap_err().to_string().contains("edge weights are not supported"));
     }
 
     #[test]
@@ -289,7 +291,7 @@ mod tests {
         ] {
             match read(text) {
                 Err(Error::Parse { line: at, reason, .. }) => {
-                    assert!(at == line && reason.contains("is no link"), "{text}: {at}: {reason}");
+                    assert!(at == line && reason.contains("invalid edge"), "{text}: {at}: {reason}");
                 }
                 other => panic!("{text}: {other:?}"),
             }

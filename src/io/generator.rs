@@ -80,23 +80,23 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     entries: impl Fn() -> E,
 ) -> Result<Content, String> {
     if rows != columns {
-        return Err(format!("{rows} rows and {columns} columns; the matrix of a chain is square"));
+        return Err(format!("{rows} rows and {columns} columns: expected a square matrix"));
     }
     if rows == 0 {
-        return Err("0 rows; a chain has at least one state".into());
+        return Err("0 rows: expected at least one state".into());
     }
     if rows as u64 > MOST_STATES {
-        return Err(format!("{rows} states; at most {MOST_STATES} are possible"));
+        return Err(format!("number of states {rows} is out of range: expected at most {MOST_STATES}"));
     }
     let (mut generator, mut count, mut total, mut largest) = (false, 0, 0.0, 0.0f64);
     for (i, j, x) in entries() {
         if !x.is_finite() {
-            return Err(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite"));
+            return Err(format!("entry ({i}, {j}), counted from 0, is {x}: expected a finite rate"));
         }
         if x < 0.0 && i != j {
             return Err(format!(
-                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative; \
-                 set it to 0 if it is a rounding error, or change the sign of a matrix −Q"
+                "entry ({i}, {j}), counted from 0, is {x}: expected a rate ≥ 0; set it to 0 if it \
+                 is a rounding error, or change the sign of a matrix −Q"
             ));
         }
         generator |= x < 0.0;

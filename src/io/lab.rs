@@ -101,7 +101,7 @@ fn state(field: Option<u64>, line: Line, path: &Path, numbers: &Range<u64>) -> R
         None => Err(error(
             path,
             line.number,
-            format!("{} does not start with a state's number", quote(line.bytes)),
+            format!("invalid line {}: expected a state's number first", quote(line.bytes)),
         )),
     }
 }
@@ -116,7 +116,11 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<La
             error(
                 path,
                 header.number,
-                format!("{} does not declare labels as in `0=\"init\" 1=\"deadlock\"`", quote(header.bytes)),
+                format!(
+                    "invalid header {}: expected label declarations as in `0=\"init\" \
+                     1=\"deadlock\"`",
+                    quote(header.bytes)
+                ),
             )
         };
         let index = scanner.unsigned().ok_or_else(wrong)?;
@@ -147,7 +151,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<La
             return Err(error(
                 path,
                 line.number,
-                format!("{} is not of the form `state: index index`", quote(line.bytes)),
+                format!("invalid line {}: expected `state: index index`", quote(line.bytes)),
             ));
         }
         scanner.blanks();
@@ -266,8 +270,8 @@ mod tests {
         assert!(
             message("0=\"a\"\n1: 0\n4: 0").starts_with("m.lab:3: state 4 is out of range: the chain has 4")
         );
-        assert!(message("0=\"a\"\n1: 1").starts_with("m.lab:2: label `1` is not declared in line 1"));
-        assert!(message("0=\"a\"\n1 0").starts_with("m.lab:2: `1 0` is not of the form"));
+        assert!(message("0=\"a\"\n1: 1").starts_with("m.lab:2: label '1' is not declared in line 1"));
+        assert!(message("0=\"a\"\n1 0").starts_with("m.lab:2: invalid line '1 0'"));
         assert!(message("0=\"a\"\n99999999999999999999: 0").starts_with("m.lab:2: "));
         assert!(message("0=\"a\"\n4294967296: 0").contains("state 4294967296 is out of range"));
         assert!(message("0=\"a\"\n1: 0x").starts_with("m.lab:2: "));
@@ -294,7 +298,7 @@ mod tests {
     fn storm_errors_name_the_line() {
         assert!(message("#DECLARATION\na b").contains("no #END"));
         assert!(message("#DECLARATION\na a\n#END").starts_with("m.lab:2: "));
-        assert!(message("#DECLARATION\na\n#END\n1 b").starts_with("m.lab:4: label `b` is not declared"));
+        assert!(message("#DECLARATION\na\n#END\n1 b").starts_with("m.lab:4: label 'b' is not declared"));
         assert!(message("#DECLARATION\na\n#END\n9 a").starts_with("m.lab:4: state 9 is out of range"));
         assert!(message("#DECLARATION\na\n#END\na").starts_with("m.lab:4: "));
     }

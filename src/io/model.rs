@@ -53,21 +53,26 @@ fn no_chain(extension: &str, zipped: bool) -> String {
     let export = "and give out.tra";
     match extension {
         "sm" | "prism" | "pm" | "nm" if zipped => {
-            "is a compressed model in PRISM's language; unpack it with `gzip -d`, and give it without .gz".to_owned()
+            "is a compressed model in PRISM's language; unpack it with `gzip -d`, and give it without .gz"
+                .to_owned()
         }
         "sm" | "prism" | "pm" | "nm" => format!(
-            "is a model in PRISM's language; write its chain with `kolmo generate MODEL -o out.tra` {export}"
+            "is a model in PRISM's language: expected a chain; write it with `prism MODEL \
+             -exportmodel out.tra,lab` {export}"
         ),
-        "pepa" => format!("is a model in PEPA; write its chain with `prism MODEL -exportmodel out.tra,lab` {export}"),
+        "pepa" => format!(
+            "is a model in PEPA; write its chain with `prism MODEL -exportmodel out.tra,lab` {export}"
+        ),
         "jani" => "is a model in JANI, which is not supported; write its chain with \
                    `storm --jani MODEL --buildfull --exportbuild out.drn`, and give out.drn"
             .to_owned(),
         "dft" => "is a fault tree, which is not supported; write its chain with Storm's \
                   `--exportbuild out.drn`, and give out.drn"
             .to_owned(),
-        _ => "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the text ones), nor of a \
-              model in PRISM's language: .sm, .prism, .pm or .nm; rename it so that it says what it is, or give a built-in \
-              such as wlan:12,6, tandem:15, birth-death:100,1,2"
+        _ => "has an unknown extension: expected a chain (.tra, .drn, .umb, .mtx, .npz or .npy, \
+              .gz of the text formats) or a model in PRISM's language (.sm, .prism, .pm or .nm); \
+              rename the file, or give a built-in such as wlan:12,6, tandem:15, \
+              birth-death:100,1,2"
             .to_owned(),
     }
 }

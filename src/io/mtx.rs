@@ -154,13 +154,22 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
             None => {
                 let sizes: Option<Vec<u64>> = words(line.bytes).map(integer).collect();
                 let Some(&[rows, columns]) = sizes.as_deref() else {
-                    return Err((line.number, format!("{}: expected `rows columns`", quoted(line.bytes))));
+                    return Err((
+                        line.number,
+                        format!("invalid size line {}: expected `rows columns`", quoted(line.bytes)),
+                    ));
                 };
                 if symmetric && rows != columns {
-                    return Err((line.number, format!("symmetric with {rows} rows and {columns} columns")));
+                    return Err((
+                        line.number,
+                        format!(
+                            "a symmetric matrix of {rows} rows and {columns} columns: expected as \
+                             many rows as columns"
+                        ),
+                    ));
                 }
                 if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
-                    return Err((line.number, format!("{rows} rows and {columns} columns are too many")));
+                    return Err((line.number, format!("{rows} rows and {columns} columns are out of range")));
                 }
                 size = Some((rows as usize, columns as usize));
             }
@@ -170,7 +179,7 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
                     let fault = number::fault(line.bytes);
                     return Err((
                         line.number,
-                        format!("{} {fault}; expected one a line", quoted(line.bytes)),
+                        format!("{} {fault}; expected one number in each line", quoted(line.bytes)),
                     ));
                 }
             },
@@ -182,10 +191,10 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
     // A symmetric file only lists the lower triangle.
     let promised = if symmetric { rows * (rows + 1) / 2 } else { rows * columns };
     if values.len() != promised {
-        let half = if symmetric { ", of which half and the diagonal are there" } else { "" };
+        let half = if symmetric { ", halved by symmetry" } else { "" };
         return Err((
             last,
-            format!("{} numbers, but the size line promises {rows} times {columns}{half}", values.len()),
+            format!("{} numbers: expected {rows} times {columns}{half} by the size line", values.len()),
         ));
     }
     if symmetric {
@@ -300,13 +309,22 @@ fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
     };
     let sizes: Option<Vec<u64>> = words(size).map(integer).collect();
     let Some(&[rows, columns, promised]) = sizes.as_deref() else {
-        return Err((line, format!("{}: expected `rows columns entries`", quoted(size))));
+        return Err((line, format!("invalid size line {}: expected `rows columns entries`", quoted(size))));
     };
     if rows.max(columns) > MOST_STATES {
-        return Err((line, format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible")));
+        return Err((
+            line,
+            format!("{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"),
+        ));
     }
     if symmetric && rows != columns {
-        return Err((line, format!("symmetric with {rows} rows and {columns} columns")));
+        return Err((
+            line,
+            format!(
+                "a symmetric matrix of {rows} rows and {columns} columns: expected as many rows as \
+                 columns"
+            ),
+        ));
     }
     Ok(Head { kind: Kind { pattern, rows, columns }, symmetric, promised, line, body: rest })
 }
@@ -320,7 +338,7 @@ fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
     let (matrix, listed) = together(found, kind, symmetric);
     match listed == promised {
         true => Ok(matrix),
-        false => Err((line, format!("promises {promised} entries, but the file has {listed}"))),
+        false => Err((line, format!("expected {promised} entries by the size line, found {listed}"))),
     }
 }
 
@@ -348,26 +366,28 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let &["%%matrixmarket", object, format, field, symmetry] = &words[..] else {
         return Err(format!(
-            "{}: expected `%%MatrixMarket matrix coordinate real general` or another kind of coordinate matrix",
+            "invalid header {}: expected `%%MatrixMarket matrix coordinate real general` or \
+             another coordinate matrix",
             quoted(line)
         ));
     };
     if (object, format) != ("matrix", "coordinate") {
         return Err(format!(
-            "`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`, a dense one as `matrix array`"
+            "'{object} {format}' is not supported; write a sparse matrix as `matrix coordinate`, a \
+             dense one as `matrix array`"
         ));
     }
     let pattern = match field {
         "real" | "integer" => false,
         "pattern" => true,
         _ => {
-            return Err(format!("the field `{field}` is not read; real, integer and pattern are"));
+            return Err(format!("field '{field}' is not supported: expected real, integer or pattern"));
         }
     };
     match symmetry {
         "general" => Ok((pattern, false)),
         "symmetric" => Ok((pattern, true)),
-        _ => Err(format!("the symmetry `{symmetry}` is not read; general and symmetric are")),
+        _ => Err(format!("symmetry '{symmetry}' is not supported: expected general or symmetric")),
     }
 }
 
@@ -406,9 +426,12 @@ impl Fault {
         let line = quoted(line);
         let outside = |what, index, most| {
             if index == 0 {
-                format!("{line}: {what} 0; they count from 1")
+                format!("{line}: {what} 0 is out of range: expected at least 1")
             } else {
-                format!("{line}: {what} {index}, but the size line says {most} of them; mend one of the two")
+                format!(
+                    "{line}: {what} {index} is out of range: the size line says {most}; correct \
+                     one of them"
+                )
             }
         };
         match *self {
@@ -483,7 +506,7 @@ fn integer(word: &[u8]) -> Option<u64> {
 fn quoted(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
     let short: String = text.trim().chars().take(60).collect();
-    format!("`{}`", short.escape_debug())
+    format!("'{}'", short.escape_debug())
 }
 
 #[cfg(test)]
@@ -536,7 +559,7 @@ mod tests {
             let (line, reason) = trouble(&format!("%%MatrixMarket {banner}\n1 1 0\n"));
             assert_eq!(line, 1);
             assert!(
-                reason.contains(&format!("`{name}")) || reason.contains(&format!(" {name}`")),
+                reason.contains(&format!("'{name}")) || reason.contains(&format!(" {name}'")),
                 "{reason}"
             );
         }
@@ -551,7 +574,7 @@ mod tests {
             ("", 1, "size line"),
             ("% only\n", 2, "size line"),
             ("2 2\n", 2, "rows columns entries"),
-            ("2 2 1\n0 1 1\n", 3, "count from 1"),
+            ("2 2 1\n0 1 1\n", 3, "row 0 is out of range"),
             ("2 2 1\n3 1 1\n", 3, "row 3"),
             ("2 2 1\n\n1 9 1\n", 4, "column 9"),
             ("2 2 1\n1 1\n", 3, "row column value"),
@@ -560,9 +583,9 @@ mod tests {
             ("2 2 1\n1 1 nan\n", 3, "finite"),
             ("2 2 1\n1 1 1e999\n", 3, "above 1.8e308"),
             ("2 2 1\n1 1 -2e-400\n", 3, "below 4.9e-324"),
-            ("2 2 2\n1 1 1\n", 2, "promises 2 entries, but the file has 1"),
-            ("2 2 1\n1 1 1\n2 2 1\n", 2, "promises 1 entries, but the file has 2"),
-            ("2 2 18446744073709551615\n", 2, "promises 18446744073709551615"),
+            ("2 2 2\n1 1 1\n", 2, "expected 2 entries by the size line, found 1"),
+            ("2 2 1\n1 1 1\n2 2 1\n", 2, "expected 1 entries by the size line, found 2"),
+            ("2 2 18446744073709551615\n", 2, "expected 18446744073709551615 entries"),
             ("4294967295 1 0\n", 2, "4294967294"),
         ] {
             let (at, reason) = trouble(&format!("{banner}{rest}"));

@@ -41,7 +41,7 @@ fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
     let header = Header::read(reader)?;
     let [_] = header.shape[..] else {
         return Err(format!(
-            "an array of shape {} and type {}; a vector is 1-D",
+            "an array of shape {} and type {}: expected a vector, with one dimension",
             header.shape(),
             header.descr
         ));
@@ -68,7 +68,8 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
         [_, count] if (1..=MOST_COLUMNS).contains(&count) => count as usize,
         _ => {
             return Err(format!(
-                "an array of shape {} and type {}; right-hand sides are 1-D, or [n, count] with a count of 1 to {MOST_COLUMNS}",
+                "an array of shape {} and type {}: expected right-hand sides of shape [n] or [n, \
+                 count], with a count of 1 to {MOST_COLUMNS}",
                 header.shape(),
                 header.descr
             ));
@@ -123,10 +124,12 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
     let header = Header::read(reader)?;
     let size = |k: u64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
     let &[rows, columns] = &header.shape[..] else {
-        return Err(format!("an array of shape {}; a matrix is 2-D", header.shape()));
+        return Err(format!("an array of shape {}: expected a matrix, with two dimensions", header.shape()));
     };
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
-        return Err(format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
+        return Err(format!(
+            "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
+        ));
     };
     let (mut matrix, mut at) = (Coo { rows, columns, ..Coo::default() }, 0);
     let whole = header.len()?.saturating_mul(8);
@@ -188,19 +191,23 @@ impl Header {
         let width = match start[6] {
             1 => 2,
             2 | 3 => 4,
-            version => return Err(format!(".npy version {version}; 1 to 3 can be read")),
+            version => {
+                return Err(format!(".npy version {version} is not supported: expected 1 to 3"));
+            }
         };
         let cut = |_| "ends inside the .npy header".to_string();
         fill(reader, &mut len[..width]).map_err(cut)?;
         let len = u32::from_le_bytes(len) as usize;
         if len > LONGEST_HEADER {
-            return Err(format!("an .npy header of {len} bytes; at most {LONGEST_HEADER} can be read"));
+            return Err(format!(
+                "an .npy header of {len} bytes is not supported: expected at most {LONGEST_HEADER}"
+            ));
         }
         let mut text = vec![0; len];
         fill(reader, &mut text).map_err(cut)?;
         Self::parse(&text).ok_or_else(|| {
             let text = String::from_utf8_lossy(&text);
-            format!("not an .npy header: {:?}", text.trim().chars().take(200).collect::<String>())
+            format!("invalid .npy header: {:?}", text.trim().chars().take(200).collect::<String>())
         })
     }
 
@@ -313,7 +320,8 @@ impl Header {
             Some((Element::F16 | Element::I16 | Element::U16, _)) => Ok(2),
             Some((Element::I8 | Element::U8, _)) => Ok(1),
             None => Err(format!(
-                "an array of shape {} and type {}; types f8, f4, f2, integers and booleans can be read",
+                "an array of shape {} and type {}: expected the type f8, f4, f2, an integer type \
+                 or bool",
                 self.shape(),
                 self.descr
             )),
@@ -343,7 +351,7 @@ impl Header {
         let size = self.element_bytes()? as usize;
         let (element, big) = self.element().expect("an element has bytes");
         if integers && matches!(element, Element::F64 | Element::F32 | Element::F16) {
-            return Err(format!("an array of type {} where integers are expected", self.descr));
+            return Err(format!("an array of type {}: expected integers", self.descr));
         }
         let (len, mut block) = (self.len()?, Block::default());
         let (mut buffer, mut left) = (vec![0; BLOCK], len);
@@ -371,7 +379,7 @@ pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
         return Ok(());
     }
     let bytes = ((values.len() + more) * size_of::<T>()) as u64;
-    let lacking = |_| format!("no memory for the {} that were read so far", Size(bytes));
+    let lacking = |_| format!("no memory for the {} read so far", Size(bytes));
     values.try_reserve(more.max(values.len())).or_else(|_| values.try_reserve_exact(more)).map_err(lacking)
 }
 
@@ -622,7 +630,7 @@ mod tests {
         assert_eq!(columns(&mut &array("<f8", &[6], &data)[..]).unwrap(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
         for shape in [&[][..], &[6, 0], &[1, 2, 3], &[1, u64::MAX]] {
             let reason = columns(&mut &array("<f8", shape, &data)[..]).unwrap_err();
-            assert!(reason.contains("1-D, or [n, count]"), "{reason}");
+            assert!(reason.contains("shape [n] or [n, count]"), "{reason}");
         }
         assert!(columns(&mut &array("<f8", &[2, 2], &data)[..]).is_err(), "elements too many");
     }
@@ -639,7 +647,7 @@ mod tests {
         columns[place..place + 5].copy_from_slice(b"True ");
         let read = matrix(&mut &columns[..]).unwrap();
         assert_eq!((read.row, read.column), (vec![1, 1, 1], vec![0, 1, 2]));
-        assert!(matrix(&mut &array("<f8", &[6], &data)[..]).unwrap_err().contains("a matrix is 2-D"));
+        assert!(matrix(&mut &array("<f8", &[6], &data)[..]).unwrap_err().contains("expected a matrix"));
     }
 
     #[test]

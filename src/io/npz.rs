@@ -102,7 +102,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
 }
 
 fn opened<R: Read + Seek>(reader: R) -> Result<ZipArchive<R>, String> {
-    ZipArchive::new(reader).map_err(|e| format!("not an .npz file, as numpy.savez writes it: {e}"))
+    ZipArchive::new(reader).map_err(|e| format!("invalid .npz file: {e}; write it with numpy.savez"))
 }
 
 fn matrix<R: Read + Seek + Send>(
@@ -112,15 +112,23 @@ fn matrix<R: Read + Seek + Send>(
     let format = format(&mut archive)?;
     // Checked before the members, which differ between formats.
     if !["csr", "csc", "coo"].contains(&&format[..]) {
-        return Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())"));
+        return Err(format!(
+            "matrix format {format} is not supported: expected CSR, CSC or COO; write save_npz(…, \
+             matrix.tocsr())"
+        ));
     }
     expect_members(&archive, &MATRIX, "a matrix")?;
     expect_length(&mut archive, "shape", 2, "a matrix has")?;
     let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
-    let &[rows, columns] = &shape[..] else { return Err("shape: it is not 2-D".to_owned()) };
+    let &[rows, columns] = &shape[..] else {
+        return Err("invalid shape: expected 2 dimensions".to_owned());
+    };
     let size = |k: i64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
-        return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
+        return Err(format!(
+            "shape: {rows} rows and {columns} columns are out of range: expected at most \
+             {MOST_STATES}"
+        ));
     };
     // Lengths in headers are compared before anything is unpacked.
     let listed = if format == "coo" { "row" } else { "indices" };
@@ -171,11 +179,11 @@ fn compressed(
     let indptr = integers(archive, "indptr", |_, at| Ok(at))?;
     let minor = indices(archive, "indices", names[1], across)?;
     if indptr[0] != 0 {
-        return Err(format!("indptr: starts with {}; it starts with 0", indptr[0]));
+        return Err(format!("indptr: invalid first number {}: expected 0", indptr[0]));
     }
     if let Some(i) = (0..lines).find(|&i| indptr[i] > indptr[i + 1]) {
         return Err(format!(
-            "indptr: {} after {} in {line} {i}; it does not descend",
+            "indptr: {} after {} in {line} {i}: expected ascending numbers",
             indptr[i + 1],
             indptr[i]
         ));
@@ -199,7 +207,7 @@ fn indices(
 ) -> Result<Vec<u32>, String> {
     integers(archive, member, |k, j| match u32::try_from(j) {
         Ok(index) if (index as usize) < count => Ok(index),
-        _ => Err(format!("{what} {j} of entry {k}; the matrix has {count} {what}s")),
+        _ => Err(format!("{what} {j} of entry {k} is out of range: the matrix has {count} {what}s")),
     })
 }
 
@@ -212,7 +220,7 @@ fn names_of(archive: &ZipArchive<impl Read + Seek>) -> Vec<String> {
 fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: &str) -> Result<(), String> {
     match names_of(archive).iter().find(|name| !known.contains(&&name[..])) {
         Some(name) => Err(format!(
-            "nobody reads the member '{}'; {what} has {}: rename it or leave it out",
+            "unknown member '{}'; {what} has {}: rename or remove it",
             name.chars().take(60).collect::<String>().escape_debug(),
             known.join(", ")
         )),
@@ -227,7 +235,7 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), Str
     let open = || File::open(path).map_err(|e| e.to_string());
     let mut archive = opened(BufReader::new(open()?))?;
     if format(&mut archive)? != "csr" {
-        return Err("no CSR matrix".to_owned());
+        return Err("not a CSR matrix".to_owned());
     }
     expect_members(&archive, &MATRIX, "a matrix")?;
     let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
@@ -332,14 +340,14 @@ fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> 
     let names = names_of(archive);
     let mut member = archive.by_name("format.npy").map_err(|_| {
         format!(
-            "no member `format`, but {}; a chain's .npz is written by scipy.sparse.save_npz",
+            "no member 'format', only {}; write a chain with scipy.sparse.save_npz",
             if names.is_empty() { "nothing".into() } else { names.join(", ") }
         )
     })?;
     let wrong = |reason: String| format!("format: {reason}");
     let header = Header::read(&mut member).map_err(wrong)?;
     if header.shape.iter().any(|&k| k != 1) {
-        return Err(wrong(format!("an array of shape {}; it is one string", header.shape())));
+        return Err(wrong(format!("an array of shape {}: expected one string", header.shape())));
     }
     let mut bytes = Vec::new();
     member.by_ref().take(64).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
@@ -398,7 +406,7 @@ fn read_member<T>(
         archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(format!("cannot be opened: {e}")))?;
     let header = Header::read(&mut member).map_err(wrong)?;
     let [_] = header.shape[..] else {
-        return Err(wrong(format!("an array of shape {}; it is 1-D", header.shape())));
+        return Err(wrong(format!("an array of shape {}: expected one dimension", header.shape())));
     };
     read(&mut member, &header).map_err(wrong)
 }
@@ -432,7 +440,7 @@ pub(crate) fn read_arrays(
     let (names, known) = (names_of(&archive), [needed, wanted].concat());
     if let Some(name) = needed.iter().find(|needed| !names.iter().any(|name| name == *needed)) {
         return Err(fail(format!(
-            "no member '{name}', but {}; it needs {}",
+            "no member '{name}', only {}; expected {}",
             names.join(", "),
             needed.join(", ")
         )));
@@ -776,7 +784,8 @@ mod tests {
         for format in ["bsr", "dia"] {
             let reason = reason(|m| m[2].3 = format.into());
             assert!(
-                reason.contains(&format!("a {format} matrix")) && reason.contains(".tocsr()"),
+                reason.contains(&format!("matrix format {format} is not supported"))
+                    && reason.contains(".tocsr()"),
                 "{reason}"
             );
         }
@@ -818,7 +827,7 @@ mod tests {
     #[test]
     fn a_member_that_nobody_reads_is_an_error() {
         let reason = reason(|m| m.push(("rhs", "<f8", &[1], vec![0; 8])));
-        assert!(reason.contains("nobody reads the member 'rhs'; a matrix has format, shape"), "{reason}");
+        assert!(reason.contains("unknown member 'rhs'; a matrix has format, shape"), "{reason}");
     }
 
     #[test]
@@ -850,13 +859,13 @@ mod tests {
         assert!(reason(|m| m[0].3 = longs(&[1, 2])).contains("indices: column 2 of entry 1"));
         assert!(reason(|m| m[0].3 = longs(&[-1, 0])).contains("indices: column -1"));
         assert!(reason(|m| m[1].3 = longs(&[0, 2, 1])).contains("indptr: 1 after 2 in row 1"));
-        assert!(reason(|m| m[1].3 = longs(&[1, 1, 2])).contains("indptr: starts with 1"));
+        assert!(reason(|m| m[1].3 = longs(&[1, 1, 2])).contains("indptr: invalid first number 1"));
         assert!(reason(|m| m[1].3 = longs(&[0, 1, 3])).contains("indptr: ends with 3"));
         assert!(reason(|m| m[3].3 = longs(&[3, 2])).contains("3 rows need 4"));
         assert!(reason(|m| m[3].3 = longs(&[-2, 2])).contains("-2 rows"));
         assert!(reason(|m| m[4] = ("data", "<f8", &[1], vec![0; 8])).contains("data: 1 numbers"));
         assert!(reason(|m| m[4] = ("data", "<c16", &[2], vec![0; 32])).contains("<c16"));
-        assert!(reason(|m| m[0] = ("indices", "<f8", &[2], vec![0; 16])).contains("integers are expected"));
+        assert!(reason(|m| m[0] = ("indices", "<f8", &[2], vec![0; 16])).contains("expected integers"));
         // Equal lengths in the headers, but no member has as many numbers.
         let short = reason(|m| (m[0].2, m[4].2) = (&[1 << 20], &[1 << 20]));
         assert!(short.contains("ends after 2 of"), "{short}");
@@ -872,7 +881,7 @@ mod tests {
         let path = directory.path().join("q.npz");
         std::fs::write(&path, "no archive").unwrap();
         let message = read_chain(&path).unwrap_err().to_string();
-        assert!(message.contains("q.npz") && message.contains("not an .npz"), "{message}");
+        assert!(message.contains("q.npz") && message.contains("invalid .npz file"), "{message}");
     }
 
     #[test]

@@ -25,7 +25,9 @@ fn failed(reason: String) -> Error {
 fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result<Coo> {
     let (rows, columns) = matrix.shape();
     if rows.max(columns) as u64 > MOST_STATES {
-        return Err(failed(format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible")));
+        return Err(failed(format!(
+            "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
+        )));
     }
     let mut list = Coo { rows, columns, ..Coo::default() };
     for (&value, (i, j)) in matrix.iter() {

@@ -133,7 +133,7 @@ pub(super) fn structures<'a, T>(
                 path,
                 line.number,
                 format!(
-                    "{} comes behind the lines that the header promises; correct the header",
+                    "{} follows the last line that the header counts; correct the header",
                     quote(line.bytes)
                 ),
             ));
@@ -173,7 +173,7 @@ pub(super) fn header(line: Line, announced: bool, path: &Path, numbers: &Range<u
             return Err(error(
                 path,
                 line.number,
-                format!("{} should be the header, `STATES LINES` in numbers", quote(line.bytes)),
+                format!("invalid header {}: expected `STATES LINES` in numbers", quote(line.bytes)),
             ));
         }
         return Ok(None);
@@ -203,7 +203,8 @@ fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> 
     let reward = scanner.number().filter(|_| scanner.rest().is_empty());
     let (Some(number), Some(reward)) = (number, reward) else {
         return wrong(format!(
-            "{} is not of the form `state reward`, with a finite reward above the smallest double or 0",
+            "invalid line {}: expected `state reward`, with a finite reward above the smallest \
+             double or 0",
             quote(line.bytes)
         ));
     };
@@ -213,7 +214,7 @@ fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> 
     let value = &mut values[(number - numbers.start) as usize];
     if !value.is_nan() {
         return wrong(format!(
-            "state {number} has a second reward, {reward} behind {value}; leave one of the lines"
+            "state {number} has a second reward, {reward} after {value}; remove one of the lines"
         ));
     }
     *value = reward;
@@ -253,7 +254,8 @@ pub(super) fn promised<'a>(
             return Err(Error::File {
                 path: path.into(),
                 reason: format!(
-                    "line {} promises {count} rewards, {found} follow: it is truncated; export or copy it again",
+                    "expected {count} rewards as of line {}, found {found}: the file is truncated; \
+                     export or copy it again",
                     header.number
                 ),
             });
@@ -266,7 +268,7 @@ pub(super) fn promised<'a>(
                 path,
                 line.number,
                 format!(
-                    "line {} promises {count} rewards, {found} follow; correct the header",
+                    "expected {count} rewards as of line {}, found {found}; correct the header",
                     header.number
                 ),
             ));
@@ -367,21 +369,21 @@ mod tests {
         assert!(
             message("# State rewards\n5 1\n0 1").contains(":2: the header says 5 states, the chain has 4")
         );
-        assert!(message("4 3\n0 1\n1 1").contains("line 1 promises 3 rewards, 2 follow"));
+        assert!(message("4 3\n0 1\n1 1").contains("expected 3 rewards as of line 1, found 2"));
         assert!(
             message("4 3\n0 1\n# Reward structure \"b\"\n4 1\n0 1")
-                .contains(":3: line 1 promises 3 rewards, 1")
+                .contains(":3: expected 3 rewards as of line 1, found 1")
         );
-        assert!(message("4 1\n0 1\n1 1").contains(":3: `1 1` comes behind"));
+        assert!(message("4 1\n0 1\n1 1").contains(":3: '1 1' follows the last line"));
         assert!(message("4 2\n0 1\n0 1").contains(":3: state 0 has a second reward"));
         assert!(message("0 1\n0 1").contains(":2: state 0 has a second reward"));
         assert!(message("0 1\n7 1").contains(":2: state 7 is out of range"));
-        assert!(message("0 inf").contains(":1: `0 inf` is not of the form"));
+        assert!(message("0 inf").contains(":1: invalid line '0 inf'"));
         assert!(message("0 1 2").contains(":1: "));
         assert!(message("0").contains(":1: "));
-        assert!(message("3 2\n0 1\n1 1").contains(":1: `3 2` looks like a header for 3 states"));
+        assert!(message("3 2\n0 1\n1 1").contains(":1: '3 2' looks like a header for 3 states"));
         assert!(message("# Transition rewards\n4 1\n0 1 2").contains("extension .trew"));
-        assert!(message("# Reward structure \"a\"\n0 1.5\n").contains(":2: `0 1.5` should be the header"));
+        assert!(message("# Reward structure \"a\"\n0 1.5\n").contains(":2: invalid header '0 1.5'"));
     }
 
     proptest! {

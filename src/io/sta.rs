@@ -44,7 +44,11 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
     };
     let listed = |bytes| -> Result<Vec<String>> {
         let inside = tuple(bytes).ok_or_else(|| {
-            error(path, head.number, format!("{} does not name variables as in `(s,up)`", quote(head.bytes)))
+            error(
+                path,
+                head.number,
+                format!("invalid header {}: expected variables as in `(s,up)`", quote(head.bytes)),
+            )
         })?;
         inside.map(|name| text::name(name.trim_ascii(), path, head.number)).collect()
     };
@@ -55,19 +59,22 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
         let number = scanner.unsigned().filter(|_| scanner.byte(b':'));
         scanner.blanks();
         let (Some(number), Some(values)) = (number, tuple(scanner.rest())) else {
-            return wrong(format!("{} is not of the form `state:(value,value)`", quote(line.bytes)));
+            return wrong(format!("invalid line {}: expected `state:(value,value)`", quote(line.bytes)));
         };
         let due = names.states();
         if number != due as u64 || due == states {
             return wrong(format!(
-                "state {number} stands where {due} is due, of a chain of {states} states; are these another model's states?"
+                "unexpected state {number}: expected {due}, in a chain of {states} states; are \
+                 these another model's states?"
             ));
         }
         let values = values.map(|value| text::name(value.trim_ascii(), path, line.number));
         let values = values.collect::<Result<Vec<String>>>()?;
         if values.len() != names.variables().len() {
             let (found, wanted) = (values.len(), names.variables().len());
-            return wrong(format!("values given: {found}, variables: {wanted}; give one for each"));
+            return wrong(format!(
+                "invalid number of values {found}: expected {wanted}, one for each variable"
+            ));
         }
         names.push(values.iter().map(String::as_str));
     }
@@ -111,11 +118,13 @@ mod tests {
     fn errors_name_the_line() {
         let message = |text| states(text).unwrap_err().to_string();
         assert!(message("").contains("is empty"));
-        assert!(message("s,up\n0:(1)").starts_with("m.sta:1: `s,up` does not name variables"));
-        assert!(message("(s)\n0:1").starts_with("m.sta:2: `0:1` is not of the form"));
-        assert!(message("(s)\n0:(1,2)").starts_with("m.sta:2: values given: 2, variables: 1"));
-        assert!(message("(s)\n1:(1)").starts_with("m.sta:2: state 1 stands where 0 is due, of a chain of 2"));
-        assert!(message("(s)\n0:(1)\n1:(1)\n2:(1)").starts_with("m.sta:4: state 2 stands"));
+        assert!(message("s,up\n0:(1)").starts_with("m.sta:1: invalid header 's,up': expected variables"));
+        assert!(message("(s)\n0:1").starts_with("m.sta:2: invalid line '0:1'"));
+        assert!(message("(s)\n0:(1,2)").starts_with("m.sta:2: invalid number of values 2: expected 1"));
+        assert!(
+            message("(s)\n1:(1)").starts_with("m.sta:2: unexpected state 1: expected 0, in a chain of 2")
+        );
+        assert!(message("(s)\n0:(1)\n1:(1)\n2:(1)").starts_with("m.sta:4: unexpected state 2"));
         assert!(message("(s)\n0:(1)").contains("has 1 states, the chain 2"));
     }
 

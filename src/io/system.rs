@@ -32,7 +32,8 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
             return Err(Error::File {
                 path: path.into(),
                 reason: format!(
-                    "has no extension of a matrix's format: .mtx (or .mtx.gz), .npz or .npy, and is no built-in; there are {}",
+                    "has an unknown extension: expected a matrix (.mtx, .mtx.gz, .npz or .npy) or \
+                     a built-in: {}",
                     crate::models::SYSTEMS
                 ),
             });
@@ -41,7 +42,10 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
     // Memory is checked first: the size line alone must not decide how much is allocated.
     let (rows, columns) = (entries.rows, entries.columns);
     if rows.max(columns) > MOST_UNKNOWNS {
-        let reason = format!("{rows} rows and {columns} columns; at most {MOST_UNKNOWNS} are possible");
+        let reason = format!(
+            "{rows} rows and {columns} columns are out of range: expected at most \
+                     {MOST_UNKNOWNS}"
+        );
         return Err(Error::File { path: path.into(), reason });
     }
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {

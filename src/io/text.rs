@@ -226,9 +226,9 @@ pub fn quote(bytes: &[u8]) -> String {
         .collect();
     let text = text.trim();
     if text.chars().count() > MOST {
-        format!("`{}...`", text.chars().take(MOST).collect::<String>())
+        format!("'{}...'", text.chars().take(MOST).collect::<String>())
     } else {
-        format!("`{text}`")
+        format!("'{text}'")
     }
 }
 
@@ -616,7 +616,7 @@ pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             return Err(error(
                 path,
                 line.number,
-                format!("{} {}; write one number a line", quote(line.bytes), number::fault(line.bytes)),
+                format!("{} {}; write one number in each line", quote(line.bytes), number::fault(line.bytes)),
             ));
         };
         values.push(value);
@@ -624,7 +624,7 @@ pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
     if values.is_empty() {
         return Err(Error::File {
             path: path.into(),
-            reason: "holds no number; write one number a line".into(),
+            reason: "contains no number; write one number in each line".into(),
         });
     }
     Ok(values)

@@ -125,7 +125,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let read = lines.transitions.rate.len() as u64;
     if let Some(promised) = lines.promised.take_if(|promised| *promised != read) {
         let line = head.count_line;
-        let said = format!("line {line} promises {promised} transitions, the file has {read}");
+        let said = format!("line {line} says {promised} transitions, but the file has {read}");
         // A truncated file has fewer transitions; its results would be wrong. Surplus ones are
         // complete.
         if read < promised {
@@ -136,13 +136,13 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
                 ),
             });
         }
-        lines.warnings.push(format!("{}: {said}; all {read} count", path.display()));
+        lines.warnings.push(format!("{}: {said}; all {read} are used", path.display()));
     }
     if !lines.is_whole() {
         return Err(Error::File {
             path: path.into(),
-            reason: "lists no transitions, and nothing says how many states there are; \
-                     start it with `STATES TRANSITIONS` in numbers"
+            reason: "contains neither transitions nor a number of states; start it with `STATES \
+                     TRANSITIONS` in numbers"
                 .into(),
         });
     }
@@ -354,24 +354,24 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {
         return format!("{} is a row of transitions; {}", quote(line), dialect::EXPORT_ROWS);
     }
-    let form = "each line is `from to rate`, with an action's name or nothing behind it";
+    let form = "expected `from to rate`, optionally followed by an action's name";
     match fault {
         Fault::From => {
-            format!("{} is not the number of a state; {form}", quote(fields.first().unwrap_or(&line)))
+            format!("invalid state {}; {form}", quote(fields.first().unwrap_or(&line)))
         }
         Fault::To => match field(1) {
-            Some(field) => format!("target {field} is not the number of a state; {form}"),
+            Some(field) => format!("invalid target {field}; {form}"),
             None => format!(
-                "{} lacks a target and a rate: the file is truncated, or no .tra; {form}",
+                "{} lacks a target and a rate: the file is truncated, or not a .tra; {form}",
                 quote(line)
             ),
         },
         Fault::Rate => match fields.get(2) {
             Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), number::fault(field)),
-            None => format!("{} lacks a rate: the file is truncated, or no .tra; {form}", quote(line)),
+            None => format!("{} lacks a rate: the file is truncated, or not a .tra; {form}", quote(line)),
         },
         Fault::Negative => format!(
-            "rate {} is negative; a .tra lists rates ≥ 0, without the diagonal of the generator",
+            "rate {} is negative: expected rates ≥ 0, without the diagonal of the generator",
             field(2).unwrap_or_default()
         ),
         Fault::Range(state) => match head.states {
@@ -382,12 +382,13 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
             ),
             None => {
                 format!(
-                    "state {state} is too many: chains may have at most {MOST_STATES} states; correct the line"
+                    "state {state} is out of range: chains have at most {MOST_STATES} states; \
+                     correct the line"
                 )
             }
         },
         Fault::Behind => {
-            format!("{} has more behind the rate than one action's name; {form}", quote(line))
+            format!("{} continues after the action's name; {form}", quote(line))
         }
     }
 }

@@ -84,7 +84,7 @@ fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u3
     let reward = scanner.number().filter(|_| scanner.rest().is_empty());
     let (Some(from), Some(to), Some(reward)) = (from, to, reward) else {
         let reason =
-            format!("{} is not of the form `from to reward`, with a finite reward", quote(line.bytes));
+            format!("invalid line {}: expected `from to reward`, with a finite reward", quote(line.bytes));
         return Err(error(path, line.number, reason));
     };
     if let Some(number) = [from, to].into_iter().find(|number| !numbers.contains(number)) {
@@ -108,7 +108,8 @@ impl TransitionRewards {
             self.earned.array_windows().find(|[a, b]| (a.0, a.1) == (b.0, b.1))
         {
             return fail(format!(
-                "the transition {from} -> {to} has two rewards, {one} and {other}; leave one"
+                "the transition {from} -> {to} has two rewards, {one} and {other}; remove one of \
+                 them"
             ));
         }
         let mut values = vec![0.0; states];
@@ -129,7 +130,7 @@ impl TransitionRewards {
         }
         match values.iter().position(|value| !value.is_finite()) {
             Some(state) => fail(format!(
-                "what state {state} earns per unit of time, {}, is not finite; scale it",
+                "the reward per unit of time in state {state}, {}, is not finite; scale it",
                 values[state]
             )),
             None => Ok(Reward { name: self.name, values }),
@@ -143,7 +144,8 @@ impl TransitionRewards {
     /// ranks.
     pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
         if !chain.is_whole() {
-            let reason = "gives rewards of transitions, which ranks read beside the model: call it as the model, with the extension .trew";
+            let reason = "rewards of transitions are not supported on several ranks, except in a \
+                          file named as the model, with the extension .trew";
             return Err(Error::File { path: path.into(), reason: reason.to_owned() });
         }
         let mut from: Vec<u32> = self.earned.iter().map(|&(from, ..)| from).collect();
@@ -198,9 +200,9 @@ mod tests {
     fn errors_name_the_line() {
         assert!(message("").contains("holds no rewards; write lines `from to reward`"));
         assert!(message("5 1\n0 1 1").contains(":1: the header says 5 states, the chain has 4"));
-        assert!(message("4 2\n0 1 1").contains("line 1 promises 2 rewards, 1 follow"));
+        assert!(message("4 2\n0 1 1").contains("expected 2 rewards as of line 1, found 1"));
         assert!(message("4 1\n0 4 1").contains(":2: state 4 is out of range"));
-        assert!(message("0 1 1\n0 2").contains(":2: `0 2` is not of the form"));
+        assert!(message("0 1 1\n0 2").contains(":2: invalid line '0 2'"));
         assert!(message("0 1 inf").contains(":1: "));
         assert!(message("# State rewards\n4 1\n0 1").contains("extension .srew"));
     }

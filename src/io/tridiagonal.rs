@@ -207,7 +207,8 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
             return fail(
                 path,
                 format!(
-                    "'.{other}' is no format of tridiagonal systems; use .npz, .csv or .mtx, or a built-in: {}",
+                    "extension '.{other}' is not supported: expected .npz, .csv or .mtx, or a \
+                     built-in: {}",
                     crate::models::TRIDIAGONAL
                 ),
             );
@@ -265,7 +266,7 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
         [n] => (1, n),
         [batch, n] => (batch, n),
         _ => {
-            return Err(Error::Invalid(format!("d has the shape {d:?}; [n] and [batch, n] are possible")));
+            return Err(Error::Invalid(format!("invalid shape {d:?} of d: expected [n] or [batch, n]")));
         }
     };
     for (name, shape) in [("dl", dl), ("du", du)] {
@@ -274,12 +275,14 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
             && [n, n.wrapping_sub(1)].contains(&shape[shape.len() - 1]);
         if !fits {
             return Err(Error::Invalid(format!(
-                "{name} has the shape {shape:?}, d has {d:?}; {name} needs as many numbers, or one fewer a system as in LAPACK"
+                "invalid shape {shape:?} of {name}: expected {d:?}, as d has, or one element fewer \
+                 in each system, as in LAPACK"
             )));
         }
         if cyclic && shape[shape.len() - 1] != n {
             return Err(Error::Invalid(format!(
-                "{name} has no number for the corner of a cyclic system; give it {n} numbers a system"
+                "{name} lacks the corner elements of a cyclic system; give {n} elements for each \
+                 system"
             )));
         }
     }
@@ -305,8 +308,8 @@ fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved
 /// Returns the error about right-hand sides with a shape that does not fit that of d.
 fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
     Error::Invalid(format!(
-        "b has the shape {b:?}, d has {d:?}; b needs that shape, one more dimension for several right-hand sides, or, where \
-         many systems share one matrix, [systems, {n}]"
+        "invalid shape {b:?} of b: expected {d:?}, as d has, one more dimension for several \
+         right-hand sides, or, where many systems share one matrix, [systems, {n}]"
     ))
 }
 
@@ -338,13 +341,13 @@ fn assemble_banded(
     let shape = arrays[names.len() / 2].shape.clone();
     if cyclic {
         return Err(Error::Invalid(format!(
-            "{} beside a system that is cyclic; only tridiagonal ones can be",
+            "{} of a cyclic system are not supported: only tridiagonal systems can be cyclic",
             names.join(", ")
         )));
     }
     if let Some((name, array)) = names.iter().zip(&arrays).find(|(_, array)| array.shape != shape) {
         return Err(Error::Invalid(format!(
-            "{name} has the shape {:?}, {} has {shape:?}; each needs the same",
+            "{name} has the shape {:?}, but {} has {shape:?}: expected equal shapes",
             array.shape,
             names[names.len() / 2]
         )));
@@ -353,7 +356,8 @@ fn assemble_banded(
         Elements::Pentadiagonal if interleaved => arrays.into_iter().map(systems_first).collect(),
         Elements::Blocks if interleaved => {
             return Err(Error::Invalid(
-                "--layout interleaved is for diagonals; of blocks give each array the shape [batch, block rows, 2, 2]"
+                "`layout` interleaved is not supported for blocks: expected arrays of shape \
+                 [batch, block rows, 2, 2]"
                     .to_owned(),
             ));
         }
@@ -366,11 +370,11 @@ fn assemble_banded(
         (Elements::Blocks, &[batch, blocks, 2, 2]) => (Some(batch), 2 * blocks),
         (_, shape) => {
             let possible = match elements {
-                Elements::Pentadiagonal => "[n] and [batch, n]",
-                Elements::Blocks => "[block rows, 2, 2] and [batch, block rows, 2, 2]",
+                Elements::Pentadiagonal => "[n] or [batch, n]",
+                Elements::Blocks => "[block rows, 2, 2] or [batch, block rows, 2, 2]",
             };
             let name = names[names.len() / 2];
-            return Err(Error::Invalid(format!("{name} has the shape {shape:?}; {possible} are possible")));
+            return Err(Error::Invalid(format!("invalid shape {shape:?} of {name}: expected {possible}")));
         }
     };
     let d: Vec<usize> = batch.into_iter().chain([rows]).collect();
@@ -421,7 +425,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     let mut lines = text::Lines::new(&bytes);
     let wrong = |line: u64, reason: String| Error::Parse { path: path.into(), line, reason };
     let Some(head) = lines.next() else {
-        return fail(path, "is empty; its first line names the columns dl,d,du,b".to_owned());
+        return fail(path, "is empty: expected a first line with the column names dl,d,du,b".to_owned());
     };
     let cells = |bytes: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(bytes).split(',').map(|c| c.trim().to_owned()).collect()
@@ -435,13 +439,13 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     let place = |name: &str| names.iter().position(|n| n == name);
     let elements = (place("dl2").is_some() || place("du2").is_some()).then_some(Elements::Pentadiagonal);
     let needed = elements.map_or(&["dl", "d", "du"][..], Elements::names);
-    let (last, others) = needed.split_last().expect("there are names");
+    let (last, others) = needed.split_last().expect("names are not empty");
     let others = others.join(", ");
     let Some(mut places) = needed.iter().map(|name| place(name)).collect::<Option<Vec<_>>>() else {
         let have = names.join(",");
         return Err(wrong(
             head.number,
-            format!("columns '{have}'; {others} and {last} are needed, and b is read"),
+            format!("invalid columns '{have}': expected {others} and {last}, and optionally b"),
         ));
     };
     for (at, name) in names.iter().enumerate() {
@@ -454,7 +458,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
             return Err(wrong(head.number, reason));
         }
         if place(name) != Some(at) {
-            return Err(wrong(head.number, format!("column '{name}' is there twice; leave one out")));
+            return Err(wrong(head.number, format!("duplicate column '{name}'; remove one of them")));
         }
     }
     places.extend(place("b"));
@@ -482,7 +486,10 @@ fn read_csv(path: &Path) -> Result<Arrays> {
                 // Possibly an unused end of an off-diagonal; checked when all rows are known.
                 Err(_) if cell.is_empty() && k != diagonal && k < needed.len() => f64::NAN,
                 Err(_) => {
-                    return Err(wrong(line.number, format!("'{cell}' in column {} is no number", names[at])));
+                    return Err(wrong(
+                        line.number,
+                        format!("invalid number '{cell}' in column {}: expected a finite number", names[at]),
+                    ));
                 }
             };
             columns[k].push(value);
@@ -490,7 +497,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     }
     let array = |values: Vec<f64>| Array { shape: vec![values.len()], values };
     if columns[diagonal].is_empty() {
-        return fail(path, "has no row; a system has at least 1".to_owned());
+        return fail(path, "has no row: expected at least 1".to_owned());
     }
     let own = columns.pop().filter(|_| places.len() > needed.len()).map(array);
     Ok((elements, columns.into_iter().map(array).collect(), own))
@@ -500,7 +507,7 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
     let matrix = mtx::read_matrix(path)?;
     let n = matrix.rows;
     if matrix.columns != n || n == 0 {
-        return fail(path, format!("{n} rows and {} columns; a system has as many of both", matrix.columns));
+        return fail(path, format!("{n} rows and {} columns: expected a square matrix", matrix.columns));
     }
     let place = |row: usize, column: usize| match row.abs_diff(column) {
         beside if beside <= if cyclic { 1 } else { 2 } => Some(column + 2 - row),
@@ -522,15 +529,16 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
             None if value == 0.0 => continue,
             None => {
                 let hint = if row.abs_diff(column) == n - 1 {
-                    "; corners belong to a system that is --cyclic"
+                    "; corner elements need \
+                                                               `cyclic`"
                 } else {
                     ""
                 };
                 return fail(
                     path,
                     format!(
-                        "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}; `kolmo walk` takes any \
-                         matrix",
+                        "not tridiagonal: entry ({}, {}) = {value} is {} off the diagonal{hint}; \
+                         for any matrix, use random walks",
                         row + 1,
                         column + 1,
                         row.abs_diff(column)
@@ -543,7 +551,7 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
             return Err(Error::Parse {
                 path: path.into(),
                 line: lines.last().copied().unwrap_or(0),
-                reason: format!("entry ({}, {}) is there twice; add both into one", row + 1, column + 1),
+                reason: format!("duplicate entry ({}, {}); add both into one", row + 1, column + 1),
             });
         }
         diagonals[which][row] = value;

@@ -110,14 +110,14 @@ fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
         } else if is_tar(&start) {
             members(io::Cursor::new(start).chain(inside))
         } else {
-            Err("compressed with gzip, but what is inside is no tar archive, as UMB models are".into())
+            Err("the gzip stream does not contain a tar archive: expected a UMB model".into())
         }
     } else if start.starts_with(b"\xfd7zXZ\0") {
         Err("compressed with xz; recompress it with gzip: xz -dc FILE | gzip > NEW.umb".into())
     } else if is_tar(start) {
         members(all)
     } else {
-        Err("not a UMB file: it has to be a tar archive, plain or compressed with gzip".into())
+        Err("not a UMB file: expected a tar archive, plain or compressed with gzip".into())
     }
 }
 
@@ -162,10 +162,10 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let index = Index::parse(files.get("index.json").ok_or("no index.json; not a UMB file")?)?;
     let system = &index.system;
     if (&system.time[..], system.players) != ("stochastic", 0) {
-        return Err(format!("{}; continuous-time Markov chains are read", kind(system)));
+        return Err(format!("{} is not supported: expected a continuous-time Markov chain", kind(system)));
     }
     if system.states == 0 || system.states > MOST_STATES {
-        return Err(format!("{} states; 1 to {MOST_STATES} are possible", system.states));
+        return Err(format!("{} states are out of range: expected 1 to {MOST_STATES}", system.states));
     }
     let jumps = Jumps::new(files, system)?;
     let (transitions, mut warnings) = jumps.transitions()?;
@@ -208,7 +208,8 @@ impl<'a> Jumps<'a> {
             let element = element.as_ref().ok_or_else(|| format!("index.json: no type of the {what}"))?;
             if element.name != "double" {
                 return Err(format!(
-                    "{what} of type {element}; doubles are read: export them as floating-point numbers"
+                    "{what} of type {element} are not supported: expected doubles; export them as \
+                     floating-point numbers"
                 ));
             }
             Array::new(files, name, element, len)?.ok_or_else(|| format!("{name} is missing"))
@@ -283,17 +284,17 @@ impl<'a> Jumps<'a> {
             let exit_rate = self.exit_rate.get(state);
             if !(exit_rate.is_finite() && exit_rate >= 0.0) {
                 return Err(format!(
-                    "the exit rate of state {state} is {exit_rate}; it is finite and not negative"
+                    "invalid exit rate {exit_rate} of state {state}: expected a finite number ≥ 0"
                 ));
             }
             let choices = self.choices.range(state);
             if choices.len() > 1 {
-                return Err(format!("state {state} has {} choices; a chain has one", choices.len()));
+                return Err(format!("state {state} has {} choices: expected one", choices.len()));
             }
             let (_, branches) = self.of(state);
             if self.probability.is_none() && branches.len() > 1 {
                 return Err(format!(
-                    "state {state} has {} branches, but the file no branch probabilities",
+                    "branch probabilities are missing: state {state} has {} branches",
                     branches.len()
                 ));
             }
@@ -303,13 +304,17 @@ impl<'a> Jumps<'a> {
                 let target = u64::from_le_bytes(self.target[branch]);
                 if target >= self.all {
                     return Err(format!(
-                        "branch {branch} of state {state} leads to state {target}; there are {} states, from 0",
+                        "target {target} of branch {branch} of state {state} is out of range: \
+                         there are {} states, from 0",
                         self.all
                     ));
                 }
                 let p = self.probability(branch);
                 if !(p.is_finite() && p >= 0.0) {
-                    return Err(format!("the probability of branch {branch} of state {state} is {p}"));
+                    return Err(format!(
+                        "invalid probability {p} of branch {branch} of state {state}: expected a \
+                         finite number ≥ 0"
+                    ));
                 }
                 total += p;
                 row.push((target as u32, exit_rate * p));
@@ -329,7 +334,10 @@ impl<'a> Jumps<'a> {
             });
             for &(target, rate) in &row {
                 if !rate.is_finite() {
-                    return Err(format!("the rate from state {state} to state {target} is {rate}"));
+                    return Err(format!(
+                        "the rate {rate} from state {state} to state {target} is out of range: \
+                         expected a finite number"
+                    ));
                 }
                 list.from.push((self.first + state) as u32);
                 list.to.push(target);
@@ -377,7 +385,9 @@ impl<'a> Jumps<'a> {
             }
         }
         match values.iter().position(|value| !value.is_finite()) {
-            Some(state) => Err(format!("the reward of state {state} is {}", values[state])),
+            Some(state) => {
+                Err(format!("the reward of state {state} is {}: expected a finite number", values[state]))
+            }
             None => Ok(values),
         }
     }
@@ -398,8 +408,8 @@ fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<La
             ("bool", [entity]) if entity == "states" => {
                 bits(files, &format!("annotations/aps/{id}/states/values.bin"), states)
             }
-            ("bool", applies_to) => Err(format!("it applies to {applies_to:?}, not to states alone")),
-            _ => Err(format!("it is of type {}, not bool", annotation.element)),
+            ("bool", applies_to) => Err(format!("it applies to {applies_to:?}: expected states alone")),
+            _ => Err(format!("it is of type {}: expected bool", annotation.element)),
         };
         match (set, known.get(&name[..])) {
             (Err(reason), _) => warnings.push(format!("the label {name:?} is left out: {reason}")),

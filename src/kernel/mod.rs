@@ -104,7 +104,7 @@ impl Kernel {
             Precision::F32 => self.cpu_f32,
             Precision::F64 => self.cpu_f64,
             Precision::Q64 => {
-                self.cpu_q64.unwrap_or_else(|| panic!("kernel '{}' computes in no fixed point", self.name))
+                self.cpu_q64.unwrap_or_else(|| panic!("kernel '{}' has no fixed-point form", self.name))
             }
         }
     }

@@ -114,8 +114,7 @@ pub(super) fn workgroups() -> u32 {
 
 impl BrowserLane {
     pub(super) fn open() -> Result<Self> {
-        let none =
-            || Error::Device("webgpu: this browser gives no WebGPU device; use --device cpu".to_owned());
+        let none = || Error::Device("webgpu: this browser has no WebGPU device; use `device` cpu".to_owned());
         Ok(Self { device: device().ok_or_else(none)?, workgroups: workgroups() })
     }
 
@@ -220,7 +219,7 @@ impl Backend for BrowserLane {
         let pipeline = unsafe { page::create_pipeline(description.as_ptr(), description.len()) };
         if pipeline == 0 {
             let (device, name, reason) = (self.device.label(), kernel.name, text(1));
-            return Err(Error::Device(format!("{device} does not take the kernel '{name}': {reason}")));
+            return Err(Error::Device(format!("{device} rejects the kernel '{name}': {reason}")));
         }
         let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(own(arg.memory))).collect();
         let numbers: Vec<u32> = arrays.iter().map(|array| array.0).collect();

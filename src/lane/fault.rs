@@ -66,7 +66,7 @@ fn lost(device: &Device, during: &str) -> Error {
     Error::DeviceLost {
         device: device.name.clone(),
         during: during.to_owned(),
-        reason: "KOLMO_FAULT asked for it".to_owned(),
+        reason: "KOLMO_FAULT requests it".to_owned(),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
             device: device.name.clone(),
             what: what.to_owned(),
             asked: bytes,
-            limit: "KOLMO_FAULT asked for a failure".to_owned(),
+            limit: "KOLMO_FAULT requests a failure".to_owned(),
         },
         _ => lost(device, "an allocation"),
     })

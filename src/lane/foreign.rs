@@ -131,14 +131,14 @@ impl Lane {
     /// Returns the error of a lane without addresses.
     fn without(&self, what: &str) -> Error {
         let spec = &self.device().spec;
-        Error::Device(format!("{spec} copies no {what}; take a CUDA device, or give arrays of the host"))
+        Error::Device(format!("{spec} cannot copy {what}; use a CUDA device or arrays of the host"))
     }
 }
 
 /// Returns the error of a backend that reads no foreign memory.
 pub(super) fn refused(spec: &str) -> Error {
     Error::Device(format!(
-        "{spec} reads no memory of other libraries; take a CUDA device, or give arrays of the host"
+        "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
     ))
 }
 

@@ -194,8 +194,8 @@ impl Lane {
                 what: what.to_owned(),
                 asked: bytes,
                 limit: match used {
-                    0 => format!("--memory-limit is {}", Size(limit)),
-                    used => format!("--memory-limit is {}, of which {} are in use", Size(limit), Size(used)),
+                    0 => format!("`memory_limit` is {}", Size(limit)),
+                    used => format!("`memory_limit` is {}, of which {} are in use", Size(limit), Size(used)),
                 },
             }),
             _ => Ok(()),

@@ -88,8 +88,8 @@ fn check<T: Number>(lane: &Lane) -> Result<()> {
         if error > allowed || error.is_nan() || (units == 0.0 && got.bits() != wanted.bits()) {
             let device = lane.device();
             return Err(Error::Device(format!(
-                "{} ({}) computes wrongly in {}: element {i} of the self-test is {:e}, {:e} is right; \
-                 update its driver, or use --device cpu",
+                "{} ({}) fails the self-test in {}: element {i} is {:e}, expected {:e}; update its \
+                 driver, or use `device` cpu",
                 device.spec,
                 device.name,
                 T::PRECISION,

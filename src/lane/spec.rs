@@ -33,7 +33,8 @@ impl FromStr for DeviceSpec {
     fn from_str(s: &str) -> Result<Self> {
         let unknown = || {
             Error::Device(format!(
-                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all, cuda:N or a comma list of them; {}",
+                "invalid device '{s}': expected auto, cpu, wgpu:N, wgpu:all, cuda:N or a comma \
+                 list of them; {}",
                 known()
             ))
         };
@@ -200,7 +201,8 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
                 let all = super::wgpu::hardware();
                 if all.is_empty() {
                     return Err(Error::Device(format!(
-                        "wgpu:all: there is no hardware adapter; {}",
+                        "wgpu:all: no hardware adapter exists; \
+                                                      {}",
                         known()
                     )));
                 }
@@ -235,8 +237,8 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
             return Err(Error::Device(format!(
-                "cuda:{n}: --checked is not available on CUDA lanes, whose kernels do not know the lengths of \
-                 arrays; use --device wgpu:N or cpu"
+                "cuda:{n}: `checked` is not supported on CUDA lanes, whose kernels do not know the \
+                 lengths of arrays; use `device` wgpu:N or cpu"
             )));
         }
         #[cfg(feature = "cuda")]
@@ -257,7 +259,8 @@ fn common<'a>(
 ) -> Result<Precision> {
     match (wanted, devices.find(|device| !device.f64)) {
         (Some(Precision::F64), Some(device)) => Err(Error::Device(format!(
-            "{} ({}) has no double precision through {}; use --precision {without_f64}, or --device cpu",
+            "{} ({}) has no double precision through {}; use `precision` {without_f64}, or \
+             `device` cpu",
             device.spec, device.name, device.backend
         ))),
         (Some(precision), _) => Ok(precision),
@@ -295,7 +298,7 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
 pub(super) fn known() -> String {
     let usable = list().into_iter().filter(|listing| listing.unusable.is_none());
     let names: Vec<String> = usable.map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
-    format!("there are: {}", names.join(", "))
+    format!("available: {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -310,7 +313,7 @@ mod tests {
 
         let refused = open(&[DeviceSpec::Cuda(0)], &options).unwrap_err().to_string();
 
-        assert!(refused.contains("--checked is not available") && refused.contains("wgpu:N"), "{refused}");
+        assert!(refused.contains("`checked` is not supported") && refused.contains("wgpu:N"), "{refused}");
     }
 
     fn device(spec: &str, f64: bool) -> Device {
@@ -337,7 +340,7 @@ mod tests {
         assert_eq!(of(None, &[&double, &single]).unwrap(), Precision::F32);
         assert_eq!(of(Some(Precision::F32), &[&double, &double]).unwrap(), Precision::F32);
         let refused = of(Some(Precision::F64), &[&double, &single]).unwrap_err().to_string();
-        for part in ["wgpu:1", "the device wgpu:1", "--precision f32"] {
+        for part in ["wgpu:1", "the device wgpu:1", "`precision` f32"] {
             assert!(refused.contains(part), "{refused}");
         }
     }

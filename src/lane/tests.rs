@@ -16,7 +16,7 @@ fn pairs() -> Vec<[Lane; 2]> {
     if cfg!(feature = "wgpu") {
         match two(DeviceSpec::Wgpu(0)) {
             Ok(pair) => pairs.push(pair),
-            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
+            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 cannot be opened: {e}")),
         }
     }
     pairs

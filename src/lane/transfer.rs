@@ -159,7 +159,7 @@ impl Lane {
         reader: &Self,
         received: &ReceiveBuffer,
     ) -> Result<()> {
-        assert!(self.can_copy_direct(reader), "lanes are asked whether they copy straight to one another");
+        assert!(self.can_copy_direct(reader), "the copying lanes have direct access");
         self.show_sent(sent, received.bytes, |values| reader.write_received(received, values))
     }
 

@@ -9,7 +9,7 @@ use crate::parallel::*;
 use crate::walk::sequence::philox::philox;
 
 /// Names and parameters of the built-in graphs, for help and messages.
-pub const GRAPHS: &str = "rmat:SCALE,LINKS and barabasi:N,LINKS";
+pub const GRAPHS: &str = "rmat:SCALE,EDGES and barabasi:N,EDGES";
 
 /// Returns the built-in graph with the specification `spec`, and its normalised name.
 ///
@@ -78,8 +78,7 @@ fn rmat(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     parameters.expect(&["SCALE", "LINKS"], EXAMPLE)?;
     let levels = parameters.whole(0, "SCALE (levels of the recursion)", MOST_LEVELS, EXAMPLE)? as u32;
     let nodes = 1usize << levels;
-    let each =
-        parameters.whole(1, "LINKS (links over nodes)", (MOST_LINKS / nodes) as u64, EXAMPLE)? as usize;
+    let each = parameters.whole(1, "EDGES (edges per node)", (MOST_LINKS / nodes) as u64, EXAMPLE)? as usize;
     let count = each * nodes;
     room(parameters, nodes, count)?;
     // Cumulative probabilities of the first three quarters, times 2^32.
@@ -101,7 +100,7 @@ fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
     parameters.expect(&["N", "LINKS"], EXAMPLE)?;
     let nodes = parameters.whole(0, "N (number of nodes)", u64::from(u32::MAX), EXAMPLE)? as usize;
     let most = (MOST_LINKS / nodes) as u64;
-    let each = parameters.whole(1, "LINKS (links out of a node)", most, EXAMPLE)? as usize;
+    let each = parameters.whole(1, "EDGES (edges out of a node)", most, EXAMPLE)? as usize;
     let count = each * nodes;
     room(parameters, nodes, count)?;
     // Each end of an earlier edge is equally likely, so a node is chosen in proportion to its
@@ -152,10 +151,10 @@ mod tests {
         for (spec, what) in [
             ("rmat:0,8", "SCALE"),
             ("rmat:32,1", "SCALE"),
-            ("rmat:31,9", "LINKS"),
-            ("rmat:8", "2 needed"),
+            ("rmat:31,9", "EDGES"),
+            ("rmat:8", "2 expected"),
             ("barabasi:x,3", "N (number of nodes)"),
-            ("barabasi:10,0", "LINKS"),
+            ("barabasi:10,0", "EDGES"),
         ] {
             let error = graph(spec, 0).expect(spec).unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("for example"), "{error}");

@@ -162,7 +162,7 @@ impl Parameters<'_> {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "{}: {} parameters are given and {} needed ({}); for example {example}",
+            "{}: {} parameters are given, but {} expected ({}); for example {example}",
             self.spec,
             self.values.len(),
             names.len(),

@@ -215,7 +215,7 @@ mod tests {
             ("poisson2d:0,0.9", "SIDE"),
             ("poisson2d:46341,0.9", "SIDE"),
             ("poisson3d:10,1.5", "RHO"),
-            ("poisson2d:10", "2 needed"),
+            ("poisson2d:10", "2 expected"),
             ("random-dominant:10,10,0.5,positive", "PER_ROW"),
             ("random-dominant:10,3,1,positive", "RHO"),
             ("random-dominant:10,3,0.5,negative", "positive or signed"),

@@ -124,27 +124,32 @@ pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result
     let (n, d) = (graph.nodes(), options.damping);
     if d == 1.0 {
         return fail(
-            "a damping factor of 1 never starts anew: the walk has the norm 1 and no PageRank; give one below 1, or ask for the \
-             steady state of the chain, `kolmo transient --time inf`"
+            "a damping factor of 1 never restarts: the walk has the norm 1 and no PageRank; give \
+             one below 1, or compute the steady state of the chain"
                 .to_owned(),
         );
     }
     if !(0.0..1.0).contains(&d) {
-        return fail(format!("the damping factor {d} must be at least 0 and below 1, such as 0.85"));
+        return fail(format!(
+            "invalid damping factor {d}: expected a number of at least 0 and below 1, such as 0.85"
+        ));
     }
     for (what, value) in [("relative", options.relative), ("epsilon", options.epsilon)] {
         if !(value >= 0.0 && value.is_finite()) {
-            return fail(format!("the half-width --{what} {value} must be a finite number, 0 or more"));
+            return fail(format!("invalid half-width `{what}` {value}: expected a finite number ≥ 0"));
         }
     }
     for (what, nodes) in [("target", targets), ("seed", &options.seeds)] {
         if let Some(node) = nodes.iter().find(|&&node| node as usize >= n) {
-            return fail(format!("{what} {node} is none of a graph of {n} nodes; they are 0 to {}", n - 1));
+            return fail(format!(
+                "{what} {node} of a graph of {n} nodes is out of range: expected 0 to {}",
+                n - 1
+            ));
         }
         let mut sorted = nodes.to_vec();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return fail(format!("{what} {} is named twice; name it once", graph.name(pair[0])));
+            return fail(format!("duplicate {what} {}; name it once", graph.name(pair[0])));
         }
     }
     Ok(())

@@ -144,7 +144,7 @@ impl Graph {
         let fail = |reason: String| Err(Error::Invalid(reason));
         if from.len() != to.len() || !counts.is_empty() && counts.len() != from.len() {
             return fail(format!(
-                "{} nodes have links, {} are linked to, and there are {} counts; give as many",
+                "{} sources, {} targets and {} counts of edges: expected equal numbers",
                 from.len(),
                 to.len(),
                 counts.len()
@@ -152,14 +152,15 @@ impl Graph {
         }
         if nodes == 0 || nodes > u32::MAX as usize || from.len() > MOST_LINKS {
             return fail(format!(
-                "a graph of {nodes} nodes and {} links; there must be 1 node or more, and at most {MOST_LINKS} of both",
+                "a graph of {nodes} nodes and {} edges is out of range: expected 1 to {MOST_LINKS} \
+                 of both",
                 from.len()
             ));
         }
         let is_count = |count: f64| count >= 1.0 && count.fract() == 0.0 && count <= MOST_PARALLEL;
         if let Some(k) = counts.par_iter().position_first(|&count| !is_count(count)) {
             return fail(format!(
-                "invalid number {} of links from {} to {}: expected a whole number from 1 to 2^53",
+                "invalid number {} of edges from {} to {}: expected a whole number from 1 to 2^53",
                 counts[k], from[k], to[k]
             ));
         }
@@ -168,17 +169,20 @@ impl Graph {
         let wrong =
             |all: &[u32]| all.par_iter().position_first(|&node| node as usize >= nodes).map(|k| all[k]);
         if let Some(node) = wrong(from).or_else(|| wrong(to)) {
-            return fail(format!("node {node} is none of a graph of {nodes}; they are 0 to {}", nodes - 1));
+            return fail(format!(
+                "node {node} of a graph of {nodes} nodes is out of range: expected 0 to {}",
+                nodes - 1
+            ));
         }
         expect_memory(4 * (from.len() + 2 * counts.len() + 9 * nodes) as u64, || {
-            format!("a graph of {nodes} nodes and {} links", from.len())
+            format!("a graph of {nodes} nodes and {} edges", from.len())
         })?;
         let mut degrees = vec![0u64; nodes];
         for (k, &node) in from.iter().enumerate() {
             let degree = &mut degrees[node as usize];
             *degree += count(k);
             if *degree > MOST_PARALLEL as u64 {
-                return fail(format!("node {node} has more than 2^53 links; divide the numbers of links"));
+                return fail(format!("node {node} has more than 2^53 edges; divide the numbers of edges"));
             }
         }
         // Entries of both directions.
@@ -234,7 +238,7 @@ impl Graph {
         if names.len() != self.nodes() || !names.is_sorted_by(|a, b| a < b) {
             let (given, nodes) = (names.len(), self.nodes());
             return Err(Error::Invalid(format!(
-                "{given} names of {nodes} nodes must be as many, and each larger than the one before"
+                "{given} names of {nodes} nodes: expected equal numbers, and ascending names"
             )));
         }
         // Nodes 0, 1, 2, … need none.

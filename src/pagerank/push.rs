@@ -73,16 +73,19 @@ pub fn local_page_rank(
     check(graph, targets, options)?;
     if options.epsilon <= 0.0 {
         return Err(Error::Invalid(
-            "a push and walks need the half-width as a number, --epsilon; for one relative to the estimate leave out --lazy"
+            "`epsilon` is missing: a push and walks need an absolute half-width; for one relative \
+             to the estimate leave out `lazy`"
                 .to_owned(),
         ));
     }
     if !(walks.confidence > 0.0 && walks.confidence < 1.0) {
         let given = walks.confidence;
-        return Err(Error::Invalid(format!("--confidence {given} must lie between 0 and 1, both excluded")));
+        return Err(Error::Invalid(format!(
+            "`confidence` {given} is out of range: expected a number between 0 and 1, both excluded"
+        )));
     }
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
-        "links out of nodes".to_owned()
+        "edges out of nodes".to_owned()
     })?;
     let started = Instant::now();
     let (out, dangling) = (graph.out_links(), graph.dangling() > 0);

@@ -239,7 +239,8 @@ impl Ranks {
         let mine = match texts[0] == texts[self.rank] {
             true => Ok(()),
             false => Err(Error::Invalid(format!(
-                "its {what} is \"{}\", that of rank 0 \"{}\"; start all ranks alike",
+                "its {what} is \"{}\", but that of rank 0 is \"{}\"; start all ranks with the same \
+                 options",
                 texts[self.rank], texts[0]
             ))),
         };
@@ -326,7 +327,7 @@ fn in_rounds<const W: usize>(
             arrived.as_chunks().0.iter().for_each(&mut take);
         }
     }
-    assert!(items.next().is_none(), "a rank has more items than it said");
+    assert!(items.next().is_none(), "a rank has more items than it announced");
 }
 
 /// Time that remote ranks wait for the message of rank 0.
@@ -385,8 +386,8 @@ impl Session {
         #[cfg(not(feature = "mpi"))]
         if let Some(size) = told.iter().find(|&&size| size > 1) {
             return Err(Error::Invalid(format!(
-                "this is one of {size} processes that a launcher of MPI started, and they would all do the same work: \
-                 this build has no ranks; build it with --features mpi"
+                "started as one of {size} processes by a launcher of MPI, but this build does not \
+                 support ranks, so all would do the same work; build it with the feature mpi"
             )));
         }
         Ok(Self {

@@ -31,11 +31,11 @@ fn world() -> SimpleCommunicator {
 /// Initialises MPI; returns rank, number of ranks, and rank and number on this host.
 pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
     let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
-        return Err(Error::Invalid("MPI was initialised before".to_owned()));
+        return Err(Error::Invalid("MPI is already initialised".to_owned()));
     };
     if threading < Threading::Multiple {
         return Err(Error::Invalid(format!(
-            "this MPI library can be called by {threading:?} threads alone; use one with MPI_THREAD_MULTIPLE"
+            "the MPI library supports {threading:?} threads only: expected MPI_THREAD_MULTIPLE"
         )));
     }
     let world = world();

@@ -213,7 +213,7 @@ pub fn replaceable(folder: &Path, key: &Key) -> Result<()> {
     match std::fs::symlink_metadata(&path) {
         Ok(there) if there.is_dir() => Err(Error::File {
             path,
-            reason: "is a directory, where measurements are to be stored; move it away".to_owned(),
+            reason: "is a directory: expected a file of measurements; move it away".to_owned(),
         }),
         _ => Ok(()),
     }
@@ -257,7 +257,8 @@ pub fn load(folder: &Path, key: &Key) -> Found {
         Ok(Head { schema: SCHEMA, version }) if version == env!("CARGO_PKG_VERSION") => {}
         Ok(Head { schema, version }) => {
             return unusable(format!(
-                "layout {schema} of kolmo {version}; this is kolmo {}, with layout {SCHEMA}",
+                "layout {schema} of kolmo {version} is not supported; this is kolmo {}, with \
+                 layout {SCHEMA}",
                 env!("CARGO_PKG_VERSION")
             ));
         }
@@ -268,9 +269,10 @@ pub fn load(folder: &Path, key: &Key) -> Found {
             let Key { backend, device, precision, .. } = &tuned.key;
             unusable(format!("measured on {device} ({backend}, {precision})"))
         }
-        Ok(tuned) if tuned.driver != key.driver => {
-            unusable(format!("measured with the driver '{}', which is '{}' now", tuned.driver, key.driver))
-        }
+        Ok(tuned) if tuned.driver != key.driver => unusable(format!(
+            "measured with the driver '{}', but the current one is '{}'",
+            tuned.driver, key.driver
+        )),
         Ok(tuned) => match unsound(&tuned) {
             Some(why) => unusable(why.to_owned()),
             None => Found::Tuned(Box::new(tuned)),
@@ -282,7 +284,7 @@ pub fn load(folder: &Path, key: &Key) -> Found {
 /// Reads a regular file; other files are an error, because a pipe may block forever.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("no file; move it away"));
+        return Err(std::io::Error::other("not a file; move it away"));
     }
     std::fs::read(path)
 }
@@ -347,19 +349,19 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
     let sizes = &tuned.sizes;
     let mut runs = sizes.iter().flat_map(|size| &size.runs);
     if tuned.start.is_some_and(|start| !(0.0..1e6).contains(&start)) {
-        Some("a device that takes no time, or a quarter of an hour, to start")
+        Some("the start time of a device is out of range")
     } else if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) {
-        Some("a speed is no number above 0, or no speed of a device")
+        Some("a speed is out of range")
     } else if tuned.walks.as_ref().is_some_and(|walks| !walks.sound()) {
-        Some("a grid of walks has a shape or time that none has")
+        Some("the shape or time of a grid of walks is out of range")
     } else if !runs.clone().all(|run| run.lanes <= MOST_LANES) {
-        Some("a number of lanes that no device is asked for")
+        Some("a number of lanes is out of range")
     } else if sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.n < b.n) || !sizes.iter().all(timed) {
         Some("sizes do not ascend, or lack one lane")
     } else if !runs.all(|run| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error)) {
-        Some("a time is no number above 0, or no time of a run")
+        Some("the time of a run is out of range")
     } else if !tuned.choice.coefficients.iter().all(moderate) || !tuned.choice.overlap.iter().all(fitted) {
-        Some("a coefficient of the model is no result of a fit")
+        Some("a coefficient of the model is out of range")
     } else {
         None
     }
@@ -474,7 +476,10 @@ mod tests {
                 .replacen("1000000000000.0", speed, 1)
                 .replace("\"lanes\": 2,", &format!("\"lanes\": {lanes},"));
             let why = found(&text);
-            assert!(why.contains(if lanes == "2" { "speed" } else { "no device is asked for" }), "{why}");
+            assert!(
+                why.contains(if lanes == "2" { "speed" } else { "a number of lanes is out of range" }),
+                "{why}"
+            );
         }
         let changed = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut file = serde_json::from_str(&text).unwrap();
@@ -484,9 +489,11 @@ mod tests {
         assert!(changed(&|f| f["walks"]["grids"][1]["size"] = 100.into()).contains("a grid of walks"));
         assert!(changed(&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into()).contains("a grid of walks"));
         assert!(changed(&|f| f["sizes"] = serde_json::json!([])).contains("ascend"));
-        assert!(changed(&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into()).contains("no time of a run"));
+        assert!(changed(&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into()).contains("the time of a run"));
         assert!(changed(&|f| f["choice"]["coefficients"][0] = 1e300.into()).contains("coefficient"));
-        assert!(changed(&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into()).contains("no time of a run"));
+        assert!(
+            changed(&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into()).contains("the time of a run")
+        );
         // A model without a regime.
         assert!(
             changed(&|f| {
@@ -498,11 +505,11 @@ mod tests {
         );
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(why(load(place.path(), &tuned.key)).contains("no file; move it away"));
+        assert!(why(load(place.path(), &tuned.key)).contains("not a file; move it away"));
         std::fs::remove_dir(&path).unwrap();
         std::fs::write(&path, &text).unwrap();
         let newer = Key { driver: "1.3".into(), ..tuned.key.clone() };
-        assert!(why(load(place.path(), &newer)).contains("the driver '1.2', which is '1.3' now"));
+        assert!(why(load(place.path(), &newer)).contains("the driver '1.2', but the current one is '1.3'"));
         assert!(matches!(load(&place.path().join("none"), &tuned.key), Found::Absent));
     }
 

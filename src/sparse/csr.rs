@@ -234,20 +234,27 @@ impl CsrMatrix {
         let fail = |reason: String| Err(Error::Invalid(reason));
         let count = indices.len();
         if rows.max(columns) >= u32::MAX as usize {
-            return fail(format!("{rows} rows and {columns} columns; at most {} are possible", u32::MAX - 1));
+            return fail(format!(
+                "{rows} rows and {columns} columns are out of range: expected at most {}",
+                u32::MAX - 1
+            ));
         }
         if indptr.len() != rows + 1 || indptr[0] != 0 || indptr[rows] != count || !indptr.is_sorted() {
             return fail(format!(
-                "indptr has {} numbers for {rows} rows and {count} indices; give {} that ascend from 0 to {count}",
+                "indptr has {} numbers for {rows} rows and {count} indices: expected {} that \
+                 ascend from 0 to {count}",
                 indptr.len(),
                 rows + 1
             ));
         }
         if values.len() != count {
-            return fail(format!("{} values for {count} indices; give one for each", values.len()));
+            return fail(format!("{} values for {count} indices: expected one for each", values.len()));
         }
         if let Some(k) = indices.iter().position(|&column| column as usize >= columns) {
-            return fail(format!("index {k} is {}: the matrix has {columns} columns", indices[k]));
+            return fail(format!(
+                "index {k} is {}, out of range: the matrix has {columns} columns",
+                indices[k]
+            ));
         }
         let (starts, column, value) = (indptr.to_vec(), indices.to_vec(), values.to_vec());
         let mut matrix = Self { columns, starts, column, value };
@@ -456,7 +463,7 @@ mod tests {
         assert_eq!(matrix.row(1), (&[1][..], &[4.0][..]));
         assert_eq!(matrix.transposed().row(2), (&[0][..], &[1.5][..]));
         let refused = CsrMatrix::from_csr(2, 2, &[0, 1, 1], &[2], &[1.0]).unwrap_err().to_string();
-        assert!(refused.contains("index 0 is 2: the matrix has 2 columns"), "{refused}");
+        assert!(refused.contains("index 0 is 2, out of range: the matrix has 2 columns"), "{refused}");
     }
 
     #[test]

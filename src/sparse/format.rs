@@ -44,7 +44,7 @@ impl FromStr for MatrixFormat {
         let known = [Self::Auto].into_iter().chain(Self::STORED);
         known.clone().find(|f| f.name() == s).ok_or_else(|| {
             let names: Vec<_> = known.map(Self::name).collect();
-            Error::Invalid(format!("'{s}' is no matrix format; give {}", names.join(", ")))
+            Error::Invalid(format!("invalid matrix format '{s}': expected {}", names.join(", ")))
         })
     }
 }

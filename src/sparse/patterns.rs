@@ -82,7 +82,7 @@ impl<T: Number> Patterns<T> {
         let value_bits = bits(numbers.len() as u32 - 1);
         if value_bits + bits(reach.1.abs_diff(reach.0)) > u32::BITS {
             return Err(format!(
-                "{} distinct rates and columns from {} to {} beside the row: more than 32 bits an entry",
+                "{} distinct rates and column offsets from {} to {}: more than 32 bits an entry",
                 numbers.len(),
                 reach.0,
                 reach.1
@@ -90,7 +90,7 @@ impl<T: Number> Patterns<T> {
         }
         let least = reach.0 as u32;
         let word = |offset: u32, value: u64| {
-            let number = numbers.get_index_of(&value).expect("every value has its number");
+            let number = numbers.get_index_of(&value).expect("values are numbered");
             // Shifted in 64 bits: with a single value, all 32 bits are for offsets.
             ((u64::from(offset.wrapping_sub(least)) << value_bits) as u32) | number as u32
         };

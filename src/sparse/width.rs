@@ -44,7 +44,7 @@ impl FromStr for WidthRule {
             "max" => Self::Max,
             n => Self::Fixed(count(n).ok_or_else(|| {
                 Error::Invalid(format!(
-                    "'{n}' is no ELL width; give auto, cusp, mean, max or a number of entries"
+                    "invalid ELL width '{n}': expected auto, cusp, mean, max or a number of entries"
                 ))
             })?),
         })

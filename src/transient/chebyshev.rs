@@ -198,8 +198,9 @@ pub(super) fn run<T: Number>(
     let without = lambdas.iter().find(|&&(_, index)| times[index].is_none());
     match without {
         Some(&(_, index)) if strict => Err(Error::Invalid(format!(
-            "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its vectors have grown to {:.1e}, \
-             as the chain is far from reversible; use --method auto, or leave --strict out",
+            "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its \
+             vectors have grown to {:.1e}, as the chain is far from reversible; use `method` auto, \
+             or leave `strict` out",
             context.problem.times[index], expansion.terms, expansion.norm
         ))),
         _ => Ok(expansion),

@@ -84,7 +84,8 @@ fn many_in<T: Number>(
     let blocks = n.div_ceil(BLOCK);
     if count == 0 || count > blocks {
         return Err(Error::Invalid(format!(
-            "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
+            "`ranks` {count} is out of range: the chain has {blocks} blocks of {BLOCK} rows; give \
+             1 to {blocks}"
         )));
     }
     expect_remote_lane(machine)?;
@@ -108,8 +109,8 @@ fn expect_remote_lane(machine: &Machine) -> Result<()> {
         return Ok(());
     }
     Err(Error::Invalid(
-        "--ranks predicts from a measured exchange, and here is nobody to exchange with; start this under \
-         `mpirun -n 2`, on two hosts for what lies between these"
+        "`ranks` needs a measured exchange, but there is only one rank and lane; start this under \
+         `mpirun -n 2`, on two hosts to include the network between them"
             .to_owned(),
     ))
 }

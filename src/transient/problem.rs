@@ -195,29 +195,32 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(Error::Invalid(format!(
-            "epsilon is {epsilon}; it must lie between 0 and 1, both excluded"
+            "invalid `epsilon` {epsilon}: expected a number between 0 and 1, both excluded"
         )));
     }
     if let Method::Subdivided { theta } = options.method
         && !(theta > 0.0 && theta.is_finite())
     {
-        return Err(Error::Invalid(format!("theta is {theta}; it must be a number above 0")));
+        return Err(Error::Invalid(format!("invalid `theta` {theta}: expected a finite number above 0")));
     }
     let n = problem.transitions.states();
     if n == 0 {
-        return Err(Error::Invalid("the chain has no states".to_owned()));
+        return Err(Error::Invalid("the chain has no states: expected at least one".to_owned()));
     }
     if problem.times.is_empty() {
-        return Err(Error::Invalid("no time was asked for; give --time T".to_owned()));
+        return Err(Error::Invalid("no time given: expected at least one".to_owned()));
     }
     if let Some(t) = problem.times.iter().find(|t| t.is_nan() || **t < 0.0) {
-        return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
+        return Err(Error::Invalid(format!("invalid time {t}: expected a number ≥ 0 or inf")));
     }
     for reward in problem.rewards {
         let home = || distributed_rewards::home(n, ranks).len();
         if reward.values.len() != n && (problem.transitions.is_whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
-            return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
+            return Err(Error::Invalid(format!(
+                "reward '{name}' has {got} values, but the chain {n} states: expected one value \
+                 for each state"
+            )));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
             // Where only those at home are known, they are counted from there.
@@ -236,7 +239,8 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
 pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
         return Err(Error::Invalid(format!(
-            "the Krylov method computes in double precision, and this is {}; use --precision f64 or --method auto",
+            "the Krylov method computes in double precision, not in {}; use `precision` f64 or \
+             `method` auto",
             machine.precision
         )));
     }
@@ -246,20 +250,22 @@ pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options:
     let negative = |r: &&Reward| r.values.iter().any(|&v| v < 0.0);
     if let Some(reward) = problem.rewards.iter().find(negative) {
         return Err(Error::Invalid(format!(
-            "reward '{}' has values below 0, and q64 knows no sign; use --precision f64 or f32",
+            "reward '{}' has values below 0, which q64 does not support; use `precision` f64 or \
+             f32",
             reward.name
         )));
     }
     if let Method::Chebyshev { .. } = options.method {
         return Err(Error::Invalid(
-            "Chebyshev polynomials of a chain have negative elements, and q64 knows no sign; use --precision f64 or \
-             --method auto"
+            "Chebyshev polynomials of a chain have negative elements, which q64 does not support; \
+             use `precision` f64 or `method` auto"
                 .to_owned(),
         ));
     }
     if let Method::Subdivided { .. } = options.method {
         return Err(Error::Invalid(
-            "the subdivided method scales by numbers above 1, which q64 does not hold; use --method auto"
+            "the subdivided method scales by numbers above 1, which q64 does not support; use \
+             `method` auto"
                 .to_owned(),
         ));
     }

@@ -94,7 +94,8 @@ pub fn solve_resumable(
     };
     if let Some(name) = name {
         return Err(Error::Invalid(format!(
-            "the {name} method keeps no checkpoints; use --method auto, or leave --checkpoint out"
+            "checkpoints of the {name} method are not supported; use `method` auto, or leave \
+             `checkpoint` out"
         )));
     }
     // Of a chain that was solved before.

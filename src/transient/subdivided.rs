@@ -54,8 +54,8 @@ pub fn terms<T: Number>(
     let terms = intervals * window.right as f64;
     if terms > MOST_STEPS as f64 {
         return Err(Error::Invalid(format!(
-            "the subdivided method would take {terms:.1e} multiplications, at most {MOST_STEPS} are done; use --method \
-             auto or a shorter time"
+            "the subdivided method needs {terms:.1e} multiplications, but at most {MOST_STEPS} are \
+             supported; use `method` auto or a shorter time"
         )));
     }
     Ok(terms as u64)
@@ -72,13 +72,14 @@ pub fn run<T: Number>(
     let largest = largest_theta(T::PRECISION);
     if theta > largest {
         return Err(Error::Invalid(format!(
-            "theta is {theta}; in {} it can be at most {largest}, since e^theta must be a number",
+            "`theta` {theta} is out of range: expected at most {largest} in {}, where e^theta is \
+             finite",
             T::PRECISION
         )));
     }
     if !context.problem.rewards.is_empty() {
         return Err(Error::Invalid(
-            "the subdivided method computes no rewards; use --method auto".to_owned(),
+            "rewards are not supported by the subdivided method; use `method` auto".to_owned(),
         ));
     }
     for &index in which {

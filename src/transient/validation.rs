@@ -60,9 +60,9 @@ pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> 
     // What sums round by.
     let bound = bound + 4.0 * f64::EPSILON;
     if !mass.is_finite() {
-        Some("a probability is no number".to_owned())
+        Some("a probability is not a number".to_owned())
     } else if (mass - initial).abs() > bound {
-        Some(format!("the probabilities add up to {mass}, at the beginning to {initial}"))
+        Some(format!("the probabilities add up to {mass}, but to {initial} initially"))
     } else if -least > bound {
         Some(format!("a probability is {least:e}"))
     } else {
@@ -76,8 +76,8 @@ pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
         for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
             if !value.is_finite() {
                 return Err(Error::Invalid(format!(
-                    "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give its values in a larger \
-                     unit",
+                    "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give \
+                     its values in a larger unit",
                     reward.name,
                     time.time,
                     f64::MAX

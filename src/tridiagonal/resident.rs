@@ -122,13 +122,15 @@ impl<'a> Resident<'a> {
     pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         if machine.precision != Precision::F64 {
             return Err(Error::Invalid(
-                "numbers that stay on a device are solved in double precision, f64; leave the precision out"
-                    .to_owned(),
+                "this precision is not supported for numbers on a device: expected f64; leave it \
+                 out"
+                .to_owned(),
             ));
         }
         if cyclic && batch > 1 {
             return Err(Error::Invalid(format!(
-                "{batch} cyclic systems whose numbers stay on a device; give one, or numbers of the host"
+                "{batch} cyclic systems on a device are not supported: expected one, or numbers on \
+                 the host"
             )));
         }
         let lane = &machine.lanes[0];

@@ -29,8 +29,8 @@ impl<'a> Run<'a> {
     pub(crate) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
         let mut warnings = Vec::new();
         if options.lazy {
-            let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and \
-                           their |f| are no larger than those that were met";
+            let warning = "the intervals hold only if row sums of |L| and |f| of rows that no walk \
+                           met are no larger than of those that walks met";
             warnings.push(warning.to_owned());
         }
         let (scramble, replicates) = replicates(options, &mut warnings);

@@ -328,7 +328,7 @@ impl Control {
     /// If m is none of those that were asked for.
     pub fn h(&self, m: u32) -> f64 {
         let place = self.h.binary_search_by_key(&m, |&(m, _)| m);
-        self.h[place.unwrap_or_else(|_| panic!("component {m} was not asked for"))].1
+        self.h[place.unwrap_or_else(|_| panic!("component {m} was not requested"))].1
     }
 
     /// About what walks collect from each state on, to order rows by: r + L r. After sweeps r itself, which is as good

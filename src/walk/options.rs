@@ -50,7 +50,8 @@ impl FromStr for ControlVariate {
             ("krylov", _) => Ok(Self::Krylov),
             (_, Some(k @ 0..=MOST_SWEEPS)) => Ok(Self::Sweeps(k)),
             _ => Err(Error::Invalid(format!(
-                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST_SWEEPS}"
+                "invalid control variate '{s}': expected auto, none, jacobi, krylov or a number of \
+                 Jacobi sweeps up to {MOST_SWEEPS}"
             ))),
         }
     }
@@ -96,14 +97,15 @@ impl FromStr for Splitting {
                 Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
                 _ => {
                     return Err(Error::Invalid(format!(
-                        "richardson:{w}: the factor W must be a finite number other than 0, at best 1 over the largest \
-                         diagonal entry"
+                        "invalid factor {w} of richardson:W: expected a finite number other than \
+                         0, at best 1 over the largest diagonal entry"
                     )));
                 }
             },
             _ => {
                 return Err(Error::Invalid(format!(
-                    "'{s}' is no splitting; give auto, jacobi, scaled-jacobi, richardson:W or given"
+                    "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W \
+                     or given"
                 )));
             }
         })
@@ -165,7 +167,7 @@ impl FromStr for Length {
             ("printed", _) => Ok(Self::Printed),
             (_, Some(steps)) => Ok(Self::Steps(steps)),
             _ => Err(Error::Invalid(format!(
-                "'{s}' is no length; give a number of steps, corrected or printed"
+                "invalid length '{s}': expected a number of steps, corrected or printed"
             ))),
         }
     }
@@ -181,7 +183,7 @@ impl FromStr for Count {
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
             _ => {
-                Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm")))
+                Err(Error::Invalid(format!("invalid number of chains '{s}': expected a number, norm or row-norm")))
             }
         }
     }
@@ -311,69 +313,78 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let n = problem.matrix.rows();
     if problem.components.is_empty() && problem.functionals.is_empty() {
-        return fail(
-            "no component is asked for; name some, such as --component 0, or give a functional".to_owned(),
-        );
+        return fail("no component given: expected at least one, or a functional".to_owned());
     }
     for (k, h) in problem.functionals.iter().enumerate() {
         if h.len() != n {
             return fail(format!(
-                "functional {k} has {} entries and the matrix {n} rows; give as many",
+                "functional {k} has {} entries, but the matrix {n} rows: expected equal numbers",
                 h.len()
             ));
         }
         if let Some(i) = h.iter().position(|h| !h.is_finite()) {
             return fail(format!(
-                "entry {i} of functional {k}, counted from 0, is {}; give finite numbers",
+                "entry {i} of functional {k}, counted from 0, is {}: expected a finite number",
                 h[i]
             ));
         }
     }
     if let Some(m) = problem.components.iter().find(|&&m| m as usize >= n) {
         return fail(format!(
-            "component {m} is none of a system of {n} unknowns; they are 0 to {}",
+            "component {m} of a system of {n} unknowns is out of range: expected 0 to {}",
             n.max(1) - 1
         ));
     }
     let mut sorted = problem.components.to_vec();
     sorted.sort_unstable();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return fail(format!("component {} is named twice; name it once", pair[0]));
+        return fail(format!("duplicate component {}; name it once", pair[0]));
     }
     if problem.rhs.is_empty() {
-        return fail("no right-hand side; give one".to_owned());
+        return fail("no right-hand side: expected at least one".to_owned());
     }
     for (what, value) in [("epsilon", options.epsilon), ("delta", options.delta)] {
         if let Some(value) = value
             && !(value > 0.0 && value.is_finite())
         {
-            return fail(format!("--{what} {value} must be a finite number above 0"));
+            return fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
         }
     }
     if !(options.confidence > 0.0 && options.confidence < 1.0) {
-        return fail(format!("--confidence {} must lie between 0 and 1, both excluded", options.confidence));
+        return fail(format!(
+            "`confidence` {} is out of range: expected a number between 0 and 1, both excluded",
+            options.confidence
+        ));
     }
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
-        return fail(format!("--replicates {} must lie between 1 and {MOST_REPLICATES}", options.replicates));
+        return fail(format!(
+            "`replicates` {} is out of range: expected 1 to {MOST_REPLICATES}",
+            options.replicates
+        ));
     }
     if options.replicates == 1 && options.chains == Count::Grow {
         return fail(
-            "--replicates 1 has no interval for more chains to narrow; give 2 or more, or --chains N"
+            "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
+             more, or set `chains`"
                 .to_owned(),
         );
     }
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return fail(format!("--length {length} must be below {MOST_LENGTH} steps"));
+        return fail(format!(
+            "`length` {length} is out of range: expected fewer than {MOST_LENGTH} \
+                             steps"
+        ));
     }
     let most = MOST_POINTS * u64::from(options.replicates);
     let number = match options.chains {
         Count::Number(number) => number,
         _ => 1,
     };
-    for (what, chains) in [("chains", number), ("max-chains", options.max_chains)] {
+    for (what, chains) in [("chains", number), ("max_chains", options.max_chains)] {
         if chains == 0 || chains > most {
             return fail(format!(
-                "--{what} {chains} must lie between 1 and {most}, {MOST_POINTS} for each of {} replicates",
+                "`{what}` {chains} is out of range: expected 1 to {most}, {MOST_POINTS} for each \
+                 of {} replicates",
                 options.replicates
             ));
         }
@@ -388,7 +399,8 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
         return (scramble, options.replicates);
     }
     warnings.push(format!(
-        "{} without a scramble is the same in every replicate: one is walked, and nothing is known of its error",
+        "{} without a scramble is the same in every replicate: only one is walked, and its error \
+         is unknown",
         options.sequence
     ));
     (scramble, 1)
@@ -405,7 +417,8 @@ pub(super) fn points(
     let estimated = |rows: bool| match by_norm(rows) {
         n if n <= most as f64 => Ok(n as u64),
         n => Err(Error::Invalid(format!(
-            "the a-priori estimate asks for {n:.2e} chains, more than {most}; give a larger --epsilon or their number"
+            "the a-priori estimate of {n:.2e} chains is out of range: expected at most {most}; \
+             give a larger `epsilon` or set `chains`"
         ))),
     };
     let chains = match options.chains {
@@ -422,7 +435,7 @@ pub(super) fn points(
     let net = matches!(options.sequence, Sequence::Sobol);
     if net && !each.is_power_of_two() {
         warnings.push(format!(
-            "{each} chains a replicate are no power of 2, which is where Sobol points are most even; \
+            "{each} chains a replicate are not a power of 2, for which Sobol points are most even; \
              {} or {} chains in all would be",
             u64::from(replicates) << each.ilog2(),
             u64::from(replicates) << (each.ilog2() + 1)
@@ -430,7 +443,7 @@ pub(super) fn points(
     }
     if !chains.is_multiple_of(u64::from(replicates)) {
         warnings.push(format!(
-            "{chains} chains are not shared out evenly over {replicates} replicates; {} are walked",
+            "{chains} chains are not divided evenly over {replicates} replicates; {} are walked",
             each * u64::from(replicates)
         ));
     }

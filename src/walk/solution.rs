@@ -92,7 +92,8 @@ impl Component {
         let estimate = times(self.estimate);
         if !estimate.is_finite() {
             return Err(Error::Invalid(format!(
-                "{} is {:e} times 2^{e}, which is no f64; divide the right-hand side by a large number",
+                "{} is {:e} times 2^{e}, out of range of f64; divide the right-hand side by a \
+                 large number",
                 self.name(),
                 self.estimate
             )));
@@ -206,5 +207,5 @@ pub(super) fn met(components: &[Component]) -> Status {
 /// The component with the largest half-width over ε.
 pub(super) fn largest(components: &[Component]) -> &Component {
     let share = |c: &Component| if c.half_width > 0.0 { c.half_width / c.epsilon } else { 0.0 };
-    components.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("something is asked for")
+    components.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("at least one quantity")
 }

@@ -264,8 +264,8 @@ impl RhsBatch<'_> {
         }
         if rho >= 1.0 {
             return Err(Error::Invalid(format!(
-                "the norm of L is bounded by {rho} alone, which says nothing of where chains may end; give their \
-                 length with --length"
+                "the bound {rho} of the norm of L gives no bound of the length of chains; set \
+                 `length`"
             )));
         }
         let targets = self.targets;
@@ -281,8 +281,9 @@ impl RhsBatch<'_> {
         };
         if length > f64::from(MOST_LENGTH) {
             return Err(Error::Invalid(format!(
-                "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \
-                 {rho}; give a larger --epsilon or --delta, or a --length, or solve the whole system",
+                "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a \
+                 truncation of {:e} at the norm {rho}; give a larger `epsilon` or `delta`, or a \
+                 `length`, or solve the whole system",
                 times_power_of_two(delta, rhs.exponent)
             )));
         }

@@ -105,15 +105,17 @@ impl<'a> Split<'a> {
         let fail = |reason: String| Err(Error::Invalid(reason));
         if n != matrix.columns() {
             return fail(format!(
-                "the matrix has {n} rows and {} columns; components of x in A x = b need a square one",
+                "{n} rows and {} columns of the matrix: expected a square matrix",
                 matrix.columns()
             ));
         }
         if n == 0 {
-            return fail("the matrix has no rows; give one with at least one".to_owned());
+            return fail("the matrix has no rows: expected at least one".to_owned());
         }
         if n > MOST_UNKNOWNS {
-            return fail(format!("the matrix has {n} rows; at most {MOST_UNKNOWNS} are possible"));
+            return fail(format!(
+                "{n} rows of the matrix are out of range: expected at most {MOST_UNKNOWNS}"
+            ));
         }
         let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
         let (diagonal, constant) = match splitting {
@@ -187,7 +189,8 @@ impl<'a> Split<'a> {
     fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
         if b.len() != self.unknowns() {
             return Err(Error::Invalid(format!(
-                "the right-hand side has {} entries and the matrix {} rows; give as many",
+                "the right-hand side has {} entries, but the matrix {} rows: expected equal \
+                 numbers",
                 b.len(),
                 self.unknowns()
             )));
@@ -215,7 +218,8 @@ impl<'a> Split<'a> {
         match f.iter().position(|f| !f.is_finite()) {
             None => Ok(f),
             Some(i) => Err(Error::Invalid(format!(
-                "entry {i} of the right-hand side, counted from 0, is {}; over the diagonal it is no finite number",
+                "entry {i} of the right-hand side, counted from 0, is {}: its quotient by the \
+                 diagonal entry is not finite",
                 b[i]
             ))),
         }
@@ -388,7 +392,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
     if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
         let row = matrix.starts().partition_point(|&s| s <= e) - 1;
         return Error::Invalid(format!(
-            "entry ({row}, {}) of the matrix, counted from 0, is {}; entries are finite numbers",
+            "entry ({row}, {}) of the matrix, counted from 0, is {}: expected a finite number",
             matrix.column()[e],
             matrix.value()[e]
         ));
@@ -403,16 +407,17 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
         _ => "has no diagonal entry",
     };
     Error::Invalid(format!(
-        "row {i} of the matrix, counted from 0, {what}; a splitting needs every diagonal entry: exchange rows so that \
-         large entries lie there, or give L and f themselves with --splitting given"
+        "row {i} of the matrix, counted from 0, {what}: expected diagonal entries other than 0; \
+         exchange rows so that large entries are on the diagonal, or give L and f with `splitting` \
+         given"
     ))
 }
 
 /// The error of a row of L that is too large.
 fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
     Error::Invalid(format!(
-        "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; scale the rows \
-         of A and b",
+        "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} are out of \
+         range of f64; scale the rows of A and b",
         diagonal(matrix, i)
     ))
 }
@@ -474,15 +479,18 @@ mod tests {
             refusal(&[&[(0, f64::NAN)]], 1, jacobi)
                 .contains("entry (0, 0) of the matrix, counted from 0, is NaN")
         );
-        assert!(refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi).contains("do not fit an f64"));
+        assert!(
+            refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi)
+                .contains("are out of range of f64")
+        );
         let large = refusal(&[&[(0, 1.0)], &[(0, 1e308), (1, 1e308)]], 2, Splitting::Richardson(1.0));
-        assert!(large.contains("row 1") && large.contains("do not fit an f64"), "{large}");
+        assert!(large.contains("row 1") && large.contains("are out of range of f64"), "{large}");
         // What is no splitting of A is no reason to refuse L.
         assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
         let a = matrix(&[&[(0, 2.0)]], 1);
         let split = Split::new(&a, jacobi).unwrap();
         assert!(
-            split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries and the matrix 1 rows")
+            split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries, but the matrix 1 rows")
         );
         assert!(split.constant(&[f64::INFINITY]).unwrap_err().to_string().contains("is inf"));
     }

@@ -123,7 +123,7 @@ fn invalid_checkpoint_options_are_rejected() {
         ("tandem:5 --time 1 --checkpoint folder", "is a directory"),
         ("tandem:5 --time 1 --checkpoint no/where", "does not exist"),
         ("tandem:5 --time 1 --checkpoint text --resume", "not a checkpoint"),
-        ("tandem:5 --time 1 --checkpoint text", "text: is not a checkpoint, and one would replace it"),
+        ("tandem:5 --time 1 --checkpoint text", "text: is not a checkpoint, but would be replaced by one"),
         ("tandem:6 --time 1 --checkpoint c --resume", "the chain (there 66 states, here 91 states)"),
         ("tandem:5 --time 2 --checkpoint c --resume", "the times (there 1, here 2)"),
         ("tandem:5 --time 1 --precision f32 --checkpoint c --resume", "the precision (there f64, here f32)"),

@@ -63,11 +63,15 @@ fn binary_files_are_refused_in_every_format() {
 
 #[test]
 fn truncated_files_are_refused_in_every_format() {
-    refuses_model("m.tra", "3 4\n0 1 3\n1 0 1.5\n", &["promises 4", "has 2", "truncated"]);
+    refuses_model("m.tra", "3 4\n0 1 3\n1 0 1.5\n", &["says 4 transitions", "has 2", "truncated"]);
     refuses_model("m.tra", "3 4\n0 1 3\n1 0", &["m.tra:3", "lacks a rate"]);
-    refuses_model("m.mtx", &THREE_GENERATOR[..THREE_GENERATOR.len() - 7], &["promises 7", "has 6"]);
+    refuses_model("m.mtx", &THREE_GENERATOR[..THREE_GENERATOR.len() - 7], &["expected 7 entries", "found 6"]);
     refuses_model("m.drn", &THREE_DRN[..120], &["truncated"]);
-    refuses_model("m.drn", THREE_DRN.split_once("state 2").unwrap().0, &["promises 3", "has 2", "truncated"]);
+    refuses_model(
+        "m.drn",
+        THREE_DRN.split_once("state 2").unwrap().0,
+        &["@nr_states is 3", "has 2 states", "truncated"],
+    );
     let umb = three_umb();
     for end in [umb.len() / 4, umb.len() / 2, umb.len() - 1200] {
         refuses_model("m.umb", &umb[..end], &[]);
@@ -219,7 +223,7 @@ fn invalid_initial_distributions_are_rejected() {
     let place = Place::new();
     place.put("m.tra", TWO);
     for (text, parts) in [
-        ("0.5\n0.4\n", &["0.9", "sum to 1"][..]),
+        ("0.5\n0.4\n", &["0.9", "sums to 0.9: expected 1"][..]),
         ("1\n", &["1 values", "2 states"]),
         ("0.5\n0.25\n0.25\n", &["3 values", "2 states"]),
         ("1.5\n-0.5\n", &["state 1", "-0.5"]),
@@ -234,7 +238,7 @@ fn invalid_initial_distributions_are_rejected() {
     refuses(
         &place,
         "transient tandem:5 --time 1 --device cpu --initial two.npy",
-        &["two.npy", "(2, 66)", "1-D"],
+        &["two.npy", "(2, 66)", "expected a vector, with one dimension"],
     );
     place.put("cut.npy", &place.get("two.npy")[..100]);
     refuses(&place, "transient tandem:5 --time 1 --device cpu --initial cut.npy", &["cut.npy"]);
@@ -271,8 +275,8 @@ fn missing_devices_are_rejected_with_a_list_of_present_ones() {
         ["wgpu:7", "wgpu:x", "gpu", "wgpu:-1", "cuda:99", "cpu,gpu", "CPU:0", "wgpu:99999999999999999999"]
     {
         let line = format!("transient tandem:5 --time 1 --device {device} -o out.npy");
-        refuses(&place, &line, &["there are: cpu", device.rsplit(',').next().unwrap()]);
-        refuses(&place, &format!("bench spmv tandem:5 --device {device}"), &["there are: cpu"]);
+        refuses(&place, &line, &["available: cpu", device.rsplit(',').next().unwrap()]);
+        refuses(&place, &format!("bench spmv tandem:5 --device {device}"), &["available: cpu"]);
     }
     refuses_options("--time 1 --precision f16", &["--precision"]);
     refuses_options("--time 1 --lanes 0", &["lanes"]);
@@ -383,7 +387,7 @@ fn labels_and_rewards_of_another_model_are_refused_with_their_line() {
     place.put("m.tra", TWO).put("m.lab", "0=\"init\"\n5: 0\n");
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "state 5", "2 states"]);
     place.put("m.lab", "0=\"init\"\n1: 3\n");
-    refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "`3`", "not declared"]);
+    refuses(&place, "transient m.tra --time 1 --device cpu", &["m.lab:2", "'3'", "not declared"]);
     place.put("m.lab", "0=\"init\"\n0: 0\n").put("m.srew", "9 1\n8 1\n");
     refuses(&place, "transient m.tra --time 1 --device cpu", &["m.srew"]);
     place.put("m.srew", "2 1\n1 NaN\n");
@@ -397,12 +401,12 @@ fn more_transitions_than_promised_are_read_with_a_warning() {
     let run = |name: &str| place.kolmo(&format!("transient {name} --time 1 --device cpu"));
     let (exact, less) = (run("exact.tra"), run("less.tra"));
     assert_eq!((less.code, &less.stdout), (0, &exact.stdout));
-    let warning = "warning: less.tra: line 1 promises 2 transitions, the file has 4; all 4 count";
+    let warning = "warning: less.tra: line 1 says 2 transitions, but the file has 4; all 4 are used";
     assert!(less.stderr.contains(warning), "{}", less.stderr);
     refuses_model(
         "m.tra",
         THREE.replacen("3 4", "3 5", 1),
-        &["promises 5", "has 4", "truncated", "write 4 in line 1"],
+        &["says 5", "has 4", "truncated", "write 4 in line 1"],
     );
 }
 

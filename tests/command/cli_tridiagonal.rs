@@ -245,7 +245,7 @@ fn options_without_support_for_banded_systems_are_rejected() {
         ("blocks:5", &["even number"]),
         ("biharmonic:0", &["N (rows)"]),
         ("pentadiagonal", &["pentadiagonal:1e6"]),
-        ("s.csv -b b.npy", &["b has the shape [4]", "d has [5]"]),
+        ("s.csv -b b.npy", &["invalid shape [4] of b", "expected [5], as d has"]),
     ] {
         refuses(&place, line, parts);
     }
@@ -253,7 +253,7 @@ fn options_without_support_for_banded_systems_are_rejected() {
         place.put(name, contents);
         refuses(&place, &format!("{name} -o x.npy"), parts);
     };
-    file("t.csv", b"dl2,dl,d,du,b\n1,1,4,1,1\n", &["t.csv:1", "dl2, dl, d, du and du2 are needed"]);
+    file("t.csv", b"dl2,dl,d,du,b\n1,1,4,1,1\n", &["t.csv:1", "expected dl2, dl, d, du and du2"]);
     file("t.csv", b"dl2,dl,d,du,du2\n,,9,nan,1\n,1,9,1,\n1,1,9,,\n", &["t.csv", "du of row 0", "finite"]);
     let ones = [1.0; 8];
     let of =
@@ -272,7 +272,7 @@ fn a_column_that_is_not_read_is_refused_by_its_name() {
     for (head, parts) in [
         ("dl,d,du,rhs,b", &["t.csv:1", "unknown column 'rhs'"][..]),
         ("dl,d,du,b1,b2", &["t.csv:1", "unknown column 'b1'", "expected dl, d, du and b"]),
-        ("dl,d,du,b,b", &["t.csv:1", "column 'b' is there twice"]),
+        ("dl,d,du,b,b", &["t.csv:1", "duplicate column 'b'"]),
         ("dl,d,du,b,", &["t.csv:1", "unknown column ''"]),
         ("dl,d,du,b", &["t.csv:2", "5 cells", "4 columns"]),
     ] {
@@ -466,9 +466,9 @@ fn bad_systems_are_refused_with_their_place() {
         arrays(&all.each_ref().map(|(name, (shape, values))| (*name, &shape[..], &values[..])))
     };
     // Lengths that differ.
-    file("s.npz", &lengths(5, 3, 3, 3), &["dl has the shape [5]", "d has [3]"]);
-    file("s.npz", &lengths(3, 3, 1, 3), &["du has the shape [1]", "d has [3]"]);
-    file("s.npz", &lengths(3, 3, 3, 4), &["b has the shape [4]", "d has [3]"]);
+    file("s.npz", &lengths(5, 3, 3, 3), &["invalid shape [5] of dl", "expected [3], as d has"]);
+    file("s.npz", &lengths(3, 3, 1, 3), &["invalid shape [1] of du", "expected [3], as d has"]);
+    file("s.npz", &lengths(3, 3, 3, 4), &["invalid shape [4] of b", "expected [3], as d has"]);
     // No row.
     file("s.npz", &lengths(0, 0, 0, 0), &["0 rows"]);
     file("s.csv", b"dl,d,du,b\n", &["no row"]);
@@ -478,9 +478,9 @@ fn bad_systems_are_refused_with_their_place() {
         place.put("s.csv", format!("dl,d,du,b\n1,4,1,1\n{bad}\n1,4,1,1\n"));
         refuses(&place, "s.csv -o x.npy", &[&format!("row {row}"), "finite"]);
     }
-    file("s.csv", b"dl,d,du,b\n1,4,1,1\n1,four,1,1\n", &["s.csv:3", "'four'", "d is no number"]);
-    file("s.csv", b"dl,d,du,b\n1,4,1,1\n1,4,1\n", &["s.csv:3", "b is no number"]);
-    file("s.csv", b"dl,d,b\n1,4,1\n", &["s.csv:1", "dl, d and du are needed"]);
+    file("s.csv", b"dl,d,du,b\n1,4,1,1\n1,four,1,1\n", &["s.csv:3", "invalid number 'four' in column d"]);
+    file("s.csv", b"dl,d,du,b\n1,4,1,1\n1,4,1\n", &["s.csv:3", "invalid number '' in column b"]);
+    file("s.csv", b"dl,d,b\n1,4,1\n", &["s.csv:1", "expected dl, d and du"]);
     // Matrices that are not tridiagonal.
     let head = "%%MatrixMarket matrix coordinate real general\n";
     file(
@@ -494,7 +494,11 @@ fn bad_systems_are_refused_with_their_place() {
         &["not tridiagonal", "(4, 1)"],
     );
     file("s.mtx", format!("{head}2 3 1\n1 1 1\n").as_bytes(), &["2 rows and 3 columns"]);
-    file("s.mtx", format!("{head}2 2 3\n1 1 1\n2 2 1\n1 1 1\n").as_bytes(), &["s.mtx:5", "twice"]);
+    file(
+        "s.mtx",
+        format!("{head}2 2 3\n1 1 1\n2 2 1\n1 1 1\n").as_bytes(),
+        &["s.mtx:5", "duplicate entry (1, 1)"],
+    );
     file("s.xls", b"", &[".xls", ".npz, .csv or .mtx"]);
     refuses(&place, "nothing.csv", &["nothing.csv"]);
 }
@@ -523,7 +527,7 @@ fn bad_options_are_refused() {
         ("toeplitz:4,1,nan,1", &["finite"]),
         // More than any memory, with the two sizes.
         ("random:2147483647,100000", &["dl, d, du and b", "6250.0 TiB"]),
-        ("random:100000 --memory-limit 1KiB --lanes 1", &["were asked for", "--memory-limit is 1.0 KiB"]),
+        ("random:100000 --memory-limit 1KiB --lanes 1", &["were requested for", "--memory-limit is 1.0 KiB"]),
     ] {
         refuses(&place, line, parts);
     }

@@ -281,7 +281,7 @@ fn bad_usage_is_refused_with_the_number() {
     place.put("a.mtx", SYSTEM).put("short.txt", "1\n2\n").put("inf.txt", "1\ninf\n2\n");
     for (options, parts) in [
         ("a.mtx --component 3", &["3 is none", "0 to 2"][..]),
-        ("a.mtx --component 1,0-2", &["component 1 is named twice"]),
+        ("a.mtx --component 1,0-2", &["duplicate component 1"]),
         ("a.mtx --component 2-1", &["backwards"]),
         ("a.mtx --component x", &["'x'"]),
         ("a.mtx --component 0 -b short.txt", &["2 entries", "3 rows"]),

@@ -317,7 +317,7 @@ fn damaged_measurements_are_reported_kept_and_renewed_on_request() {
         (changed(&|f| f["driver"] = "old".into()), "the driver 'old'"),
         (changed(&|f| f["sizes"] = Value::Array(Vec::new())), "sizes do not ascend"),
         (changed(&|f| f["sizes"][0]["runs"][1]["lanes"] = 4_000_000_000_u64.into()), "a number of lanes"),
-        (changed(&|f| f["steps"]["bytes_per_second"] = 0.0.into()), "a speed is no number above 0"),
+        (changed(&|f| f["steps"]["bytes_per_second"] = 0.0.into()), "a speed is out of range"),
         (changed(&|f| f["walks"]["grids"][0]["size"] = 100.into()), "a grid of walks"),
     ];
     for (i, (bytes, why)) in damages.iter().enumerate() {
@@ -397,7 +397,7 @@ fn a_folder_instead_of_the_measurement_file_is_rejected() {
     assert!(run.stderr.contains(&*path.to_string_lossy()) && run.stderr.contains("move it away"));
     assert!(!run.stderr.contains("size 1 of"), "{}", run.stderr);
     let run = kolmo(&place, READERS[0]);
-    assert!(run.code == 0 && run.stderr.contains("no file; move it away"), "{}", run.stderr);
+    assert!(run.code == 0 && run.stderr.contains("not a file; move it away"), "{}", run.stderr);
 }
 
 #[test]

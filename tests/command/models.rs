@@ -159,7 +159,7 @@ fn errors_of_a_model_have_their_position() {
     of_queue("filter(range, P=? [ F<=1 q=4 ], true)", &["--all-states", "min, max"]);
     of_queue("empty.csl", &["empty.csl has no property"]);
     of_queue("P=? [ F<=T q=4 ]", &["T", "^"]);
-    of_queue("P=? [ F<=1 q=4 ]~--prop~2", &["--prop: there is no '2'; there are numbers 1 to 1"]);
+    of_queue("P=? [ F<=1 q=4 ]~--prop~2", &["invalid --prop '2': expected a number from 1 to 1"]);
     refused("check~birth-death:5,1,2~P=? [ X \"init\" ]", &["self-loops"]);
 }
 

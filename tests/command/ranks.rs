@@ -116,7 +116,7 @@ fn an_error_of_all_ranks_is_reported_once() {
         return;
     }
     let refused = [
-        ("transient tandem:35 --time -1 --device cpu", "'-1' is no time"),
+        ("transient tandem:35 --time -1 --device cpu", "invalid time '-1'"),
         ("transient tandem:0 --time 1 --device cpu", "for example tandem:127"),
         ("transient missing.tra --time 1 --device cpu", "missing.tra"),
         ("transient tandem:35 --time 1 --device cpu --initial 99999", "initial state 99999"),

@@ -301,12 +301,12 @@ fn errors_are_reported_once() {
     for (line, part) in [
         ("random:0", "for example random:1000000"),
         ("random:10000 --tolerance 7", "--tolerance 7"),
-        ("uneven.npz", "dl has the shape [9]"),
-        ("random:10000 -b b.npy", "b has the shape [7]"),
+        ("uneven.npz", "invalid shape [9] of dl"),
+        ("random:10000 -b b.npy", "invalid shape [7] of b"),
         ("missing.npz", "missing.npz"),
         ("random:10000 -o nowhere/x.npy", "nowhere"),
         ("random:3000000 --dry-run --memory-limit 64KiB", "memory-limit"),
-        ("random:10000 --cyclic --block 10", "--cyclic with --block"),
+        ("random:10000 --cyclic --block 10", "--block and --interface host are not supported with --cyclic"),
         // Only the last rank reads this row.
         ("bad.npz", "d of row 29000 is NaN"),
     ] {

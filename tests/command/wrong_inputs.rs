@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Words of a suggestion or of an expectation.
 ///
 /// Usage errors list the option's possible values or point to the help.
-const REMEDIES: [&str; 33] = [
+const REMEDIES: [&str; 32] = [
     "; ",
     "give ",
     "use ",
@@ -36,7 +36,6 @@ const REMEDIES: [&str; 33] = [
     "is read",
     "are read",
     "lacks",
-    "promises",
     "No such file",
     "write",
     "can be read",

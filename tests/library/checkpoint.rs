@@ -387,11 +387,11 @@ fn damaged_files_and_other_versions_are_refused_and_never_panic() {
         error
     };
 
-    assert!(said(b"").contains("does not begin as one"));
-    assert!(said(b"state,probability\n0,1\n").contains("does not begin as one"));
+    assert!(said(b"").contains("its start is invalid"));
+    assert!(said(b"state,probability\n0,1\n").contains("its start is invalid"));
     let mut other = whole.clone();
     other[24] = b'9';
-    assert!(said(&other).contains("the checkpoint is of kolmo 9"), "{}", said(&other));
+    assert!(said(&other).contains("the checkpoint of kolmo 9"), "{}", said(&other));
     let mut other = whole.clone();
     other[16] = 77;
     assert!(said(&other).contains("layout 77"));

@@ -300,7 +300,7 @@ fn types_outside_the_subset_are_refused() {
     refuses(
         "struct Tail { n: u32, items: array<f32> } // HERE\n@group(0) @binding(2) var<storage, read> c: Tail;",
         "    x += c.items[i];",
-        ": an array of unknown length that is no binding of its own:",
+        ": an array of unknown length that is not a binding:",
     );
 }
 
@@ -333,7 +333,7 @@ fn variables_outside_the_subset_are_refused() {
         &immediate("struct P { x: u32, y: f32 }\nvar<immediate> p: P; // HERE"),
         ": immediates other than u32:",
     );
-    refuses_text(&immediate("var<immediate> p: vec2<u32>; // HERE"), ": immediates that are no struct:");
+    refuses_text(&immediate("var<immediate> p: vec2<u32>; // HERE"), ": immediates that are not a struct:");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn cases() -> Vec<Case> {
         ("isolated nodes", 9, vec![(0, 1), (1, 0)], vec![]),
         ("isolated nodes, some of which are seeds", 9, vec![(7, 1), (1, 7), (1, 1)], vec![1, 4, 5]),
         ("isolated nodes, one of which is the seed", 9, vec![(0, 1), (1, 0)], vec![5]),
-        ("no link", 6, vec![], vec![]),
+        ("invalid edge", 6, vec![], vec![]),
         ("no link, one seed", 6, vec![], vec![4]),
         ("one node", 1, vec![], vec![]),
         ("a seed without a link", 4, vec![(0, 1), (1, 2)], vec![2]),
@@ -280,12 +280,15 @@ fn invalid_problems_are_rejected() {
             other => panic!("{other:?}"),
         };
     let damping = |damping| Options { damping, ..Options::default() };
-    assert!(ask(&[0], damping(1.0)).contains("--time inf"));
+    assert!(ask(&[0], damping(1.0)).contains("compute the steady state"));
     assert!(ask(&[0], damping(-0.1)).contains("below 1"));
     assert!(ask(&[0], damping(f64::NAN)).contains("below 1"));
-    assert!(ask(&[3], Options::default()).contains("target 3 is none of a graph of 3 nodes"));
-    assert!(ask(&[1, 1], Options::default()).contains("named twice"));
-    assert!(ask(&[1], Options { seeds: vec![9], ..Options::default() }).contains("seed 9 is none"));
+    assert!(ask(&[3], Options::default()).contains("target 3 of a graph of 3 nodes is out of range"));
+    assert!(ask(&[1, 1], Options::default()).contains("duplicate"));
+    assert!(
+        ask(&[1], Options { seeds: vec![9], ..Options::default() })
+            .contains("seed 9 of a graph of 3 nodes is out of range")
+    );
     assert!(ask(&[1], Options { relative: -1.0, ..Options::default() }).contains("relative"));
     for (nodes, from, to) in
         [(0, vec![], vec![]), (2, vec![0], vec![2]), (2, vec![0], vec![]), (2, vec![5], vec![0])]
@@ -297,7 +300,10 @@ fn invalid_problems_are_rejected() {
             (Options { epsilon, ..Options::default() }, Walks { confidence, ..Walks::default() });
         local_page_rank(&small, &[0], &options, &walks, &mut |_, _| Ok(())).unwrap_err().to_string()
     };
-    assert!(local(0.0, 0.95).contains("--epsilon") && local(1e-3, 1.0).contains("--confidence 1 must"));
+    assert!(
+        local(0.0, 0.95).contains("`epsilon` is missing")
+            && local(1e-3, 1.0).contains("`confidence` 1 is out of range")
+    );
     let stopped = page_rank(&small, &[0], &Options::default(), &mut |_, _| Err(Error::Interrupted));
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }

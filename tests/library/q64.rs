@@ -166,13 +166,13 @@ fn problems_beyond_fixed_point_are_rejected() {
         vectors: true,
     };
     let refused = solve(&machine, &problem, &Options::default(), &mut ()).unwrap_err().to_string();
-    assert!(refused.contains("'cost'") && refused.contains("--precision f64"), "{refused}");
+    assert!(refused.contains("'cost'") && refused.contains("`precision` f64"), "{refused}");
 
     let problem = Problem { rewards: &[], ..problem };
     for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
         let options = Options { method, ..Options::default() };
         let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
-        assert!(refused.contains("--method auto"), "{refused}");
+        assert!(refused.contains("`method` auto"), "{refused}");
     }
 }
 
@@ -300,7 +300,7 @@ fn real_chains_have_the_same_bits_everywhere() {
         };
         let (wanted, _) = ask(&one, MatrixFormat::Hyb).expect("an answer");
         let fits = |&format: &MatrixFormat| match ask(&one, format) {
-            Err(kolmo::Error::Invalid(why)) if why.starts_with("--matrix-format") => false,
+            Err(kolmo::Error::Invalid(why)) if why.starts_with("`matrix_format`") => false,
             answer => answer.expect("an answer").0 == wanted || panic!("{name}, {format}"),
         };
         let fitting: Vec<_> = MatrixFormat::STORED.into_iter().filter(fits).collect();

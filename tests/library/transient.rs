@@ -640,10 +640,13 @@ fn invalid_arrays_are_rejected_with_the_reason() {
         Chain::from_csr(2, indptr, indices, rates).expect_err("no chain").to_string()
     };
 
-    assert!(refused(&[0, 1], &[1], &[1.0]).contains("give 3 that ascend from 0 to 1"));
+    assert!(refused(&[0, 1], &[1], &[1.0]).contains("expected 3 that ascend from 0 to 1"));
     assert!(refused(&[0, 2, 1], &[1], &[1.0]).contains("ascend"));
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0]).contains("1 values for 2 indices"));
-    assert!(refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0]).contains("index 1 is 2: the matrix has 2 columns"));
+    assert!(
+        refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0])
+            .contains("index 1 is 2, out of range: the matrix has 2 columns")
+    );
     assert!(refused(&[0, 1, 2], &[1, 0], &[1.0, -1.0]).contains("1 -> 0 has the rate -1"));
 }
 

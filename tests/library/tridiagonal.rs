@@ -817,14 +817,17 @@ fn bad_input_is_refused_with_its_place() {
     let message = |r: Result<System, Error>| r.unwrap_err().to_string();
     let v = |n: usize| vec![1.0; n];
     assert!(message(System::new(v(0), v(0), v(0), v(0))).contains("0 rows"));
-    assert!(message(System::new(v(5), v(3), v(3), v(3))).contains("dl has 5 numbers, d has 3"));
-    assert!(message(System::new(v(3), v(3), v(3), v(4))).contains("b has 4 numbers, d has 3"));
-    assert!(message(System::batched(2, v(3), v(3), v(3), vec![v(3)])).contains("3 rows are no 2 systems"));
+    assert!(message(System::new(v(5), v(3), v(3), v(3))).contains("dl has 5 numbers, but d has 3"));
+    assert!(message(System::new(v(3), v(3), v(3), v(4))).contains("b has 4 numbers, but d has 3"));
+    assert!(message(System::batched(2, v(3), v(3), v(3), vec![v(3)])).contains("3 rows cannot be 2 systems"));
     // A cyclic system needs its corner elements.
     for (dl, du) in [(4, 5), (5, 4), (4, 4)] {
         let system = System::new(v(dl), vec![4.0; 5], v(du), v(5)).unwrap().cyclic();
         assert!(
-            solve(&cpu(), &system, &Options::default()).unwrap_err().to_string().contains("has to be finite")
+            solve(&cpu(), &system, &Options::default())
+                .unwrap_err()
+                .to_string()
+                .contains("expected a finite number")
         );
     }
     for (what, row) in [("dl", 1), ("d", 0), ("du", 1), ("b", 2)] {

@@ -179,10 +179,10 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
     refused(new(f64::NAN).map(|_| ()), "d of row 1 is NaN");
     let mut factor = new(1.0).expect("numbers are finite");
     refused(factor.solve(&[]).map(|_| ()), "no right-hand side");
-    refused(factor.solve(&[&[1.0; 2]]).map(|_| ()), "b has 2 numbers, d has 3");
+    refused(factor.solve(&[&[1.0; 2]]).map(|_| ()), "b has 2 numbers, but d has 3");
     refused(
         factor.solve(&[&[1.0; 3], &[1.0, 1.0, f64::INFINITY]]).map(|_| ()),
-        "b of right-hand side 1, that of row 2",
+        "b (right-hand side 1) of row 2",
     );
 }
 
@@ -240,7 +240,7 @@ fn systems_of_different_sizes_are_solved_as_one() {
     assert!(got.x[0].iter().enumerate().all(|(i, x)| x.is_nan() == (3..10).contains(&i)));
 
     let other = System::matrix(1, vec![0.0], vec![1.0], vec![0.0]).expect("lengths fit");
-    for (with, wanted) in [(other, "0 right-hand sides, and 1"), (dominant(3, 1, 34).cyclic(), "cyclic")] {
+    for (with, wanted) in [(other, "0 right-hand sides, but 1"), (dominant(3, 1, 34).cyclic(), "cyclic")] {
         let error = System::joined(&[systems[0].clone(), with]).expect_err("it is refused").to_string();
         assert!(error.contains(wanted), "{error}");
     }

@@ -321,7 +321,7 @@ fn borrowed_arrays_have_the_bits_of_own_ones() {
         solve_into(&machine, &matrix, b, x, &options, watch).expect_err("refused").to_string()
     };
     assert!(refused(&[], &mut [], false).contains("no right-hand side"));
-    assert!(refused(&[&ones], &mut [], false).contains("0 arrays for 1 right-hand sides"));
-    assert!(refused(&[&ones], &mut [&mut x[1..]], false).contains("room for 4999 numbers"));
+    assert!(refused(&[&ones], &mut [], false).contains("0 arrays of unknowns for 1 right-hand sides"));
+    assert!(refused(&[&ones], &mut [&mut x[1..]], false).contains("x has 4999 numbers"));
     assert_eq!(refused(&[&ones], &mut [&mut x], true), "interrupted");
 }

@@ -151,7 +151,7 @@ impl Questions {
                     format!(", and names: {}", names.join(", "))
                 };
                 Error::Invalid(format!(
-                    "--prop: there is no '{word}'; there are numbers 1 to {}{names}",
+                    "invalid `prop` '{word}': expected a number from 1 to {}{names}",
                     all.len()
                 ))
             })

@@ -24,7 +24,7 @@ pub fn is_model(spec: &str) -> bool {
 pub fn refused(error: kolmo_model::Error) -> Error {
     match error {
         kolmo_model::Error::Interrupted => Error::Interrupted,
-        kolmo_model::Error::Constant(why) => Error::Invalid(format!("--const: {why}")),
+        kolmo_model::Error::Constant(why) => Error::Invalid(format!("`constants`: {why}")),
         error => Error::Invalid(unprefixed(&error.to_string())),
     }
 }

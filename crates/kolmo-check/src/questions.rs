@@ -249,7 +249,9 @@ impl<'a> Plan<'a> {
                 Ok(found.values)
             }
             formula if !asks(formula) => Ok(self.each.numbers(formula)?.values),
-            Formula::Filter { .. } => refuse("a filter has one value; --all-states is of properties without"),
+            Formula::Filter { .. } => {
+                refuse("a filter has one value: `all_states` needs properties without filters")
+            }
             _ => {
                 let truths = self.each.truths(formula)?;
                 Ok((0..truths.must.len()).map(|state| of(state, &truths)).collect())
@@ -395,7 +397,7 @@ impl<'a> Plan<'a> {
                 Ok(Planned::Found(Found::Number(filtered(kind, &found, among))))
             }
             _ => refuse(
-                "this filter has no single number for an answer; --all-states -o FILE writes the values of every state, and there \
+                "this filter has no single number for an answer; `all_states` writes the values of every state, and there \
                  are the filters min, max, sum, avg, count, forall, exists, state and first",
             ),
         }

@@ -182,7 +182,7 @@ pub(crate) fn members(set: &[bool]) -> Vec<u32> {
 fn unknown(name: &str, labels: &Labels) -> Error {
     let known: Vec<&str> = labels.sets.iter().map(|(n, _)| &n[..]).collect();
     let known = if known.is_empty() {
-        "the model has none; give a .lab file with --labels".to_owned()
+        "the model has none; give a .lab file in `labels`".to_owned()
     } else {
         format!("there are: {}", known.join(", "))
     };

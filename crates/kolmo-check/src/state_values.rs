@@ -194,7 +194,7 @@ impl<'a> EachState<'a> {
         match truths.open() {
             None => Ok(truths.must),
             Some(open) => {
-                refuse(format!("{}; ask for a smaller --epsilon, or move the limit", self.undecided(open)))
+                refuse(format!("{}; give a smaller `epsilon`, or move the limit", self.undecided(open)))
             }
         }
     }
@@ -243,7 +243,7 @@ impl<'a> EachState<'a> {
         let open = parts.iter().filter(|part| matches!(part, Part::Open(_))).count();
         if open > 6 {
             return refuse(
-                "too many conditions of a combination cannot be decided; ask for a smaller --epsilon",
+                "too many conditions of a combination cannot be decided; give a smaller `epsilon`",
             );
         }
         let mut found: Option<Truths> = None;

@@ -73,7 +73,7 @@ impl Truncation {
             return Ok(Self { instance, allowed, known: None, lost: 1.0, rounds: 0, seen: Vec::new() });
         }
         Err(Error::Invalid(format!(
-            "--truncate {allowed:e} must lie between 0 and --epsilon {epsilon:e}, which bounds what is lost and all other errors \
+            "`truncate` {allowed:e} is out of range: expected a number between 0 and `epsilon` {epsilon:e}, which bounds all errors \
              together"
         )))
     }
@@ -92,7 +92,7 @@ impl Truncation {
             let states = |seen: Option<&Seen>| seen.map_or(0.0, |seen| seen.states);
             return Err(Error::Invalid(format!(
                 "the model loses {:.1e} of its probability from {} states, about as much as from the {} before, and \
-                 --truncate allows {:e}; it may pass infinitely many states in finite time: ask for a shorter time, or \
+                 `truncate` allows {:e}; it may pass infinitely many states in finite time: ask for a shorter time, or \
                  allow a larger loss",
                 self.lost,
                 states(self.seen.last()),
@@ -106,7 +106,7 @@ impl Truncation {
         let space =
             self.instance.explore_part(known, least, &options).map_err(|error| match refused(error) {
                 Error::Invalid(why) if self.rounds > 0 => Error::Invalid(format!(
-                    "{why}; up to the states before, {:.1e} may be lost, and --truncate allows {:e}",
+                    "{why}; up to the states before, {:.1e} may be lost, and `truncate` allows {:e}",
                     self.lost, self.allowed
                 )),
                 other => other,

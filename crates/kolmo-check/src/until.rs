@@ -43,7 +43,7 @@ pub fn interval(text: &str) -> Result<(f64, f64)> {
     match times[..] {
         [Some(from), Some(to)] if 0.0 <= from && from.is_finite() && from <= to => Ok((from + 0.0, to + 0.0)),
         _ => Err(Error::Invalid(format!(
-            "--within '{text}' is no interval; give two times of 0 or more, the second not below the first, such as 1,3"
+            "invalid `within` '{text}': expected two times ≥ 0, the second not below the first, such as 1,3"
         ))),
     }
 }

@@ -72,8 +72,8 @@ class Graph:
     ----------
     links : sparse matrix, array_like or path
         Number of edges from node i to node j in entry (i, j), a whole number. Or a file: a list of
-        edges, one per line, or ``.mtx`` or ``.npz``. Or a built-in: ``barabasi:N,LINKS`` or
-        ``rmat:SCALE,LINKS``.
+        edges, one per line, or ``.mtx`` or ``.npz``. Or a built-in: ``barabasi:N,EDGES`` or
+        ``rmat:SCALE,EDGES``.
     undirected : bool
         True if edges lead both ways. This adds nothing if each edge has its reverse already, as in
         a symmetric matrix.

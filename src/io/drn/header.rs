@@ -26,8 +26,8 @@ impl Header {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
         loop {
             let Some(line) = lines.next() else {
-                let reason = "has no `@model` line: it is truncated, or no DRN file; export it again with \
-                              `storm ... --exportbuild out.drn`";
+                let reason = "has no `@model` line: it is truncated, or not a DRN file; export it \
+                              again with `storm ... --exportbuild out.drn`";
                 return Err(Error::File { path: path.into(), reason: reason.into() });
             };
             if is_comment(line) {
@@ -57,7 +57,7 @@ impl Header {
                         return Err(error(
                             path,
                             value.number,
-                            format!("the model is of @type {}; kolmo solves CTMC only", quote(value.bytes)),
+                            format!("@type {} is not supported: expected CTMC", quote(value.bytes)),
                         ));
                     }
                 }
@@ -68,7 +68,8 @@ impl Header {
                             path,
                             value.number,
                             format!(
-                                "values are of @value_type {}; export the model with numbers (double or rational)",
+                                "@value_type {} is not supported; export the model with numbers \
+                                 (double or rational)",
                                 quote(value.bytes)
                             ),
                         ));
@@ -81,7 +82,8 @@ impl Header {
                             path,
                             value.number,
                             format!(
-                                "the model has parameters {}; give them values and export it again",
+                                "parameters {} are not supported; give them values and export the \
+                                 model again",
                                 quote(value.bytes)
                             ),
                         ));
@@ -118,7 +120,7 @@ impl Header {
                         return Err(error(
                             path,
                             line.number,
-                            format!("@nr_states is {states}; chains may have 1 to {MOST_STATES} states"),
+                            format!("@nr_states {states} is out of range: expected 1 to {MOST_STATES}"),
                         ));
                     }
                     return Ok(Self { states, choices, rewards });
@@ -126,14 +128,11 @@ impl Header {
                 _ => {
                     let reason = if line.bytes.starts_with(b"@") {
                         format!(
-                            "key {} is not known; remove it with its value, if the chain does not need it",
+                            "unknown key {}; remove it and its value if the chain does not need it",
                             quote(key)
                         )
                     } else {
-                        format!(
-                            "{} stands before `@model`, but is no key; is this a DRN file?",
-                            quote(line.bytes)
-                        )
+                        format!("{} before `@model` is not a key; is this a DRN file?", quote(line.bytes))
                     };
                     return Err(error(path, line.number, reason));
                 }
@@ -144,7 +143,8 @@ impl Header {
 
 fn count(line: Line, what: &str, path: &Path) -> Result<u64> {
     text::unsigned(line.bytes).ok_or_else(|| {
-        let reason = format!("{} is not a number of {what}, an integer below 10^18", quote(line.bytes));
+        let reason =
+            format!("invalid number of {what} {}: expected an integer below 10^18", quote(line.bytes));
         error(path, line.number, reason)
     })
 }

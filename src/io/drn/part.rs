@@ -180,7 +180,7 @@ impl Part {
 }
 
 fn told_of(words: &[u64]) -> Told {
-    Told::of(words.try_into().expect("every rank tells as much"))
+    Told::of(words.try_into().expect("all ranks send the same number of words"))
 }
 
 /// Gathers the labels of all parts, in the order of their first occurrence. Collective.

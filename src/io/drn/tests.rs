@@ -51,7 +51,7 @@ fn comments_behind_lines() {
     let read = chain(
         "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1// no\nstate 1 // x\n",
     );
-    assert!(read.unwrap_err().to_string().contains(":6: rate `1// no`"));
+    assert!(read.unwrap_err().to_string().contains(":6: rate '1// no'"));
     let read = chain(
         "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1 // yes\nstate 1 // x\n",
     )
@@ -102,51 +102,57 @@ fn another_number_of_choices_is_a_warning() {
     )
     .unwrap();
     assert_eq!(read.warnings.len(), 1);
-    assert!(read.warnings[0].contains("@nr_choices says 7, the file has 2 actions"));
+    assert!(read.warnings[0].contains("@nr_choices is 7, but the file has 2 actions"));
 }
 
 #[test]
 fn header_errors() {
-    assert!(message("@type: DTMC\n@model").contains("m.drn:1: the model is of @type `DTMC`"));
-    assert!(message("@type: CTMC\n@value_type: rational-interval").contains(":2: values are of @value_type"));
-    assert!(message("@type: CTMC\n@parameters\np q\n").contains(":3: the model has parameters `p q`"));
+    assert!(message("@type: DTMC\n@model").contains("m.drn:1: @type 'DTMC' is not supported"));
+    assert!(
+        message("@type: CTMC\n@value_type: rational-interval")
+            .contains(":2: @value_type 'rational-interval' is not supported")
+    );
+    assert!(message("@type: CTMC\n@parameters\np q\n").contains(":3: parameters 'p q' are not supported"));
     assert!(message("@type: CTMC\n@placeholders\n$0 : p\n").contains(":3: placeholders"));
     assert!(message("@nr_states\n1\n@model").contains(":3: no `@type: CTMC` line"));
     assert!(message("@type: CTMC\n@model").contains(":2: no @nr_states line"));
     assert!(message("@type: CTMC\n@nr_states\n1\n").contains("has no `@model` line"));
-    assert!(message("@type: CTMC\n@nr_states\nmany\n").contains(":3: `many` is not a number of states"));
-    assert!(message("@type: CTMC\n@nr_states\n@model\n").contains(":2: `` is not a number of states"));
-    assert!(message("@type: CTMC\n@nr_states\n0\n@model\n").contains("@nr_states is 0"));
-    assert!(message("@type: CTMC\n@nr_states\n99999999999\n@model\n").contains("@nr_states is 99999999999"));
-    assert!(message("@type: CTMC\n@foo: 1\n").contains(":2: key `@foo` is not known"));
-    assert!(message("ctmc\n").contains(":1: `ctmc` stands before `@model`"));
+    assert!(message("@type: CTMC\n@nr_states\nmany\n").contains(":3: invalid number of states 'many'"));
+    assert!(message("@type: CTMC\n@nr_states\n@model\n").contains(":2: invalid number of states ''"));
+    assert!(message("@type: CTMC\n@nr_states\n0\n@model\n").contains("@nr_states 0 is out of range"));
+    assert!(
+        message("@type: CTMC\n@nr_states\n99999999999\n@model\n")
+            .contains("@nr_states 99999999999 is out of range")
+    );
+    assert!(message("@type: CTMC\n@foo: 1\n").contains(":2: unknown key '@foo'"));
+    assert!(message("ctmc\n").contains(":1: 'ctmc' before `@model`"));
 }
 
 #[test]
 fn model_errors() {
-    assert!(body_message("").contains("promises 3 states, the file has 0: it is truncated"));
-    assert!(body_message("state 1 !1").contains(":9: state 1 stands where 0 is due"));
-    assert!(body_message("state x").contains(":9: `x` is not the number"));
-    assert!(body_message("state 0 !-1").contains(":9: exit rate `-1`"));
+    assert!(body_message("").contains("@nr_states is 3, but the file has 0 states: it is truncated"));
+    assert!(body_message("state 1 !1").contains(":9: unexpected state 1: expected 0"));
+    assert!(body_message("state x").contains(":9: invalid state 'x'"));
+    assert!(body_message("state 0 !-1").contains(":9: exit rate '-1'"));
     assert!(body_message("state 0 {1}").contains("POMDP"));
-    assert!(body_message("state 0 [1]").contains("rewards given: 1, due: 2"));
-    assert!(body_message("state 0 [1, x]").contains(":9: `x]` are not finite rewards"));
+    assert!(body_message("state 0 [1]").contains("invalid number of rewards 1: expected 2"));
+    assert!(body_message("state 0 [1, x]").contains(":9: invalid rewards 'x]': expected finite"));
     assert!(body_message("state 0 [1, 2").contains(":9: "));
     assert!(body_message("state 0 \"a").contains("no closing quote"));
     assert!(body_message("action 0").contains(":9: an action needs"));
     assert!(body_message("state 0\n0 : 1").contains(":10: a transition needs"));
     assert!(body_message("state 0\naction").contains(":10: the action has no name"));
     assert!(body_message("state 0\naction a\naction b").contains(":11: state 0 has a second action"));
-    assert!(body_message("state 0\naction a b").contains(":10: `b` behind the action"));
+    assert!(body_message("state 0\naction a b").contains(":10: unexpected text 'b' after the action"));
     assert!(
         body_message("state 0\naction a\n3 : 1").contains(":11: target 3 is out of range: @nr_states is 3")
     );
-    assert!(body_message("state 0\naction a\n1 : -1").contains(":11: rate `-1` is not"));
-    assert!(body_message("state 0\naction a\n1 : inf").contains(":11: rate `inf` is not"));
-    assert!(body_message("state 0\naction a\n1 : 2x").contains(":11: rate `2x` is not"));
-    assert!(body_message("state 0\naction a\n1 2").contains(":11: `1 2` is not of the form"));
-    assert!(body_message("what").contains(":9: `what` is no line"));
-    assert!(body_message("state 0\nstate 1\nstate 2\nstate 3").contains(":12: state 3 is one too many"));
+    assert!(body_message("state 0\naction a\n1 : -1").contains(":11: rate '-1' is not"));
+    assert!(body_message("state 0\naction a\n1 : inf").contains(":11: rate 'inf' is not"));
+    assert!(body_message("state 0\naction a\n1 : 2x").contains(":11: rate '2x' is not"));
+    assert!(body_message("state 0\naction a\n1 2").contains(":11: invalid transition '1 2'"));
+    assert!(body_message("what").contains(":9: invalid line 'what'"));
+    assert!(body_message("state 0\nstate 1\nstate 2\nstate 3").contains(":12: state 3 is out of range"));
     assert!(
         body_message("state 0 [0,0]\naction 0 [1e300,0]\n1 : 1e300\nstate 1\nstate 2")
             .contains("reward up: an action's")

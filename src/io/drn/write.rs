@@ -17,12 +17,12 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
     let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
     if let Some(reward) = chain.rewards.iter().find(|reward| blank(&reward.name)) {
         let name = &reward.name;
-        return refused(format!("the reward \"{name}\" has a name that .drn has no room for; write .tra"));
+        return refused(format!("the name of the reward \"{name}\" is not supported in .drn; write .tra"));
     }
     let mut sets: Vec<(&str, &[u32])> =
         chain.labels.sets.iter().map(|(name, set)| (&name[..], &set[..])).collect();
     if let Some((name, _)) = sets.iter().find(|(name, _)| name.is_empty() || name.contains(['"', '\n'])) {
-        return refused(format!("the label '{name}' has a name that .drn has no room for; write .tra"));
+        return refused(format!("the name of the label '{name}' is not supported in .drn; write .tra"));
     }
     let beginning = match &chain.initial {
         Initial::State(state) => vec![*state as u32],

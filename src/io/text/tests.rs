@@ -141,8 +141,8 @@ fn numbers() {
     for none in [&b""[..], b"-1", b"+1", b"1.0", b"1000000000000000000", b"18446744073709551617"] {
         assert_eq!(unsigned(none), None, "{}", quote(none));
     }
-    assert_eq!(quote(b"a\tb\x1b"), "`a b`");
-    assert_eq!(quote(&[b'x'; 100]), format!("`{}...`", "x".repeat(40)));
+    assert_eq!(quote(b"a\tb\x1b"), "'a b'");
+    assert_eq!(quote(&[b'x'; 100]), format!("'{}...'", "x".repeat(40)));
 }
 
 #[test]
@@ -301,12 +301,12 @@ fn vectors() {
     let path = Path::new("v.txt");
     assert_eq!(parse_vector(b"# probabilities\n0.5\r\n\n1/4\n2.5e-1", path).unwrap(), [0.5, 0.25, 0.25]);
     let message = |text: &[u8]| parse_vector(text, path).unwrap_err().to_string();
-    assert_eq!(message(b"0.5\nx\n"), "v.txt:2: `x` is not a finite number; write one number a line");
+    assert_eq!(message(b"0.5\nx\n"), "v.txt:2: 'x' is not a finite number; write one number in each line");
     assert!(message(b"1e-400\n").contains("below 4.9e-324, the smallest double above 0"));
     assert!(message(b"-1e400\n").contains("above 1.8e308, the largest double"));
     assert_eq!(parse_vector(b"0e-400\n", path).unwrap(), [0.0], "a zero is one however it is written");
     assert!(parse_vector(b"0.5 0.5\n", path).unwrap_err().to_string().starts_with("v.txt:1: "));
-    assert!(parse_vector(b"# none\n", path).unwrap_err().to_string().contains("holds no number"));
+    assert!(parse_vector(b"# none\n", path).unwrap_err().to_string().contains("contains no number"));
 }
 
 proptest! {

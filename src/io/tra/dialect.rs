@@ -54,7 +54,7 @@ impl Head {
     pub(super) fn warnings(&self, path: &Path) -> Vec<String> {
         let from_one = (self.base == 1).then(|| {
             format!(
-                "{} counts its states from 1; in outputs, --states and --initial they count from 0",
+                "{} counts its states from 1; outputs, `states` and `initial` count them from 0",
                 path.display()
             )
         });
@@ -110,8 +110,8 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
         let hint = first;
         let Some(next) = content.next(path)? else {
             if hint.bytes.eq_ignore_ascii_case(b"ctmc") {
-                let reason =
-                    "the hint `ctmc` has no transitions behind it: the file is truncated; export it again";
+                let reason = "no transitions follow the hint `ctmc`: the file is truncated; export \
+                              it again";
                 return Err(error(path, hint.number, reason));
             }
             return Err(language_or_unknown(hint, path));
@@ -162,7 +162,8 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
                     path,
                     first.number,
                     format!(
-                        "{} and four numbers a line are an MDP's transitions, with choices; kolmo solves CTMCs only",
+                        "{} and four numbers in each line: MDPs, with choices, are not supported; \
+                         expected a CTMC",
                         quote(first.bytes)
                     ),
                 ));
@@ -187,9 +188,11 @@ fn mrmc(first: Line, content: &mut Content, path: &Path) -> Result<Head> {
         let fields: Vec<&[u8]> = line.fields().take(3).collect();
         match *fields.as_slice() {
             [k, value] if k == key.as_bytes() => count(value, &key.to_lowercase(), line, path),
-            _ => {
-                Err(error(path, line.number, format!("{} should be `{key}` and a number", quote(line.bytes))))
-            }
+            _ => Err(error(
+                path,
+                line.number,
+                format!("invalid header {}: expected `{key}` and a number", quote(line.bytes)),
+            )),
         }
     };
     let states = check_states(keyed(first, "STATES")?, first, path)?;
@@ -213,7 +216,7 @@ fn count(field: &[u8], what: &str, line: Line, path: &Path) -> Result<u64> {
             path,
             line.number,
             format!(
-                "{} is not a number of {what} (an integer below 10^18); correct the header",
+                "invalid number of {what} {}: expected an integer below 10^18; correct the header",
                 quote(field)
             ),
         )
@@ -222,13 +225,18 @@ fn count(field: &[u8], what: &str, line: Line, path: &Path) -> Result<u64> {
 
 fn check_states(states: u64, line: Line, path: &Path) -> Result<u64> {
     match states {
-        0 => Err(error(path, line.number, "a chain of 0 states has no transient solution; export it again")),
+        0 => Err(error(
+            path,
+            line.number,
+            "invalid number of states 0: expected at least 1; export the chain again",
+        )),
         1..=MOST_STATES => Ok(states),
         _ => Err(error(
             path,
             line.number,
             format!(
-                "{states} states are too many: chains may have at most {MOST_STATES}; correct the header"
+                "number of states {states} is out of range: expected at most {MOST_STATES}; \
+                 correct the header"
             ),
         )),
     }
@@ -255,7 +263,7 @@ fn says_ctmc(line: Line, path: &Path) -> Result<bool> {
         return Err(error(
             path,
             line.number,
-            format!("these are the transitions of a model of type {}; kolmo solves CTMCs only", quote(kind)),
+            format!("model type {} is not supported: expected a CTMC", quote(kind)),
         ));
     } else {
         return Ok(false);
@@ -303,7 +311,7 @@ fn check_hint(hint: Line, path: &Path) -> Result<()> {
             path,
             hint.number,
             format!(
-                "the model is of type {}; kolmo solves CTMCs only, with the hint `ctmc`",
+                "model type {} is not supported: expected a CTMC, with the hint `ctmc`",
                 quote(hint.bytes)
             ),
         ));
@@ -344,8 +352,8 @@ fn unknown(line: Line, path: &Path) -> Error {
         path,
         line.number,
         format!(
-            "{} starts no list of transitions; a .tra starts with `STATES TRANSITIONS` in numbers, with `ctmc` or \
-             with a triple `from to rate`",
+            "{} does not start a list of transitions: expected `STATES TRANSITIONS` in numbers, \
+             `ctmc` or a triple `from to rate`",
             quote(line.bytes)
         ),
     )

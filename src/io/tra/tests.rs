@@ -52,31 +52,34 @@ fn mrmc_dialect() {
     );
     assert!(message("STATES 3\nTRANSITIONS 2\n1 4 2\n").contains(":3: state 4 is out of range"));
     assert!(
-        message("STATES 3\nTRANSITIONS 2\n1 2 2\n").contains("line 2 promises 2 transitions, the file has 1")
+        message("STATES 3\nTRANSITIONS 2\n1 2 2\n").contains("line 2 says 2 transitions, but the file has 1")
     );
-    assert!(message("STATES 3\n1 2 2\n").contains(":2: `1 2 2` should be `TRANSITIONS`"));
+    assert!(message("STATES 3\n1 2 2\n").contains(":2: invalid header '1 2 2': expected `TRANSITIONS`"));
     assert!(message("STATES 3\n").contains("no `TRANSITIONS` line"));
-    assert!(message("STATES -3\n").contains(":1: `-3` is not a number of states"));
+    assert!(message("STATES -3\n").contains(":1: invalid number of states '-3'"));
 }
 
 #[test]
 fn wrong_counts() {
     let fewer = message("3 3\n0 1 1\n1 2 1\n");
-    assert!(fewer.contains("line 1 promises 3 transitions, the file has 2: it is truncated"), "{fewer}");
+    assert!(fewer.contains("line 1 says 3 transitions, but the file has 2: it is truncated"), "{fewer}");
     // Surplus transitions are all read.
     let more = chain("# c\n3 1\n0 1 1\n1 2 1\n").unwrap();
     assert_eq!(more.transitions.from, [0, 1]);
     assert_eq!(more.warnings.len(), 1);
-    assert!(more.warnings[0].contains("line 2 promises 1 transitions, the file has 2; all 2 count"));
+    assert!(more.warnings[0].contains("line 2 says 1 transitions, but the file has 2; all 2 are used"));
     let huge = message("3 999999999999999999\n0 1 1\n");
-    assert!(huge.contains("promises 999999999999999999 transitions, the file has 1"), "{huge}");
-    assert!(message("999999999999999999 1\n0 1 1\n").contains(":1: 999999999999999999 states are too many"));
+    assert!(huge.contains("says 999999999999999999 transitions, but the file has 1"), "{huge}");
+    assert!(
+        message("999999999999999999 1\n0 1 1\n")
+            .contains(":1: number of states 999999999999999999 is out of range")
+    );
     assert!(message("4294967295 1\n0 1 1\n").contains("at most 4294967294"));
     assert_eq!(chain("4294967294 1\n0 4294967293 1\n").unwrap().transitions.to, [4294967293]);
-    assert!(message("0 4294967294 1\n").contains(":1: state 4294967294 is too many"));
-    assert!(message("0 0\n").contains("a chain of 0 states"));
+    assert!(message("0 4294967294 1\n").contains(":1: state 4294967294 is out of range"));
+    assert!(message("0 0\n").contains("invalid number of states 0"));
     assert!(
-        message("99999999999999999999 1\n").contains(":1: `99999999999999999999` is not a number of states")
+        message("99999999999999999999 1\n").contains(":1: invalid number of states '99999999999999999999'")
     );
 }
 
@@ -85,23 +88,23 @@ fn wrong_lines() {
     for (line, part) in [
         ("0 3 1", "state 3 is out of range: the header says 3 states, 0 to 2"),
         ("7 0 1", "state 7 is out of range"),
-        ("0 1 -2", "rate `-2` is negative"),
-        ("0 1 inf", "rate `inf` is not a finite number"),
-        ("0 1 NaN", "rate `NaN` is not a finite number"),
-        ("0 1 1e999", "rate `1e999` is above 1.8e308, the largest double"),
-        ("0 1 1e-400", "rate `1e-400` is below 4.9e-324, the smallest double above 0"),
-        ("0 1 1,5", "rate `1,5` is not a finite number"),
-        ("0 1 1/0", "rate `1/0` is not a finite number"),
-        ("0 1 x", "rate `x` is not a finite number"),
-        ("0 1", "`0 1` lacks a rate"),
-        ("0", "`0` lacks a target and a rate"),
-        ("0 a 1", "target `a` is not the number of a state"),
-        ("0 -1 1", "target `-1` is not the number of a state"),
-        ("-1 0 1", "`-1` is not the number of a state"),
-        ("0.0 1 1", "`0.0` is not the number of a state"),
-        ("99999999999999999999 1 1", "`99999999999999999999` is not the number of a state"),
-        ("0 1 1 a b", "has more behind the rate"),
-        ("0 1 1 0.5", "has more behind the rate"),
+        ("0 1 -2", "rate '-2' is negative"),
+        ("0 1 inf", "rate 'inf' is not a finite number"),
+        ("0 1 NaN", "rate 'NaN' is not a finite number"),
+        ("0 1 1e999", "rate '1e999' is above 1.8e308, the largest double"),
+        ("0 1 1e-400", "rate '1e-400' is below 4.9e-324, the smallest double above 0"),
+        ("0 1 1,5", "rate '1,5' is not a finite number"),
+        ("0 1 1/0", "rate '1/0' is not a finite number"),
+        ("0 1 x", "rate 'x' is not a finite number"),
+        ("0 1", "'0 1' lacks a rate"),
+        ("0", "'0' lacks a target and a rate"),
+        ("0 a 1", "invalid target 'a'"),
+        ("0 -1 1", "invalid target '-1'"),
+        ("-1 0 1", "invalid state '-1'"),
+        ("0.0 1 1", "invalid state '0.0'"),
+        ("99999999999999999999 1 1", "invalid state '99999999999999999999'"),
+        ("0 1 1 a b", "'0 1 1 a b' continues after the action's name"),
+        ("0 1 1 0.5", "'0 1 1 0.5' continues after the action's name"),
         ("0 10:8 10:10", "is a row of transitions; export one transition a line"),
         ("0 8:1", "is a row of transitions"),
     ] {
@@ -115,10 +118,10 @@ fn other_formats() {
     for (file, line, part) in [
         ("3 4 6\n0 0 1 0.5\n0 0 2 0.5 a\n", 1, "MDP"),
         ("0 0 1 0.5\n", 1, "MDP"),
-        ("# Transitions (MDP)\n3 4 6\n", 1, "type `MDP`"),
-        ("# Transitions (DTMC)\n3 4\n", 1, "type `DTMC`"),
-        ("dtmc\n0 1 1\n", 1, "type `dtmc`"),
-        ("mdp\n0 0 1 1\n", 1, "type `mdp`"),
+        ("# Transitions (MDP)\n3 4 6\n", 1, "type 'MDP'"),
+        ("# Transitions (DTMC)\n3 4\n", 1, "type 'DTMC'"),
+        ("dtmc\n0 1 1\n", 1, "type 'dtmc'"),
+        ("mdp\n0 0 1 1\n", 1, "type 'mdp'"),
         ("0 1:8 1:10\n", 1, "row of transitions"),
         ("R = sparse(3,3);\nR(1,2)=10;\n", 1, "MATLAB form"),
         ("ctmc\n\nmodule queue\n", 1, "PRISM's modelling language"),
@@ -135,10 +138,10 @@ fn other_formats() {
         ("# Reward structure \"a\"\n# State rewards\n", 1, "rewards"),
         ("digraph M {\n", 1, "Graphviz"),
         ("{\"jani-version\": 1}\n", 1, "JANI"),
-        ("ctmc\n", 1, "has no transitions behind it"),
-        ("hello\n0 1 2\n", 1, "starts no list"),
-        ("hello world\n", 1, "starts no list"),
-        ("0.5\n0.5\n", 1, "starts no list"),
+        ("ctmc\n", 1, "no transitions follow"),
+        ("hello\n0 1 2\n", 1, "does not start a list"),
+        ("hello world\n", 1, "does not start a list"),
+        ("0.5\n0.5\n", 1, "does not start a list"),
     ] {
         let text = message(file);
         assert!(text.starts_with(&format!("m.tra:{line}: ")) && text.contains(part), "{file}: {text}");

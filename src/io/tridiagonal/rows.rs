@@ -72,7 +72,8 @@ fn stored<'p>(path: &'p Path, name: &str, (start, bytes): (u64, u64)) -> Result<
     match (at - start).checked_add(data) {
         Some(all) if all == bytes => Ok(Source::Stored { path, at, header }),
         _ => Err(fail(format!(
-            "{} bytes behind the header; an array of shape {} and type {} has {data}",
+            "{} bytes after the header: expected an array of shape {} and type {}, which takes \
+             {data}",
             bytes.saturating_sub(at - start),
             header.shape(),
             header.descr
@@ -137,9 +138,7 @@ pub fn read_rows(
         .map(|(name, place)| place.map(|place| stored(path, name, place)).transpose());
     let mut next = || sources.next().unwrap_or(Ok(None));
     let (dl, d, du, own) = (next()?, next()?, next()?, next()?);
-    let (Some(dl), Some(d), Some(du)) = (dl, d, du) else {
-        unreachable!("members that are needed are there")
-    };
+    let (Some(dl), Some(d), Some(du)) = (dl, d, du) else { unreachable!("needed members exist") };
     let b = match b {
         Some(file) => Some(given(file, &mut through)?),
         None => own,
@@ -148,7 +147,7 @@ pub fn read_rows(
     let (batch, n) = size([&shapes[0], &shapes[1], &shapes[2]], cyclic).map_err(named)?;
     if n == 0 || batch == 0 {
         return Err(named(Error::Invalid(format!(
-            "{batch} systems of {n} rows; at least 1 of each is needed"
+            "{batch} systems of {n} rows: expected at least 1 of each"
         ))));
     }
     let span = share(n, batch);
@@ -257,7 +256,7 @@ mod tests {
         let path = place.path().join("s.npz");
         for (members, words) in [
             // The data promised by the headers are missing.
-            ([("dl", 7), ("d", 3), ("du", 3)], "dl has the shape [7], d has [3]"),
+            ([("dl", 7), ("d", 3), ("du", 3)], "invalid shape [7] of dl: expected [3]"),
             ([("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
         ] {
             archive(&path, &members.each_ref().map(|(name, n)| (*name, std::slice::from_ref(n), &[][..])));
@@ -268,7 +267,7 @@ mod tests {
         }
         archive(&path, &[("dl", &[3], &[]), ("d", &[3], &[]), ("du", &[3], &[]), ("b", &[4], &[])]);
         let error = read(&path, false, false, None).unwrap_err().to_string();
-        assert!(error.contains("b has the shape [4], d has [3]"), "{error}");
+        assert!(error.contains("invalid shape [4] of b: expected [3]"), "{error}");
     }
 
     #[test]

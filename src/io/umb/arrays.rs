@@ -55,7 +55,7 @@ impl<'a> Array<'a> {
             ("double", 64) => f64::from_le_bytes,
             ("int", 64) => |bytes| i64::from_le_bytes(bytes) as f64,
             ("uint", 64) => |bytes| u64::from_le_bytes(bytes) as f64,
-            _ => return Err(format!("its values are of type {element}; doubles are read")),
+            _ => return Err(format!("its values are of type {element}: expected doubles")),
         };
         Ok(words(files, name, len)?.map(|elements| Self { elements, of }))
     }
@@ -89,10 +89,14 @@ impl<'a> Csr<'a> {
             Some(offsets) => {
                 let at = |k: usize| u64::from_le_bytes(offsets[k]);
                 if at(0) != 0 {
-                    return Err(format!("{name}: starts with {}; it starts with 0", at(0)));
+                    return Err(format!("{name}: invalid first number {}: expected 0", at(0)));
                 }
                 if let Some(k) = (1..offsets.len()).find(|&k| at(k) < at(k - 1)) {
-                    return Err(format!("{name}: {} after {} at {k}; it does not descend", at(k), at(k - 1)));
+                    return Err(format!(
+                        "{name}: {} after {} at {k}: expected ascending numbers",
+                        at(k),
+                        at(k - 1)
+                    ));
                 }
                 if at(offsets.len() - 1) != count {
                     return Err(format!(

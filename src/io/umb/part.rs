@@ -127,7 +127,7 @@ impl Members {
     fn window(&self, name: &str, len: u64, range: Range<u64>) -> Result<Option<Vec<u8>>, String> {
         let Some(place) = self.places.get(name) else { return Ok(None) };
         if Some(place.end - place.start) != len.checked_mul(8) || range.start > range.end || range.end > len {
-            return Err(format!("{name} has another length"));
+            return Err(format!("{name} has a wrong length"));
         }
         self.bytes(place.start + 8 * range.start..place.start + 8 * range.end).map(Some)
     }
@@ -151,7 +151,7 @@ impl Members {
             ("state-to-choices.bin", system.states, system.choices, "choices"),
             ("choice-to-branches.bin", system.choices, system.branches, "branches"),
         ] {
-            let one_more = count.checked_add(1).ok_or("too many")?;
+            let one_more = count.checked_add(1).ok_or("the number of states or choices is out of range")?;
             match self.window(name, one_more, range.start..range.end + 1)? {
                 None if count != all => return Err(format!("{name} is missing")),
                 None => {}
@@ -162,7 +162,10 @@ impl Members {
                     let begins = range.start > 0 || first == 0;
                     let ends = range.end < count || last == all;
                     if !offsets.is_sorted() || last > all || !begins || !ends {
-                        return Err(format!("{name} does not lead to {all} {behind}"));
+                        return Err(format!(
+                            "{name}: expected ascending numbers from 0 to {all}, the number of \
+                             {behind}"
+                        ));
                     }
                     let counted = offsets.iter().flat_map(|at| (at - first).to_le_bytes()).collect();
                     files.insert(name.to_owned(), counted);

@@ -167,7 +167,7 @@ fn plain_and_compressed() {
     }
     for (bytes, wanted) in [
         (gzip(&gzip(&tar)), "compressed with gzip twice"),
-        (gzip(b"SL\0 is no header"), "inside is no tar archive"),
+        (gzip(b"SL\0 is no header"), "does not contain a tar archive"),
     ] {
         fs::write(&path, bytes).unwrap();
         let message = read(&path).unwrap_err().to_string();
@@ -310,7 +310,12 @@ fn blocks_of_states_come_in_order() {
     // The first of two errors is reported.
     let wrong: Vec<f64> = (0..n).map(|s| if probability(s) < 1.0 { -1.0 } else { 1.0 }).collect();
     model.put("branch-to-probability.bin", doubles(&wrong));
-    assert!(model.read().unwrap_err().contains(&format!("of state {} is -1", BLOCK + 1)));
+    assert!(
+        model
+            .read()
+            .unwrap_err()
+            .contains(&format!("invalid probability -1 of branch {0} of state {0}", BLOCK + 1))
+    );
 }
 
 #[test]
@@ -389,19 +394,26 @@ fn arrays_that_do_not_fit_are_named() {
         assert!(reason(|model| model.put(name, vec![0; 15])).contains(&format!("{name}: 15 bytes")));
     }
     assert!(reason(|m| m.put("state-is-initial.bin", vec![])).contains("need 8"));
-    assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[1, 2, 4, 5]))).contains("starts with 1"));
+    assert!(
+        reason(|m| m.put("choice-to-branches.bin", longs(&[1, 2, 4, 5]))).contains("invalid first number 1")
+    );
     assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[0, 4, 2, 5]))).contains("2 after 4 at 2"));
     assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[0, 2, 4, 9]))).contains("ends with 9"));
     assert!(
         reason(|m| m.put("state-to-choices.bin", longs(&[0, 2, 3, 3]))).contains("state 0 has 2 choices")
     );
-    assert!(reason(|m| m.put("branch-to-target.bin", longs(&[1, 3, 0, 0, 2]))).contains("leads to state 3"));
     assert!(
-        reason(|m| m.put("state-to-exit-rate.bin", doubles(&[4.0, -1.0, 1.0]))).contains("state 1 is -1")
+        reason(|m| m.put("branch-to-target.bin", longs(&[1, 3, 0, 0, 2])))
+            .contains("target 3 of branch 1 of state 0 is out of range")
+    );
+    assert!(
+        reason(|m| m.put("state-to-exit-rate.bin", doubles(&[4.0, -1.0, 1.0])))
+            .contains("invalid exit rate -1 of state 1")
     );
     let nan = doubles(&[0.25, 0.75, f64::NAN, 0.5, 1.0]);
     assert!(
-        reason(|m| m.put("branch-to-probability.bin", nan.clone())).contains("branch 2 of state 1 is NaN")
+        reason(|m| m.put("branch-to-probability.bin", nan.clone()))
+            .contains("invalid probability NaN of branch 2 of state 1")
     );
     assert!(reason(|m| m.system("branch-probability-type", Value::Null)).contains("state 0 has 2 branches"));
     assert!(reason(|m| m.system("#states", json!(u64::MAX))).contains("4294967294"));

@@ -46,7 +46,7 @@ pub(super) fn names(files: &Files, description: &Value, states: usize) -> Result
     let sizes = classes.iter().map(Class::bytes).collect::<Result<Vec<usize>, String>>()?;
     let class_of = file("valuation-to-class.bin").map(|bytes| bytes.as_chunks::<4>().0);
     if class_of.is_some_and(|class_of| class_of.len() != states) || classes.is_empty() {
-        return Err("valuation-to-class.bin has another number of states".to_owned());
+        return Err("valuation-to-class.bin has a wrong number of states".to_owned());
     }
     let mut variables: Vec<String> = Vec::new();
     for name in classes.iter().flat_map(Class::names) {
@@ -60,7 +60,10 @@ pub(super) fn names(files: &Files, description: &Value, states: usize) -> Result
     for state in 0..states {
         let class = class_of.map_or(0, |class_of| u32::from_le_bytes(class_of[state]) as usize);
         let (Some(description), Some(&size)) = (classes.get(class), sizes.get(class)) else {
-            return Err(format!("state {state} has the class {class}; there are {}", classes.len()));
+            return Err(format!(
+                "class {class} of state {state} is out of range: there are {} classes",
+                classes.len()
+            ));
         };
         let Some((own, behind)) = rest.split_at_checked(size) else {
             return Err(format!("valuations.bin ends before state {state} of {states}"));
@@ -73,7 +76,7 @@ pub(super) fn names(files: &Files, description: &Value, states: usize) -> Result
         names.push(values.iter().map(String::as_str));
     }
     if !rest.is_empty() {
-        return Err(format!("valuations.bin has {} bytes behind those of {states} states", rest.len()));
+        return Err(format!("valuations.bin has {} bytes after those of {states} states", rest.len()));
     }
     Ok(Some(names))
 }
@@ -94,12 +97,12 @@ impl Class {
         });
         let mut all = 0usize;
         for bits in bits {
-            all = all.checked_add(bits?).ok_or("a valuation of more bits than can be counted")?;
+            all = all.checked_add(bits?).ok_or("the size of a valuation is out of range")?;
         }
         if all.is_multiple_of(8) {
             Ok(all / 8)
         } else {
-            Err(format!("a valuation of {all} bits; they fill bytes"))
+            Err(format!("a valuation has {all} bits: expected whole bytes"))
         }
     }
 
@@ -137,7 +140,9 @@ fn bits(kind: &Type) -> Result<usize, String> {
     let usual = if kind.name == "bool" { 1 } else { 64 };
     match (&kind.name[..], kind.size.unwrap_or(usual)) {
         ("bool" | "int" | "uint", size @ 1..=64) | ("double" | "string", size @ 64) => Ok(size as usize),
-        _ => Err(format!("a variable of type {kind}; bool, int, uint, double and string are read")),
+        _ => {
+            Err(format!("variable type {kind} is not supported: expected bool, int, uint, double or string"))
+        }
     }
 }
 
@@ -170,7 +175,7 @@ impl Strings<'_> {
             _ => None,
         };
         let string = string.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        string.map(str::to_owned).ok_or_else(|| format!("there is no string {number}"))
+        string.map(str::to_owned).ok_or_else(|| format!("string {number} is missing or not UTF-8"))
     }
 }
 

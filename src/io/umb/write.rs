@@ -28,7 +28,7 @@ pub fn write(writer: &mut dyn Write, chain: &Chain) -> io::Result<()> {
         Initial::State(state) => vec![*state as u32],
         Initial::Uniform(states) => states.clone(),
         Initial::Distribution(_) => {
-            return Err(unfit("an initial distribution has no place in a .umb".into()));
+            return Err(unfit("an initial distribution is not supported in .umb".into()));
         }
     };
     let (mut exit, mut ends) = (Vec::with_capacity(8 * n), Vec::with_capacity(8 * n + 8));
@@ -123,7 +123,8 @@ fn valuations(names: &StateNames) -> io::Result<(Value, Vec<u8>)> {
         "true" => Ok(1),
         _ => text.parse::<i64>().map_err(|_| {
             unfit(format!(
-                "a variable has the value '{text}', and .umb is written with whole numbers, true and false"
+                "value '{text}' of a variable is not supported in .umb: expected whole numbers, \
+                 true or false"
             ))
         }),
     };

@@ -233,7 +233,7 @@ impl Body<'_> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
             TypeInner::Matrix { .. } => Err(Refusal::new("matrices")),
-            _ => Err(Refusal::new("arithmetic on what is no number or vector")),
+            _ => Err(Refusal::new("arithmetic on a value other than a number or vector")),
         }
     }
 

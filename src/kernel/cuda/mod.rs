@@ -107,7 +107,7 @@ pub struct CudaKernel {
 
 /// Error for a kernel outside the subset that [`translate`] supports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("shaders/{kernel}.wgsl{}: {construct}: not in the part of WGSL that is translated to CUDA", .line.map(|l| format!(":{l}")).unwrap_or_default())]
+#[error("shaders/{kernel}.wgsl{}: {construct}: not supported by the translation to CUDA", .line.map(|l| format!(":{l}")).unwrap_or_default())]
 pub struct Unsupported {
     /// Name of the kernel.
     pub kernel: String,
@@ -271,7 +271,7 @@ fn immediates(unit: &Unit<'_>) -> Written<Option<(Handle<GlobalVariable>, usize)
         }
         let span = unit.module.global_variables.get_span(handle);
         let TypeInner::Struct { members, span: bytes } = unit.inner(variable.ty) else {
-            return Err(Refusal::new("immediates that are no struct").at(span));
+            return Err(Refusal::new("immediates that are not a struct").at(span));
         };
         let word = |m: &naga::StructMember| matches!(*unit.inner(m.ty), TypeInner::Scalar(s) if s.kind == ScalarKind::Uint && s.width == 4);
         if !members.iter().all(word) {

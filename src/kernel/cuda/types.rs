@@ -176,7 +176,7 @@ impl<'a> Unit<'a> {
             TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
                 Ok(IndexableLength::Known(n)) => format!("Array<{}, {n}>", self.element_text(base)?),
                 Ok(IndexableLength::Dynamic) => {
-                    return Err(Refusal::new("an array of unknown length that is no binding of its own"));
+                    return Err(Refusal::new("an array of unknown length that is not a binding"));
                 }
                 Err(e) => return Err(Refusal::new(format!("an array's length ({e})"))),
             },

@@ -39,11 +39,9 @@ pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) ->
 fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
     // SAFETY: this only searches for the library.
     if !unsafe { sys::is_culib_present() } {
-        return Err(
-            "NVRTC (libnvrtc) is not on this machine; install the CUDA toolkit's runtime compiler, or use \
-                    --device wgpu:N"
-                .to_owned(),
-        );
+        return Err("NVRTC (libnvrtc) is not on this machine; install the CUDA toolkit's runtime \
+                    compiler, or use `device` wgpu:N"
+            .to_owned());
     }
     let source = CString::new(text).map_err(|e| e.to_string())?;
     let options: Vec<CString> = std::iter::once(format!("--gpu-architecture={arch}"))
@@ -68,22 +66,22 @@ fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
                 std::ptr::null(),
                 std::ptr::null(),
             ),
-            "take the text",
+            "read the text",
         )?;
         let result = (|| {
             let compiled = sys::nvrtcCompileProgram(program, pointers.len() as i32, pointers.as_ptr().cast());
             if compiled != sys::nvrtcResult::NVRTC_SUCCESS {
                 let mut size = 0;
-                ok(sys::nvrtcGetProgramLogSize(program, &mut size), "tell why")?;
+                ok(sys::nvrtcGetProgramLogSize(program, &mut size), "return its log")?;
                 let mut log = vec![0u8; size.max(1)];
-                ok(sys::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()), "tell why")?;
+                ok(sys::nvrtcGetProgramLog(program, log.as_mut_ptr().cast()), "return its log")?;
                 let log = CStr::from_bytes_until_nul(&log).map(|l| l.to_string_lossy().into_owned());
-                return Err(format!("NVRTC refuses the text for {arch}: {}", log.unwrap_or_default().trim()));
+                return Err(format!("NVRTC rejects the text for {arch}: {}", log.unwrap_or_default().trim()));
             }
             let mut size = 0;
-            ok(sys::nvrtcGetCUBINSize(program, &mut size), "write machine code")?;
+            ok(sys::nvrtcGetCUBINSize(program, &mut size), "return machine code")?;
             let mut code = vec![0u8; size];
-            ok(sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()), "write machine code")?;
+            ok(sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()), "return machine code")?;
             Ok(code)
         })();
         let _ = sys::nvrtcDestroyProgram(&mut program);
@@ -162,6 +160,6 @@ mod tests {
 
         let why = compile("extern \"C\" __global__ void nothing() {}", "sm_90").unwrap_err();
 
-        assert!(why.contains("NVRTC") && why.contains("install") && why.contains("--device wgpu:N"), "{why}");
+        assert!(why.contains("NVRTC") && why.contains("install") && why.contains("`device` wgpu:N"), "{why}");
     }
 }

@@ -179,7 +179,7 @@ impl CudaLane {
                 device: "the host".to_owned(),
                 what: "page-locked memory".to_owned(),
                 asked: bytes,
-                limit: "the driver does not get that much".to_owned(),
+                limit: "the driver cannot allocate that much".to_owned(),
             }),
             Err(e) => Err(self.error("locking memory", e)),
         }
@@ -448,14 +448,18 @@ impl Backend for CudaLane {
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
         let spec = &self.device.spec;
-        let refuse =
-            |why: String| Error::Device(format!("{why}; give arrays that lie on {spec}, or on the host"));
+        let refuse = |why: String| {
+            Error::Device(format!(
+                "{why}; use arrays on {spec}, or on the \
+                                                          host"
+            ))
+        };
         self.enter()?;
         for address in [src.address, src.address + src.extent() as u64 - 1] {
             match self.context.ordinal_of(address) {
                 Some(own) if own == self.context.device => {}
                 Some(other) => return Err(refuse(format!("{address:#x} is memory of cuda:{other}"))),
-                None => return Err(refuse(format!("{address:#x} is no memory that CUDA knows"))),
+                None => return Err(refuse(format!("{address:#x} is not CUDA memory"))),
             }
         }
         let copy = || {

@@ -98,19 +98,19 @@ pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
     let limits = adapter.limits();
     if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < IMMEDIATE_BYTES {
         return Some(format!(
-            "{} bytes of immediate data; {IMMEDIATE_BYTES} are needed",
+            "{} bytes of immediate data: expected at least {IMMEDIATE_BYTES}",
             limits.max_immediate_size
         ));
     }
     if limits.max_storage_buffers_per_shader_stage < 8 {
         return Some(format!(
-            "{} storage buffers a kernel; 8 are needed",
+            "{} storage buffers a kernel: expected at least 8",
             limits.max_storage_buffers_per_shader_stage
         ));
     }
     if limits.max_compute_invocations_per_workgroup < 256 {
         return Some(format!(
-            "workgroups of {}; 256 are needed",
+            "workgroups of {}: expected at least 256",
             limits.max_compute_invocations_per_workgroup
         ));
     }

@@ -86,7 +86,7 @@ impl WgpuLane {
             trace: wgpu::Trace::Off,
         });
         let (wgpu, queue) = pollster::block_on(request)
-            .map_err(|e| Error::Device(format!("{} does not open: {e}", device.label())))?;
+            .map_err(|e| Error::Device(format!("{} cannot be opened: {e}", device.label())))?;
         let lost = Arc::new(Mutex::new(None));
         let note = |lost: &Arc<Mutex<Option<String>>>, reason: String| {
             lock(lost).get_or_insert(reason);
@@ -310,7 +310,7 @@ mod tests {
     pub(super) fn first() -> Option<WgpuLane> {
         let opened = WgpuLane::open(0, false, false);
         if let Err(e) = &opened {
-            crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}"));
+            crate::devices::skip("wgpu:0", format!("wgpu:0 cannot be opened: {e}"));
         }
         opened.ok()
     }

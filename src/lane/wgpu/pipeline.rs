@@ -86,12 +86,12 @@ impl WgpuLane {
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
             return Err(Error::Device(format!(
-                "{} does not take the kernel '{}': {e}",
+                "{} rejects the kernel '{}': {e}",
                 self.device.label(),
                 kernel.name
             )));
         }
-        self.alive("the making of a pipeline")?;
+        self.alive("the creation of a pipeline")?;
         let made = Arc::new(Pipeline { layout, pipeline });
         pipelines.insert(key, made.clone());
         Ok(made)
@@ -122,7 +122,7 @@ impl WgpuLaunch {
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
             return Err(Error::Device(format!(
-                "{} does not take the arguments of kernel '{}': {e}",
+                "{} rejects the arguments of kernel '{}': {e}",
                 device.label(),
                 kernel.name
             )));

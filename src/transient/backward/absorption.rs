@@ -108,7 +108,7 @@ pub fn until_absorption(
     let n = transitions.states();
     if machine.ranks.is_distributed() || !transitions.is_whole() {
         return Err(Error::Invalid(
-            "rewards until absorption are summed by one process; leave out mpirun".into(),
+            "rewards until absorption are not supported on several ranks: expected one process".into(),
         ));
     }
     let mut row = Vec::new();
@@ -117,7 +117,8 @@ pub fn until_absorption(
         transitions.outgoing(end as usize, &mut row);
         if !row.is_empty() {
             return Err(Error::Invalid(format!(
-                "state {end} is to be absorbing, and it is left at some rate"
+                "state {end} is not absorbing: it has an exit rate \
+                                               above 0"
             )));
         }
     }
@@ -189,7 +190,7 @@ fn absorbed<T: Number>(
         totals(&context, &passing, observer)?
     };
     let mut rewards = found.totals;
-    let time = rewards.pop().expect("the time is among them");
+    let time = rewards.pop().expect("a time is left");
     let status = if found.met { Status::Met } else { Status::NotMet };
     Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
 }
@@ -274,7 +275,7 @@ fn sweep<T: Number>(
     passing.iter().for_each(|&state| met[state as usize] = false);
     let work = || -> Result<Outcome> {
         let chain = Stochastic::new(context.problem.transitions, 1.0 / holding, 0..n);
-        let (time, others) = context.problem.rewards.split_last().expect("the time is among them");
+        let (time, others) = context.problem.rewards.split_last().expect("a time is left");
         let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
         let (mut summed, mut terms) = (Vec::new(), 0);
         for some in all.chunks(4) {

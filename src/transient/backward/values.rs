@@ -88,7 +88,7 @@ impl Backward {
         transitions.exit_rates(0..n, &mut exit);
         let alpha = exit.iter().copied().fold(0.0, f64::max);
         if !alpha.is_finite() {
-            return Err(Error::Invalid("a state's rates add up to more than the largest double".into()));
+            return Err(Error::Invalid("the sum of a state's rates is above the largest double".into()));
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
@@ -211,7 +211,8 @@ impl Backward {
         }
         if lambda > MOST_ALPHA_T {
             return Err(Error::Invalid(format!(
-                "time {time:e} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e}"
+                "time {time:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
+                 {MOST_ALPHA_T:e} are supported"
             )));
         }
         let window = Window::new(lambda, 0.5 * epsilon);
@@ -300,7 +301,7 @@ impl Backward {
         let n = self.states();
         if let Some(reward) = rewards.iter().chain(values).find(|reward| **reward < 0.0) {
             return Err(Error::Invalid(format!(
-                "a reward is {reward}, and sums without end take rewards of 0 or more"
+                "reward {reward} is out of range: sums over all time need rewards ≥ 0"
             )));
         }
         let mut found = StateValues { values: vec![0.0; n], bounds: vec![0.0; n] };

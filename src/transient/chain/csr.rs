@@ -137,7 +137,7 @@ impl Csr {
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
     pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
         Self::new(n, list).map_err(|Duplicate { from, to }| {
-            Error::Invalid(format!("the transition {from} -> {to} is listed twice; add its rates into one"))
+            Error::Invalid(format!("duplicate transition {from} -> {to}; add its rates into one"))
         })
     }
 }

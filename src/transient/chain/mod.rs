@@ -100,7 +100,7 @@ impl Initial {
         let state = |s: usize| match s < n {
             true => Ok(s),
             false => {
-                Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1)))
+                Err(Error::Invalid(format!("initial state {s} is out of range: expected 0 to {}", n - 1)))
             }
         };
         let mut p: Vec<f64> = zeroed(states.len());
@@ -114,7 +114,7 @@ impl Initial {
             Self::Uniform(among) => {
                 if among.is_empty() {
                     return Err(Error::Invalid(
-                        "the initial states are an empty set; name at least one".to_owned(),
+                        "the set of initial states is empty: expected at least one".to_owned(),
                     ));
                 }
                 for &s in among {
@@ -124,13 +124,15 @@ impl Initial {
             Self::Distribution(values) => {
                 if values.len() != n {
                     return Err(Error::Invalid(format!(
-                        "the initial distribution has {} values, the chain {n} states; give one value a state",
+                        "the initial distribution has {} values, but the chain {n} states: \
+                         expected one value for each state",
                         values.len()
                     )));
                 }
                 if let Some(s) = values.iter().position(|v| !(v.is_finite() && *v >= 0.0)) {
                     return Err(Error::Invalid(format!(
-                        "the initial distribution gives state {s} the probability {}; it must be 0 or more",
+                        "the initial distribution gives state {s} the probability {}: expected a \
+                         number ≥ 0",
                         values[s]
                     )));
                 }
@@ -148,7 +150,7 @@ impl Initial {
                         false => String::new(),
                     };
                     return Err(Error::Invalid(format!(
-                        "the initial distribution sums to {sum}; it must sum to 1{remedy}"
+                        "the initial distribution sums to {sum}: expected 1{remedy}"
                     )));
                 }
                 p.copy_from_slice(&values[states]);
@@ -219,7 +221,7 @@ impl Chain {
         let rates = CsrMatrix::from_csr(n, n, indptr, indices, rates)?;
         if let Some((from, to, rate)) = rates.entries().find(|&(_, _, r)| !(r.is_finite() && r >= 0.0)) {
             let what = format!("the transition {from} -> {to} has the rate {rate}");
-            return Err(Error::Invalid(format!("{what}; it must be 0 or more")));
+            return Err(Error::Invalid(format!("{what}: expected a number ≥ 0")));
         }
         Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }

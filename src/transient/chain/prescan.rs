@@ -36,7 +36,7 @@ impl<V> Pending<V> {
         }
         match self {
             Self::There(value) => value,
-            Self::Arriving(_) => unreachable!("it was waited for"),
+            Self::Arriving(_) => unreachable!("waited for before"),
         }
     }
 }

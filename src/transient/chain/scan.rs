@@ -77,7 +77,8 @@ fn fixed<T: Number>(
     let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
     if most.is_infinite() {
         return Err(Error::Invalid(
-            "a state has more than ten million transitions, whose rounding q64 has no room for; use --precision f64"
+            "a state has more than ten million transitions, too many for the rounding of q64; use \
+             `precision` f64"
                 .to_owned(),
         ));
     }
@@ -234,7 +235,8 @@ pub(crate) fn statistics_of_rows<T: Number>(
     let alpha = found.exact;
     if !alpha.is_finite() {
         return Err(Error::Invalid(format!(
-            "a state's rates add up to more than {:e}, the largest double; give rates per a shorter unit of time",
+            "the sum of a state's rates is above {:e}, the largest double; give rates per a \
+             shorter unit of time",
             f64::MAX
         )));
     }

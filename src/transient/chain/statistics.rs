@@ -59,7 +59,8 @@ impl<T: Number> MatrixStatistics<T> {
         let lambda = lambda.max(f64::MIN_POSITIVE);
         if lambda > MOST_ALPHA_T {
             return Err(Error::Invalid(format!(
-                "time {t:e} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
+                "time {t:e} is out of range: it needs {lambda:.1e} multiplications, and at most \
+                 {MOST_ALPHA_T:e} are supported; for the steady state, give the time inf"
             )));
         }
         Ok(lambda)

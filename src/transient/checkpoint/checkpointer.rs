@@ -101,8 +101,8 @@ impl<'a> Checkpointer<'a> {
                     return Err(Error::File {
                         path: checkpoint.path.clone(),
                         reason: format!(
-                            "the checkpoint belongs to another run, which differs in {}; ask for the same, or delete it \
-                             or name another to start afresh",
+                            "the checkpoint belongs to another run, which differs in {}; use equal \
+                             options, or delete the checkpoint or name another to start afresh",
                             differences.join(" and ")
                         ),
                     });

@@ -193,13 +193,13 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     let path = PathBuf::from(name);
     let failed = |source| Error::Io { path: path.clone(), source };
     if name.is_empty() {
-        let reason = "ranks write a checkpoint at their places in it, which a pipe or device does not have";
+        let reason = "a pipe or device cannot hold a checkpoint of several ranks: expected a file";
         return Err(Error::Invalid(reason.to_owned()));
     }
     let mut file = File::options().write(true).open(&path).map_err(|e| {
         Error::Invalid(format!(
-            "rank 0 has opened it, and here it is not to be seen ({e}); ranks write one file, so name one in a directory \
-             that all of them have"
+            "rank 0 has opened the checkpoint, but this rank does not find it ({e}); name a file \
+             in a directory that all ranks share"
         ))
     })?;
     let mut at = data;
@@ -237,7 +237,8 @@ pub(super) fn replaceable(path: &Path) -> Result<()> {
     }
     Err(Error::File {
         path: path.into(),
-        reason: "is not a checkpoint, and one would replace it; name another file, or delete this one"
+        reason: "is not a checkpoint, but would be replaced by one; name another file, or delete \
+                 this one"
             .to_owned(),
     })
 }
@@ -251,7 +252,7 @@ pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
     };
     let length = file.metadata().map_err(failed)?;
     if !length.is_file() {
-        return Err(damaged(path, "it is no file"));
+        return Err(damaged(path, "it is not a file"));
     }
     Stored::open(path, file, length.len()).map(Some)
 }
@@ -262,7 +263,7 @@ fn damaged(path: &Path, why: &str) -> Error {
     Error::File { path: path.into(), reason }
 }
 
-const CHANGED: &str = "its bytes are not those that were written";
+const CHANGED: &str = "its bytes have changed";
 
 /// The bytes before the vectors.
 struct Input<'a, I> {
@@ -313,7 +314,7 @@ impl<I: Read + Seek> Stored<I> {
     pub(super) fn open(path: &Path, input: I, length: u64) -> Result<Self> {
         let mut input = Input { path, input, hasher: XxHash3_128::new(), left: length };
         if !input.array::<16>().is_ok_and(|magic| magic == *MAGIC) {
-            return Err(damaged(path, "it does not begin as one"));
+            return Err(damaged(path, "its start is invalid"));
         }
         let layout = u32::from_le_bytes(input.array()?);
         let version_length = u32::from_le_bytes(input.array()?).into();
@@ -325,8 +326,9 @@ impl<I: Read + Seek> Stored<I> {
             return Err(Error::File {
                 path: path.into(),
                 reason: format!(
-                    "the checkpoint is of kolmo {version} (layout {layout}), this is {VERSION} (layout {LAYOUT}); finish \
-                     it with that version, or delete it or name another to start afresh"
+                    "the checkpoint of kolmo {version} (layout {layout}) is not supported by \
+                     {VERSION} (layout {LAYOUT}); finish it with that version, or delete it or \
+                     name another to start afresh"
                 ),
             });
         }
@@ -342,7 +344,7 @@ impl<I: Read + Seek> Stored<I> {
         let head: Head<Identity, State> = postcard::from_bytes(&head)
             .map_err(|e| damaged(path, &format!("its head cannot be read ({e})")))?;
         if !matches!(&head.identity.precision[..], "f32" | "f64" | "q64") {
-            return Err(damaged(path, "its precision is none"));
+            return Err(damaged(path, "its precision is invalid"));
         }
         let n = head.identity.states;
         let expected = (|| {
@@ -352,7 +354,7 @@ impl<I: Read + Seek> Stored<I> {
             results.checked_add(vectors)
         })();
         if n > u64::from(u32::MAX) || expected != Some(input.left) {
-            return Err(damaged(path, "its length is not what its head says"));
+            return Err(damaged(path, "its length differs from that in its head"));
         }
         let starts = &head.starts;
         let ends = starts[1.min(starts.len())..].iter().copied().chain([n]);
@@ -363,7 +365,7 @@ impl<I: Read + Seek> Stored<I> {
                 .and_then(|vectors| vectors.checked_mul(starts.len()))
                 == Some(head.hashes.len());
         if !sound {
-            return Err(damaged(path, "its segments are not those of its states"));
+            return Err(damaged(path, "its segments do not match its states"));
         }
         let data = length - input.left;
         Ok(Self { path: path.into(), input: input.input, head, data, hash })

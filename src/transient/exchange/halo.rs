@@ -87,7 +87,8 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
                 // A message is counted in `int`s, of halves of a double.
                 if rows.len() >= 1 << 30 {
                     return Err(Error::Invalid(format!(
-                        "a rank would send another {} values after a step, and a message holds 2^30; use more ranks",
+                        "a rank would send another rank {} values after a step, but a message \
+                         holds 2^30; use more ranks",
                         rows.len()
                     )));
                 }

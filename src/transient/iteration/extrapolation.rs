@@ -197,8 +197,11 @@ impl<T: Number> Extrapolation<'_, T> {
     /// The residual is computed from all transitions, in double precision on one process, and takes
     /// memory.
     pub(crate) fn refines(context: &Context<'_, T>) -> bool {
-        let room =
-            || expect_memory(80 * context.initial.len() as u64, || "a shape of twice the digits".to_owned());
+        let room = || {
+            expect_memory(80 * context.initial.len() as u64, || {
+                "an extrapolation in double-double".to_owned()
+            })
+        };
         T::PRECISION == Precision::F64
             && !context.parts.ranks.is_distributed()
             && context.problem.transitions.is_whole()

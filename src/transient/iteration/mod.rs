@@ -313,7 +313,8 @@ impl<'a, T: Number> Iteration<'a, T> {
         let (before, all) = self.progress;
         if to > MOST_STEPS {
             return Err(Error::Invalid(format!(
-                "no steady state after {from} multiplications, and they are counted in 32 bits; ask for a shorter time"
+                "no steady state after {from} multiplications, the most that are supported; give a \
+                 shorter time"
             )));
         }
         if self.small(targets) {

@@ -38,13 +38,9 @@ pub(crate) struct EarlyTermination {
     pub(crate) step: u64,
     /// Decay rate 1 − μ per step, exactly.
     pub(crate) decay: f64,
-<<<<<<< HEAD
     /// Bound of the probability of x_m on the transient states, or on those of its class.
     pub(crate) mass: f64,
-    /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
-=======
     /// Bound of ‖ŷ − μ x_m‖ on the non-absorbing states, without the rounding of ŷ.
->>>>>>> words-t2
     pub(crate) defect: f64,
     /// Bound of the rounding errors in `defect`.
     pub(crate) rounding: f64,
@@ -214,8 +210,8 @@ impl Planned {
             && deviance(self.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
     }
 
-<<<<<<< HEAD
-    /// Returns the error budget after early terminations whose iterate is known to an l1 error of `error`.
+    /// Returns the error budget after early terminations whose iterate has an l1 error of at most
+    /// `error`.
     pub(crate) fn budget(&self, terminations: &[EarlyTermination], error: f64) -> ErrorBudget {
         if !self.averages(&terminations[0]) {
             return self.summed;
@@ -223,10 +219,5 @@ impl Planned {
         let drift = drift(self.lambda, speed(terminations, self.lambda, error));
         let ErrorBudget { left, rounded } = self.averaged;
         ErrorBudget { left: left - drift, rounded: rounded + drift }
-=======
-    /// Returns the error budget that remains after early termination.
-    pub(crate) fn budget(&self, termination: &EarlyTermination) -> ErrorBudget {
-        if self.averages(termination) { self.averaged } else { self.summed }
->>>>>>> words-t2
     }
 }

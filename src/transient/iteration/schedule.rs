@@ -35,13 +35,9 @@ pub(crate) struct Planned {
     pub(crate) stopped: Option<Stopped>,
     /// True if closed forms replaced the weights after early termination.
     pub(crate) is_averaged: bool,
-<<<<<<< HEAD
-    /// Bound of the l1 norm of the result's derivative by λ: infinite unless the result is such a mean.
+    /// Bound of the l1 norm of the result's derivative by λ; infinite unless `is_averaged`.
     pub(crate) speed: f64,
-    /// Steps that its iterates took, at most.
-=======
     /// Maximum number of steps before the iterates that contribute to this time.
->>>>>>> words-t2
     pub(crate) steps: u64,
     /// Bound of the truncated mass.
     pub(crate) truncation: f64,

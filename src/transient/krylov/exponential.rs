@@ -179,7 +179,8 @@ pub(crate) fn run<T: Number>(
     };
     match why {
         Some(why) if strict => Err(Error::Invalid(format!(
-            "the Krylov method gave up {} of {asked} times: {why}; leave --strict out for a sweep to serve them, or use --method auto",
+            "the Krylov method gave up {} of {asked} times: {why}; leave `strict` out for a \
+             uniformization run to serve them, or use `method` auto",
             expansion.given_up
         ))),
         _ => Ok(expansion),
@@ -293,7 +294,7 @@ impl<'a, T: Number> Run<'a, T> {
         let capacity = self.basis.capacity();
         if capacity < FEWEST {
             return Ok(Some(format!(
-                "the devices have memory for {capacity} more vectors, and it takes {FEWEST}"
+                "the devices have memory for {capacity} more vectors, but {FEWEST} are needed"
             )));
         }
         // A larger space would have no further direction.
@@ -313,7 +314,8 @@ impl<'a, T: Number> Run<'a, T> {
             if terms as f64 + capacity as f64 > products && !continues {
                 let share = 100.0 * reached / last;
                 return Ok(Some(format!(
-                    "{terms} products got to {share:.1} % of the time, a sweep takes {last:.0}"
+                    "{terms} products reached {share:.1} % of the time, uniformization needs \
+                     {last:.0}"
                 )));
             }
             let most = if continues { products.max(pays) } else { products };
@@ -341,7 +343,7 @@ impl<'a, T: Number> Run<'a, T> {
                 || (self.loosen() && self.advance(&recurrence, times, observer, expansion)?);
             if !continues {
                 return Ok(Some(format!(
-                    "rounding of at most {:.1e} at {:.1} % of the time leaves no room for more",
+                    "rounding of at most {:.1e} at {:.1} % of the time exhausts the error budget",
                     self.rounding,
                     100.0 * self.now.high / last
                 )));

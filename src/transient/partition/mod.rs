@@ -352,7 +352,8 @@ impl Cutter<'_> {
             what: format!("a vector of {n} states"),
             asked: n as u64 * self.real,
             limit: format!(
-                "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
+                "its largest binding is {} bytes, and the chain does not split into parts below \
+                 that; use `device` cpu",
                 device.limits.binding
             ),
         }

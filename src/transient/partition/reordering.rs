@@ -172,16 +172,17 @@ pub(crate) fn reorder<'a>(
         Order::Natural => return Ok((None, Order::Natural)),
         Order::Bfs | Order::Rcm if !transitions.is_whole() => {
             let name = requested.name();
-            let why = "looks at all states at once, and each rank has read its part of the file";
+            let why = "needs all states on each rank, but each rank has read its part of the file";
             return Err(Error::Invalid(format!(
-                "the order {name} {why}; --order {name} makes all read all of it"
+                "the order {name} {why}; set `order` {name} so that each rank reads all of it"
             )));
         }
         Order::Bfs | Order::Rcm if ranks.is_distributed() => {
             let n = transitions.states();
             let room = expect_memory(n as u64 * WHOLE, || {
                 format!(
-                    "an order of {n} states, which every rank finds by itself (--order natural takes no such memory)"
+                    "an order of {n} states, which every rank computes by itself (`order` natural \
+                     needs no such memory)"
                 )
             });
             ranks.all_ok(room)?;

@@ -207,11 +207,11 @@ fn totals_of<T: Number>(
 ) -> Result<(Vec<f64>, bool)> {
     let (problem, transitions) = (context.problem, context.problem.transitions);
     let refused = |reward: &Reward, why: &str| {
-        let what = format!("the accumulated reward '{}' at time inf is not known: {why}", reward.name);
-        Err(Error::Invalid(what + "; ask for a finite time"))
+        let what = format!("the accumulated reward '{}' at time inf is unknown: {why}", reward.name);
+        Err(Error::Invalid(what + "; give a finite time"))
     };
     if context.parts.ranks.is_distributed() || !transitions.is_whole() {
-        return refused(rewards[0], "one process has to sum it");
+        return refused(rewards[0], "several ranks are not supported");
     }
     let classes = Classes::new(transitions, &context.initial, &context.initial);
     let class = classes.of_states(transitions);
@@ -224,7 +224,7 @@ fn totals_of<T: Number>(
             [false, true] => *total = f64::NEG_INFINITY,
             [false, false] => passing.push(place),
             [true, true] => {
-                return refused(reward, "what is earned in the limit has both signs and cancels");
+                return refused(reward, "the reward rates in the limit have both signs and cancel");
             }
         }
     }

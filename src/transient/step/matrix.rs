@@ -383,7 +383,7 @@ impl<'a, T: Number> Source<'a, T> {
         }
         match choice {
             // A pair costs two lookups in addition to the gather of x: more than its bytes save.
-            Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
+            Choice::Pair(_) => Some("three gathers an entry are slower on this lane than one".to_owned()),
             Choice::Pattern(p) => {
                 let missed = tiles::missed(&p.ids);
                 (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
@@ -413,8 +413,7 @@ impl<'a, T: Number> Source<'a, T> {
                 Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
                 Ok(choice) => {
                     if self.lane.is_slow_with(candidate.name()) {
-                        passed_over
-                            .push(format!("{candidate}: measured slower than hyb here by `kolmo tune`"));
+                        passed_over.push(format!("{candidate}: measured slower than hyb on this lane"));
                         continue;
                     }
                     if let Some(why) = self.slow(&choice) {
@@ -428,7 +427,8 @@ impl<'a, T: Number> Source<'a, T> {
                 }
                 Err(why) if candidate == format => {
                     return Err(Error::Invalid(format!(
-                        "--matrix-format {format}: {} rows have {why}; give auto, or a format that needs less repetition",
+                        "`matrix_format` {format} is not supported for this chain: {} rows have \
+                         {why}; use auto, or a format that needs less repetition",
                         self.rows()
                     )));
                 }
@@ -476,6 +476,6 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -
         device: lane.device().name.clone(),
         what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
         asked: entries * (entry + 4),
-        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
+        limit: format!("the limit is {limit} entries at a time; use a smaller `ell_width`, or `device` cpu"),
     })
 }

@@ -57,10 +57,10 @@ impl MemoryRequirement {
             ),
             asked: self.total(),
             limit: format!(
-                "{} are free; share the rows over more devices (--device LIST), or use --precision f32 where \
-                 that is enough{}",
+                "{} are free; share the rows over more devices with `device`, or use `precision` \
+                 f32 where that is enough{}",
                 Size(self.free.unwrap_or(0)),
-                if self.device == "cpu" { "" } else { ", or --device cpu" }
+                if self.device == "cpu" { "" } else { ", or `device` cpu" }
             ),
         })
     }

@@ -101,20 +101,21 @@ impl BandedSystem {
         let rows = numbers / width;
         if batch == 0 || rows == 0 || !numbers.is_multiple_of(width) || !rows.is_multiple_of(batch) {
             return invalid(format!(
-                "{rows} rows are no {batch} systems of equal size, of at least 1 row each"
+                "{rows} rows cannot be {batch} systems of equal size: expected a multiple of \
+                 {batch}, and at least 1 row in each"
             ));
         }
         let n = rows / batch;
         if !n.is_multiple_of(width) {
-            return invalid(format!("a system of {n} rows is not made of blocks of 2 × 2"));
+            return invalid(format!("invalid system of {n} rows: expected blocks of 2 × 2"));
         }
         if rows >= 1 << 31 {
-            return invalid(format!("{rows} rows; at most {} are solved at once", (1u64 << 31) - 1));
+            return invalid(format!("{rows} rows are out of range: expected at most {}", (1u64 << 31) - 1));
         }
         for (name, array) in names.iter().zip(&arrays) {
             if array.len() != numbers {
                 return invalid(format!(
-                    "{name} has {} numbers, {} has {numbers}; each needs as many",
+                    "{name} has {} numbers, but {} has {numbers}: expected equal numbers",
                     array.len(),
                     names[names.len() / 2]
                 ));
@@ -130,8 +131,14 @@ impl BandedSystem {
     fn check_lengths(&self) -> Result<()> {
         let rows = self.rows();
         match self.b.iter().find(|b| b.len() != rows) {
-            _ if self.b.is_empty() => Err(Error::Invalid("no right-hand side".to_owned())),
-            Some(b) => Err(Error::Invalid(format!("b has {} numbers for {rows} rows", b.len()))),
+            _ if self.b.is_empty() => {
+                Err(Error::Invalid("no right-hand side: expected at least one".to_owned()))
+            }
+            Some(b) => Err(Error::Invalid(format!(
+                "b has {} numbers, but there are {rows} \
+                                                   rows",
+                b.len()
+            ))),
             None => Ok(()),
         }
     }
@@ -227,7 +234,7 @@ impl BandedSystem {
                 let (row, value) = (at / width, values[at]);
                 let of = if self.batch > 1 { format!(" of system {}", row / self.n) } else { String::new() };
                 return Err(Error::Invalid(format!(
-                    "{name} of row {}{of} is {value}; every number has to be finite",
+                    "{name} of row {}{of} is {value}: expected a finite number",
                     row % self.n
                 )));
             }

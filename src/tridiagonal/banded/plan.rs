@@ -160,7 +160,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     pub fn solve_resident(&self, times: u64) -> Result<(f64, bool)> {
         let [part] = &self.parts[..] else {
             return Err(Error::Invalid(format!(
-                "{} parts; resident data are solved on one lane",
+                "{} parts: resident data are solved on one lane",
                 self.parts.len()
             )));
         };

@@ -34,14 +34,15 @@ use crate::{Error, Machine, Result};
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
         return Err(Error::Invalid(format!(
-            "a pentadiagonal or block tridiagonal system on {} ranks; it is solved by one process",
+            "a pentadiagonal or block tridiagonal system is not supported on {} ranks: expected \
+             one process",
             machine.ranks.size()
         )));
     }
     if options.block.is_some() || options.interface == Interface::Host {
         return Err(Error::Invalid(
-            "--block or --interface host with a pentadiagonal or block tridiagonal system: it is solved in windows; leave \
-             both out"
+            "`block` and `interface` host are not supported with pentadiagonal and block \
+             tridiagonal systems; leave both out"
                 .to_owned(),
         ));
     }

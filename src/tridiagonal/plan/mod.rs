@@ -117,17 +117,21 @@ impl<'a, T: Number> Plan<'a, T> {
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
-            return Err(Error::Invalid(format!("{batch} systems of {n} rows on {} lanes", lanes.len())));
+            return Err(Error::Invalid(format!(
+                "{batch} systems of {n} rows on {} lanes: expected at least 1 of each",
+                lanes.len()
+            )));
         };
         if cyclic && (batch > 1 || options.block.is_some()) {
             return Err(Error::Invalid(format!(
-                "a plan for {batch} cyclic systems{}; a plan takes one, in tiles",
+                "a plan for {batch} cyclic systems{} is not supported: expected one, in tiles",
                 if options.block.is_some() { " in blocks" } else { "" }
             )));
         }
         if rows.min(n) >= 1 << 31 {
             return Err(Error::Invalid(format!(
-                "{} rows; a system has at most {} in one process, more on several ranks",
+                "{} rows of a system are out of range: expected at most {} in one process; use \
+                 several ranks",
                 rows.min(n),
                 (1u64 << 31) - 1
             )));
@@ -135,7 +139,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let block = options.block.unwrap_or(3);
         if block < 3 {
             return Err(Error::Invalid(format!(
-                "blocks of {block} rows; 3 are needed for something to lie between the ends"
+                "blocks of {block} rows are out of range: expected at least 3 rows"
             )));
         }
         // Where a lane works in these arrays, it reads and writes whole groups of rows.
@@ -162,7 +166,10 @@ impl<'a, T: Number> Plan<'a, T> {
     pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
-            return Err(Error::Invalid(format!("{n} rows in a plan that was made for {most}")));
+            return Err(Error::Invalid(format!(
+                "{n} rows are out of range in a plan made for \
+                                               {most}"
+            )));
         }
         self.span = Span::whole(n, 1, false);
         self.relane(lanes)
@@ -174,7 +181,10 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
     pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
-            return Err(Error::Invalid(format!("{} rows on no lane", self.span.rows)));
+            return Err(Error::Invalid(format!(
+                "{} rows without a lane: expected at least 1 lane",
+                self.span.rows
+            )));
         };
         let ranks = self.span.ranks;
         // The devices may hold no more than one of both.
@@ -319,7 +329,8 @@ impl<'a, T: Number> Plan<'a, T> {
     pub fn solve_by_stages(&mut self, upload: Upload) -> Result<Stages> {
         if self.streamed() {
             return Err(Error::Invalid(format!(
-                "{} rows in {} chunks go through the lanes one after the other; their stages cannot be told apart",
+                "{} rows in {} chunks are streamed through the lanes, so that their stages cannot \
+                 be timed one by one",
                 self.span.rows,
                 self.chunks.len()
             )));
@@ -460,7 +471,7 @@ impl<'a, T: Number> Plan<'a, T> {
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
         if !self.interface.single_chunk || self.interface.launches().is_none() {
             return Err(Error::Invalid(format!(
-                "{} chunks{}; resident data are solved on one lane, in tiles",
+                "{} chunks{}: resident data are solved on one lane, in tiles",
                 self.chunks.len(),
                 if self.options.block.is_some() { " in blocks" } else { "" }
             )));
@@ -490,7 +501,8 @@ impl<'a, T: Number> Plan<'a, T> {
         }
         if self.options.rhs > 1 && self.scheme() == Scheme::Tiles {
             return Err(Error::Invalid(format!(
-                "one pass is not enough, and in two {} right-hand sides follow one another; on the device one can be repeated",
+                "one pass does not suffice, and with two {} right-hand sides cannot be repeated on \
+                 the device: expected one",
                 self.options.rhs
             )));
         }
@@ -546,9 +558,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If the device is lost, or the plan has no arrays on the host.
     pub fn fetch(&mut self) -> Result<()> {
         if self.options.resident {
-            return Err(Error::Invalid(
-                "a plan without arrays on the host has no place for unknowns".to_owned(),
-            ));
+            return Err(Error::Invalid("a plan without arrays on the host has no unknowns there".to_owned()));
         }
         let (here, stride) = (self.here(), self.arrays[0].len());
         let xs = places(&mut self.arrays[4], stride, here, &self.chunks);

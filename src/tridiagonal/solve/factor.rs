@@ -126,10 +126,10 @@ impl<'a> Factor<'a> {
     fn checked<'b>(&self, b: &[&'b [f64]]) -> Result<Vec<&'b [f64]>> {
         let rows = self.matrix.rows();
         if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side".to_owned()));
+            return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
         }
         if let Some(b) = b.iter().find(|b| b.len() != rows) {
-            return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+            return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
         }
         View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
         Ok(b.to_vec())

@@ -88,16 +88,18 @@ pub fn solve_into(
 /// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     if b.is_empty() {
-        return Err(Error::Invalid("no right-hand side".to_owned()));
+        return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
     }
     if let Some(b) = b.iter().find(|b| b.len() != rows) {
-        return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+        return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
     }
     match x.iter().find(|x| x.len() != rows) {
-        Some(x) => Err(Error::Invalid(format!("x has room for {} numbers, d has {rows}", x.len()))),
-        None if x.len() != b.len() => {
-            Err(Error::Invalid(format!("{} arrays for {} right-hand sides", x.len(), b.len())))
-        }
+        Some(x) => Err(Error::Invalid(format!("x has {} numbers, but d has {rows}", x.len()))),
+        None if x.len() != b.len() => Err(Error::Invalid(format!(
+            "{} arrays of unknowns for {} right-hand sides: expected equal numbers",
+            x.len(),
+            b.len()
+        ))),
         None => Ok(()),
     }
 }
@@ -296,8 +298,7 @@ impl<'a, T: Number> Solver<'a, T> {
         let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
         if cyclic && options.plain().block.is_some() {
             return ranks.all_ok(Err(Error::Invalid(
-                "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
-                    .to_owned(),
+                "`block` and `interface` host are not supported with `cyclic`; leave both out".to_owned(),
             )));
         }
         // The plan's arrays on the host, unknowns, the residual and a correction. No page of them is taken before it is written.

@@ -27,14 +27,17 @@ impl<'a> Matrix<'a> {
     /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
     pub fn new(batch: usize, dl: &'a [f64], d: &'a [f64], du: &'a [f64]) -> Result<Self> {
         if batch == 0 {
-            return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
+            return Err(Error::Invalid("0 systems: expected at least 1".to_owned()));
         }
         let rows = d.len();
         if rows == 0 {
-            return Err(Error::Invalid("a system of 0 rows; at least 1 is needed".to_owned()));
+            return Err(Error::Invalid("a system of 0 rows: expected at least 1".to_owned()));
         }
         if !rows.is_multiple_of(batch) {
-            return Err(Error::Invalid(format!("{rows} rows are no {batch} systems of equal size")));
+            return Err(Error::Invalid(format!(
+                "{rows} rows cannot be {batch} systems of equal \
+                                               size"
+            )));
         }
         let n = rows / batch;
         let wide = |name: &str, diagonal: &'a [f64], front: bool| {
@@ -43,7 +46,8 @@ impl<'a> Matrix<'a> {
                 Some(0) => Ok(Cow::Borrowed(diagonal)),
                 Some(missing) if missing == batch => Ok(Cow::Owned(widen(diagonal, n, batch, front))),
                 _ => Err(Error::Invalid(format!(
-                    "{name} has {given} numbers, d has {rows}; {name} needs {n} a system, or {} as in LAPACK",
+                    "{name} has {given} numbers, but d has {rows}: expected {n} for each system, \
+                     or {} as in LAPACK",
                     n - 1
                 ))),
             }

@@ -49,7 +49,11 @@ impl Layout {
         let (n, batch) = (system.n, system.batch);
         self.expect(n, batch, "the unknowns", into.len())?;
         if x.len() != system.rows() {
-            return Err(Error::Invalid(format!("{} unknowns of {} rows", x.len(), system.rows())));
+            return Err(Error::Invalid(format!(
+                "{} unknowns for {} rows: expected equal numbers",
+                x.len(),
+                system.rows()
+            )));
         }
         match self {
             Self::Strided { stride } => into
@@ -63,18 +67,22 @@ impl Layout {
 
     fn expect(self, n: usize, batch: usize, what: &str, len: usize) -> Result<()> {
         if n == 0 || batch == 0 {
-            return Err(Error::Invalid(format!("{batch} systems of {n} rows; at least 1 of each is needed")));
+            return Err(Error::Invalid(format!(
+                "{batch} systems of {n} rows: expected at least 1 of \
+                                               each"
+            )));
         }
         if let Self::Strided { stride } = self
             && stride < n
         {
             return Err(Error::Invalid(format!(
-                "a stride of {stride} for systems of {n} rows; {n} is the least"
+                "stride {stride} for systems of {n} rows is out of range: expected at least {n}"
             )));
         }
         match self.len(n, batch) {
             needed if len < needed => Err(Error::Invalid(format!(
-                "{what} has {len} numbers; {batch} systems of {n} rows take {needed} in this layout"
+                "{what} has {len} numbers: expected {needed}, for {batch} systems of {n} rows in \
+                 this layout"
             ))),
             _ => Ok(()),
         }

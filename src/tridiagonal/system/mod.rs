@@ -58,11 +58,11 @@ impl System {
         let system = Self::matrix(batch, dl, d, du)?;
         let rows = system.rows();
         if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side".to_owned()));
+            return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
         }
         for b in &b {
             if b.len() != rows {
-                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+                return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
             }
         }
         Ok(Self { b, ..system })
@@ -92,7 +92,7 @@ impl System {
         }
         if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
             return Err(Error::Invalid(format!(
-                "{} right-hand sides, and {count} of the first of the systems",
+                "{} right-hand sides, but {count} of the first system: expected equal numbers",
                 other.b.len()
             )));
         }

@@ -59,7 +59,7 @@ impl<'a> View<'a> {
             several => several
                 .iter()
                 .enumerate()
-                .try_for_each(|(k, b)| self.find(&format!("b of right-hand side {k}, that"), b, None, watch)),
+                .try_for_each(|(k, b)| self.find(&format!("b (right-hand side {k})"), b, None, watch)),
         }
     }
 
@@ -81,13 +81,14 @@ impl<'a> View<'a> {
         }
         match bad.map(|i| (first + i, values[i])) {
             Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
-                "{name} of row {} of system {} is {value}; every number has to be finite",
+                "{name} of row {} of system {} is {value}: expected a finite number",
                 i % n,
                 i / n,
             ))),
-            Some((i, value)) => {
-                Err(Error::Invalid(format!("{name} of row {i} is {value}; every number has to be finite")))
-            }
+            Some((i, value)) => Err(Error::Invalid(format!(
+                "{name} of row {i} is {value}: expected a finite \
+                                            number"
+            ))),
             None => Ok(()),
         }
     }

@@ -129,9 +129,12 @@ pub fn certify(
     if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
-            Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
-            _ if bounds.lower <= 1.0 + NO_LOSS => NO_ABSORPTION,
-            _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
+            Splitting::Richardson(_) => "give a smaller factor W, or use `splitting` auto",
+            _ if bounds.lower <= 1.0 + NO_LOSS => NOTHING_LOST,
+            _ => {
+                "precondition or reorder the system so that its diagonal dominates, or solve it as \
+                 a whole"
+            }
         };
         return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
     }
@@ -139,10 +142,11 @@ pub fn certify(
         let remedy = match bounds.lower >= 1.0 - NO_LOSS {
             true => NO_ABSORPTION,
             false => {
-                "run them all the same with --force, without a bound of the truncation, or solve the whole system"
+                "set `force` to run them without a bound of the truncation, or solve the whole \
+                 system"
             }
         };
-        return Err(refuse("whether random walks converge is not proved", "|L|", &bounds, "", remedy));
+        return Err(refuse("the convergence of random walks is not proved", "|L|", &bounds, "", remedy));
     }
     if bounds.upper >= 1.0 {
         return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
@@ -154,15 +158,21 @@ pub fn certify(
         let square = second_moments(split, lane, progress)?;
         products += square.products;
         let remedy = match splitting {
-            Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
-            _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
+            Splitting::Jacobi => {
+                "use `splitting` scaled-jacobi, whose walks have a finite \
+                                  variance"
+            }
+            _ => {
+                "scale the unknowns so that each row sum is below 1, or use `splitting` \
+                 scaled-jacobi"
+            }
         };
         let refuse = |what| Err(refuse(what, "the second moments", &square, ", and walks converge", remedy));
         if square.upper >= 1.0 && square.lower >= 1.0 {
             return refuse("the variance of random walks would be infinite");
         }
         if square.upper >= 1.0 && !force {
-            return refuse("whether random walks have a finite variance is not proved");
+            return refuse("a finite variance of random walks is not proved");
         }
     }
     Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })

@@ -77,8 +77,8 @@ impl ReachableSystem {
         (solution.n, solution.nnz) = (n, problem.matrix.nnz());
         solution.row_norm.1 = self.rows[solution.row_norm.1] as usize;
         solution.warnings.push(format!(
-            "nothing proves that walks on all {n} unknowns converge; the components depend on {reached} of them, on which \
-             walks do"
+            "the convergence of walks on all {n} unknowns is not proved; the components depend on \
+             {reached} of them, on which walks converge"
         ));
         Ok(solution)
     }

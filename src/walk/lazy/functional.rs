@@ -81,7 +81,8 @@ pub(super) fn starts(problem: &Problem<'_>, given: bool) -> Result<(Vec<Start>, 
     let (count, entries) = (n + rows.len(), problem.matrix.nnz() + rows.iter().map(Vec::len).sum::<usize>());
     if count >= u32::MAX as usize {
         return Err(Error::Invalid(format!(
-            "{n} unknowns, and {} behind them for the functionals, are more than 2^32 − 2",
+            "{n} unknowns and {} more for the functionals are out of range: expected at most 2^32 \
+             − 2",
             rows.len()
         )));
     }

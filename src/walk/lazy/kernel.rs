@@ -195,7 +195,9 @@ impl<'a> LazyTables<'a> {
         }
         let nnz = view.matrix.nnz();
         if nnz > u32::MAX as usize {
-            return Err(Error::Invalid(format!("--lazy: {nnz} entries, more than 2^32 − 1 on a device")));
+            return Err(Error::Invalid(format!(
+                "{nnz} entries are out of range with `lazy`: expected at most 2^32 − 1 on a device"
+            )));
         }
         let starts: Vec<u32> = view.matrix.starts().iter().map(|&s| s as u32).collect();
         let rhs: Vec<f64> = (0..view.rhs.len()).into_par_iter().map(|i| view.rhs(i)).collect();
@@ -265,7 +267,8 @@ pub(super) fn sums(
     }
     if let Some(sum) = sums.iter().find(|s| !s.is_finite()) {
         return Err(Error::Invalid(format!(
-            "walks add up to {sum}: a row that they met has an entry that is no finite number, or they diverge"
+            "the walks sum to {sum}: a row that they met has an entry that is not finite, or they \
+             diverge"
         )));
     }
     Ok((sums, observed.check()?))

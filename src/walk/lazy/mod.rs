@@ -51,15 +51,16 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let exponent = pilot_exponent(&view, &rows, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
     let known = pilot_norms(&view, &rows, options.seed)?;
-    let limits: Vec<WalkLimits> =
-        starts.iter().map(|start| WalkLimits::new(options, start, known, exponent)).collect::<Result<_>>()?;
-    let chains = |limits: &WalkLimits| a_priori::chains(limits.epsilon, known.f, known.norm);
-    let per_replicate = run.points(|_| limits.iter().map(chains).fold(0.0, f64::max))?;
-    let dimensions = limits.iter().map(WalkLimits::steps).max().expect("something is asked for");
+    let aims: Vec<Aim> =
+        starts.iter().map(|start| Aim::new(options, start, known, exponent)).collect::<Result<_>>()?;
+    let chains = |aim: &Aim| a_priori::chains(aim.epsilon, known.f, known.norm);
+    let per_replicate = run.points(|_| aims.iter().map(chains).fold(0.0, f64::max))?;
+    let dimensions = aims.iter().map(Aim::steps).max().expect("at least one quantity");
     let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
         return Err(Error::Invalid(format!(
-            "--lazy makes the points of sobol and philox as it goes; {} needs a buffer of them",
+            "sequence {} is not supported with `lazy`, which computes points as needed: expected \
+             sobol or philox",
             options.sequence
         )));
     }
@@ -111,30 +112,46 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
     if n != columns {
-        return fail(format!("the matrix has {n} rows and {columns} columns; give a square one"));
+        return fail(format!(
+            "{n} rows and {columns} columns of the matrix: expected a square \
+                             matrix"
+        ));
     }
     if sides != 1 {
-        return fail(format!("--lazy walks for one right-hand side, not {sides}"));
+        return fail(format!(
+            "{sides} right-hand sides are not supported with `lazy`: expected \
+                             one"
+        ));
     }
     let entries = problem.rhs[0].len();
     if entries != n {
         return fail(format!(
-            "the right-hand side has {entries} entries and the matrix {n} rows; give as many"
+            "the right-hand side has {entries} entries, but the matrix {n} rows: expected equal \
+             numbers"
         ));
     }
     let given = match options.splitting {
         Splitting::Auto | Splitting::Jacobi => false,
         Splitting::Given => true,
-        other => return fail(format!("--lazy has the splittings jacobi and given, not {other}")),
+        other => {
+            return fail(format!(
+                "`splitting` {other} is not supported with `lazy`: expected jacobi or given"
+            ));
+        }
     };
     if !matches!(options.control, ControlVariate::Auto | ControlVariate::Sweeps(0)) {
         let asked = options.control;
         return fail(format!(
-            "--lazy prepares nothing, and --control {asked} is asked for; leave out one of them"
+            "`control` {asked} is not supported with `lazy`, which prepares nothing; leave out one \
+             of them"
         ));
     }
     if options.grid.is_some() || options.ahead {
-        return fail("--lazy walks in blocks of its own; leave out --groups and --points-ahead".to_owned());
+        return fail(
+            "`groups` and `points_ahead` are not supported with `lazy`; leave them \
+                     out"
+            .to_owned(),
+        );
     }
     Ok(given)
 }
@@ -156,8 +173,8 @@ impl WalkLimits {
         let fail = |reason: String| Err(Error::Invalid(reason));
         if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
             return fail(format!(
-                "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or \
-                 leave out --lazy, which looks for a proof that they converge",
+                "walks met a row sum of |L| of {}, which gives no bound of their length; set \
+                 `length`, or leave out `lazy` to prove their convergence",
                 known.norm
             ));
         }
@@ -180,7 +197,8 @@ impl WalkLimits {
         };
         if length > f64::from(MOST_LENGTH - start.levels) {
             return fail(format!(
-                "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
+                "chains of {length} steps are out of range: expected at most {MOST_LENGTH}; give a \
+                 larger `epsilon` or a `length`"
             ));
         }
         let wanted = options.epsilon.unwrap_or(of_default);

@@ -114,10 +114,10 @@ impl ObservedNorms {
     pub(super) fn check(self) -> Result<Self> {
         let fail = |reason: &str| Err(Error::Invalid(format!("a row that walks met {reason}")));
         if self.longest >= NO_DIAGONAL {
-            return fail("has no diagonal entry, or 0 there; without --lazy the message names it");
+            return fail("has no diagonal entry, or 0 there; without `lazy` the message names it");
         }
         if !(self.norm.is_finite() && self.f.is_finite()) {
-            return fail("has an entry that is no finite number; without --lazy the message names it");
+            return fail("has an entry that is not finite; without `lazy` the message names it");
         }
         Ok(self)
     }
@@ -202,7 +202,8 @@ pub(super) fn least_in_f32(matrix: &CsrMatrix) -> Result<f64> {
     if let Some(entry) = matrix.value().par_iter().position_first(|&a| !normal(a)) {
         let a = matrix.value()[entry];
         return Err(Error::Invalid(format!(
-            "the matrix has an entry {a:e}, which is none of f32's numbers; use --precision f64, or leave out --lazy"
+            "the matrix has an entry {a:e}, which is out of range of f32; use `precision` f64, or \
+             leave out `lazy`"
         )));
     }
     let size = |&a: &f64| if a == 0.0 { f64::INFINITY } else { a.abs() };

@@ -39,10 +39,16 @@ impl Grid {
     /// [`Error::Invalid`] for another size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
         if self.groups == 0 || self.groups > 65_535 {
-            return Err(Error::Invalid(format!("--groups {} must lie between 1 and 65535", self.groups)));
+            return Err(Error::Invalid(format!(
+                "`groups` {} is out of range: expected 1 to 65535",
+                self.groups
+            )));
         }
         std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == self.size).ok_or_else(|| {
-            Error::Invalid(format!("--group-size {} must be 32, 64, 128, 256, 512 or 1024", self.size))
+            Error::Invalid(format!(
+                "invalid `group_size` {}: expected 32, 64, 128, 256, 512 or 1024",
+                self.size
+            ))
         })
     }
 }

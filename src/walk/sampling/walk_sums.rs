@@ -91,7 +91,7 @@ impl<'a> Chains<'a> {
         grid.kernel()?;
         if self.columns() > 1 {
             return Err(Error::Invalid(
-                "a grid walks for one right-hand side at a time; give one".to_owned(),
+                "several right-hand sides are not supported on a grid: expected one".to_owned(),
             ));
         }
         Ok(Self { grid: Some(grid), ..self })

@@ -98,7 +98,7 @@ macro_rules! names {
                 match name {
                     $($name => Ok(Self::$variant),)*
                     _ => Err(Error::Invalid(format!(
-                        concat!("{:?} is no ", $what, "; there are {}"), name, [$($name),*].join(", ")
+                        concat!("invalid ", $what, " {:?}: expected one of {}"), name, [$($name),*].join(", ")
                     ))),
                 }
             }
@@ -174,7 +174,9 @@ impl Points {
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
         if sequence == Sequence::Mtgp32 {
             return Err(Error::Invalid(
-                "mtgp32 has no random access to its numbers; take philox, or a buffer of mtgp32's".into(),
+                "mtgp32 has no random access to its numbers; use philox, or a buffer of numbers of \
+                 mtgp32"
+                    .into(),
             ));
         }
         let most = match sequence {
@@ -424,13 +426,14 @@ pub fn fill(
 ) -> Result<Buffer<u32>> {
     if u64::from(first_point) + u64::from(count) > 1 << 32 {
         return Err(Error::Invalid(format!(
-            "{count} points from number {first_point} on: a sequence has 2^32 points"
+            "{count} points from number {first_point} on are out of range: a sequence has 2^32 \
+             points"
         )));
     }
     let values = u64::from(count) * dimensions.len() as u64;
     if values >= 1 << 32 {
         return Err(Error::Invalid(format!(
-            "{count} points of {} dimensions at once: a buffer of points has less than 2^32 values",
+            "{count} points of {} dimensions are out of range: expected fewer than 2^32 values",
             dimensions.len()
         )));
     }

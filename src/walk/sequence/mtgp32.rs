@@ -132,7 +132,8 @@ impl Generator {
 pub(crate) fn expect_groups(groups: usize) -> Result<()> {
     if groups == 0 || groups > SETS as usize {
         return Err(Error::Invalid(format!(
-            "{groups} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups"
+            "{groups} groups of mtgp32 are out of range: expected 1 to {SETS}, one for each \
+             parameter set"
         )));
     }
     Ok(())
@@ -191,8 +192,8 @@ impl Mtgp32 {
         let values = u64::from(count) * u64::from(self.dimensions);
         if end > u64::from(u32::MAX - BLOCK as u32) || values >= 1 << 32 {
             return Err(Error::Invalid(format!(
-                "mtgp32: points {first} to {end} of {} dimensions; there are 2^32 - 257 points, and less than 2^32 \
-                 values at once",
+                "mtgp32: points {first} to {end} of {} dimensions are out of range: expected at \
+                 most 2^32 - 257 points, and fewer than 2^32 values at once",
                 self.dimensions
             )));
         }

@@ -53,8 +53,8 @@ impl Functional {
         let walk_scale = if certificate.scaled { scale } else { norm };
         if !entries.is_empty() && scale < 1e-280 {
             return Err(Error::Invalid(format!(
-                "a functional lives on unknowns that the others hardly reach: its part of the certificate's vector is \
-                 {scale:e}; ask for the components themselves"
+                "a functional has its weight on unknowns that the others hardly reach: its part of \
+                 the certificate's vector is {scale:e}; request the components instead"
             )));
         }
         let signs = (entries.iter().any(|e| e.1 < 0.0), entries.iter().any(|e| e.1 > 0.0));

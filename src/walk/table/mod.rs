@@ -99,7 +99,7 @@ impl Table {
             limit,
         };
         if units >= 1 << 31 {
-            return Err(too_large("records are addressed by 31 bits, which is 64 GiB".to_owned()));
+            return Err(too_large("records are addressed by 31 bits, at most 64 GiB".to_owned()));
         }
         crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
         let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::explore::{Constants, expect_model, explore, part, say_enough};
 use super::files::Files;
+use super::option_names::with_options;
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
 use crate::report::{self, counted, number, seconds};
@@ -317,7 +318,7 @@ impl Run<'_> {
                 "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": row.error(),
                 "loss": row.loss(),
-                "refused": row.refused,
+                "refused": row.refused.as_deref().map(with_options),
             })
         };
         json!({

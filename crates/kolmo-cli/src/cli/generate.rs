@@ -29,7 +29,7 @@ pub(super) struct Generate {
     /// Linear systems: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
     /// random-dominant:N,PER_ROW,RHO,positive and random-dominant:N,PER_ROW,RHO,signed
     ///
-    /// Graphs: rmat:SCALE,LINKS, barabasi:N,LINKS
+    /// Graphs: rmat:SCALE,EDGES, barabasi:N,EDGES
     ///
     /// Tridiagonal systems: random:N, toeplitz:N,DL,D,DU, laplace:N
     ///

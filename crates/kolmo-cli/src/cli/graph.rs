@@ -32,7 +32,7 @@ pub(super) struct GraphArgs {
     /// --component selects nodes.
     ///
     /// A graph is a list of edges, two node numbers per line (.txt, .txt.gz, as from SNAP), a
-    /// matrix (pattern .mtx, .npz), or built in: rmat:SCALE,LINKS or barabasi:N,LINKS.
+    /// matrix (pattern .mtx, .npz), or built in: rmat:SCALE,EDGES or barabasi:N,EDGES.
     #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
     pub(super) pagerank: Option<f64>,
     /// With --pagerank: nodes at which the random walk restarts, such as 5,17 [default: all]

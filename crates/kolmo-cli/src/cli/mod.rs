@@ -20,6 +20,7 @@ mod help;
 mod interrupt;
 mod lanes;
 mod meant;
+mod option_names;
 mod output;
 mod progress;
 mod seed_table;
@@ -50,6 +51,7 @@ use kolmo::{Error, Machine, Result, Status};
 use crate::report::{Summary, painted};
 
 use files::Files;
+use option_names::with_options;
 
 /// Solve Markov chains, linear systems (by random walks) and tridiagonal systems on GPU or CPU
 ///
@@ -308,7 +310,7 @@ fn no_format(path: &Path, what: &str, formats: &str) -> Error {
 
 /// Writes a line of text to stderr. Errors of writing are ignored.
 fn say(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{}", painted(&text.to_string()));
+    let _ = writeln!(anstream::stderr(), "{}", painted(&with_options(&text.to_string())));
 }
 
 /// Outcome of a command that completed without an error.
@@ -387,9 +389,11 @@ pub fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         // The other ranks do not know of a local error: abort them.
-        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => {
-            ranks.abort_all(&e)
-        }
+        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks
+            .abort_all(&match e {
+                Error::Interrupted => e,
+                e => Error::Invalid(with_options(&e.to_string())),
+            }),
         Err(Error::Elsewhere) => ExitCode::from(2),
         Err(Error::Interrupted) => {
             say("interrupted");

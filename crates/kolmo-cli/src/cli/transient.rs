@@ -800,7 +800,7 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
             None => Ok(t + 0.0),
             Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
         },
-        _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
+        _ => Err(Error::Invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
     };
     let mut times = Vec::new();
     if let Some((from, to)) = interval(args)? {

@@ -327,7 +327,7 @@ impl Parser<'_> {
         let Some(kind) = kind else {
             let names: Vec<&str> = FilterKind::NAMES.iter().map(|(name, _)| *name).collect();
             let all = if self.is("values") {
-                "answers from every state need no filter but --all-states; "
+                "answers from every state need no filter but `all_states`; "
             } else {
                 ""
             };
