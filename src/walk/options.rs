@@ -182,9 +182,9 @@ impl FromStr for Count {
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Some(number)) => Ok(Self::Number(number)),
-            _ => {
-                Err(Error::Invalid(format!("invalid number of chains '{s}': expected a number, norm or row-norm")))
-            }
+            _ => Err(Error::Invalid(format!(
+                "invalid number of chains '{s}': expected a number, norm or row-norm"
+            ))),
         }
     }
 }

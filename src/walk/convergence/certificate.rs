@@ -130,7 +130,7 @@ pub fn certify(
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
             Splitting::Richardson(_) => "give a smaller factor W, or use `splitting` auto",
-            _ if bounds.lower <= 1.0 + NO_LOSS => NOTHING_LOST,
+            _ if bounds.lower <= 1.0 + NO_LOSS => NO_ABSORPTION,
             _ => {
                 "precondition or reorder the system so that its diagonal dominates, or solve it as \
                  a whole"

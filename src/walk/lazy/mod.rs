@@ -51,11 +51,11 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let exponent = pilot_exponent(&view, &rows, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
     let known = pilot_norms(&view, &rows, options.seed)?;
-    let aims: Vec<Aim> =
-        starts.iter().map(|start| Aim::new(options, start, known, exponent)).collect::<Result<_>>()?;
-    let chains = |aim: &Aim| a_priori::chains(aim.epsilon, known.f, known.norm);
-    let per_replicate = run.points(|_| aims.iter().map(chains).fold(0.0, f64::max))?;
-    let dimensions = aims.iter().map(Aim::steps).max().expect("at least one quantity");
+    let limits: Vec<WalkLimits> =
+        starts.iter().map(|start| WalkLimits::new(options, start, known, exponent)).collect::<Result<_>>()?;
+    let chains = |limits: &WalkLimits| a_priori::chains(limits.epsilon, known.f, known.norm);
+    let per_replicate = run.points(|_| limits.iter().map(chains).fold(0.0, f64::max))?;
+    let dimensions = limits.iter().map(WalkLimits::steps).max().expect("at least one quantity");
     let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
         return Err(Error::Invalid(format!(
