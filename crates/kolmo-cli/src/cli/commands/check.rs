@@ -8,10 +8,15 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use super::explore::{Constants, expect_model, explore, part, say_enough};
-use super::files::Files;
-use super::progress::Progress;
-use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
+use crate::cli::arguments::Common;
+use crate::cli::commands::transient;
+use crate::cli::input::explore::{Constants, expect_model, explore, part, say_enough};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{no_format, write_report};
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{self, counted, number, seconds};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
@@ -25,7 +30,7 @@ use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 
 #[derive(Debug, Args)]
-pub(super) struct Check {
+pub(crate) struct Check {
     /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .umb, .mtx, .npz, .npy) or built-in
     /// (tandem:15)
     model: String,
@@ -60,12 +65,12 @@ pub(super) struct Check {
     #[arg(short, long, value_name = "FILE", requires = "all_states")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 impl Check {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])
             .read("PROPERTIES", self.properties.iter().map(Path::new).filter(|path| is_file(path)))
@@ -101,7 +106,7 @@ struct Run<'a> {
     bound: Bound,
 }
 
-pub(super) fn run(args: &Check) -> Result<Outcome> {
+pub(crate) fn run(args: &Check) -> Result<Outcome> {
     let started = Instant::now();
     let options = Options { epsilon: args.epsilon, ..Options::default() };
     if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
@@ -130,7 +135,7 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
     let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let machine = common.open()?;
-    super::tuned::recall(&machine, args.common.quiet);
+    tuning_store::recall(&machine, args.common.quiet);
     let mut run = Run {
         args,
         machine: &machine,

@@ -8,12 +8,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use super::{Outcome, help};
+use crate::cli::outcome::Outcome;
+use crate::cli::terminal::help;
 use kolmo::output::OutputFile;
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
-pub(super) struct Completions {
+pub(crate) struct Completions {
     /// Shell that the script is for
     shell: Shell,
     /// Output file [default: stdout]
@@ -22,31 +23,31 @@ pub(super) struct Completions {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Manual {
+pub(crate) struct Manual {
     /// Existing folder for the pages: kolmo.1 and one page per command
     folder: PathBuf,
 }
 
-pub(super) fn completions(args: &Completions) -> Result<Outcome> {
+pub(crate) fn completions(args: &Completions, mut command: clap::Command) -> Result<Outcome> {
     let mut out = match &args.output {
         Some(path) => OutputFile::create(path)?,
         None => OutputFile::stdout(),
     };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::command(), "kolmo", &mut script);
+    clap_complete::generate(args.shell, &mut command, "kolmo", &mut script);
     out.write_all(&script).map_err(|e| out.error(e))?;
     out.commit()?;
     Ok(Outcome::Met)
 }
 
-pub(super) fn manual(args: &Manual) -> Result<Outcome> {
+pub(crate) fn manual(args: &Manual, command: clap::Command) -> Result<Outcome> {
     if !args.folder.is_dir() {
         return Err(Error::File {
             path: args.folder.clone(),
             reason: "there is no such folder for the pages; create it first".to_owned(),
         });
     }
-    let mut command = super::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     page(&args.folder, &command, "kolmo", &mut pages)?;

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::report::bytes;
 use kolmo::Result;
 use kolmo::lane::{Listing, list};
@@ -11,7 +11,7 @@ use kolmo::output::OutputFile;
 use std::io::Write;
 
 #[derive(Debug, Args)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -25,7 +25,7 @@ enum Format {
     Json,
 }
 
-pub(super) fn run(args: &Devices) -> Result<Outcome> {
+pub(crate) fn run(args: &Devices) -> Result<Outcome> {
     let all = list();
     let mut out = OutputFile::stdout();
     let text = match args.format {

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::explore::{self, Constants};
-use super::files::Files;
-use super::meant;
-use super::{Outcome, Size, no_format, whole};
+use crate::cli::arguments::{Size, whole};
+use crate::cli::input::explore::{self, Constants};
+use crate::cli::input::suggest;
+use crate::cli::outcome::Outcome;
+use crate::cli::output::no_format;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::terminal::say;
 use crate::report::{counted, grouped};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::{drn, edges, lab, mtx, npz, srew, sta, umb, write};
@@ -21,7 +24,7 @@ use kolmo::{Error, Result};
 use kolmo_check::language;
 
 #[derive(Debug, Args)]
-pub(super) struct Generate {
+pub(crate) struct Generate {
     /// PRISM model (.sm, .prism) or built-in (tandem:15, poisson2d:100,0.9, random:1e6, rmat:16,8)
     ///
     /// Chains: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
@@ -49,7 +52,7 @@ pub(super) struct Generate {
     constants: Option<Constants>,
     /// Memory limit of the exploration of a PRISM model, such as 3GiB
     #[arg(long, value_name = "SIZE")]
-    pub(super) memory_limit: Option<Size>,
+    pub(crate) memory_limit: Option<Size>,
     /// Seed of random systems, graphs and right-hand sides
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -63,13 +66,13 @@ pub(super) struct Generate {
 
 impl Generate {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let model = Some(Path::new(&self.spec)).filter(|_| language::is_model(&self.spec));
         files.read("MODEL", model).written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
     }
 }
 
-pub(super) fn run(args: &Generate) -> Result<Outcome> {
+pub(crate) fn run(args: &Generate) -> Result<Outcome> {
     if let Some(system) = models::system(&args.spec, args.seed) {
         return write_system(args, &system?);
     }
@@ -100,8 +103,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         )));
     }
     let Some(model) = models::parse(&args.spec) else {
-        let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::GRAPHS, &meant::TRIDIAGONAL].concat();
-        meant::expect_file(&args.spec, &all)?;
+        let all = [&suggest::CHAINS[..], &suggest::SYSTEMS, &suggest::GRAPHS, &suggest::TRIDIAGONAL].concat();
+        suggest::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm, .prism, \
@@ -159,14 +162,14 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
         for warning in &chain.warnings {
-            super::say(format_args!("warning: {warning}"));
+            say(format_args!("warning: {warning}"));
         }
         let initial = match &chain.initial {
             Initial::State(state) => format!("initial state {state}"),
             Initial::Uniform(states) => format!("{} initial states", grouped(states.len() as u64)),
             Initial::Distribution(_) => "an initial distribution".to_owned(),
         };
-        super::say(format_args!(
+        say(format_args!(
             "{}  n = {}, {initial}, written to {}",
             chain.name,
             grouped(transitions.states() as u64),
@@ -212,7 +215,7 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
     // No file gets its name before both are complete.
     files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
-        super::say(format_args!(
+        say(format_args!(
             "{}  n = {}, nnz = {}, written to {}",
             system.name,
             grouped(system.matrix.rows() as u64),
@@ -238,9 +241,9 @@ fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outco
     out.commit()?;
     if !args.quiet {
         let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
-        super::say(format_args!("{name}  {nodes}, {links}, written to {}", args.output.display()));
+        say(format_args!("{name}  {nodes}, {links}, written to {}", args.output.display()));
         if !matrix {
-            super::say("note: a list of links names no node without one; .mtx keeps them");
+            say("note: a list of links names no node without one; .mtx keeps them");
         }
     }
     Ok(Outcome::Met)
@@ -256,7 +259,7 @@ fn banded(args: &Generate, (name, system): &(String, BandedSystem)) -> Result<Ou
     out.commit()?;
     if !args.quiet {
         let n = grouped(system.n() as u64);
-        super::say(format_args!("{name}  n = {n}, written to {}", args.output.display()));
+        say(format_args!("{name}  n = {n}, written to {}", args.output.display()));
     }
     Ok(Outcome::Met)
 }
@@ -280,7 +283,7 @@ fn tridiagonal(args: &Generate, made: &models::Tridiagonal) -> Result<Outcome> {
     kolmo::io::tridiagonal::write_system(&mut out, format, &made.system).map_err(|e| out.error(e))?;
     out.commit()?;
     if !args.quiet {
-        super::say(format_args!(
+        say(format_args!(
             "{}  n = {}{}, written to {}",
             made.name,
             grouped(made.system.n as u64),

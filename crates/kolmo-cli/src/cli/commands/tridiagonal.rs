@@ -7,10 +7,15 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use super::files::Files;
-use super::progress::Progress;
-use super::shared_file::SharedFile;
-use super::{Common, Outcome, Solving, conclude, interrupt, no_format, say, whole, write_report};
+use crate::cli::arguments::{Common, Solving, whole};
+use crate::cli::input::suggest;
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::collective_file::SharedFile;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{no_format, write_report};
+use crate::cli::planning::{dry_run, lanes};
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::{count, largest};
@@ -27,7 +32,7 @@ use kolmo::tridiagonal::{
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
-pub(super) struct Tridiagonal {
+pub(crate) struct Tridiagonal {
     /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
     ///
     /// Tridiagonal built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N. Pentadiagonal:
@@ -60,7 +65,7 @@ pub(super) struct Tridiagonal {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) solving: Solving,
+    pub(crate) solving: Solving,
     /// Rows per block that one thread eliminates: auto, or 3 to 1024
     ///
     /// auto: units of 128 rows that 16 threads share. Veneva and Imamura (2024) use blocks of 10
@@ -82,7 +87,7 @@ pub(super) struct Tridiagonal {
 
 impl Tridiagonal {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("SYSTEM", [Path::new(&self.system)])
             .read("-b", self.b.as_deref())
@@ -154,7 +159,7 @@ impl FromStr for RefineArg {
 }
 
 /// Reads a system from a file, or builds a built-in one; returns its name and the system.
-pub(super) fn system(
+pub(crate) fn system(
     spec: &str,
     cyclic: bool,
     interleaved: bool,
@@ -179,7 +184,7 @@ pub(super) fn system(
         return Ok((name, AnyFile::Banded(BandedFile { system, shape, order, has_b: true })));
     }
     let Some(made) = models::tridiagonal(spec, seed) else {
-        super::meant::expect_file(spec, &super::meant::TRIDIAGONAL)?;
+        suggest::expect_file(spec, &suggest::TRIDIAGONAL)?;
         return Ok((spec.to_owned(), read_any(Path::new(spec), cyclic, interleaved, b)?));
     };
     let models::Tridiagonal { name, mut system } = made?;
@@ -357,7 +362,7 @@ fn options(args: &Tridiagonal) -> Options {
     }
 }
 
-pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     // Only rank 0 prints.
     let common =
@@ -396,7 +401,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         (Some(_), _) | (_, Given::Banded(_)) => None,
         (None, Given::Tridiagonal(_)) => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(super::lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
+            Some(lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
@@ -412,7 +417,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
                 "--dry-run: {name} is not tridiagonal, and what others take is not foretold; leave --dry-run out"
             )));
         };
-        return super::dry_run::tridiagonal(&machine, rows, &options, &name, load, report_file);
+        return dry_run::tridiagonal(&machine, rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
     let progress = Progress::new(quiet, "solving");

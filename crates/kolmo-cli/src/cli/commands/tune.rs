@@ -6,9 +6,13 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde_json::json;
 
-use super::files::Files;
-use super::lanes::LaneSets;
-use super::{Common, Outcome, say, whole, write_report};
+use crate::cli::arguments::{Common, whole};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{plot_series, write_report};
+use crate::cli::planning::lanes::LaneSets;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{bytes, devices, grouped, seconds};
 use kolmo::output::OutputFile;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
@@ -22,7 +26,7 @@ use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
-pub(super) struct Tune {
+pub(crate) struct Tune {
     /// Show the stored results and whether they are still valid; measure nothing
     #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
     show: bool,
@@ -45,12 +49,12 @@ pub(super) struct Tune {
 
 impl Tune {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
     }
 }
 
-pub(super) fn run(args: &Tune) -> Result<Outcome> {
+pub(crate) fn run(args: &Tune) -> Result<Outcome> {
     let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
     if wanted.len() < FEWEST_SIZES {
         return Err(Error::Invalid(format!(
@@ -74,7 +78,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
         )));
     };
     if args.show {
-        return super::tuned::show(&folder, args.common.report.as_deref());
+        return tuning_store::show(&folder, args.common.report.as_deref());
     }
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
@@ -86,7 +90,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
             args.common.device.0.len()
         )));
     }
-    let mut plot = args.plot.as_deref().map(super::curves::create).transpose()?;
+    let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
     let mut out = OutputFile::stdout();
     let begun = Instant::now();
     let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
@@ -97,7 +101,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
         if !args.common.quiet {
             say(format_args!("stored in {}", path.display()));
         }
-        plot.take().map(|file| super::curves::lanes(file, &tuned)).transpose()?;
+        plot.take().map(|file| plot_series::lanes(file, &tuned)).transpose()?;
         files.push(path);
         all.push(tuned);
     }
@@ -170,7 +174,7 @@ fn tune(
     }
     let mut done = 0;
     let measured = lane_times(&sets, &fitting, effort, &mut |n| {
-        super::interrupt::check()?;
+        interrupt::check()?;
         done += 1;
         if !args.common.quiet {
             say(format_args!("{what}: {} rows, size {done} of {}", grouped(n as u64), fitting.len()));
@@ -178,8 +182,8 @@ fn tune(
         Ok(())
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
-    let steps = super::tuned::measure(&sets[0], args.repeat)?;
-    let walks = super::tuned::grids(&sets[0], args.repeat)?;
+    let steps = tuning_store::measure(&sets[0], args.repeat)?;
+    let walks = tuning_store::grids(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
@@ -204,17 +208,17 @@ fn tune(
 const PILOT: usize = 250_000;
 
 /// Seconds per row from host to host on one lane, from a pilot of at most `rows` rows.
-pub(super) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
+pub(crate) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
     let rows = PILOT.min(rows);
     let once = Effort { least: 1, most: 1, seconds: 0.0 };
-    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| super::interrupt::check())?;
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
     Ok(1e-3 * pilot[0].one_lane() / rows as f64)
 }
 
 /// Bytes of a system of `rows` rows where it is solved: dl, d, du, b and x.
 ///
 /// They count twice if device and host share their memory, since the host has a copy.
-pub(super) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
+pub(crate) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
     let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
     copies * 5 * machine.precision.bytes() * rows as u64
 }
@@ -311,10 +315,10 @@ fn text(tuned: &Tuned) -> String {
         ));
     }
     if let Some(steps) = &tuned.steps {
-        line(super::tuned::speeds(steps));
+        line(tuning_store::speeds(steps));
     }
     if let Some(walks) = &tuned.walks {
-        line(super::tuned::groups(walks));
+        line(tuning_store::groups(walks));
     }
     let [a, b, c, d, e] = tuned.choice.coefficients;
     if a + b + c + d + e > 0.0 {

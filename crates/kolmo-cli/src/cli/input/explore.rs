@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::progress::Progress;
-use super::{interrupt, say};
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{counted, grouped, seconds};
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
@@ -17,7 +17,7 @@ use kolmo_model::{Model, StateSpace, Value};
 
 /// Values of constants given by `--const`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Constants(pub(super) Vec<Given>);
+pub(crate) struct Constants(pub(crate) Vec<Given>);
 
 impl FromStr for Constants {
     type Err = Error;
@@ -42,7 +42,7 @@ impl Constants {
 }
 
 /// Explores the states of a model with these constants, within `limit` bytes.
-pub(super) fn explore(
+pub(crate) fn explore(
     model: &Model,
     values: &Assigned,
     limit: Option<u64>,
@@ -99,7 +99,7 @@ fn watched<T>(
 }
 
 /// Explores the model of a file and returns its chain, with names of the states.
-pub(super) fn chain(
+pub(crate) fn chain(
     path: &str,
     constants: Option<&Constants>,
     limit: Option<u64>,
@@ -110,7 +110,7 @@ pub(super) fn chain(
 }
 
 /// Reads a model for truncated exploration; nothing is explored yet.
-pub(super) fn truncation(
+pub(crate) fn truncation(
     path: &str,
     constants: Option<&Constants>,
     allowed: f64,
@@ -123,7 +123,7 @@ pub(super) fn truncation(
 }
 
 /// Error if `--truncate` is used with anything but a PRISM model.
-pub(super) fn expect_model(path: &str) -> Result<()> {
+pub(crate) fn expect_model(path: &str) -> Result<()> {
     match language::is_model(path) {
         true => Ok(()),
         false => Err(Error::Invalid(format!(
@@ -133,12 +133,12 @@ pub(super) fn expect_model(path: &str) -> Result<()> {
 }
 
 /// Explores the next part of a truncated model.
-pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
+pub(crate) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
     watched(quiet, None, |tell| truncation.explore(limit, tell))
 }
 
 /// Prints how many states were explored and how much probability was lost.
-pub(super) fn say_enough(truncation: &Truncation, states: usize) {
+pub(crate) fn say_enough(truncation: &Truncation, states: usize) {
     say(format_args!(
         "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",
         counted((states - truncation.edge().len()) as u64, "state"),

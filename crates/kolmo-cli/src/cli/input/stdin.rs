@@ -12,7 +12,7 @@ use kolmo::{Error, Result};
 const NAME: &str = "stdin";
 
 /// Reads a chain from stdin in Matrix Market, DRN or PRISM's format, recognised by its first bytes.
-pub(super) fn read(labels: Option<&Path>) -> Result<Chain> {
+pub(crate) fn read(labels: Option<&Path>) -> Result<Chain> {
     let failed = |source| Error::Io { path: NAME.into(), source };
     let mut bytes = Vec::new();
     Bounded::new(std::io::stdin().lock()).read_to_end(&mut bytes).map_err(failed)?;

@@ -6,15 +6,15 @@ use kolmo::{Error, Result};
 use kolmo_check::meant;
 
 /// Example arguments of the built-in chains.
-pub(super) const CHAINS: [&str; 4] =
+pub(crate) const CHAINS: [&str; 4] =
     ["wlan:12,6", "tandem:15", "birth-death:100,1,2", "circulant:1000,-1,1,30"];
 /// Example arguments of the built-in linear systems.
-pub(super) const SYSTEMS: [&str; 3] =
+pub(crate) const SYSTEMS: [&str; 3] =
     ["poisson2d:100,0.9", "poisson3d:20,0.9", "random-dominant:1000,10,0.8,positive"];
 /// Example arguments of the built-in graphs.
-pub(super) const GRAPHS: [&str; 2] = ["rmat:16,8", "barabasi:100000,6"];
+pub(crate) const GRAPHS: [&str; 2] = ["rmat:16,8", "barabasi:100000,6"];
 /// Example arguments of the built-in tridiagonal systems.
-pub(super) const TRIDIAGONAL: [&str; 6] = [
+pub(crate) const TRIDIAGONAL: [&str; 6] = [
     "random:1e6",
     "toeplitz:1000,-1,4,-1",
     "laplace:1000",
@@ -27,7 +27,7 @@ pub(super) const TRIDIAGONAL: [&str; 6] = [
 ///
 /// The built-in is misspelt, lacks its parameters, or belongs to another command. `own` are the
 /// built-ins of the current command.
-pub(super) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
+pub(crate) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
     let name = |built_in: &'static str| built_in.split(':').next().unwrap_or(built_in);
     if Path::new(spec).exists() {
         return Ok(());

@@ -11,7 +11,7 @@ use kolmo::{Error, Result};
 
 /// An open shared file. Rank 0 gives it its name at the end.
 #[derive(Debug)]
-pub(super) struct SharedFile {
+pub(crate) struct SharedFile {
     named: Option<OutputFile>,
     path: PathBuf,
     file: File,
@@ -20,7 +20,7 @@ pub(super) struct SharedFile {
 
 impl SharedFile {
     /// Opens rank 0's file on every rank, for an array of this shape. Collective.
-    pub(super) fn open(
+    pub(crate) fn open(
         path: PathBuf,
         named: Option<OutputFile>,
         shape: &[usize],
@@ -53,7 +53,7 @@ impl SharedFile {
     }
 
     /// Writes `values` from element `at` of the array on.
-    pub(super) fn write(&mut self, at: usize, values: &[f64]) -> Result<()> {
+    pub(crate) fn write(&mut self, at: usize, values: &[f64]) -> Result<()> {
         let bytes = npy::data(values);
         self.file
             .seek(SeekFrom::Start(self.data + 8 * at as u64))
@@ -62,7 +62,7 @@ impl SharedFile {
     }
 
     /// Gives the file its name after all ranks have written. Collective.
-    pub(super) fn commit(self, ranks: Ranks) -> Result<()> {
+    pub(crate) fn commit(self, ranks: Ranks) -> Result<()> {
         // Every rank has closed the file before it gets its name.
         drop(self.file);
         ranks.all_ok(Ok(()))?;

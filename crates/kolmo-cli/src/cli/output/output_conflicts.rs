@@ -8,7 +8,7 @@ use kolmo::{Error, Result};
 
 /// Input and output files, each with the argument that names it.
 #[derive(Debug, Default)]
-pub(super) struct Files<'a> {
+pub(crate) struct Files<'a> {
     read: Vec<(&'static str, &'a Path)>,
     written: Vec<(&'static str, &'a Path)>,
 }
@@ -18,19 +18,19 @@ const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
 
 impl<'a> Files<'a> {
     /// Adds input files. A name that is not a file, such as a built-in's, does no harm.
-    pub(super) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
+    pub(crate) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
         self.read.extend(paths.into_iter().map(|path| (what, path)));
         self
     }
 
     /// Adds an output file.
-    pub(super) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
+    pub(crate) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
         self.written.extend(path.map(|path| (what, path)));
         self
     }
 
     /// Checks that no output is also an input or another output, under any name or link.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let written: Vec<(&str, &Path, File)> =
             self.written.iter().filter_map(|&(what, path)| Some((what, path, File::of(path)?))).collect();
         for (k, (what, path, file)) in written.iter().enumerate() {
@@ -54,18 +54,18 @@ impl<'a> Files<'a> {
 
 /// Arguments that name the input files, for error messages.
 #[derive(Debug)]
-pub(super) struct Roles(Vec<(&'static str, PathBuf)>);
+pub(crate) struct Roles(Vec<(&'static str, PathBuf)>);
 
 impl Files<'_> {
     /// Returns the input files with the arguments that name them.
-    pub(super) fn roles(&self) -> Roles {
+    pub(crate) fn roles(&self) -> Roles {
         Roles(self.read.iter().map(|&(what, path)| (what, path.to_owned())).collect())
     }
 }
 
 impl Roles {
     /// Adds to the error of a missing file the argument that names it.
-    pub(super) fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         let Error::Io { path, source } = error else { return error };
         let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
         match (source.kind(), role) {

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use super::no_format;
-use super::output::{Selection, Style};
+use crate::cli::output::no_format;
+use crate::cli::output::values::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use crate::report;
@@ -27,12 +27,12 @@ const LIKELY: usize = 5;
 const ROOM: usize = 1 << 30;
 
 /// Opens the file of a chart on rank 0; `None` on the other ranks.
-pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
+pub(crate) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
     if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
 }
 
 /// Opens the file of a chart, before the work starts.
-pub(super) fn create(path: &Path) -> Result<OutputFile> {
+pub(crate) fn create(path: &Path) -> Result<OutputFile> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("svg") => OutputFile::create(path),
         _ => Err(no_format(path, "charts", ".svg")),
@@ -46,7 +46,7 @@ fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
 
 /// Probabilities over the times of `kolmo transient`.
 #[derive(Debug)]
-pub(super) struct Curves {
+pub(crate) struct Curves {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
     rows: Range<usize>,
@@ -68,7 +68,7 @@ enum Wanted {
 
 impl Curves {
     /// Prepares the chart of selected labels or states, else of the most likely states.
-    pub(super) fn new(
+    pub(crate) fn new(
         file: Option<OutputFile>,
         model: &str,
         selection: &Selection,
@@ -113,12 +113,12 @@ impl Curves {
     }
 
     /// Sets the states to which the following vectors belong.
-    pub(super) fn rows(&mut self, rows: Range<usize>) {
+    pub(crate) fn rows(&mut self, rows: Range<usize>) {
         self.rows = rows;
     }
 
     /// Stores the probabilities at a time.
-    pub(super) fn result(&mut self, index: usize, p: &[f64]) {
+    pub(crate) fn result(&mut self, index: usize, p: &[f64]) {
         match &mut self.wanted {
             Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
             Wanted::Likely(_, vectors) => vectors[index] = p.to_vec(),
@@ -126,7 +126,7 @@ impl Curves {
     }
 
     /// Draws the chart and completes its file. Collective.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         let (rows, what) = match self.wanted {
             Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
             Wanted::Named(_, rows) => (rows, "states"),
@@ -176,7 +176,7 @@ fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> 
 }
 
 /// Draws the half-widths after each round over the number of chains.
-pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
+pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
     let several = solution.rounds.iter().any(|c| c.rhs > 0);
     let name = |c: &Component| {
         let rhs = if several { format!(" of {}", c.rhs) } else { String::new() };
@@ -225,7 +225,7 @@ pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
 }
 
 /// Draws nanoseconds per row over the number of rows, one line per number of lanes.
-pub(super) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
+pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
     let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
     counts.sort_unstable();
     counts.dedup();

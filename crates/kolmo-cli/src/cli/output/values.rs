@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::no_format;
-use super::shared_file::SharedFile;
+use crate::cli::output::collective_file::SharedFile;
+use crate::cli::output::no_format;
+use crate::cli::terminal::say;
 use kolmo::internals::{add_states, larger_first, largest};
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::npz::{self, Values};
@@ -20,16 +21,16 @@ use kolmo::{Error, Result};
 
 /// Format of states and values in the output.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Style {
+pub(crate) struct Style {
     /// Names of the states, if they have names.
-    pub(super) names: Option<Arc<StateNames>>,
+    pub(crate) names: Option<Arc<StateNames>>,
     /// True for PRISM's format of results.
-    pub(super) prism: bool,
+    pub(crate) prism: bool,
 }
 
 impl Style {
     /// Returns a state's number followed by its name, if it has one.
-    pub(super) fn state(&self, number: &str) -> String {
+    pub(crate) fn state(&self, number: &str) -> String {
         match self.name(number) {
             Some(name) => format!("{number} {name}"),
             None => number.to_owned(),
@@ -44,7 +45,7 @@ impl Style {
 
 /// Values of each probability vector that are written.
 #[derive(Debug, Clone)]
-pub(super) enum Selection {
+pub(crate) enum Selection {
     /// The whole vector.
     All,
     /// The probabilities of these states.
@@ -71,7 +72,7 @@ enum Vectors {
 
 /// The file of `-o`, opened before the work starts.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(crate) struct Named {
     path: PathBuf,
     extension: String,
     /// Only on rank 0.
@@ -83,7 +84,7 @@ impl Named {
     ///
     /// `table` is true for selected values, `times` the number of vectors otherwise. `text` selects
     /// text for every extension.
-    pub(super) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
+    pub(crate) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         let stdout = path == Path::new("-");
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
@@ -129,7 +130,7 @@ struct Table {
 
 /// Receives the probabilities of each time and writes the requested output.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub(crate) struct Sink {
     ranks: Ranks,
     /// This rank's states, to which the received vectors belong.
     rows: Range<usize>,
@@ -145,7 +146,7 @@ pub(super) struct Sink {
     arrays: Option<OutputFile>,
     style: Style,
     /// Probability to subtract from a table's values: it is in the set but does not count.
-    pub(super) uncounted: Option<f64>,
+    pub(crate) uncounted: Option<f64>,
 }
 
 /// Number of values shown on a terminal instead of the vector.
@@ -153,7 +154,7 @@ const GLANCE: usize = 10;
 
 impl Sink {
     /// Prepares the outputs. If `rewards` is true, rewards go to stdout instead of the vector.
-    pub(super) fn open(
+    pub(crate) fn open(
         mut file: Option<Named>,
         selection: Selection,
         rewards: bool,
@@ -224,16 +225,16 @@ impl Sink {
     }
 
     /// True if any output needs probabilities.
-    pub(super) fn wants_vectors(&self) -> bool {
+    pub(crate) fn wants_vectors(&self) -> bool {
         self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
     }
 
     /// Sets the states to which the following vectors belong.
-    pub(super) fn rows(&mut self, rows: Range<usize>) {
+    pub(crate) fn rows(&mut self, rows: Range<usize>) {
         self.rows = rows;
     }
 
-    pub(super) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
+    pub(crate) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
         let ranks = self.ranks;
         for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
             let mut picked = table.selection.pick(p, &self.rows, ranks);
@@ -267,7 +268,7 @@ impl Sink {
     }
 
     /// Selected values of each time for the report: label or state, and value.
-    pub(super) fn values(&self) -> Option<Vec<Value>> {
+    pub(crate) fn values(&self) -> Option<Vec<Value>> {
         let table = self.table.as_ref()?;
         let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
             (Selection::States(_) | Selection::Top(_), Ok(state)) => match self.style.name(what) {
@@ -280,7 +281,7 @@ impl Sink {
     }
 
     /// Writes all remaining output and completes the files.
-    pub(super) fn finish(mut self, solution: &Solution) -> Result<()> {
+    pub(crate) fn finish(mut self, solution: &Solution) -> Result<()> {
         if let Some(out) = self.arrays.take() {
             self.write_arrays(out, solution)?;
         }
@@ -417,7 +418,7 @@ impl Vectors {
 impl Selection {
     /// Returns the selected values on every rank. `p` holds the probabilities of `rows`.
     /// Collective.
-    pub(super) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
+    pub(crate) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
         let here = |s: &u32| rows.contains(&(*s as usize));
         let of = |s: u32| p[s as usize - rows.start];
         match self {
@@ -497,7 +498,7 @@ impl Table {
         out.write_all(&text).map_err(|e| out.error(e))?;
         out.commit()?;
         if !note.is_empty() {
-            super::say(note);
+            say(note);
         }
         Ok(())
     }

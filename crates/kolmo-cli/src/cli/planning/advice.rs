@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::say;
+use crate::cli::terminal::say;
 use crate::report::seconds;
 use kolmo::walk::{ControlVariate, Count, Length, Options, takes_longer_than_krylov};
 
@@ -13,7 +13,7 @@ const PILOT: Duration = Duration::from_millis(500);
 
 /// Watches the rate of the walks and prints one note if they will take long.
 #[derive(Debug)]
-pub(super) struct Forecast<'a> {
+pub(crate) struct Forecast<'a> {
     options: &'a Options,
     entries: usize,
     /// Time of the first report and its number of steps.
@@ -23,12 +23,12 @@ pub(super) struct Forecast<'a> {
 
 impl<'a> Forecast<'a> {
     /// Starts watching walks on a matrix with `entries` entries; prints nothing if `quiet`.
-    pub(super) fn new(options: &'a Options, entries: usize, quiet: bool) -> Self {
+    pub(crate) fn new(options: &'a Options, entries: usize, quiet: bool) -> Self {
         Self { options, entries, first: None, said: quiet }
     }
 
     /// Reports that `done` of `all` steps are done.
-    pub(super) fn at(&mut self, done: u64, all: u64) {
+    pub(crate) fn at(&mut self, done: u64, all: u64) {
         if self.said || all == 0 {
             return;
         }
@@ -47,7 +47,7 @@ impl<'a> Forecast<'a> {
 /// Note with a suggestion for walks that will take `time` seconds for `steps` steps.
 ///
 /// `None` below a minute, or if `--time-limit` ends the walks within one.
-pub(super) fn note(options: &Options, time: f64, steps: f64, entries: usize) -> Option<String> {
+pub(crate) fn note(options: &Options, time: f64, steps: f64, entries: usize) -> Option<String> {
     let limited = options.time_limit.is_some_and(|limit| limit.as_secs_f64() <= PATIENCE);
     if time <= PATIENCE || limited {
         return None;

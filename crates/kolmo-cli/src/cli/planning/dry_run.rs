@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Outcome, say, write_report};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::advice;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{bytes, devices, devices_of, grouped, seconds};
 use kolmo::Machine;
 use kolmo::lane::{Lane, available_memory};
@@ -68,7 +71,7 @@ fn name(lane: &Lane) -> String {
 }
 
 /// Prepares the walks, runs a few chains of a few components, and predicts the rest.
-pub(super) fn walk(
+pub(crate) fn walk(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
@@ -95,7 +98,7 @@ pub(super) fn walk(
             first.get_or_insert_with(Instant::now);
             seen = (done, all);
         }
-        super::interrupt::check()
+        interrupt::check()
     })?;
     let answers = || solution.components.iter().chain(&solution.functionals);
     // If the time limit ended the pilot's chains, the rate is that of their steps so far.
@@ -200,12 +203,12 @@ pub(super) fn walk(
         seconds(walks)
     ));
     let steps = walks * rate;
-    super::faster::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);
+    advice::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);
     Ok(Outcome::Met)
 }
 
 /// Solves the first rows, on each rank its own, and predicts memory and time of all rows.
-pub(super) fn tridiagonal(
+pub(crate) fn tridiagonal(
     machine: &Machine,
     rows: &Rows,
     options: &tridiagonal::Options,
@@ -306,7 +309,7 @@ fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Resu
     let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
     // The first solution allocates memory; only the second one is timed.
     tridiagonal::solve(machine, &pilot, options)?;
-    super::interrupt::check()?;
+    interrupt::check()?;
     let peak: Vec<u64> = machine.lanes.iter().map(Lane::peak_bytes).collect();
     let solution = tridiagonal::solve(machine, &pilot, options)?;
     let share = all as f64 / few as f64;

@@ -2,22 +2,23 @@
 
 use std::fmt::Display;
 
-use super::Common;
+use crate::cli::arguments::Common;
+use crate::cli::terminal::say;
 use crate::report::seconds;
 use kolmo::transient::{Chain, Options, Problem, estimate};
 use kolmo::{Machine, Result};
 
 /// Prints the predicted time and memory of a measurement.
-pub(super) fn forecast(common: &Common, what: impl Display, time: f64, bytes: u64) {
+pub(crate) fn forecast(common: &Common, what: impl Display, time: f64, bytes: u64) {
     if !common.quiet {
-        super::say(format_args!("{what}: about {} and {}", seconds(time), crate::report::bytes(bytes)));
+        say(format_args!("{what}: about {} and {}", seconds(time), crate::report::bytes(bytes)));
     }
 }
 
 /// Predicts a solution of a chain: seconds per step, seconds in total, and bytes on the lanes.
 ///
 /// Returns `None` if the lanes lack memory; the measurement then reports the error.
-pub(super) fn of_chain(
+pub(crate) fn of_chain(
     machine: &Machine,
     chain: &Chain,
     times: &[f64],

@@ -1,6 +1,8 @@
 //! `--lanes auto` of `kolmo tridiagonal`, and sets of lanes for measurements.
 
-use super::{Common, say};
+use crate::cli::arguments::Common;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::say;
 use crate::report::grouped;
 use kolmo::lane::{DeviceSpec, Lane};
 use kolmo::tridiagonal::lane_count::untuned;
@@ -13,12 +15,12 @@ const MATTERS: usize = 1_000_000;
 ///
 /// `machine` has one lane on each device; the result is the largest number over its devices. Prints
 /// the reason if `verbose`, and suggests `kolmo tune` where measuring may help.
-pub(super) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: usize) -> usize {
+pub(crate) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: usize) -> usize {
     let share = rows.div_ceil(machine.lanes.len());
     let one = |lane: &Lane| {
         let device = lane.device();
         let what = format!("{} rows on {}", grouped(share as u64), device.spec);
-        let tuned = super::tuned::of(device, machine.precision, common.quiet);
+        let tuned = tuning_store::of(device, machine.precision, common.quiet);
         // A second lane neither adds memory bandwidth on the CPU nor speeds up small systems.
         let matters = tuned.is_none() && !device.on_host_cores() && share >= MATTERS;
         let (count, why) = match tuned {
@@ -38,10 +40,10 @@ pub(super) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: u
 }
 
 /// Machines on one device that differ in their number of lanes.
-pub(super) struct LaneSets {
-    pub(super) sets: Vec<Machine>,
+pub(crate) struct LaneSets {
+    pub(crate) sets: Vec<Machine>,
     /// Total number of open lanes.
-    pub(super) opened: usize,
+    pub(crate) opened: usize,
 }
 
 impl LaneSets {
@@ -49,7 +51,7 @@ impl LaneSets {
     ///
     /// Lanes of the CPU divide its threads, so each count has its own lanes. On other devices a
     /// smaller set consists of the first lanes of the largest one.
-    pub(super) fn open(common: &Common, spec: &DeviceSpec, counts: &[usize]) -> Result<Self> {
+    pub(crate) fn open(common: &Common, spec: &DeviceSpec, counts: &[usize]) -> Result<Self> {
         let own = if *spec == DeviceSpec::Cpu { counts } else { &counts[counts.len() - 1..] };
         let open = |&count: &usize| common.open_lanes(std::slice::from_ref(spec), count);
         let opened = own.iter().map(open).collect::<Result<Vec<_>>>()?;

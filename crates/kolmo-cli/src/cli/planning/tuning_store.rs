@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use serde_json::json;
 
-use super::{Outcome, say};
+use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{interrupt, say};
 use kolmo::kernel::Precision;
 use kolmo::lane::Device;
 use kolmo::models;
@@ -23,12 +24,12 @@ use kolmo_bench as bench;
 const CHAIN: &str = "wlan:10,6";
 
 /// Measures the bandwidth and the step time of each matrix format, on one lane.
-pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
+pub(crate) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
     let model = models::parse(CHAIN).expect("a built-in")?;
     let copy = bench::bandwidth(&machine.lanes, repeat)?;
     let mut formats = Vec::new();
     for format in MatrixFormat::STORED {
-        super::interrupt::check()?;
+        interrupt::check()?;
         let options = Options { format, ..Options::default() };
         let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
         // The second record is without accumulator, like most steps.
@@ -42,15 +43,15 @@ pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
 const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
 
 /// Measures the grids that `walk --group-size auto` chooses from, on one lane.
-pub(super) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
+pub(crate) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
     let system = models::system(SYSTEM, 0).expect("a built-in")?;
-    let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut super::interrupt::check)?;
+    let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut interrupt::check)?;
     let grid = |(grid, seconds): (Grid, f64)| GridTime { groups: grid.groups, size: grid.size, seconds };
     Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
 }
 
 /// Two lines of text about workgroup sizes.
-pub(super) fn groups(walks: &Walks) -> String {
+pub(crate) fn groups(walks: &Walks) -> String {
     let grids: Vec<String> =
         walks.grids.iter().map(|g| format!("{} x {} {:.2} ms", g.groups, g.size, 1e3 * g.seconds)).collect();
     let best = walks.best().map_or("none".to_owned(), |g| format!("{} x {}", g.groups, g.size));
@@ -65,7 +66,7 @@ pub(super) fn groups(walks: &Walks) -> String {
 }
 
 /// One line of text about bandwidth and matrix formats.
-pub(super) fn speeds(steps: &Steps) -> String {
+pub(crate) fn speeds(steps: &Steps) -> String {
     let formats: Vec<String> =
         steps.formats.iter().map(|f| format!("{} {:.1} µs", f.format, 1e6 * f.seconds)).collect();
     let slow: Vec<&str> = steps.slow().iter().map(|format| format.name()).collect();
@@ -79,7 +80,7 @@ pub(super) fn speeds(steps: &Steps) -> String {
 }
 
 /// Loads the stored measurements of a device; warns about a damaged file.
-pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
+pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
     let folder = settings::folder()?;
     match settings::load(&folder, &Key::new(device, precision)) {
         Found::Tuned(tuned) => {
@@ -100,7 +101,7 @@ pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
 }
 
 /// Start-up time of a GPU in seconds: the shortest one measured on this machine, else a default.
-pub(super) fn gpu_start() -> f64 {
+pub(crate) fn gpu_start() -> f64 {
     let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
     let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
     let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
@@ -108,7 +109,7 @@ pub(super) fn gpu_start() -> f64 {
 }
 
 /// Passes the stored measurements of their devices to the lanes.
-pub(super) fn recall(machine: &Machine, quiet: bool) {
+pub(crate) fn recall(machine: &Machine, quiet: bool) {
     let mut told = BTreeSet::new();
     for lane in &machine.lanes {
         let first = told.insert(lane.device().spec.clone());
@@ -121,7 +122,7 @@ pub(super) fn recall(machine: &Machine, quiet: bool) {
 }
 
 /// Warns about unknown keys in a file of measurements.
-pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
+pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
     if !tuned.unknown.is_empty() && !quiet {
         let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
         say(format_args!(
@@ -132,7 +133,7 @@ pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool
 }
 
 /// Prints every file of the folder and whether it is valid for a device of this machine.
-pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
+pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
     let mut report = report.map(OutputFile::create).transpose()?;
     let mut out = OutputFile::stdout();
     let devices = kolmo::lane::list();

@@ -84,7 +84,7 @@ const PUBLISHED: [&str; 11] = [
 ];
 
 /// Option that shows the help with all options.
-pub(super) const ALL: &str = "--help-all";
+pub(crate) const ALL: &str = "--help-all";
 
 /// Commands with a bound to meet, and therefore exit code 1.
 const SOLVING: [&str; 4] = ["transient", "check", "walk", "tridiagonal"];
@@ -98,14 +98,14 @@ const CODES: [(&str, &str); 4] = [
 ];
 
 /// Environment variables.
-pub(super) const ENVIRONMENT: [(&str, &str); 3] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 3] = [
     ("KOLMO_CONFIG_DIR", "Folder for the results of kolmo tune."),
     ("KOLMO_CACHE_DIR", "Folder for kernels compiled for CUDA."),
     ("NO_COLOR", "If set to any value, output has no colours."),
 ];
 
 /// Files that are read and written without being named on the command line.
-pub(super) const FILES: [(&str, &str); 2] = [
+pub(crate) const FILES: [(&str, &str); 2] = [
     (
         "~/.config/kolmo/lanes-*.json",
         "Results of kolmo tune, one file per device (on Linux); kolmo tune --show prints the path.",
@@ -237,12 +237,12 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
 ];
 
 /// Returns the examples of a command.
-pub(super) fn examples(name: &str) -> &'static [(&'static str, &'static str)] {
+pub(crate) fn examples(name: &str) -> &'static [(&'static str, &'static str)] {
     EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, lines)| lines)
 }
 
 /// Returns the exit codes of a command.
-pub(super) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let solves = SOLVING.contains(&name) || name == "kolmo";
     CODES.into_iter().filter(move |(code, _)| solves || *code != "1").map(move |(code, text)| match code {
         "0" if !solves => (code, "done"),
@@ -251,7 +251,7 @@ pub(super) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static 
 }
 
 /// Adds groups, examples and exit codes to the help of the program and all its commands.
-pub(super) fn lay_out(program: Command) -> Command {
+pub(crate) fn lay_out(program: Command) -> Command {
     one(program, "kolmo").mut_subcommands(|command| {
         let name = command.get_name().to_owned();
         let below = name.clone();
@@ -299,7 +299,7 @@ fn grouped(arg: Arg) -> Arg {
 }
 
 /// Shows every option in the help of a command and of its subcommands.
-pub(super) fn show_all(command: Command) -> Command {
+pub(crate) fn show_all(command: Command) -> Command {
     command.mut_args(|arg| arg.hide(false)).mut_subcommands(show_all)
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn every_example_is_a_command_line() {
-        let command = super::super::command();
+        let command = crate::cli::command();
         let mut count = 0;
         for (line, _) in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
             let words = line.split_whitespace().take_while(|word| *word != ">");
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn groups_name_options_that_there_are() {
-        let command = super::super::command();
+        let command = crate::cli::command();
         let known: Vec<String> = SOLVING
             .iter()
             .flat_map(|name| command.find_subcommand(name).expect("a command").get_arguments())

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::cli::terminal::say;
 use kolmo::ranks::Ranks;
 use kolmo::transient::checkpoint;
 use kolmo::{Error, Result};
@@ -22,7 +23,7 @@ const GRACE_OF_OUTPUTS: Duration = Duration::from_millis(200);
 ///
 /// If that is impossible, the system's default remains, which ends the process at once. With
 /// several ranks nothing is printed: the launcher reports why they end.
-pub(super) fn listen(ranks: Ranks) {
+pub(crate) fn listen(ranks: Ranks) {
     let stop = move || {
         if INTERRUPTED.swap(true, Ordering::AcqRel) {
             end(ranks);
@@ -50,7 +51,7 @@ pub(super) fn listen(ranks: Ranks) {
 ///
 /// A failed allocation that no caller handles aborts; the exit code is then 2, as for other lack of
 /// memory, and the runtime has printed the size. A file larger than `ulimit -f` is a write error.
-pub(super) fn answer_for_limits() {
+pub(crate) fn answer_for_limits() {
     #[cfg(unix)]
     {
         let always = std::sync::Arc::new(AtomicBool::new(true));
@@ -67,12 +68,12 @@ pub(super) fn answer_for_limits() {
 fn end(ranks: Ranks) -> ! {
     kolmo::output::abandon();
     if !ranks.is_distributed() {
-        super::say("interrupted");
+        say("interrupted");
     }
     std::process::exit(130)
 }
 
 /// Returns an error once the user has pressed Ctrl-C.
-pub(super) fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::Acquire) { Err(Error::Interrupted) } else { Ok(()) }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::say;
+use crate::cli::terminal::say;
 use crate::report::{grouped, seconds};
 
 /// Progress of one task, displayed by its own thread because much of the work reports nothing.
 #[derive(Debug)]
-pub(super) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
+pub(crate) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
 
 #[derive(Debug)]
 struct Shared {
@@ -80,7 +80,7 @@ impl Shared {
 
 impl Progress {
     /// Begins to display `what`, unless `quiet`.
-    pub(super) fn new(quiet: bool, what: &'static str) -> Self {
+    pub(crate) fn new(quiet: bool, what: &'static str) -> Self {
         if quiet {
             return Self(None);
         }
@@ -92,7 +92,7 @@ impl Progress {
     }
 
     /// Reports that `done` of `all` units are done; an `all` of 0 means that the total is unknown.
-    pub(super) fn at(&self, done: u64, all: u64, what: &'static str) {
+    pub(crate) fn at(&self, done: u64, all: u64, what: &'static str) {
         // The web page reads these lines.
         if cfg!(target_family = "wasm") && all > 0 {
             return say(format_args!("{done} of {all} {what}"));
@@ -107,7 +107,7 @@ impl Progress {
     }
 
     /// Reports the numbers of states and transitions that a search has found so far.
-    pub(super) fn found(&self, states: u64, transitions: u64) {
+    pub(crate) fn found(&self, states: u64, transitions: u64) {
         let Some((shared, _)) = &self.0 else { return };
         let mut state = shared.state();
         if state.found.is_none() {

@@ -7,8 +7,13 @@ use std::time::{Instant, SystemTime};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::files::Files;
-use super::{Common, Outcome, interrupt, say, whole, write_report};
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::{transient, tune};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::terminal::{interrupt, say};
 use crate::plot::short;
 use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds, times};
@@ -20,7 +25,7 @@ use kolmo_bench::compare::{Jobs, Part, Size, Work};
 use kolmo_bench::walk::accuracy_walks;
 
 #[derive(Debug, Args)]
-pub(super) struct Compare {
+pub(crate) struct Compare {
     /// Size of the jobs: tiny (seconds), small (for CPUs), medium (for GPUs), large (as in the
     /// papers)
     #[arg(long, value_name = "SIZE", default_value = "small")]
@@ -62,7 +67,7 @@ enum PartArg {
 
 impl Compare {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("--from", self.from.iter().map(PathBuf::as_path))
             .read("--with", self.with.iter().map(PathBuf::as_path))
@@ -84,7 +89,7 @@ impl PartArg {
     }
 }
 
-pub(super) fn run(args: &Compare) -> Result<Outcome> {
+pub(crate) fn run(args: &Compare) -> Result<Outcome> {
     let common = &args.common;
     if args.repeat == Some(0) {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -174,7 +179,7 @@ fn measure(args: &Compare) -> Result<Run> {
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
         if !common.quiet {
             let (time, bytes) = predicted(common, spec, &jobs, &parts)?;
-            super::forecast::forecast(common, &device.spec, time, bytes);
+            estimate::forecast(common, &device.spec, time, bytes);
         }
         let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
         let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
@@ -204,8 +209,8 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     let repeat = (jobs.repeat + 1) as f64;
     let (mut time, mut most) = (0.0, 0);
     let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
-        let chain = super::transient::model(name, None)?;
-        if let Some((_, all, bytes)) = super::forecast::of_chain(&machine, &chain, &[t], epsilon)? {
+        let chain = transient::model(name, None)?;
+        if let Some((_, all, bytes)) = estimate::of_chain(&machine, &chain, &[t], epsilon)? {
             (time, most) = (time + count * all, most.max(bytes));
         }
         Ok(())
@@ -229,9 +234,9 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
         }
     }
     if let Some(largest) = rows.iter().map(|&(n, _)| n).max() {
-        let row = super::tune::seconds_a_row(one, largest)?;
+        let row = tune::seconds_a_row(one, largest)?;
         time += rows.iter().map(|&(n, lanes)| n as f64 * lanes * repeat * row).sum::<f64>();
-        most = most.max(super::tune::system_bytes(&machine, largest));
+        most = most.max(tune::system_bytes(&machine, largest));
     }
     // Transfers: four cases on 1, 2, 4 and 8 lanes, each array there and back. Steps: four forms, a
     // tenth of a second each.

@@ -1,17 +1,27 @@
 //! `kolmo bench`.
 
+pub(crate) mod compare;
+pub(crate) mod seed_table;
+pub(crate) mod transfer;
+pub(crate) mod tridiagonal;
+pub(crate) mod walk;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 
-use super::files::Files;
-use super::forecast::{forecast, of_chain};
-use super::progress::Progress;
-use super::seed_table::SeedTable;
-use super::transient::HaloDepth;
-use super::{Common, Outcome, transient, whole, write_report};
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::bench::seed_table::SeedTable;
+use crate::cli::commands::transient;
+use crate::cli::commands::transient::HaloDepth;
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate::{forecast, of_chain};
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::seconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::output::OutputFile;
@@ -22,7 +32,7 @@ use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Bench {
+pub(crate) enum Bench {
     /// Measure one step of uniformization, a sparse matrix-vector product
     ///
     /// Measured with and without the accumulator of a time point, and compared with the bandwidth
@@ -31,25 +41,25 @@ pub(super) enum Bench {
     /// Measure transient solutions and their error against a reference from the CPU
     Transient(Transient),
     /// Measure random walks: rate, accuracy, coverage of intervals, preparation
-    Walk(super::bench_walk::Walk),
+    Walk(walk::Walk),
     /// Measure transfers between host and device for each number of lanes
     ///
     /// Host to device, device to host, round trips, and copies on the device. Under mpirun:
     /// transfers between neighbouring ranks.
-    Transfer(super::bench_transfer::Transfer),
+    Transfer(transfer::Transfer),
     /// Measure tridiagonal solutions on the device, and from host to host for each number of lanes
-    Tridiagonal(super::bench_tridiagonal::Tridiagonal),
+    Tridiagonal(tridiagonal::Tridiagonal),
     /// Compare devices on a fixed set of jobs, and redraw the figures of three papers
     ///
     /// The papers: Karwacki, Bylina, Bylina (2012); Lai, Jin, Guo, Lin (2015); Veneva, Imamura
     /// (2024).
-    Compare(super::bench_compare::Compare),
+    Compare(compare::Compare),
     /// Reproduce Table II of Karwacki, Bylina, Bylina (2012) on this machine
     SeedTable(SeedTable),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Spmv {
+pub(crate) struct Spmv {
     #[command(flatten)]
     job: Job,
     /// Steps between two exchanges of lanes that share a chain: auto (measured), or 1 to 64
@@ -61,7 +71,7 @@ pub(super) struct Spmv {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Transient {
+pub(crate) struct Transient {
     #[command(flatten)]
     job: Job,
     /// Time t of the solution, in the time unit of the rates
@@ -98,7 +108,7 @@ struct Job {
 
 impl Bench {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let (read, common): (Vec<&str>, &Common) = match self {
             Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {
                 (vec![&job.model], &job.common)
@@ -130,7 +140,7 @@ struct Keep(Vec<f64>);
 
 impl Observer for Keep {
     fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        super::interrupt::check()
+        interrupt::check()
     }
 
     fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
@@ -139,15 +149,15 @@ impl Observer for Keep {
     }
 }
 
-pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
-        Bench::Walk(walk) => return super::bench_walk::run(walk),
-        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer, ranks),
-        Bench::Tridiagonal(tridiagonal) => return super::bench_tridiagonal::run(tridiagonal),
-        Bench::Compare(compare) => return super::bench_compare::run(compare),
-        Bench::SeedTable(args) => return super::seed_table::run(args),
+        Bench::Walk(walk) => return walk::run(walk),
+        Bench::Transfer(transfer) => return transfer::run(transfer, ranks),
+        Bench::Tridiagonal(tridiagonal) => return tridiagonal::run(tridiagonal),
+        Bench::Compare(compare) => return compare::run(compare),
+        Bench::SeedTable(args) => return seed_table::run(args),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -187,7 +197,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     let formats = &job.matrix_format.0;
     for specs in each {
         let machine = job.common.open_all(specs)?;
-        super::interrupt::check()?;
+        interrupt::check()?;
         announce(command, job, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
         kolmo::internals::expect_chain_memory(&machine, chain.transitions.states())?;
@@ -199,7 +209,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
                     let options = Options { width: job.ell_width, format, split, ..Options::default() };
                     let (name, chain) = (&chain.name, &*chain.transitions);
                     match bench::spmv(&machine, name, chain, &options, job.repeat, copy) {
-                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        Err(Error::Invalid(why)) if formats.len() > 1 => say(why),
                         measured => records.extend(measured?),
                     }
                 }
@@ -213,7 +223,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
                     let case =
                         bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
                     match bench::transient(&machine, &case, &options, job.repeat, copy) {
-                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        Err(Error::Invalid(why)) if formats.len() > 1 => say(why),
                         measured => records.push(measured?),
                     }
                 }

@@ -4,7 +4,12 @@ use std::io::Write;
 
 use clap::Args;
 
-use super::{Common, Outcome, PrecisionArg, say, write_report};
+use crate::cli::arguments::{Common, PrecisionArg, whole};
+use crate::cli::commands::transient;
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::{bytes, grouped, seconds};
 use kolmo::internals::ActivitySeconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -16,9 +21,9 @@ use kolmo_bench::seed_table::{
 };
 
 #[derive(Debug, Args)]
-pub(super) struct SeedTable {
+pub(crate) struct SeedTable {
     /// Sizes K of the chains wlan:K,6, comma-separated
-    #[arg(long, value_name = "K[,K…]", value_delimiter = ',', default_values_t = SIZES, value_parser = super::whole::<usize>)]
+    #[arg(long, value_name = "K[,K…]", value_delimiter = ',', default_values_t = SIZES, value_parser = whole::<usize>)]
     sizes: Vec<usize>,
     /// Times t > 0 in milliseconds, comma-separated
     #[arg(long, value_name = "T[,T…]", value_delimiter = ',', default_values_t = [10.0, 40.0])]
@@ -33,14 +38,14 @@ pub(super) struct SeedTable {
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 struct Silent;
 
 impl Observer for Silent {
     fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        super::interrupt::check()
+        interrupt::check()
     }
 
     fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
@@ -52,7 +57,7 @@ impl Observer for Silent {
 const COLUMNS: [Column; 5] =
     [Column::Cpu, Column::OneSubdivided, Column::One, Column::SeveralFull, Column::Several];
 
-pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
+pub(crate) fn run(args: &SeedTable) -> Result<Outcome> {
     if matches!(args.common.precision, PrecisionArg::F32) {
         return Err(Error::Invalid(
             "the table of 2012 is in double precision; leave out --precision f32".to_owned(),
@@ -88,13 +93,13 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
     for &k in &args.sizes {
         let case = format!("wlan:{k},6");
-        let chain = super::transient::model(&case, None)?;
+        let chain = transient::model(&case, None)?;
         let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
         if !args.common.quiet {
             let (mut time, mut most) = (0.0, 0);
             for machine in [cpu(common)?, one()?] {
                 if let Some((_, all, bytes)) =
-                    super::forecast::of_chain(&machine, &chain, &args.times, args.epsilon)?
+                    estimate::of_chain(&machine, &chain, &args.times, args.epsilon)?
                 {
                     // Algorithm 1 takes three kernels per term, and is extrapolated above a time
                     // limit.
@@ -102,10 +107,10 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
                     most = most.max(bytes);
                 }
             }
-            super::forecast::forecast(common, &case, time, most);
+            estimate::forecast(common, &case, time, most);
         }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
-            super::interrupt::check()?;
+            interrupt::check()?;
             match open().and_then(|machine| row.measure(&machine, column, &wanted, &mut Silent)) {
                 Ok(measured) => cells.extend(measured),
                 Err(e @ Error::OutOfMemory { .. }) => notes.push(format!("{case}, {}: {e}", column.name())),

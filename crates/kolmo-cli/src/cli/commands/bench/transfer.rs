@@ -4,8 +4,12 @@ use std::io::Write;
 
 use clap::Args;
 
-use super::lanes::LaneSets;
-use super::{Common, Outcome, Size, whole, write_report};
+use crate::cli::arguments::{Common, Size, whole};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::planning::lanes::LaneSets;
+use crate::cli::terminal::interrupt;
 use crate::report::{bytes, seconds};
 use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
@@ -14,7 +18,7 @@ use kolmo::{Error, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Args)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     /// Bytes moved one way, shared by the lanes, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     size: Size,
@@ -22,13 +26,13 @@ pub(super) struct Transfer {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 /// Bytes of the pilot transfer from which the run time is predicted.
 const PILOT: u64 = 16 << 20;
 
-pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     if args.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
     }
@@ -61,10 +65,10 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
             let what = format!("{} on {}, {} numbers of lanes", bytes(args.size.0), spec, lanes.sets.len());
             let time = rounds * once * args.size.0 as f64 / few as f64;
             // Two arrays on the host and two on the device.
-            super::forecast::forecast(&args.common, what, time, 4 * args.size.0);
+            estimate::forecast(&args.common, what, time, 4 * args.size.0);
         }
         for set in &lanes.sets {
-            super::interrupt::check()?;
+            interrupt::check()?;
             for &locked in bench::kinds_of_memory(&set.lanes[0]) {
                 records.extend(bench::transfer(set, args.size.0, args.repeat, locked)?);
             }
@@ -87,7 +91,7 @@ fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     let report = ranks.all_ok(report.map(OutputFile::create).transpose())?;
     let mut records = Vec::new();
     for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size.0) {
-        ranks.all_ok(super::interrupt::check())?;
+        ranks.all_ok(interrupt::check())?;
         records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
     }
     write_report(report, records.iter().map(|record| serde_json::json!(record)))?;

@@ -6,8 +6,13 @@ use std::str::FromStr;
 use clap::Args;
 use serde::Serialize;
 
-use super::lanes::LaneSets;
-use super::{Common, Outcome, say, tridiagonal, whole, write_report};
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::{tridiagonal, tune};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::lanes::LaneSets;
+use crate::cli::planning::{estimate, tuning_store};
+use crate::cli::terminal::{interrupt, say};
 use crate::report::seconds;
 use kolmo::io::tridiagonal::{AnyFile, BandedFile};
 use kolmo::lane::{Device, DeviceSpec};
@@ -23,13 +28,13 @@ use kolmo_bench::{
 };
 
 #[derive(Debug, Args)]
-pub(super) struct Tridiagonal {
+pub(crate) struct Tridiagonal {
     /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
     ///
     /// Built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N, pentadiagonal:N, biharmonic:N, blocks:N.
     /// Each may be followed by ,BATCH, the number of systems.
     #[arg(default_value = "random:1000000")]
-    pub(super) system: String,
+    pub(crate) system: String,
     /// Seed of the random numbers of a built-in
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -50,7 +55,7 @@ pub(super) struct Tridiagonal {
     #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers")]
     measure: Parts,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 /// A case to measure.
@@ -85,7 +90,7 @@ impl FromStr for Parts {
     }
 }
 
-pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
+pub(crate) fn run(args: &Tridiagonal) -> Result<Outcome> {
     if args.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
     }
@@ -250,7 +255,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let (one, precision, first) = (&sets[0], sets[0].precision, &sets[0].lanes[0]);
     let device = first.device().clone();
     let copy = bandwidth(&one.lanes, 3)?;
-    let tuned = super::tuned::of(&device, precision, args.common.quiet);
+    let tuned = tuning_store::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
     if !args.common.quiet {
         let kinds = [Part::Host, Part::Pageable].map(measured).into_iter().filter(|&wanted| wanted).count();
@@ -258,14 +263,14 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
         // Each visit has one warm-up solution.
         let solutions = (visits * (args.repeat + 1)) as f64;
         let rows = system.rows();
-        let time = solutions * rows as f64 * super::tune::seconds_a_row(&sets, rows)?;
+        let time = solutions * rows as f64 * tune::seconds_a_row(&sets, rows)?;
         let what = format!("{name} on {}", device.spec);
-        super::forecast::forecast(&args.common, what, time, super::tune::system_bytes(one, rows));
+        estimate::forecast(&args.common, what, time, tune::system_bytes(one, rows));
     }
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
-        super::interrupt::check()?;
+        interrupt::check()?;
         match resident_times(one, system, args.repeat) {
             Ok(t) => {
                 let mut record = case.record(t.seconds, t.residual, t.extra_memory);
@@ -283,13 +288,13 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let effort = Effort { least: args.repeat, most: args.repeat, ..Effort::default() };
     let locks = kinds_of_memory(first).contains(&true);
     for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
-        super::interrupt::check()?;
+        interrupt::check()?;
         if measured(part) && (!pageable || locks) {
             all.extend(case.host(&system_lane_times(&sets, system, pageable, effort)?));
         }
     }
     if measured(Part::Peers) {
-        super::interrupt::check()?;
+        interrupt::check()?;
         all.extend(peers(&case, spec));
     }
     Ok(all)
@@ -346,7 +351,7 @@ fn banded(
         }
     }
     if measured(Part::Peers) {
-        super::interrupt::check()?;
+        interrupt::check()?;
         for (resident, times) in banded_peers(spec, system, args.repeat) {
             match times {
                 Ok((name, library, time, extra_memory, residual)) => {

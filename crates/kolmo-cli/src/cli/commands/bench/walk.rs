@@ -4,7 +4,12 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, Outcome, interrupt, whole, write_report};
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::walk;
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::terminal::interrupt;
 use crate::report::seconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
@@ -15,12 +20,12 @@ use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     /// Systems, as for `kolmo walk` [default: random-dominant:100000,10,0.8,positive]
     ///
     /// By default the case `coverage` measures six small systems and a graph.
     #[arg(value_name = "MATRIX")]
-    pub(super) matrix: Vec<String>,
+    pub(crate) matrix: Vec<String>,
     /// Cases to measure, comma-separated
     #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
     case: Vec<Case>,
@@ -55,7 +60,7 @@ pub(super) struct Walk {
     #[arg(long)]
     one_core: bool,
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,7 +82,7 @@ enum Case {
 /// Default system of all cases except coverage.
 const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
 
-pub(super) fn run(args: &Walk) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk) -> Result<Outcome> {
     for (option, count) in [("--repeat", args.repeat as u64), ("--seeds", args.seeds)] {
         if count == 0 {
             return Err(Error::Invalid(format!("{option} 0 measures nothing; give 1 or more")));
@@ -102,7 +107,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         given => given,
     };
     for spec in systems {
-        let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
+        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
         system.rhs = rhs.swap_remove(0);
         // The error of a rate needs no accurate reference.
         let fine = args.case.contains(&Case::Accuracy);
@@ -157,7 +162,7 @@ fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
     let walks: f64 = args.case.iter().map(chains).sum();
     let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
     let bytes = machine.lanes.iter().map(kolmo::lane::Lane::peak_bytes).sum();
-    super::forecast::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
+    estimate::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
     Ok(())
 }
 
@@ -217,7 +222,7 @@ fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()
     };
     let mut systems = Vec::new();
     for spec in &args.matrix {
-        let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
+        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
         system.rhs = rhs.swap_remove(0);
         systems.push((system, Splitting::Auto));
     }

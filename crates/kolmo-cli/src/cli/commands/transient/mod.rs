@@ -11,12 +11,17 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use super::curves::{self, Curves};
-use super::explore::{self, Constants};
-use super::files::Files;
-use super::output::{Named, Selection, Sink, Style};
-use super::progress::Progress;
-use super::{Common, Outcome, Solving, conclude, interrupt, meant, say, tuned, whole, write_report};
+use crate::cli::arguments::{Common, PrecisionArg, Solving, whole};
+use crate::cli::input::explore::{self, Constants};
+use crate::cli::input::{stdin, suggest};
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::plot_series::{self, Curves};
+use crate::cli::output::values::{Named, Selection, Sink, Style};
+use crate::cli::output::write_report;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report;
 use kolmo::internals::{bandwidths, count, local_reward, out_of_range};
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
@@ -38,14 +43,14 @@ use kolmo_check::{Truncation, language, sets};
 use truncated::{Probe, enlarge, rewards_within, truncated};
 
 #[derive(Debug, Clone, Args)]
-pub(super) struct Transient {
+pub(crate) struct Transient {
     /// Chain: a file (.tra, .drn, .umb, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
     /// built-in (tandem:15)
     ///
     /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
     ///
     /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
-    pub(super) model: String,
+    pub(crate) model: String,
     /// Values of a PRISM model's constants, such as N=64,MU=0.5
     #[arg(long = "const", value_name = "NAME=V,…")]
     constants: Option<Constants>,
@@ -70,7 +75,7 @@ pub(super) struct Transient {
     ///
     /// The l1 error is the sum of the absolute errors of all states.
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
-    pub(super) epsilon: f64,
+    pub(crate) epsilon: f64,
     /// Initial state, file of initial probabilities, or label:NAME [default: the model's own]
     ///
     /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy,
@@ -120,13 +125,13 @@ pub(super) struct Transient {
     #[arg(long, value_name = "F")]
     format: Option<FormatArg>,
     #[command(flatten)]
-    pub(super) solving: Solving,
+    pub(crate) solving: Solving,
     /// With --dry-run: predict a run on N MPI ranks
     ///
     /// The prediction needs a measured exchange: run the command under `mpirun -n 2`, or name two
     /// devices.
     #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
-    pub(super) ranks: Option<usize>,
+    pub(crate) ranks: Option<usize>,
     /// File in which the state of the run is saved, to continue with --resume
     ///
     /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
@@ -225,7 +230,7 @@ enum ExchangeArg {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HaloDepth(pub(super) Option<usize>);
+pub(crate) struct HaloDepth(pub(crate) Option<usize>);
 
 impl FromStr for HaloDepth {
     type Err = Error;
@@ -242,7 +247,7 @@ impl FromStr for HaloDepth {
 
 impl Transient {
     /// Adds the input and output files of these arguments to `files`.
-    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         files
             .read("MODEL", [Path::new(&self.model)])
             .read("--labels", self.labels.as_deref())
@@ -256,7 +261,7 @@ impl Transient {
 }
 
 /// Reads a chain from a file, explores a PRISM model, or builds a built-in chain.
-pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
+pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     match models::parse(spec) {
         None if language::is_model(spec) => explore::chain(spec, None, None, true),
         Some(model) => {
@@ -267,9 +272,9 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
             };
             Ok(Chain { labels, ..model.into() })
         }
-        None if spec == "-" => super::stdin::read(labels),
+        None if spec == "-" => stdin::read(labels),
         None => {
-            meant::expect_file(spec, &meant::CHAINS)?;
+            suggest::expect_file(spec, &suggest::CHAINS)?;
             read_chain(Path::new(spec), labels)
         }
     }
@@ -299,7 +304,7 @@ fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> 
             Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
         }
         None if own && args.model != "-" => {
-            ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
+            ranks.all_ok(suggest::expect_file(&args.model, &suggest::CHAINS))?;
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
         _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
@@ -318,7 +323,7 @@ fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
     })
 }
 
-pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.solving.common.quiet || !ranks.is_root();
     // Each rank opens its outputs, reads the model and opens its devices.
@@ -367,7 +372,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         }
         let named = args.solving.common.device.0.iter().any(|d| *d != DeviceSpec::Auto);
         if machine.precision != Precision::F64
-            && matches!(args.solving.common.precision, super::PrecisionArg::Auto)
+            && matches!(args.solving.common.precision, PrecisionArg::Auto)
             && named
         {
             let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
@@ -468,10 +473,10 @@ struct Posed {
 }
 
 /// Output files.
-pub(super) struct Outputs {
+pub(crate) struct Outputs {
     output: Option<Named>,
     /// Only on rank 0.
-    pub(super) report_file: Option<OutputFile>,
+    pub(crate) report_file: Option<OutputFile>,
     /// `Some(None)` on ranks other than 0, which have no file.
     plot: Option<Option<OutputFile>>,
     /// Time between two checkpoints.
@@ -497,7 +502,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let common = &Common { without_f64, ..args.solving.common.clone() };
     let open = || -> Result<Machine> {
         let machine = common.open_on(ranks)?;
-        tuned::recall(&machine, common.quiet || !ranks.is_root());
+        tuning_store::recall(&machine, common.quiet || !ranks.is_root());
         Ok(machine)
     };
     let (machine, small, posed, solved) = match args.truncate {
@@ -537,7 +542,7 @@ fn open_and_read(
     options: &Options,
 ) -> Result<(Machine, Posed, bool)> {
     let cores_first = common.leaves_device_open();
-    let doubles = matches!(common.precision, super::PrecisionArg::Auto | super::PrecisionArg::F64);
+    let doubles = matches!(common.precision, PrecisionArg::Auto | PrecisionArg::F64);
     // The background scan needs the final rows, and --until makes states absorbing later.
     let ahead = doubles && args.until.is_none();
     let prescanned = move |posed: Posed| match ahead {
@@ -558,7 +563,7 @@ fn open_and_read(
         read();
     }
     if cores_first
-        && let start = tuned::gpu_start()
+        && let start = tuning_store::gpu_start()
         && let Ok(posed) = receive.recv_timeout(Duration::from_secs_f64(start))
     {
         let posed = posed?;
@@ -618,7 +623,7 @@ impl Posed {
     fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
         let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
         let problem = Problem { transitions, initial, times, rewards, vectors: true };
-        let tuned = tuned::of(machine.lanes[0].device(), machine.precision, true);
+        let tuned = tuning_store::of(machine.lanes[0].device(), machine.precision, true);
         let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
         let seconds = estimate::seconds_on_cores(&problem, options, speed)?;
         Ok(seconds.is_some_and(|seconds| seconds < start))
@@ -733,7 +738,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     let output = output.transpose()?;
     let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
-    let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
+    let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }
 

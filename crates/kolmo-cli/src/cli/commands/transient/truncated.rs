@@ -1,9 +1,12 @@
 //! `kolmo transient --truncate`: explores a model until the truncation error is small enough.
 
 use super::{Posed, Transient, pose, rewards};
-use crate::cli::output::Selection;
-use crate::cli::progress::Progress;
-use crate::cli::{Common, explore, interrupt, tuned};
+use crate::cli::arguments::Common;
+use crate::cli::input::explore;
+use crate::cli::output::values::Selection;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::interrupt;
+use crate::cli::terminal::progress::Progress;
 use kolmo::lane::DeviceSpec;
 use kolmo::ranks::Ranks;
 use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solve};
@@ -51,7 +54,7 @@ pub(super) fn enlarge(
         *options = asked;
         let chain = part(args, &mut truncation)?;
         let mut posed = pose(args, chain, Some(&truncation), Ranks::ALONE)?;
-        if small && !posed.is_for_cores(&machine, tuned::gpu_start(), times, options)? {
+        if small && !posed.is_for_cores(&machine, tuning_store::gpu_start(), times, options)? {
             (small, machine) = (false, open()?);
         }
         posed.begin(args, &machine, options)?;

@@ -4,15 +4,18 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use clap::Args;
 use serde_json::json;
 
-use super::progress::Progress;
-use super::walk::{Walk, is_npz, listed, open, time_limit};
-use super::{Outcome, PrecisionArg, conclude, interrupt, meant, say, whole, write_report};
+use super::arguments::Walk;
+use super::components::{is_npz, listed, open, time_limit};
+use crate::cli::arguments::PrecisionArg;
+use crate::cli::input::suggest;
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::write_report;
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
 use crate::report::graph::Run;
 use crate::report::{bytes, grouped, seconds};
-use kolmo::internals::count;
 use kolmo::io::npz::{self, Values};
 use kolmo::io::read_graph;
 use kolmo::io::write::{push_integer, push_number, write_lines};
@@ -23,70 +26,10 @@ use kolmo::pagerank::{Graph, Node, Options, Walks, local_page_rank, most_product
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Result};
 
-/// Options of `kolmo walk --pagerank`.
-#[derive(Debug, Clone, Args)]
-pub(super) struct GraphArgs {
-    /// Compute PageRank with damping factor D, such as 0.85; MATRIX is a graph
-    ///
-    /// 0 <= D < 1. The result comes from power iteration, with a guaranteed error bound.
-    /// --component selects nodes.
-    ///
-    /// A graph is a list of edges, two node numbers per line (.txt, .txt.gz, as from SNAP), a
-    /// matrix (pattern .mtx, .npz), or built in: rmat:SCALE,LINKS or barabasi:N,LINKS.
-    #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
-    pub(super) pagerank: Option<f64>,
-    /// With --pagerank: nodes at which the random walk restarts, such as 5,17 [default: all]
-    ///
-    /// This is personalised PageRank.
-    #[arg(long, value_name = "I,J,K-L", requires = "pagerank", value_parser = numbers)]
-    seeds: Option<String>,
-    /// With --pagerank: add the reverse of each edge, for undirected graphs
-    ///
-    /// Self-loops are not doubled. Nothing is added if every edge is listed in both directions.
-    #[arg(long, requires = "pagerank")]
-    undirected: bool,
-    /// With --pagerank: largest half-width relative to the estimate [default: 1e-6; 0 with
-    /// --epsilon]
-    #[arg(long, value_name = "E", requires = "pagerank")]
-    relative: Option<f64>,
-    /// With --pagerank: output only the K largest [default: 10 without --component and -o]
-    #[arg(long, value_name = "K", requires = "pagerank", value_parser = whole::<usize>)]
-    top: Option<usize>,
-}
-
-/// Checks the syntax of a list I,J,K-L and returns it unchanged.
-fn numbers(list: &str) -> std::result::Result<String, String> {
-    let wrong = |part: &str| count::<u64>(part.trim()).is_none();
-    match list.split(',').find(|item| item.splitn(2, '-').any(wrong)) {
-        Some(item) => Err(format!("invalid entry '{item}': expected I,J,K-L, whole numbers from 0 on")),
-        None => Ok(list.to_owned()),
-    }
-}
-
-/// Options of `kolmo walk` that conflict with `--pagerank`.
-const WALKS: [&str; 16] = [
-    "rhs",
-    "functional",
-    "plot",
-    "sequence",
-    "scramble",
-    "chains",
-    "replicates",
-    "length",
-    "delta",
-    "splitting",
-    "row_order",
-    "control",
-    "groups",
-    "group_size",
-    "shared_sequence",
-    "force",
-];
-
 /// Default number of listed nodes.
 const LISTED: usize = 10;
 
-pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
+pub(crate) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     ranks.all_ok(expect_host(args, ranks))?;
     let limit = args.time_limit.map(time_limit).transpose()?;
@@ -212,7 +155,7 @@ fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
         return Ok((made.name, Graph::counted(made.nodes, &made.from, &made.to, &[], undirected)?));
     }
     let path = Path::new(spec);
-    meant::expect_file(spec, &meant::GRAPHS)?;
+    suggest::expect_file(spec, &suggest::GRAPHS)?;
     if !path.exists() {
         let reason = format!(
             "there is no such file; give a list of links, a graph in .mtx or .npz, or a built-in: {}",
