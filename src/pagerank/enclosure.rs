@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Graph;
 use super::elimination::Elimination;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

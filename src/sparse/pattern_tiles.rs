@@ -1,6 +1,6 @@
 //! Tiles of neighbouring rows that recur in a matrix of row patterns.
 
-pub use crate::kernel::twin::simd::TILE;
+pub use crate::kernel::cpu::simd::TILE;
 
 /// Number of slots in a thread's table of tiles.
 pub const PLACES: usize = 1 << 14;

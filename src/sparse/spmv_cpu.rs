@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::{HEADER, SLICE};
 use crate::kernel::Number;
-pub(crate) use crate::kernel::twin::gather::plus_product;
-use crate::kernel::twin::simd::At;
+pub(crate) use crate::kernel::cpu::gather::plus_product;
+use crate::kernel::cpu::simd::At;
 
 /// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
 pub(crate) trait Matrix<T: Number>: Copy + Sync {

@@ -14,10 +14,10 @@ use super::bicgstab::solver::{GoOn, Krylov};
 use super::convergence::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use super::table::functional::Functional;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::lane::HostArray;
-use crate::number::count;
 use crate::parallel::*;
+use crate::util::quantity::count;
 use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line

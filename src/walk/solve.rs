@@ -22,7 +22,7 @@ use super::splitting::Split;
 use super::table::functional::{Functional, Targets};
 use super::table::{RowOrder, Table};
 use crate::lane::HostArray;
-use crate::number::times_power_of_two;
+use crate::util::quantity::times_power_of_two;
 use crate::{Error, Machine, Result};
 
 /// Estimates components of x, and functionals, with intervals; `watch` gets the steps done and to do, before them products with

@@ -1,7 +1,7 @@
 //! Devices, files and disks that fail at a chosen moment, under every command: exit 2, a message that names what
 //! failed, no panic, and nothing left in the directory that is not whole.
 //!
-//! Devices fail on request in builds with debug assertions (`src/lane/fault.rs`).
+//! Devices fail on request in builds with debug assertions (`src/lane/fault_injection.rs`).
 #![cfg(all(unix, debug_assertions))]
 
 use std::fs::OpenOptions;

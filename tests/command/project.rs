@@ -68,7 +68,7 @@ fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
 #[test]
 fn unsafe_code_is_where_memory_is_shared_or_foreign_and_each_block_has_its_argument() {
     const PLACES: [&str; 6] = [
-        "src/kernel/twin",
+        "src/kernel/cpu",
         "src/lane",
         "src/parallel",
         "crates/kolmo-cli/src/main.rs",

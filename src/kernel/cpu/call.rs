@@ -24,7 +24,7 @@ pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Run {
     /// CPU implementation of the kernel.
-    pub(crate) twin: fn(&Call<'_>),
+    pub(crate) kernel: fn(&Call<'_>),
     /// Number of threads in a workgroup.
     pub(crate) group: u32,
     /// Values of the kernel's `override` constants.
@@ -44,7 +44,7 @@ impl Run {
     /// No other thread uses the memory during the call, and memory that the kernel writes is bound
     /// once.
     pub(crate) unsafe fn step(&self, params: &[u32], step: u64) {
-        (self.twin)(&Call { launch: self, params, step: step as u32, taken: Cell::new((0, 0)) });
+        (self.kernel)(&Call { launch: self, params, step: step as u32, taken: Cell::new((0, 0)) });
     }
 }
 

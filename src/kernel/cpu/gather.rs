@@ -3,7 +3,7 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
 #[cfg(target_arch = "x86_64")]
-use super::fractions::ifma::MOST;
+use super::q64_simd::ifma::MOST;
 #[cfg(target_arch = "x86_64")]
 use super::simd::PORTABLE;
 use super::simd::{At, SLICE, TILE, fused};
@@ -287,7 +287,7 @@ pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) ->
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::fractions::{avx2, avx512, ifma};
+    use super::super::q64_simd::{avx2, avx512, ifma};
     use super::Q64;
     use std::arch::x86_64::*;
 
@@ -386,7 +386,7 @@ mod x86 {
                     let (last, most) = ($set(x.len() as i32 - 1), $set(values.len() as i32 - 1));
                     let (b, x) = (entries.as_ptr(), x.as_ptr());
                     let (o, v) = (offsets.as_ptr(), values.as_ptr());
-                    let numbers: [i32; $lanes] = crate::array::array(|i| i as i32);
+                    let numbers: [i32; $lanes] = crate::util::inline_array::array(|i| i as i32);
                     // SAFETY: `numbers` has `$lanes` elements.
                     let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
                     // SAFETY: as in `plain`; indices into the tables are at most their length − 1.
@@ -631,8 +631,8 @@ mod x86 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::array::array;
-    use crate::kernel::twin::simd::{AVX512, Level, level};
+    use crate::kernel::cpu::simd::{AVX512, Level, level};
+    use crate::util::inline_array::array;
 
     /// Random fractions; their words are often at the ends of the range.
     fn fractions(seed: u64, count: usize) -> Vec<Q64> {

@@ -4,8 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::{AVX2, PORTABLE};
-use crate::array::array;
 use crate::kernel::{Number, Q64};
+use crate::util::inline_array::array;
 
 /// Computes [`Number::stepped`] for N rows. LEVEL must be at most this processor's level.
 #[inline(always)]

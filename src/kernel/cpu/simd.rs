@@ -11,7 +11,7 @@
 
 use std::sync::OnceLock;
 
-use crate::array::each;
+use crate::util::inline_array::each;
 
 /// Rows in a slice of ELL entries.
 pub const SLICE: usize = 64;

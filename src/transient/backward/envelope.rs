@@ -16,11 +16,11 @@
 //! the way back to 6u m. Doubles that leave their range are replaced by [`Wide`] ones, which cannot.
 
 use crate::Result;
-use crate::number::{exponent, power, times_power_of_two};
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
 use crate::transient::partition::reordering::breadth_first;
+use crate::util::quantity::{exponent, power, times_power_of_two};
 
 /// Most states, numbers of an envelope, and operations of an elimination.
 const MOST_STATES: usize = 1 << 17;

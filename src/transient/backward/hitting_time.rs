@@ -13,7 +13,6 @@
 //! each sweep, the values that these rows read. Blocks lie alike whatever the number of ranks: the bits are those of one process.
 
 use crate::Result;
-use crate::array::array;
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -22,6 +21,7 @@ use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::transient::problem::Observer;
+use crate::util::inline_array::array;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
 /// times over.

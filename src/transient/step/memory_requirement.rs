@@ -1,6 +1,6 @@
 //! The memory that a lane needs for its rows.
 
-use crate::number::Size;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 
 /// The bytes that a lane is to hold.

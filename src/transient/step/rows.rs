@@ -1,10 +1,10 @@
 //! Rows of a step on the CPU: the part that all formats of the matrix share.
 
-use crate::array::array;
 use crate::kernel::Number;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{At, fused};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{At, fused};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 
 /// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a
 /// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the

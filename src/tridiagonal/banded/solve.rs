@@ -10,7 +10,6 @@ use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::host::banded_lu;
 use crate::tridiagonal::host::pivoted_lu::{self, Answer, Eliminate, corrected};
@@ -19,6 +18,7 @@ use crate::tridiagonal::host::singularity::{clear, noise};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
 use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
+use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are

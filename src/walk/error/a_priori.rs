@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::number::count;
+use crate::util::quantity::count;
 use crate::{Error, Result};
 
 /// Steps of a chain.

@@ -30,8 +30,8 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;

@@ -14,7 +14,7 @@ use crate::cli::output::output_conflicts::Files;
 use crate::cli::terminal::say;
 use crate::report::{counted, grouped};
 use kolmo::io::npy::NpyWriter;
-use kolmo::io::{drn, edges, lab, mtx, npz, srew, sta, umb, write};
+use kolmo::io::{drn, edge_list, lab, mtx, npz, srew, sta, umb, write};
 use kolmo::models::{self, System};
 use kolmo::output::OutputFile;
 use kolmo::pagerank::Graph;
@@ -237,7 +237,7 @@ fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outco
         _ => return Err(no_format(&args.output, "graphs", ".txt or .mtx")),
     };
     let mut out = OutputFile::create(&args.output)?;
-    edges::write(&mut out, graph, matrix).map_err(|e| out.error(e))?;
+    edge_list::write(&mut out, graph, matrix).map_err(|e| out.error(e))?;
     out.commit()?;
     if !args.quiet {
         let (nodes, links) = (counted(graph.nodes() as u64, "node"), counted(graph.links() as u64, "link"));
