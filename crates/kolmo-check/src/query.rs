@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::answer::{Answer, Found};
+use crate::executor::{Needs, Solved};
 use crate::language::{self, refused};
-use crate::questions::{Answer, Found, Needs, Plan, Planned, Solved, Source};
+use crate::planned::Planned;
+use crate::planner::Plan;
+use crate::source::Source;
 use crate::state_values::EachState;
 use crate::{Assigned, Notice, Watch};
 use kolmo::transient::{Bound, Chain, Options, StateNames, Status};

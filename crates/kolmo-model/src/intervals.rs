@@ -1,7 +1,7 @@
 //! Interval analysis of expressions: bounds of rewards in states that are not explored.
 
 use crate::Result;
-use crate::code::{Op, Term};
+use crate::bytecode::{Op, Term};
 use crate::instance::Instance;
 use crate::syntax::{Rewarded, Type, Value};
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::code::{Code, Term};
+use crate::bytecode::{Code, Term};
 use crate::instance::{Command, Instance};
 
 use super::layout::{Field, Key, Layout};

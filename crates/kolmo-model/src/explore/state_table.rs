@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
-use super::cells::Cells;
+use super::dense_index::Cells;
 use super::layout::Key;
 
 /// Number of rows of a segment, a power of two.

@@ -39,7 +39,7 @@ use kolmo::transient::{
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
-use kolmo_check::{Truncation, language, sets};
+use kolmo_check::{Truncation, language, state_sets};
 use truncated::{Probe, enlarge, rewards_within, truncated};
 
 #[derive(Debug, Clone, Args)]
@@ -594,7 +594,7 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ran
     let initial = initial(args, &chain)?;
     let mut absorbing = Vec::new();
     for set in &args.absorbing {
-        absorbing.extend(sets::states(set, &chain)?);
+        absorbing.extend(state_sets::states(set, &chain)?);
     }
     absorbing.sort_unstable();
     let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
@@ -654,7 +654,7 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 impl Transient {
     fn asks_for_states(&self) -> bool {
         let sets = self.label.iter().chain(&self.absorbing).chain(self.until.iter().flatten());
-        sets.chain(&self.initial).chain(&self.states).any(|text| sets::asks_for_states(text))
+        sets.chain(&self.initial).chain(&self.states).any(|text| state_sets::asks_for_states(text))
     }
 
     /// Format of states and values in the output.
@@ -882,8 +882,8 @@ fn decimals(text: &str) -> usize {
 
 fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
-        if sets::is_comparison(list) {
-            let states = sets::states(list, chain)?;
+        if state_sets::is_comparison(list) {
+            let states = state_sets::states(list, chain)?;
             // In a truncated model states with this condition may be found later.
             return match states.is_empty() && args.truncate.is_none() {
                 true => Err(Error::Invalid(format!("--states: no state has {list}"))),
@@ -912,7 +912,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
         return Ok(Selection::States(states));
     }
     if !args.label.is_empty() {
-        let sets = args.label.iter().map(|name| Ok((name.clone(), sets::states(name, chain)?)));
+        let sets = args.label.iter().map(|name| Ok((name.clone(), state_sets::states(name, chain)?)));
         return sets.collect::<Result<_>>().map(Selection::Labels);
     }
     Ok(args.top.map_or(Selection::All, Selection::Top))
@@ -921,7 +921,7 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
 fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     let Some(text) = &args.initial else { return Ok(chain.initial.clone()) };
     if let Some(name) = text.strip_prefix("label:") {
-        return Ok(Initial::Uniform(sets::states(name, chain)?));
+        return Ok(Initial::Uniform(state_sets::states(name, chain)?));
     }
     if let Some(state) = count(text) {
         return Ok(Initial::State(state));

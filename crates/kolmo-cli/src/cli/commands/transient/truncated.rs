@@ -13,7 +13,7 @@ use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solv
 use kolmo::{Error, Machine, Result};
 use kolmo_check::truncation::{Edge, exceeding, looks};
 use kolmo_check::until::Until;
-use kolmo_check::{Truncation, language, sets};
+use kolmo_check::{Truncation, language, state_sets};
 use kolmo_model::Instance;
 
 /// Returns a truncation with nothing explored yet; an error for options that it does not support.
@@ -25,7 +25,7 @@ pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ra
     if times.contains(&f64::INFINITY) {
         return refused("what is lost grows with time, so that there is no steady state; give finite times");
     }
-    if args.states.as_ref().is_some_and(|list| !sets::is_comparison(list)) {
+    if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
         return refused("states have no numbers before they are explored; name them by their variables");
     }
     let word = |c: char| c.is_alphanumeric() || c == '_';
