@@ -63,7 +63,7 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
     /// Memory of a device, or a limit of one allocation, is insufficient.
-    #[error("{device}: {} were requested for {what}; {limit}", crate::number::Size(*asked))]
+    #[error("{device}: {} were requested for {what}; {limit}", crate::util::quantity::Size(*asked))]
     OutOfMemory {
         /// Name of the device.
         device: String,

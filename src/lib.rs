@@ -112,7 +112,6 @@
 //!
 //! `kolmo bench compare --html FILE` reproduces their figures.
 
-mod array;
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
 mod devices;
@@ -122,10 +121,8 @@ pub mod internals;
 pub mod io;
 pub mod kernel;
 pub mod lane;
-mod largest;
 mod machine;
 pub mod models;
-mod number;
 pub mod output;
 pub mod pagerank;
 mod parallel;
@@ -133,10 +130,10 @@ pub mod ranks;
 pub mod registry;
 pub mod settings;
 pub mod sparse;
-mod spin;
 mod status;
 pub mod transient;
 pub mod tridiagonal;
+mod util;
 pub mod walk;
 
 pub use error::{Error, Result};
@@ -202,7 +199,7 @@ pub use status::Status;
 /// <Q64 as Number>::stepped_rows::<3, 8>(&[0u128; 8], &a, &a, Q64(0));
 /// ```
 /// ```compile_fail
-/// use kolmo::kernel::twin::simd::At;
+/// use kolmo::kernel::cpu::simd::At;
 /// ```
 ///
 /// The environment of a process, and memory that two handles share (must not compile):

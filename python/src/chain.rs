@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kolmo::io::generator::Content;
+use kolmo::io::rate_matrix_kind::Content;
 use kolmo::transient::{self, Transitions};
 use kolmo::transient::{Initial, StateNames};
 use kolmo::{Error, io, models};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use kolmo::io::generator::{Content, content};
+use kolmo::io::rate_matrix_kind::{Content, content};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::{Transitions, exit_rate};
 use kolmo::{Error, Result};

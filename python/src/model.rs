@@ -7,7 +7,9 @@ use std::time::Instant;
 use kolmo::transient::{self, Observer, Options, Problem, Reward, Solution, Transitions};
 use kolmo::{Error, Machine, Result, Status};
 use kolmo_check::truncation::{Edge, add_losses};
-use kolmo_check::{Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, sets};
+use kolmo_check::{
+    Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, state_sets,
+};
 use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
 use numpy::{PyArray1, PyArrayMethods};
@@ -324,7 +326,7 @@ impl Model {
         let last = times.iter().copied().fold(0.0, f64::max);
         loop {
             let chain = language::chain(&self.path, part(&mut truncation, told)?)?;
-            let absorbed = absorbing.map_or(Ok(Vec::new()), |set| sets::states(set, &chain))?;
+            let absorbed = absorbing.map_or(Ok(Vec::new()), |set| state_sets::states(set, &chain))?;
             let edge = Edge::new(truncation.edge(), &[&absorbed]);
             // Boundary states have no reward: their probability is lost.
             let mut rewards = chain.rewards.clone();

@@ -1,7 +1,7 @@
 //! `kolmo.transient`: probabilities of a chain at some times.
 
 use kolmo::internals::alone;
-use kolmo::io::generator::Content;
+use kolmo::io::rate_matrix_kind::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
     Initial, Observer, Options, Problem, Reward, Solution, TimeResult, Transitions, estimate, solve,

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::io::text::{self, Lines, error, quote};
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 /// Reads the probabilities; further fields of a line are ignored.
 pub(super) fn read_vector(path: &Path) -> Result<Vec<f64>> {
@@ -31,7 +32,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             return Err(error(path, line.number, reason));
         }
         let Some(value) = text::number(value) else {
-            return Err(error(path, line.number, format!("{} {}", quote(value), number::fault(value))));
+            return Err(error(path, line.number, format!("{} {}", quote(value), quantity::fault(value))));
         };
         values.push(value);
     }

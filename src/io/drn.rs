@@ -17,7 +17,8 @@ use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::ranks::Ranks;
 use crate::transient::chain::transitions::{TransitionList, exit_rate};
 use crate::transient::chain::{ChainFile, Labels, Reward};
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 /// Significant digits that Storm prints by default.
 const DIGITS: u32 = 6;
@@ -203,7 +204,7 @@ impl<'a> Model<'a> {
                     b"" => {
                         format!("{} lacks a rate: the file is truncated; export it again", quote(line.bytes))
                     }
-                    _ => format!("rate {} {}; give a rate ≥ 0", quote(text), number::fault(text)),
+                    _ => format!("rate {} {}; give a rate ≥ 0", quote(text), quantity::fault(text)),
                 },
             ));
         };
@@ -250,7 +251,7 @@ impl<'a> Model<'a> {
         if scanner.byte(b'!') {
             let word = scanner.word();
             let Some(exit) = text::number(word).filter(|exit| *exit >= 0.0) else {
-                let fault = number::fault(word);
+                let fault = quantity::fault(word);
                 return Err(self.error(line, format!("exit rate {} {fault}; give a rate ≥ 0", quote(word))));
             };
             self.state.exit = Some((line.number, exit));

@@ -5,8 +5,8 @@
 //! | [`tra`], [`lab`], [`sta`] | `.tra`, `.lab`, `.sta` | chains, labels, states (PRISM, Storm) |
 //! | [`srew`], [`trew`] | `.srew`, `.trew` | rewards of states, transitions (PRISM, Storm) |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains of Storm and of PRISM, with labels and rewards |
-//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](generator), general matrices |
-//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::pagerank`] |
+//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, [generators](rate_matrix_kind), general matrices |
+//! | [`edge_list`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::pagerank`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |
@@ -31,14 +31,14 @@
 
 mod csv;
 pub mod drn;
-pub mod edges;
-pub mod generator;
+pub mod edge_list;
 pub mod lab;
 mod model;
 pub mod mtx;
 pub mod npy;
 pub mod npz;
 mod parts;
+pub mod rate_matrix_kind;
 #[cfg(feature = "sprs")]
 mod sprs;
 pub mod srew;
@@ -51,7 +51,7 @@ pub mod tridiagonal;
 pub mod umb;
 pub mod write;
 
-pub use edges::read_graph;
+pub use edge_list::read_graph;
 pub use model::{read_chain, read_distribution};
 pub use parts::read_chain_on;
 pub use system::{read_matrix, read_rhs};

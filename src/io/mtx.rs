@@ -3,22 +3,23 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::generator::{self, MOST_STATES};
+use super::rate_matrix_kind::{self, MOST_STATES};
 use super::text::{self, Parted, Room, Scanner, Triples, Trouble};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use crate::Result;
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
 use crate::transient::chain::transitions::Transitions;
-use crate::{Result, number};
+use crate::util::quantity;
 
-/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
+/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
 ///
 /// # Errors
-/// Errors of [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    generator::chain(path, read_matrix(path)?)
+    rate_matrix_kind::chain(path, read_matrix(path)?)
 }
 
 /// Reads a sparse matrix, or the nonzero numbers of a dense one (`array`).
@@ -176,7 +177,7 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
             Some(_) => match text::number(line.bytes) {
                 Some(value) => values.push(value),
                 None => {
-                    let fault = number::fault(line.bytes);
+                    let fault = quantity::fault(line.bytes);
                     return Err((
                         line.number,
                         format!("{} {fault}; expected one number in each line", quoted(line.bytes)),
@@ -437,7 +438,7 @@ impl Fault {
         match *self {
             Self::Form if kind.pattern => format!("{line}: expected `row column`"),
             Self::Form => format!("{line}: expected `row column value`"),
-            Self::Value => format!("{line}: the value {}", number::fault(last)),
+            Self::Value => format!("{line}: the value {}", quantity::fault(last)),
             Self::Row(index) => outside("row", index, kind.rows),
             Self::Column(index) => outside("column", index, kind.columns),
         }
@@ -454,7 +455,7 @@ fn entry(scanner: &mut Scanner, kind: Kind) -> Result<(u32, u32, f64), Fault> {
     if !kind.pattern {
         let from = scanner.offset();
         x = scanner.decimal().ok_or(Fault::Form)?;
-        if x == 0.0 && number::is_not_zero(scanner.since(from)) {
+        if x == 0.0 && quantity::is_not_zero(scanner.since(from)) {
             return Err(Fault::Value);
         }
         scanner.blanks();

@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use super::generator::{self, MOST_STATES};
+use super::rate_matrix_kind::{self, MOST_STATES};
 use crate::lane::cpu::expect_memory;
-use crate::number::{Size, power};
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
+use crate::util::quantity::{Size, power};
 use crate::{Error, Result};
 
 /// Longest header accepted; element type and shape of plain arrays take less than 200 bytes.
@@ -89,13 +89,13 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
     Ok(columns)
 }
 
-/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
+/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
 ///
 /// # Errors
-/// Errors of [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let (matrix, notes) = read_matrix(&path)?;
-    let mut chain = generator::chain(path.as_ref(), matrix)?;
+    let mut chain = rate_matrix_kind::chain(path.as_ref(), matrix)?;
     chain.warnings.splice(0..0, notes);
     Ok(chain)
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
+use super::rate_matrix_kind::{self, MOST_STATES};
 use super::text::expect_unpacked;
 use super::write::write_in_blocks;
 use crate::parallel::{at_once, *};
@@ -35,16 +35,16 @@ const PACKED: CompressionMethod = CompressionMethod::Deflated;
 /// Members of a matrix.
 const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
 
-/// Reads a chain: rates R (row: source) or a generator Q, see [`generator::chain`].
+/// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
 ///
 /// Duplicate entries are not yet added.
 ///
 /// # Errors
-/// Errors of [`read_matrix`] and [`generator::chain`].
+/// Errors of [`read_matrix`] and [`rate_matrix_kind::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
     let (matrix, notes) = read_matrix(path)?;
-    let mut chain = generator::chain(path, matrix)?;
+    let mut chain = rate_matrix_kind::chain(path, matrix)?;
     chain.warnings.splice(0..0, notes);
     Ok(chain)
 }

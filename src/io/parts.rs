@@ -10,8 +10,8 @@
 
 use std::path::Path;
 
-use super::generator::{self, RowSums};
 use super::model::{Format, RewardFiles, dressed, labelled, names, numbers, twice};
+use super::rate_matrix_kind::{self, RowSums};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
@@ -54,7 +54,7 @@ enum Facts {
     #[default]
     Rates,
     /// Facts about this part, which consists of whole rows of the matrix.
-    Rows(generator::RowFacts),
+    Rows(rate_matrix_kind::RowFacts),
     /// Entries of a row may be in several parts; `columns` is the number of columns.
     Anywhere { columns: usize },
     /// The file holds rates without stating the type of chain; it may be a discrete-time chain.
@@ -110,7 +110,7 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
         }
         Format::Npz => {
             let (entries, rows) = npz::rows(path, ranks).ok()?;
-            let facts = Facts::Rows(generator::row_facts(&entries, &rows)?);
+            let facts = Facts::Rows(rate_matrix_kind::row_facts(&entries, &rows)?);
             Some(Part {
                 states: Some(entries.rows as u64),
                 transitions: listed(entries),
@@ -159,7 +159,7 @@ fn gathered(
     states: usize,
     columns: usize,
     ranks: Ranks,
-) -> Option<generator::RowFacts> {
+) -> Option<rate_matrix_kind::RowFacts> {
     let share = |rank: usize| states * rank / ranks.size()..states * (rank + 1) / ranks.size();
     let entries = list.from.iter().zip(&list.to).zip(&list.rate).map(|((&i, &j), &x)| {
         // The share that contains row i, or the one before it.
@@ -200,7 +200,7 @@ fn together(
         }
         Facts::Unsaid => {
             let sum = ranks.all_gather(&[part.transitions.rate.iter().sum::<f64>()]).concat().iter().sum();
-            match generator::may_be_stochastic(states as usize, sum) {
+            match rate_matrix_kind::may_be_stochastic(states as usize, sum) {
                 true => gathered(&part.transitions, states as usize, states as usize, ranks),
                 false => None,
             }
@@ -214,7 +214,7 @@ fn together(
             return Ok(None);
         }
         if !any(0) && every(2) && states > 1 {
-            warnings.push(generator::looks_stochastic(path));
+            warnings.push(rate_matrix_kind::looks_stochastic(path));
         }
     }
     let (found, listed) =

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sprs::{CsMatI, CsMatViewI, SpIndex};
 
-use super::generator::{self, MOST_STATES};
+use super::rate_matrix_kind::{self, MOST_STATES};
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::Chain;
 use crate::transient::chain::csr::Csr;
@@ -68,7 +68,7 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
     /// [`Error::File`] for a matrix that is not square or is empty, and for rates that are negative
     /// or not finite. Also for a generator with a row sum other than zero.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
-        let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
+        let file = rate_matrix_kind::chain(Path::new(NAME), entries(&matrix)?)?;
         Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, file.transitions)?)))
     }
 }

@@ -15,7 +15,8 @@ pub(super) use self::part::Parted;
 pub(super) use self::triples::{Room, Triples, Trouble};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 /// Magic number of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -90,7 +91,7 @@ pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<(
             device: "the host".to_owned(),
             what: what(),
             asked: bytes,
-            limit: format!("the limit is {}; raise it", number::Size(most)),
+            limit: format!("the limit is {}; raise it", quantity::Size(most)),
         });
     }
     expect_memory(bytes, what)
@@ -123,7 +124,7 @@ impl<R: Read> Read for Bounded<R> {
         self.count += read as u64;
         let most = MOST_UNPACKED.load(Ordering::Relaxed);
         let lacking = |held: u64, limit: &str| {
-            let reason = format!("holds more than {} once it is unpacked: {limit}", number::Size(held));
+            let reason = format!("holds more than {} once it is unpacked: {limit}", quantity::Size(held));
             io::Error::new(ErrorKind::OutOfMemory, reason)
         };
         if self.count > most {
@@ -508,7 +509,7 @@ impl<'a> Scanner<'a> {
         if self.byte(b'/') {
             value /= self.decimal()?;
         }
-        (value.is_finite() && !(value == 0.0 && number::is_not_zero(self.since(from)))).then_some(value)
+        (value.is_finite() && !(value == 0.0 && quantity::is_not_zero(self.since(from)))).then_some(value)
     }
 
     /// Reads a decimal number and rounds it to the nearest double.
@@ -616,7 +617,11 @@ pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             return Err(error(
                 path,
                 line.number,
-                format!("{} {}; write one number in each line", quote(line.bytes), number::fault(line.bytes)),
+                format!(
+                    "{} {}; write one number in each line",
+                    quote(line.bytes),
+                    quantity::fault(line.bytes)
+                ),
             ));
         };
         values.push(value);

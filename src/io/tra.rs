@@ -5,14 +5,15 @@ mod dialect;
 use std::path::Path;
 
 use self::dialect::Head;
-use crate::io::generator;
+use crate::io::rate_matrix_kind;
 use crate::io::text::{self, KnownNumbers, Parted, Room, Scanner, Triples, Trouble, error, quote};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::chain::ChainFile;
 use crate::transient::chain::csr::NumberedRows;
 use crate::transient::chain::transitions::TransitionList;
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 /// Largest number of states: indices are `u32`, and the highest one is reserved.
 pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
@@ -105,7 +106,7 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
     let states = head.states.unwrap_or(highest) as usize;
     let whole = head.transitions.is_none_or(|promised| promised == listed as u64) && states > 0;
     // Checking that every row sums to 1 needs the list; the caller then reads the file whole.
-    let suspect = !head.says_ctmc && generator::may_be_stochastic(states, sum);
+    let suspect = !head.says_ctmc && rate_matrix_kind::may_be_stochastic(states, sum);
     let file = ChainFile { states, first: head.base, warnings: head.warnings(path), ..ChainFile::default() };
     Ok((whole && !suspect).then_some((file, Some(rows))))
 }
@@ -188,8 +189,8 @@ impl Lines {
     fn into_file(self, path: &Path) -> ChainFile {
         let Self { transitions, first, mut warnings, .. } = self;
         let states = self.states.unwrap_or(self.highest) as usize;
-        if !self.says_ctmc && generator::is_stochastic(states, &transitions) {
-            warnings.push(generator::looks_stochastic(path));
+        if !self.says_ctmc && rate_matrix_kind::is_stochastic(states, &transitions) {
+            warnings.push(rate_matrix_kind::looks_stochastic(path));
         }
         ChainFile { states, first, transitions, warnings, ..ChainFile::default() }
     }
@@ -367,7 +368,7 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
             ),
         },
         Fault::Rate => match fields.get(2) {
-            Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), number::fault(field)),
+            Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), quantity::fault(field)),
             None => format!("{} lacks a rate: the file is truncated, or not a .tra; {form}", quote(line)),
         },
         Fault::Negative => format!(

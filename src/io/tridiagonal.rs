@@ -16,7 +16,8 @@ use super::{mtx, npz, text};
 use crate::output::OutputFile;
 use crate::tridiagonal::system::layout::transpose;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 mod rows;
 
@@ -476,7 +477,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
         for (k, &at) in places.iter().enumerate() {
             let cell = row.get(at).map_or("", |c| c.as_str());
             let value = match cell.parse::<f64>() {
-                Ok(value) => match number::out_of_range(cell.as_bytes()) {
+                Ok(value) => match quantity::out_of_range(cell.as_bytes()) {
                     None => value,
                     Some(fault) => {
                         let column = &names[at];

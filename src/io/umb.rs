@@ -23,7 +23,7 @@ use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
 pub(super) use self::part::{Share, share};
 pub use self::write::write;
-use super::generator::MOST_STATES;
+use super::rate_matrix_kind::MOST_STATES;
 use super::text::Bounded;
 use crate::parallel::*;
 use crate::transient::chain::state_names::StateNames;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::twin::Call;
+use super::cpu::Call;
 use super::{Kernel, Number, Real, kernel};
 use crate::parallel::*;
 

@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use bytemuck::Pod;
 
-use super::twin::Call;
+use super::cpu::Call;
 use super::{Precision, Q64};
 
 /// Type of the numbers in an array.

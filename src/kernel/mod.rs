@@ -9,6 +9,7 @@
 //! `u32`s; its first member is the number of the current step.
 
 pub(crate) mod block_sums;
+pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod interface;
@@ -16,7 +17,6 @@ mod q64;
 mod real;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
-pub(crate) mod twin;
 
 pub(crate) use interface::Arguments;
 pub use interface::{Binding, Interface, Scalar, View};
@@ -24,7 +24,7 @@ pub use q64::Q64;
 pub(crate) use q64::quotient;
 pub use real::{Number, Precision, Real};
 
-use twin::Call;
+use cpu::Call;
 
 /// A kernel that every lane can run.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Kernel {
     }
 
     /// Returns the CPU implementation for a precision.
-    pub fn twin(&self, precision: Precision) -> fn(&Call<'_>) {
+    pub fn cpu(&self, precision: Precision) -> fn(&Call<'_>) {
         match precision {
             Precision::F32 => self.cpu_f32,
             Precision::F64 => self.cpu_f64,
@@ -138,8 +138,8 @@ const Q64_LIMBS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shade
 /// * `in q64` after the bindings adds fixed point; the CPU implementation is then generic in
 ///   [`Number`].
 macro_rules! kernel {
-    (@q64 , $twin:expr) => { None };
-    (@q64 q64, $twin:expr) => { Some($twin) };
+    (@q64 , $cpu:expr) => { None };
+    (@q64 q64, $cpu:expr) => { Some($cpu) };
     (@params like $other:ident) => { pub(crate) use super::$other::Params; };
     (@params $($param:ident),* $(,)?) => {
         /// Parameters, in the order of the text.
@@ -184,10 +184,10 @@ macro_rules! kernel {
 
         #[allow(clippy::module_inception, reason = "a kernel's file has its name, too")]
         pub(crate) mod $name {
-            #![allow(dead_code, reason = "a twin may do without a parameter or an array")]
+            #![allow(dead_code, reason = "a CPU implementation may do without a parameter or an array")]
 
             use $crate::kernel::{Arguments, Binding, View};
-            use $crate::kernel::twin::Call;
+            use $crate::kernel::cpu::Call;
 
             $crate::kernel::kernel!(@params $($params)*);
 
@@ -214,7 +214,7 @@ macro_rules! kernel {
 
             impl<'a, T> Bindings<'a, T> {
                 /// Wraps arrays of the host, for calls outside a launch.
-                #[allow(dead_code, clippy::too_many_arguments, reason = "few twins are called without a launch")]
+                #[allow(dead_code, clippy::too_many_arguments, reason = "few CPU implementations are called without a launch")]
                 pub(crate) fn over($($binding: &'a $($access)? [$element]),*) -> Self {
                     Self { $($binding,)* real: std::marker::PhantomData }
                 }

@@ -3,9 +3,9 @@
 //! Sums of products are fractions of 2¹²⁸, and a row is rounded once. `docs/certificate.md` proves
 //! that nothing overflows. It also proves that lower bounds as inputs give lower bounds as results.
 
+use super::cpu::q64_simd;
+use super::cpu::simd::At;
 use super::real::{Number, Precision};
-use super::twin::fractions;
-use super::twin::simd::At;
 
 /// The number `self.0`·2⁻⁶⁴, from 0 to 1 − 2⁻⁶⁴.
 #[repr(transparent)]
@@ -137,7 +137,7 @@ impl Number for Q64 {
         own: &[Self; N],
         _: Self,
     ) -> [Self; N] {
-        fractions::stepped::<LEVEL, N>(sums, leave, own)
+        q64_simd::stepped::<LEVEL, N>(sums, leave, own)
     }
 
     #[inline(always)]
@@ -147,7 +147,7 @@ impl Number for Q64 {
         a: &[Self; N],
         sums: &[Self; N],
     ) -> [Self; N] {
-        fractions::weighted::<LEVEL, N>(w, a, sums)
+        q64_simd::weighted::<LEVEL, N>(w, a, sums)
     }
 
     /// Computes modulo 1, since fractions have no sign.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::twin::gather::Gather;
-use super::twin::simd::{At, fused};
-use crate::array::array;
+use super::cpu::gather::Gather;
+use super::cpu::simd::{At, fused};
+use crate::util::inline_array::array;
 
 /// Number type of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

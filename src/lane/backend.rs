@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Arg, Batch, Device, Foreign, HostArray, Program, Window, foreign};
+use super::{Arg, Batch, Device, Foreign, HostArray, Program, Window, interop};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 
@@ -121,7 +121,7 @@ pub(super) trait Backend: Into<AnyLane> {
     /// As for `Lane::wait_for`.
     #[expect(unsafe_code, reason = "a stream that others give")]
     unsafe fn wait_for(&self, _: u64) -> Result<()> {
-        Err(foreign::refused(&self.device().spec))
+        Err(interop::refused(&self.device().spec))
     }
 
     /// Copies rows of foreign memory into `dst` from byte `at` on, and waits. The target rows are
@@ -131,7 +131,7 @@ pub(super) trait Backend: Into<AnyLane> {
     /// As for `Lane::copy_from`; `dst` has space for the rows.
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, _: Foreign, _dst: &Self::Memory, _at: u64, _pitch: usize) -> Result<()> {
-        Err(foreign::refused(&self.device().spec))
+        Err(interop::refused(&self.device().spec))
     }
 
     /// Simulates the loss of the device by a driver, if the backend can.

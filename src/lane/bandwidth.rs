@@ -6,8 +6,8 @@ use bytemuck::Pod;
 
 use super::{Buffer, Lane, Launch, Program};
 use crate::Result;
-use crate::kernel::twin::simd::{Body, dispatch, fused};
-use crate::kernel::twin::{Call, blocks};
+use crate::kernel::cpu::simd::{Body, dispatch, fused};
+use crate::kernel::cpu::{Call, blocks};
 use crate::kernel::{Precision, Real, kernel};
 use crate::parallel::*;
 

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
+use super::batching::pieces;
 use super::launch::grid;
-use super::pieces::pieces;
 use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::backend::{AnyLaunch, Backend, In, Watch, on};
-use super::{Arg, Lane, fault};
+use super::{Arg, Lane, fault_injection};
 use crate::Result;
 use crate::kernel::{Arguments, Kernel, Precision};
 
@@ -140,7 +140,7 @@ impl Lane {
         assert!(first + count <= u64::from(u32::MAX), "steps are counted in 32 bits: {first} + {count}");
         program.cycle.iter().flatten().for_each(|launch| self.assert_own("a launch", launch.lane));
         let steps = |count: u64, watch: Watch<'_>| on!(self, lane => lane.run(program, first, count, watch));
-        match fault::steps(self.device(), count) {
+        match fault_injection::steps(self.device(), count) {
             Some((before, lost)) => steps(before, watch).and(Err(lost)),
             None => steps(count, watch),
         }

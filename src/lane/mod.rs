@@ -20,6 +20,8 @@
 
 mod backend;
 pub mod bandwidth;
+#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
+mod batching;
 #[cfg(target_family = "wasm")]
 mod browser;
 mod buffer;
@@ -28,44 +30,42 @@ pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
-mod fault;
-mod foreign;
-mod host;
+mod device_spec;
+mod fault_injection;
+mod host_array;
+mod interop;
 mod launch;
-#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
-mod pieces;
 mod self_test;
-mod spec;
+pub(crate) mod shared_memory;
 mod started;
 mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
-pub(crate) mod window;
 
+#[cfg(feature = "cuda")]
+pub(crate) use batching::pieces;
 pub use buffer::{Arg, Buffer};
 pub use copies::Copies;
 pub use cpu::{available_memory, expect_memory};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
 pub use device::{Device, Limits};
-pub use foreign::Foreign;
-pub use host::HostArray;
+pub(crate) use device_spec::open;
+pub use device_spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};
+pub use host_array::HostArray;
+pub use interop::Foreign;
 pub use launch::{Launch, PIECE, Program};
-#[cfg(feature = "cuda")]
-pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;
-pub(crate) use spec::open;
-pub use spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};
+pub(crate) use shared_memory::Window;
 pub(crate) use started::without_stdout;
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
-pub(crate) use window::Window;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytemuck::Pod;
 
-use crate::number::Size;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 use backend::{AnyLane, AnyMemory, Backend, In, on, own};
 use buffer::{Budget, Timed};
@@ -231,7 +231,7 @@ impl Lane {
         memory: impl FnOnce(u64) -> Result<AnyMemory>,
     ) -> Result<Buffer<T>> {
         let bytes = (len.max(1) as u64).saturating_mul(size_of::<T>() as u64);
-        fault::allocation(self.device(), what, bytes)?;
+        fault_injection::allocation(self.device(), what, bytes)?;
         self.expect_room(what, bytes)?;
         let memory = memory(bytes).map_err(|e| match e {
             Error::OutOfMemory { device, asked, limit, .. } => {
@@ -244,7 +244,7 @@ impl Lane {
 
     /// Copies host elements into `dst`, starting at its element `offset`.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
-        fault::copy(self.device())?;
+        fault_injection::copy(self.device())?;
         let at = self.place(dst, offset, src.len());
         let _timed = Timed::new(&self.budget.up);
         on!(self, lane => lane.upload(bytemuck::cast_slice(src), own(&dst.memory), at))
@@ -252,7 +252,7 @@ impl Lane {
 
     /// Copies elements of `src` to the host, starting at its element `offset`.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
-        fault::copy(self.device())?;
+        fault_injection::copy(self.device())?;
         let at = self.place(src, offset, dst.len());
         let _timed = Timed::new(&self.budget.down);
         on!(self, lane => lane.download(own(&src.memory), at, bytemuck::cast_slice_mut(dst)))

@@ -1,8 +1,8 @@
 //! Test of a lane's arithmetic before its first use.
 
 use super::Lane;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch, fused};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Number, Precision, Q64, kernel};
 use crate::{Error, Result};
 

@@ -179,7 +179,7 @@ fn whatever_writes_an_array_gives_it_another_stamp() {
     let (from, to) = (real(&lane, 1u32), real(&lane, 2u32));
     let stamp = || {
         let memory: &Arc<cpu::Memory> = own(&to.memory);
-        crate::kernel::twin::Memory::contents(&**memory)
+        crate::kernel::cpu::Memory::contents(&**memory)
     };
     let writes: [(&str, &dyn Fn() -> Result<()>); 4] = [
         ("upload", &|| lane.upload(&[3], &to, 0)),

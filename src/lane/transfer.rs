@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStaging, SendStaging, on, own};
-use super::{Buffer, Lane, Launch, Window, fault};
+use super::{Buffer, Lane, Launch, Window, fault_injection};
 use crate::Result;
 
 /// Staging on the host that receives the elements of an array.
@@ -107,7 +107,7 @@ impl Lane {
         let receives = batch.receives.iter().map(|received| received.lane);
         receives.chain(batch.sends.iter().map(|sent| sent.lane)).for_each(|lane| self.assert_transfer(lane));
         batch.launches.iter().for_each(|(_, launch)| self.assert_own("a launch", launch.lane));
-        match fault::steps(self.device(), 1) {
+        match fault_injection::steps(self.device(), 1) {
             Some((_, lost)) => Err(lost),
             None => on!(self, lane => lane.submit(batch, first)),
         }

@@ -17,7 +17,8 @@ pub use tridiagonal::{BANDED, BuiltIn, TRIDIAGONAL, Tridiagonal, banded, tridiag
 use wlan::Wlan;
 
 use crate::transient::{Chain, Initial, Transitions};
-use crate::{Error, Result, number};
+use crate::util::quantity;
+use crate::{Error, Result};
 
 /// A built-in chain with its initial state.
 pub struct Model {
@@ -125,8 +126,8 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
     let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
     // A count with a sign.
     let step = |text: &str| match text.strip_prefix('-') {
-        Some(back) => number::count::<i32>(back).map(|o| -i64::from(o)),
-        None => number::count::<i32>(text.strip_prefix('+').unwrap_or(text)).map(i64::from),
+        Some(back) => quantity::count::<i32>(back).map(|o| -i64::from(o)),
+        None => quantity::count::<i32>(text.strip_prefix('+').unwrap_or(text)).map(i64::from),
     };
     let offsets: std::result::Result<Vec<i64>, ()> =
         parameters.values[1..].iter().map(|o| step(o).ok_or(())).collect();
@@ -171,7 +172,7 @@ impl Parameters<'_> {
     }
 
     fn whole(&self, place: usize, what: &str, largest: u64, example: &str) -> Result<u64> {
-        match number::count(self.values[place]) {
+        match quantity::count(self.values[place]) {
             Some(value) if (1..=largest).contains(&value) => Ok(value),
             _ if largest == u64::MAX => Err(self.refuse(what, "a whole number from 1", example)),
             _ => Err(self.refuse(what, &format!("a whole number from 1 to {largest}"), example)),
@@ -184,7 +185,7 @@ impl Parameters<'_> {
             Ok(rate)
                 if rate.is_finite()
                     && rate >= 0.0
-                    && number::out_of_range(self.values[place].as_bytes()).is_none() =>
+                    && quantity::out_of_range(self.values[place].as_bytes()).is_none() =>
             {
                 Ok(rate.abs())
             }

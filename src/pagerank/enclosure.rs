@@ -10,7 +10,7 @@ use super::Graph;
 use super::elimination::Elimination;
 use super::options::Options;
 use super::solution::{Node, Seconds, Solution};
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

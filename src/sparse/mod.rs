@@ -2,27 +2,27 @@
 //!
 //! HYB stores ELL rows in slices of 64, and the rest of long rows separately.
 
-mod compact;
 mod coo;
 mod csr;
+mod dictionary_formats;
+pub mod dictionary_search;
 mod format;
 mod hyb;
+pub mod pattern_tiles;
 pub mod patterns;
-mod repeats;
-pub mod repetition;
-pub(crate) mod slices;
-pub mod tiles;
+mod periodic_rows;
+pub(crate) mod spmv_cpu;
 mod width;
 
-pub use crate::kernel::twin::simd::SLICE;
-pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
+pub use crate::kernel::cpu::simd::SLICE;
 pub use coo::Coo;
 pub(crate) use coo::returned;
 pub(crate) use csr::group;
 pub use csr::{CsrMatrix, Place};
+pub use dictionary_formats::{Dictionary, Packed, PairTable, Pairs, column_bits};
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
-pub use repeats::{Repeat, Repeats};
+pub use periodic_rows::{Repeat, Repeats};
 pub use width::{Layout, WidthRule};
 
 /// Row ranges are split at multiples of this number of rows.

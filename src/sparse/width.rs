@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::SLICE;
-use crate::number::count;
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::util::quantity::count;
 use crate::{Error, Result};
 
 /// Rule for the ELL width.

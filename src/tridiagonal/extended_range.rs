@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul};
 
-use crate::number::{exponent, times_power_of_two};
+use crate::util::quantity::{exponent, times_power_of_two};
 
 /// mantissa · 2^exponent with 1 ≤ mantissa < 2, or 0, infinity or NaN with the exponent 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

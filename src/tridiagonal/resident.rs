@@ -10,8 +10,8 @@ use super::one_pass::windows;
 use super::options::PlanOptions;
 use super::plan::Plan;
 use super::residual::Residual;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, kernel};
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::*;
@@ -43,7 +43,7 @@ impl<T: Number> Body for Group<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let [rows, n] = [self.p.rows, self.p.n].map(|number| number as usize);
-        let least = T::of(crate::number::power(-16 * self.p.tiny as i32));
+        let least = T::of(crate::util::quantity::power(-16 * self.p.tiny as i32));
         let open = self.p.cyclic == 0;
         let mut worst = T::ZERO;
         for row in self.first..rows.min(self.first + ROWS) {

@@ -8,9 +8,9 @@ use super::system::System;
 use super::system::row_range::Span;
 use super::system::view::{PIECE, View, Watch};
 use crate::Result;
-use crate::kernel::twin::simd::{Body, dispatch};
-use crate::number::{exponent, times_power_of_two};
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::parallel::*;
+use crate::util::quantity::{exponent, times_power_of_two};
 
 /// The two backward errors of x in a system.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]

@@ -14,7 +14,7 @@ use super::options::ControlVariate;
 use super::splitting::{AHEAD, Split};
 use super::table::functional::Functional;
 use crate::Result;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::lane::HostArray;
 use crate::parallel::*;
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::sequence::{Scramble, Sequence};
-use crate::number::count;
 use crate::sparse::CsrMatrix;
+use crate::util::quantity::count;
 use crate::{Error, Result};
 
 /// A x = b and what is wanted of x.

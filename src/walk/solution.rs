@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::options::Splitting;
 use super::sequence::{Scramble, Sequence};
 use crate::Status;
-use crate::number::times_power_of_two;
+use crate::util::quantity::times_power_of_two;
 use crate::{Error, Result};
 
 /// Parts of a half-width; they add up.

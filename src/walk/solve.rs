@@ -25,7 +25,7 @@ use super::table::functional::Functional;
 use super::table::record_layout::COLUMNS;
 use super::table::targets::Targets;
 use crate::lane::HostArray;
-use crate::number::times_power_of_two;
+use crate::util::quantity::times_power_of_two;
 use crate::{Error, Machine, Result};
 
 /// Estimates components of x, and functionals, with intervals; `watch` gets the steps done and to do, before them products with

@@ -1,11 +1,11 @@
 //! A x = b as x = L x + f.
 
 use super::options::Splitting;
-use crate::kernel::twin::simd::{Body, dispatch, prefetch_line};
+use crate::kernel::cpu::simd::{Body, dispatch, prefetch_line};
 use crate::lane::HostArray;
-use crate::number::{exponent, power};
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
+use crate::util::quantity::{exponent, power};
 use crate::{Error, Result};
 
 /// Largest number of unknowns: one bit of a state's number is a sign.

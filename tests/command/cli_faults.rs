@@ -3,7 +3,7 @@
 //! Each ends with exit code 2 and a message that names the failed part. There is no panic, and the
 //! directory contains no incomplete file.
 //!
-//! Devices fail on request in builds with debug assertions (`src/lane/fault.rs`).
+//! Devices fail on request in builds with debug assertions (`src/lane/fault_injection.rs`).
 #![cfg(all(unix, debug_assertions))]
 
 use std::fs::OpenOptions;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Assigned;
-use crate::sets::members;
+use crate::state_sets::members;
 use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};

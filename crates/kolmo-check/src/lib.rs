@@ -31,18 +31,24 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 
-mod asked;
+mod answer;
+mod executor;
 pub mod language;
+mod planned;
+mod planner;
 mod qualitative;
-mod questions;
-pub mod sets;
+mod query;
+mod source;
+pub mod state_sets;
 mod state_values;
 mod sums;
+mod sweep;
 pub mod truncation;
 pub mod until;
 
-pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
-pub use questions::{Answer, Found, Source};
+pub use answer::{Answer, Found};
+pub use query::{Answers, Asked, Questions, Row, Subject, is_file};
+pub use source::Source;
 pub use truncation::Truncation;
 
 // Compensated sum of rates or probabilities.

@@ -3,11 +3,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use crate::Notice;
+use crate::answer::Answer;
 use crate::compensated;
 use crate::language::{self, refused};
 use crate::qualitative::Decided;
-use crate::questions::{Answer, Source, asks, cumulative_rewards, refuse};
-use crate::sets::{self, members};
+use crate::source::{Source, asks, cumulative_rewards, refuse};
+use crate::state_sets::{self, members};
 use kolmo::Machine;
 use kolmo::Result;
 use kolmo::internals::Csr;
@@ -145,7 +146,7 @@ impl<'a> EachState<'a> {
             }
             (Formula::Label(name), Source::File(chain)) => {
                 let mut all = vec![false; self.states()];
-                sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
+                state_sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
                 Ok(Values::Truth(all))
             }
             (Formula::Combination(combination, parts), _) => {

@@ -2,7 +2,7 @@
 
 use crate::Watch;
 use crate::compensated;
-use crate::sets;
+use crate::state_sets;
 use crate::truncation::Edge;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Machine, Result};
@@ -57,12 +57,12 @@ impl Until {
     /// # Errors
     /// Unknown labels or invalid expressions.
     pub fn new(through: &str, to: &str, interval: Option<(f64, f64)>, chain: &Chain) -> Result<Self> {
-        let lost = sets::states(&format!("!({through})"), chain)?;
+        let lost = state_sets::states(&format!("!({through})"), chain)?;
         let name = match interval {
             None => format!("{through} U {to}"),
             Some((from, until)) => format!("{through} U[{from},{until}] {to}"),
         };
-        Ok(Self::between(name, lost, sets::states(to, chain)?))
+        Ok(Self::between(name, lost, state_sets::states(to, chain)?))
     }
 
     /// Creates the formula from the states outside PHI (`lost`) and in PSI (`reached`).

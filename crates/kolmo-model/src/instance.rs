@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use crate::code::{Meaning, Term};
+use crate::bytecode::{Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Span};
 use crate::model::Checked;
 use crate::syntax::{self, Expression, Rewarded, Type, Value, Variable};

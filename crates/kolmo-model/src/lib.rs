@@ -28,17 +28,17 @@
 //! # Ok::<(), kolmo_model::Error>(())
 //! ```
 
-mod code;
+mod bytecode;
 mod composition;
 pub mod constants;
 mod diagnostics;
 mod explore;
 mod instance;
+mod intervals;
 mod lexer;
 mod model;
 mod parser;
 pub mod properties;
-mod ranges;
 mod syntax;
 mod threads;
 mod types;

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::code::{Code, Meaning, Term};
+use crate::bytecode::{Code, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::instance::values;
 use crate::model::{check_circles, in_order, source};

@@ -10,7 +10,7 @@ use tar::Archive;
 
 use super::index::{Index, System};
 use super::{Files, Jumps, labels};
-use crate::io::generator::MOST_STATES;
+use crate::io::rate_matrix_kind::MOST_STATES;
 use crate::ranks::Ranks;
 use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{Labels, Reward};

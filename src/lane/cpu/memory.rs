@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 #[cfg(not(target_family = "wasm"))]
 use memmap2::MmapMut;
 
-use crate::kernel::twin;
-use crate::number::Size;
+use crate::kernel::cpu;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 
 /// Size of a large page, if the system has them. Arrays of at least an eighth of it use whole large
@@ -82,7 +82,7 @@ unsafe impl Send for Memory {}
 // either to read or once to write.
 unsafe impl Sync for Memory {}
 
-impl twin::Memory for Memory {
+impl cpu::Memory for Memory {
     fn bytes(&self) -> *mut [u8] {
         std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len)
     }

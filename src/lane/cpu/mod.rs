@@ -14,11 +14,11 @@ pub use memory::{available_memory, expect_memory};
 
 use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};
-use crate::kernel::twin::{Run, simd};
+use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
-use crate::number::Size;
 use crate::parallel::pool::{build, enter, is_member};
 use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, threads};
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -40,10 +40,10 @@ pub(super) struct CpuLane {
 
 /// Runs a launch as one step. The lane's lock is held.
 fn run(launch: &Launch, step: u64) {
-    let twin: &Run = own(&launch.prepared);
+    let run: &Run = own(&launch.prepared);
     // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that memory that
     // is written is bound once.
-    unsafe { twin.step(&launch.params, step) };
+    unsafe { run.step(&launch.params, step) };
 }
 
 impl CpuLane {
@@ -191,7 +191,7 @@ impl Backend for CpuLane {
         args: &[Arg<'_>],
     ) -> Result<Run> {
         Ok(Run {
-            twin: kernel.twin(precision),
+            kernel: kernel.cpu(precision),
             group: kernel.group(),
             constants: kernel.constants,
             items,

@@ -9,7 +9,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
-use crate::lane::host::Locked;
+use crate::lane::host_array::Locked;
 use crate::lane::{Foreign, Window};
 
 /// Result of a driver call.

@@ -16,13 +16,13 @@ pub(crate) use driver::{Event, prepare};
 use transfer::{ReceiveBuffer, SendBuffer};
 
 use super::backend::{Backend, Watch, own};
-use super::host::Locked;
+use super::batching::pieces;
+use super::host_array::Locked;
 use super::launch::grid;
-use super::pieces::pieces;
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
-use crate::number::Size;
 use crate::parallel::copy_bytes_locked;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 
 /// A CUDA stream with its device, context and staging.
@@ -133,7 +133,8 @@ pub(super) fn count() -> usize {
 
 impl CudaLane {
     pub(super) fn open(ordinal: usize) -> Result<Self> {
-        let refuse = |why: String| Error::Device(format!("cuda:{ordinal}: {why}; {}", super::spec::known()));
+        let refuse =
+            |why: String| Error::Device(format!("cuda:{ordinal}: {why}; {}", super::device_spec::known()));
         driver::present().map_err(refuse)?;
         let count = driver::count().map_err(|e| refuse(driver::reason(e)))?;
         if ordinal >= count {

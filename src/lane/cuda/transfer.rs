@@ -10,7 +10,7 @@ use super::{CudaLane, lock};
 use crate::Result;
 use crate::lane::Window;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
-use crate::lane::host::Locked;
+use crate::lane::host_array::Locked;
 
 /// Page-locked bytes, and an event after their last transfer.
 #[derive(Debug)]

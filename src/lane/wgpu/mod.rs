@@ -20,12 +20,12 @@ pub(crate) use adapter::quiet;
 pub(crate) use adapter::{best, hardware, list};
 
 use super::backend::{Backend, Watch};
+use super::batching::pieces;
 use super::launch::grid;
-use super::pieces::pieces;
 use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
-use crate::number::Size;
-use crate::spin::Spin;
+use crate::util::backoff::Spin;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 use pipeline::{Pipeline, WgpuLaunch};
 use staging::Ring;
@@ -65,7 +65,7 @@ impl WgpuLane {
         let Some(adapter) = adapter::adapters().get(index) else {
             return Err(Error::Device(format!(
                 "wgpu:{index}: there is no such adapter; {}",
-                super::spec::known()
+                super::device_spec::known()
             )));
         };
         let device = adapter::describe(index, adapter);

@@ -19,11 +19,11 @@
 //! exceeded.
 
 use crate::Result;
-use crate::number::{exponent, power, times_power_of_two};
 use crate::parallel::*;
 use crate::transient::chain::csr::Csr;
 use crate::transient::chain::transitions::{TransitionList, Transitions, exit_rate};
 use crate::transient::partition::reordering::breadth_first;
+use crate::util::quantity::{exponent, power, times_power_of_two};
 
 /// Maximum number of states to eliminate.
 const MOST_STATES: usize = 1 << 17;

@@ -16,7 +16,6 @@
 //! ranks, so the results are bitwise those of one process.
 
 use crate::Result;
-use crate::array::array;
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -25,6 +24,7 @@ use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
 use crate::transient::problem::Observer;
+use crate::util::inline_array::array;
 
 /// P = I + Q/α by rows, stored for the sweeps.
 ///

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::statistics::MatrixStatistics;
 use crate::kernel::{Number, Precision};
 use crate::sparse::Layout;
-use crate::sparse::repetition::Repetition;
+use crate::sparse::dictionary_search::Repetition;
 
 /// What is known of a chain in double precision before its devices are, in the making; for one run.
 pub struct Prescan {

@@ -13,7 +13,7 @@ use super::transitions::{Distributed, Transitions};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::parallel::interruptible;
-use crate::sparse::repetition::{self, Rows, most_values};
+use crate::sparse::dictionary_search::{self, Rows, most_values};
 use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
 use crate::transient::memory::expect_host_memory;
 
@@ -55,7 +55,7 @@ fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) ->
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
         append_entries(chain, statistics, row, |column| column, entries);
     };
-    let found = repetition::find(
+    let found = dictionary_search::find(
         &Rows {
             repeats: &repeats,
             own: 0,

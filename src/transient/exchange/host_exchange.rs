@@ -15,7 +15,7 @@ use super::transport::{SharedWindow, Transport};
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
-use crate::spin::Spin;
+use crate::util::backoff::Spin;
 use crate::{Error, Result};
 
 /// The interval at which the thread that waits for the lanes looks at the watch, unless one of them is done.

@@ -14,7 +14,7 @@ use super::halo::{self, Gathered, HaloTransfer};
 use super::timeline::Timeline;
 use super::transport::Transport;
 use crate::kernel::Number;
-use crate::kernel::twin::PARALLEL_ITEMS;
+use crate::kernel::cpu::PARALLEL_ITEMS;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::alone;
 use crate::ranks::Ranks;

@@ -29,12 +29,12 @@
 //! [proves](crate::transient::backward::hitting_time) it.
 
 use crate::lane::cpu::expect_memory;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::transient::backward::hitting_time::Stochastic;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::numerics::double_double::{Exact, UNIT};
+use crate::util::quantity::{exponent, times_power_of_two};
 
 /// Maximum number of states eliminated without a band; their rates take 128 MiB.
 pub(crate) const MOST_STATES: usize = 4096;

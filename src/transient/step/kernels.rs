@@ -14,10 +14,10 @@
 //! [pattern]: super::pattern_kernel::STEP_PATTERN
 
 use super::rows::{RECURRENCE, Rows, SOME, Shared, each, steps};
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{At, Body, SLICE, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
 use crate::kernel::{Kernel, Number, Precision, kernel};
-use crate::sparse::slices::{Matrix, Plain, ell, tails};
+use crate::sparse::spmv_cpu::{Matrix, Plain, ell, tails};
 
 steps! {
     /// One step with a matrix in HYB.

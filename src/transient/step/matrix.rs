@@ -10,9 +10,9 @@ use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::sparse::dictionary_search::{self, Repetition, most_values};
+use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
-use crate::sparse::repetition::{self, Repetition, most_values};
-use crate::sparse::tiles;
 use crate::sparse::{
     BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
 };
@@ -372,8 +372,8 @@ impl<'a, T: Number> Source<'a, T> {
         let own = self.region.left;
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (repeats, exit) = (&self.repeats, self.exit);
-        let rows = repetition::Rows { repeats, own, exit, width: &width, row };
-        self.lane.host(|| repetition::find(&rows, most_values(self.region.len())))
+        let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
+        self.lane.host(|| dictionary_search::find(&rows, most_values(self.region.len())))
     }
 
     /// Returns the reason if this lane is slower with a format than with a larger one.
@@ -385,7 +385,7 @@ impl<'a, T: Number> Source<'a, T> {
             // A pair costs two lookups in addition to the gather of x: more than its bytes save.
             Choice::Pair(_) => Some("three gathers an entry are slower on this lane than one".to_owned()),
             Choice::Pattern(p) => {
-                let missed = tiles::missed(&p.ids);
+                let missed = pattern_tiles::missed(&p.ids);
                 (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
             }
             _ => None,

@@ -1,6 +1,6 @@
 //! Memory that a lane needs for its rows.
 
-use crate::number::Size;
+use crate::util::quantity::Size;
 use crate::{Error, Result};
 
 /// Memory requirement of a lane.

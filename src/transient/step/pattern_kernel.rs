@@ -11,13 +11,13 @@ use std::any::Any;
 use std::cell::RefCell;
 
 use super::rows::{RECURRENCE, Rows, SOME, each, steps};
-use crate::array::array;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{At, Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{At, Body, dispatch};
 use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::sparse::pattern_tiles::{Key, PLACES, TILE, place};
 use crate::sparse::patterns::Tables;
-use crate::sparse::slices::{plus_product, tail};
-use crate::sparse::tiles::{Key, PLACES, TILE, place};
+use crate::sparse::spmv_cpu::{plus_product, tail};
+use crate::util::inline_array::array;
 
 steps! {
     /// One step with a matrix of row patterns.

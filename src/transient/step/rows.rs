@@ -1,10 +1,10 @@
 //! Rows of a step on the CPU: the code that all formats of the matrix share.
 
-use crate::array::array;
 use crate::kernel::Number;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{At, fused};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{At, fused};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 
 /// Declares kernels of steps, with the parameters and arrays that all of them share.
 ///

@@ -7,13 +7,13 @@ use super::kernels::{STEP_RECURRENCE, STEP_SOME};
 pub(crate) use super::pattern_kernel::STEP_PATTERN;
 use super::pattern_kernel::{STEP_PATTERN_RECURRENCE, STEP_PATTERN_SOME};
 use super::rows::{Rows, terms, weighted};
-use crate::array::{array, each};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};
-use crate::kernel::twin::simd::{Body, dispatch};
-use crate::kernel::twin::{Call, blocks};
+use crate::kernel::cpu::simd::{Body, dispatch};
+use crate::kernel::cpu::{Call, blocks};
 use crate::kernel::{Kernel, Number, Real, kernel};
-use crate::sparse::slices::Plain;
+use crate::sparse::spmv_cpu::Plain;
+use crate::util::inline_array::{array, each};
 
 kernel! {
     /// Takes many steps of a small chain in one launch.

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::array::{array, each};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, PORTABLE, dispatch};
 use crate::kernel::kernel;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, PORTABLE, dispatch};
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::{Number, fma};
 use crate::tridiagonal::kernels::tiles::{LANES, small};
+use crate::util::inline_array::{array, each};
 
 kernel! {
     /// The unknowns of tiles of a pentadiagonal matrix, or the rows at their borders.
@@ -103,7 +103,7 @@ fn uncertified<T: Number, const LEVEL: u8>(
     p: pentadiagonal_window::Params,
 ) -> T {
     let mut bad = T::ZERO;
-    let least = T::of(crate::number::power(-16 * p.tiny as i32));
+    let least = T::of(crate::util::quantity::power(-16 * p.tiny as i32));
     for row in 0..2 {
         let (mut left, mut scale, mut zero) = (o(R + row), o(R + row).size(), o(R + row) == T::ZERO);
         for (block, x) in [L, U, D].into_iter().zip([x[0], x[2], x[1]]) {

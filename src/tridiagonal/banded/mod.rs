@@ -301,7 +301,7 @@ impl View<'_> {
         let row = |i: usize| {
             let (row, own) = (self.row(i), 2 + i % 2);
             let (diagonal, all) = (2.0 * row[own].abs(), row.iter().map(|v| v.abs()).sum::<f64>());
-            (diagonal >= all, diagonal > all * (1.0 + crate::number::power(-30)))
+            (diagonal >= all, diagonal > all * (1.0 + crate::util::quantity::power(-30)))
         };
         (0..self.rows()).into_par_iter().map(row).reduce(|| (true, true), |a, b| (a.0 & b.0, a.1 & b.1))
     }

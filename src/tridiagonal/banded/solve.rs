@@ -10,7 +10,6 @@ use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::host::banded_lu;
 use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
@@ -22,6 +21,7 @@ use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
 use crate::tridiagonal::solution::{Method, Solution};
 use crate::tridiagonal::solve::pass::{Outcome, Pass};
 use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
+use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are

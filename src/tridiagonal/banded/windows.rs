@@ -7,10 +7,10 @@ use super::kernels::{
 };
 use super::{Form, View};
 use crate::Result;
-use crate::array::array;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::one_pass::windows::{BEGUN, levels, limit, overlap_for, tiny};
+use crate::util::inline_array::array;
 
 /// A matrix of 2 × 2, row by row.
 type Block = [f64; 4];

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::number::exponent;
 use crate::tridiagonal::residual::Residual;
+use crate::util::quantity::exponent;
 
 /// Systems that the host can eliminate, all of whose rows are here.
 pub(crate) trait Eliminate: Sized + Sync {

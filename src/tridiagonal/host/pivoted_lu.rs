@@ -9,11 +9,11 @@ use super::lu::{gtsv, gtsv_cyclic};
 use super::scaling;
 use super::singularity;
 use crate::kernel::Precision;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::residual::Residual;
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
+use crate::util::quantity::{exponent, times_power_of_two};
 
 /// The outcome of systems on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,9 +1,9 @@
 //! Right-hand sides in the range of a precision.
 
 use crate::kernel::Precision;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::Number;
+use crate::util::quantity::{exponent, times_power_of_two};
 
 /// The largest |v|, on all threads.
 pub(crate) fn largest(v: &[f64]) -> f64 {

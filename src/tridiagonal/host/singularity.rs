@@ -9,8 +9,8 @@
 use super::banded_lu::{Factors, Scalar};
 use super::eliminate::{Eliminate, scales};
 use crate::kernel::Precision;
-use crate::number::times_power_of_two;
 use crate::transient::DoubleWord;
+use crate::util::quantity::times_power_of_two;
 
 /// ρ above which a matrix is singular to working precision, the inverse of the unit roundoff.
 const SINGULAR: f64 = (1u64 << 53) as f64;
@@ -126,7 +126,7 @@ fn verdict<const W: usize>(system: &impl Eliminate) -> Option<usize> {
     if doubles.is_ok_and(|factors| scaled.measure(&factors) <= REGULAR) {
         return None;
     }
-    let tiny = |(_, v): (usize, f64)| v.abs() < crate::number::power(LEAST);
+    let tiny = |(_, v): (usize, f64)| v.abs() < crate::util::quantity::power(LEAST);
     if (0..n).any(|i| scaled.elements(i).any(tiny)) {
         return None;
     }

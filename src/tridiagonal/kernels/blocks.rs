@@ -2,7 +2,7 @@
 
 use super::number::Number;
 use super::tiles::{NOT_DOMINANT, both, small};
-use crate::kernel::twin::Call;
+use crate::kernel::cpu::Call;
 use crate::kernel::{Kernel, kernel};
 use crate::parallel::*;
 

@@ -3,7 +3,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernel::Real;
-use crate::kernel::twin::simd::fused;
+use crate::kernel::cpu::simd::fused;
 
 /// A precision with its arithmetic.
 pub trait Number:

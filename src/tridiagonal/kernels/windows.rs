@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::number::{Number, fma};
 use super::tiles::{BackSubstitution, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
-use crate::array::array;
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch, prefetch_line, stream, streamed};
 use crate::kernel::kernel;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch, prefetch_line, stream, streamed};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 
 kernel! {
     /// The unknowns of tiles, each from its window alone.
@@ -74,10 +74,10 @@ fn is_certified<T: Number>(
     [before, own, behind]: [T; 3],
     p: tridiagonal_window::Params,
 ) -> bool {
-    let fma = fma::<T, { crate::kernel::twin::simd::PORTABLE }>;
+    let fma = fma::<T, { crate::kernel::cpu::simd::PORTABLE }>;
     let left = fma(-d, own, fma(-c, behind, fma(-a, before, b))).size();
     let scale = (a * before).size() + (d * own).size() + (c * behind).size() + b.size();
-    let least = T::of(crate::number::power(-16 * p.tiny as i32));
+    let least = T::of(crate::util::quantity::power(-16 * p.tiny as i32));
     let known = left <= scale * small(p.limit) && scale >= least && scale * least <= T::of(1.0);
     known || [(a, before), (d, own), (c, behind), (b, b)].iter().all(|&(c, x)| c == T::ZERO || x == T::ZERO)
 }

@@ -2,8 +2,8 @@
 
 use super::stages::ChunkSolve;
 use crate::Result;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, kernel};
 use crate::lane::Lane;
 use crate::parallel::*;

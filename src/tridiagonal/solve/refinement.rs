@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::pass::Pass;
 use crate::lane::Lane;
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
@@ -21,6 +20,7 @@ use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::sherman_morrison::ShermanMorrison;
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
+use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
 
 /// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.

@@ -1,12 +1,12 @@
 //! The kernels of BiCGSTAB and of Jacobi sweeps, and their CPU twins.
 
 use crate::kernel::block_sums::tree;
-use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
-use crate::kernel::twin::{Call, blocks};
+use crate::kernel::cpu::simd::{Body, SLICE, dispatch, fused};
+use crate::kernel::cpu::{Call, blocks};
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
-use crate::sparse::slices::{Matrix, Plain};
+use crate::sparse::spmv_cpu::{Matrix, Plain};
 
 kernel! {
     /// (I − M) x and its scalar products.

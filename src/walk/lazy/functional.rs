@@ -5,8 +5,8 @@
 //! halved, since nothing can be said of walks that meet a row sum of 1; a walk that begins in the system has the weight 2^−levels.
 
 use crate::lane::cpu::expect_memory;
-use crate::number::{exponent, times_power_of_two};
 use crate::sparse::CsrMatrix;
+use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::options::Problem;
 use crate::{Error, Result};
 

@@ -1,13 +1,13 @@
 //! Walks straight from A in compressed rows: their kernel, and what it walks on.
 
 use super::observed::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
-use crate::array::array;
 use crate::kernel::block_sums::tree;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch, fused};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 use crate::walk::sampling::kernels::{BLOCK, cut, each_block, points, range, walk};
 use crate::walk::sampling::launcher::{
     BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays,

@@ -28,7 +28,7 @@ use super::solution::{Bound, Component, Quantity, Solution};
 use super::splitting::powers_of_two;
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::number::times_power_of_two;
+use crate::util::quantity::times_power_of_two;
 use crate::{Error, Result};
 
 /// [`solve`](super::solve()) without any preparation.

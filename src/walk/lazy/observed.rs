@@ -1,9 +1,9 @@
 //! The system of lazy walks, and what walks observe of its size.
 
 use crate::kernel::Real;
-use crate::number::exponent;
 use crate::parallel::*;
 use crate::sparse::CsrMatrix;
+use crate::util::quantity::exponent;
 use crate::walk::sequence::philox::philox;
 use crate::{Error, Result};
 

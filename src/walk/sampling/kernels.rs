@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::array::array;
 use crate::kernel::block_sums::tree;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch};
 use crate::kernel::{Real, kernel};
 use crate::parallel::*;
+use crate::util::inline_array::array;
 use crate::walk::sequence::{Points, Stream};
 use crate::walk::table::record_layout::{HEAD, UNIT};
 

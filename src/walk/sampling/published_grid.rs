@@ -3,8 +3,8 @@
 
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use crate::kernel::block_sums::tree;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::dispatch;
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 use crate::walk::options::Grid;

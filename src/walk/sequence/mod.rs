@@ -32,8 +32,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use self::stream::words;
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;

@@ -17,8 +17,8 @@
 use std::sync::OnceLock;
 
 use super::stream::{Stream, dimension_key};
-use crate::kernel::twin::Call;
-use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::cpu::Call;
+use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
 use crate::parallel::*;

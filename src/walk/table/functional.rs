@@ -10,8 +10,8 @@
 use super::record_layout::COLUMNS;
 use super::record_layout::{HEAD, UNIT};
 use super::records::{Entry, Target, sign, write_shares};
-use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
+use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
 use crate::{Error, Result};
 

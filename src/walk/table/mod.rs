@@ -25,7 +25,7 @@ use self::record_layout::{HEAD, LONG, UNIT};
 use self::records::{Records, Target, Writing};
 use super::convergence::certificate::Certificate;
 use super::splitting::Split;
-use crate::kernel::twin::simd::dispatch;
+use crate::kernel::cpu::simd::dispatch;
 use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::record_layout::{CERTAIN, HEAD, LONG, UNIT, pair};
-use crate::kernel::twin::simd::Body;
+use crate::kernel::cpu::simd::Body;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::splitting::{AHEAD, Split};
 

@@ -3,7 +3,7 @@
 use super::Table;
 use super::functional::Functional;
 use crate::Result;
-use crate::number::times_power_of_two;
+use crate::util::quantity::times_power_of_two;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::options::{Options, Problem};
 use crate::walk::solution::{Component, Quantity};

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch};
 use super::search::Searched;
-use super::store::{Bits, ROWS, Ranks, Shards, Store, numbered};
+use super::state_table::{Bits, ROWS, Ranks, Shards, Store, numbered};
 use super::{Chain, News};
 use crate::{Error, Result};
 

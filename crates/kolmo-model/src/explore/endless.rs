@@ -3,10 +3,10 @@
 //! The update changes variables without a range by constant steps, which keep it enabled.
 
 use super::program::{Next, assignment};
-use crate::code::Term;
+use crate::bytecode::Term;
 use crate::diagnostics::Span;
 use crate::instance::{Command, Instance};
-use crate::ranges::{Range, range};
+use crate::intervals::{Range, range};
 
 /// Maximum number of modules per synchronisation, and of combinations of their updates.
 const PARTS: usize = 8;

@@ -1,19 +1,19 @@
 //! Exploration of a model's states, and the resulting chain.
 
 mod assemble;
-mod cells;
+mod dense_index;
 mod endless;
 mod layout;
 mod program;
 mod search;
-mod store;
+mod state_table;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::code::{Code, Term};
+use crate::bytecode::{Code, Term};
 use crate::instance::{Initial, Instance};
 use crate::properties::StateFormula;
 use crate::syntax::{Rewarded, Type, Value};
@@ -21,11 +21,11 @@ use crate::threads::start_threads;
 use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
-use cells::Cells;
+use dense_index::Cells;
 use layout::{Key, Layout};
 use program::{Program, Scratch};
 use search::{Limits, search};
-use store::Store;
+use state_table::Store;
 
 /// Numbers of states and transitions found so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

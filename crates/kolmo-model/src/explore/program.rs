@@ -4,7 +4,7 @@
 //! the set of allowed commands for each value. The enabled commands are the intersection of one set
 //! per variable, less those with a false remaining conjunct.
 
-use crate::code::{Code, Fault, Term};
+use crate::bytecode::{Code, Fault, Term};
 use crate::diagnostics::Span;
 use crate::instance::Instance;
 use crate::syntax::{Type, Value};
@@ -582,7 +582,7 @@ impl<'a> Program<'a> {
 
 /// Compiles the next value of a variable, regardless of guards.
 pub(super) fn assignment(variable: usize, next: &Term) -> Next {
-    use crate::code::Op;
+    use crate::bytecode::Op;
     let own = |term: &Term| *term == Term::Variable(variable, Type::Int);
     match next {
         Term::Value(Value::Int(value)) => Next::Set(*value),

@@ -12,7 +12,7 @@ use super::News;
 use super::endless::Endless;
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch, Trouble};
-use super::store::{Lookup, ROWS, Store, TooMany};
+use super::state_table::{Lookup, ROWS, Store, TooMany};
 use crate::{Error, Result};
 
 /// Number of states that a thread takes at once.

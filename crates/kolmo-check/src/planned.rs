@@ -1,0 +1,105 @@
+//! Values of properties in terms of planned answers.
+
+use crate::answer::{Answer, Found};
+use crate::language::refused;
+use crate::state_values::decide;
+use kolmo::Result;
+use kolmo_model::Value;
+use kolmo_model::properties::{Bound, Combination};
+
+/// Plan of a property: its value in terms of the planned answers.
+#[derive(Debug)]
+pub(crate) enum Planned {
+    Known(Value),
+    Found(Found),
+    /// One answer, or an interval between two answers (indices), with an optional threshold.
+    Number {
+        asked: (usize, Option<usize>),
+        bound: Option<Bound>,
+        complement: bool,
+        probability: bool,
+    },
+    Combination(Combination, Vec<Self>),
+    Refused,
+}
+
+impl Planned {
+    /// Reason why the property has no answer, given the reasons of its numbers.
+    pub(crate) fn refusal<'a>(&self, refused: &'a [Option<String>]) -> Option<&'a str> {
+        match self {
+            Self::Number { asked: (low, high), .. } => {
+                [Some(*low), *high].into_iter().flatten().find_map(|number| refused[number].as_deref())
+            }
+            Self::Combination(_, parts) => parts.iter().find_map(|part| part.refusal(refused)),
+            _ => None,
+        }
+    }
+
+    /// Evaluates the property from the answers.
+    pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
+        match self {
+            Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
+            Self::Known(value) => Ok(Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0))),
+            Self::Found(found) => Ok(*found),
+            Self::Refused => Ok(Found::Refused),
+            Self::Number { asked: (low, high), bound, complement, probability } => {
+                let mut answer = answers[*low];
+                if let Some(high) = high.map(|high| answers[high]) {
+                    // The value is between the two answers.
+                    answer = Answer {
+                        value: 0.5 * (answer.value + high.value),
+                        error: 0.5 * (high.value - answer.value).max(0.0)
+                            + answer.error.max(high.error)
+                            + f64::EPSILON * high.value.max(1.0),
+                        loss: answer.loss.max(high.loss),
+                        inside: answer.inside && high.inside,
+                    };
+                }
+                if *complement {
+                    let exact = answer.error == 0.0 && [0.0, 0.5, 1.0].contains(&answer.value);
+                    answer.value = 1.0 - answer.value;
+                    answer.error += if exact { 0.0 } else { 0.5 * f64::EPSILON };
+                }
+                if *probability {
+                    answer = answer.probable();
+                }
+                let Some(bound) = bound else { return Ok(Found::Number(answer)) };
+                Ok(Found::Truth(decide(bound, &answer, *probability), Some(answer)))
+            }
+            Self::Combination(combination, parts) => {
+                let parts: Vec<Found> =
+                    parts.iter().map(|part| part.found(answers)).collect::<Result<_>>()?;
+                combined(combination, &parts)
+            }
+        }
+    }
+}
+
+/// Evaluates a combination for both truth values of each undecided operand.
+fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
+    let open = parts.iter().filter(|part| matches!(part, Found::Truth(None, _))).count();
+    if open > 16 {
+        return Ok(Found::Truth(None, None));
+    }
+    let mut all = Vec::new();
+    for case in 0..1u32 << open {
+        let mut seen = 0;
+        let values: Vec<Value> = (parts.iter())
+            .map(|part| match part {
+                Found::Truth(Some(truth), _) => Value::Bool(*truth),
+                Found::Truth(None, _) => {
+                    seen += 1;
+                    Value::Bool(case >> (seen - 1) & 1 == 1)
+                }
+                Found::Number(answer) => Value::Double(answer.value),
+                Found::Refused => unreachable!("a property is refused as a whole"),
+            })
+            .collect();
+        all.push(combination.value(&values).map_err(refused)?);
+    }
+    Ok(match (all.iter().all(|value| *value == all[0]), all[0]) {
+        (true, Value::Bool(truth)) => Found::Truth(Some(truth), None),
+        (true, value) => Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0)),
+        (false, _) => Found::Truth(None, None),
+    })
+}

@@ -1,0 +1,479 @@
+//! Planning of CSL properties of one chain, with shared solver runs.
+
+use std::sync::Arc;
+
+use crate::answer::{Answer, Found};
+use crate::executor::{Absorbed, Needs, Path, Reached};
+use crate::language::reward_limit;
+use crate::planned::Planned;
+use crate::source::{Source, asks, cumulative_rewards, listed, refuse};
+use crate::state_sets::members;
+use crate::state_values::{EachState, Everywhere, Truths, next_from};
+use crate::sums;
+use crate::sweep::{Asked, Quantity, Set, Sweep};
+use kolmo::Result;
+use kolmo::transient::{Initial, Reward};
+use kolmo_model::properties::{self, Bound, Formula, Goal};
+use kolmo_model::{FilterKind, Value, Values};
+
+/// Initial states of a query.
+#[derive(Debug, Clone)]
+struct Start {
+    initial: Initial,
+    /// True if the mean over the initial states is requested.
+    mean: bool,
+}
+
+/// Plan of all properties of one chain.
+pub(crate) struct Plan<'a> {
+    each: EachState<'a>,
+    start: Start,
+    sets: Vec<Set>,
+    needs: Needs,
+    /// Reward structures in use: name, and true for state rewards alone.
+    known: Vec<(Option<String>, bool)>,
+}
+
+impl<'a> Plan<'a> {
+    /// Starts a plan. `allowed` is the probability that may be lost in boundary states.
+    pub(crate) fn new(each: EachState<'a>, allowed: f64) -> Self {
+        let initial = match each.source {
+            Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
+            Source::File(chain) => chain.initial.clone(),
+        };
+        let start = Start { initial, mean: false };
+        let needs = Needs { edge: each.edge().to_vec(), allowed, ..Needs::default() };
+        Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
+    }
+
+    /// Plans a property for the initial states of the chain.
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
+        self.plan(formula, &self.start.clone())
+    }
+
+    /// Values of a formula in every state: numbers, or 1 for true, 0 for false, NaN for undecided.
+    pub(crate) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
+        let of = |state: usize, truths: &Truths| match (truths.must[state], truths.may[state]) {
+            (true, _) => 1.0,
+            (false, false) => 0.0,
+            _ => f64::NAN,
+        };
+        match formula {
+            Formula::Probability { bound: None, .. }
+            | Formula::SteadyState { bound: None, .. }
+            | Formula::Reward { bound: None, .. } => {
+                let found = self.each.numbers(formula)?;
+                let worst = found.bounds.iter().copied().fold(0.0, f64::max);
+                self.each.note(format!("values of every state err by at most {worst:.2e}"));
+                Ok(found.values)
+            }
+            formula if !asks(formula) => Ok(self.each.numbers(formula)?.values),
+            Formula::Filter { .. } => {
+                refuse("a filter has one value: `all_states` needs properties without filters")
+            }
+            _ => {
+                let truths = self.each.truths(formula)?;
+                Ok((0..truths.must.len()).map(|state| of(state, &truths)).collect())
+            }
+        }
+    }
+
+    /// Returns the computations to run, and the outcome of those from every state.
+    pub(crate) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
+        (self.needs, self.each.ended())
+    }
+
+    fn truth(&self, formula: &Formula) -> Result<Vec<bool>> {
+        self.each.sure(formula)
+    }
+
+    /// Set of the states where `truth` is true. Equal sets are one `Arc`, compared by address.
+    fn set(&mut self, truth: impl Iterator<Item = bool>) -> Set {
+        let set = members(&truth.collect::<Vec<bool>>());
+        match self.sets.iter().find(|known| ***known == set) {
+            Some(known) => known.clone(),
+            None => {
+                self.sets.push(Arc::new(set));
+                self.sets[self.sets.len() - 1].clone()
+            }
+        }
+    }
+
+    fn plan(&mut self, formula: &Formula, start: &Start) -> Result<Planned> {
+        if !asks(formula) {
+            return self.look(formula, start).map(Planned::Known);
+        }
+        // With several initial states a threshold has to hold in each of them.
+        let several = listed(&start.initial);
+        if several.len() > 1
+            && !start.mean
+            && let Formula::Probability { bound: Some(_), .. }
+            | Formula::SteadyState { bound: Some(_), .. }
+            | Formula::Reward { bound: Some(_), .. } = formula
+        {
+            return self.over(FilterKind::ForAll, formula, &several);
+        }
+        let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
+            if start.mean && bound.is_some() {
+                return refuse(
+                    "the mean of what is true or false is not asked for in CSL; leave out the bound",
+                );
+            }
+            Ok(Planned::Number { asked, bound: *bound, complement, probability })
+        };
+        match formula {
+            Formula::Combination(combination, parts) => {
+                let parts: Vec<Planned> =
+                    parts.iter().map(|part| self.plan(part, start)).collect::<Result<_>>()?;
+                if parts.iter().any(|part| matches!(part, Planned::Number { bound: None, .. })) {
+                    return refuse(
+                        "arithmetic with answers is not computed, since its error is not bounded; ask for each by itself",
+                    );
+                }
+                Ok(Planned::Combination(combination.clone(), parts))
+            }
+            Formula::Probability { bound, path, complement } => {
+                number(self.path(path, start)?, bound, *complement, true)
+            }
+            Formula::SteadyState { bound, states } => {
+                let states = self.each.truths(states)?;
+                let open = self.noted(states.open());
+                let may = states.may;
+                let what = Quantity::States(self.set(states.must.into_iter()));
+                let low = self.plain(start, f64::INFINITY, what)?;
+                let mut asked = (low, None);
+                if open {
+                    let what = Quantity::States(self.set(may.into_iter()));
+                    asked.1 = Some(self.plain(start, f64::INFINITY, what)?);
+                }
+                number(asked, bound, false, true)
+            }
+            Formula::Reward { structure, bound, goal } => {
+                number((self.reward(structure.as_deref(), goal, start)?, None), bound, false, false)
+            }
+            Formula::Filter { kind, formula, states } => self.filter(*kind, formula, states.as_deref()),
+            Formula::State(_) | Formula::Label(_) => refuse("it has no value"),
+        }
+    }
+
+    /// Evaluates a formula without operators in the initial states.
+    fn look(&self, formula: &Formula, start: &Start) -> Result<Value> {
+        let states = listed(&start.initial);
+        match self.each.values(formula)? {
+            Values::Truth(all) => Ok(Value::Bool(states.iter().all(|state| all[*state as usize]))),
+            Values::Numbers(all) => {
+                let first = states.first().map_or(0.0, |state| all[*state as usize]);
+                match states.iter().all(|state| all[*state as usize] == first) {
+                    true => Ok(Value::Double(first)),
+                    false => refuse("it has several values in the states that the chain begins in"),
+                }
+            }
+        }
+    }
+
+    fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<Planned> {
+        self.each.expect_whole("a filter looks at states that are not explored")?;
+        let among = match states {
+            Some(states) => self.truth(states)?,
+            None => vec![true; self.each.states()],
+        };
+        let among = members(&among);
+        let Some(&first) = among.first() else { return refuse("no state is in the filter") };
+        let (initial, mean) = match kind {
+            FilterKind::State if among.len() > 1 => {
+                return refuse(format!("filter(state, …) is of one state, and {} are named", among.len()));
+            }
+            FilterKind::State | FilterKind::First => (Initial::State(first as usize), false),
+            FilterKind::Average if asks(formula) => (Initial::Uniform(among), true),
+            _ => return self.over(kind, formula, &among),
+        };
+        self.plan(formula, &Start { initial, mean })
+    }
+
+    /// Aggregates the values of several states.
+    fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
+        let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
+        match kind {
+            FilterKind::ForAll | FilterKind::Exists | FilterKind::Count => {
+                let truths = self.each.truths(formula)?;
+                let (must, may) = (count(&truths.must), count(&truths.may));
+                let truth = |sure: bool, possible: bool| {
+                    let truth = if sure { Some(true) } else { Some(false).filter(|_| !possible) };
+                    Ok(Planned::Found(Found::Truth(truth, None)))
+                };
+                match kind {
+                    FilterKind::ForAll => truth(must == among.len(), may == among.len()),
+                    FilterKind::Exists => truth(must > 0, may > 0),
+                    _ if must == may => Ok(Planned::Known(Value::Int(must as i64))),
+                    _ => {
+                        let (value, error) = (0.5 * (must + may) as f64, 0.5 * (may - must) as f64);
+                        Ok(Planned::Found(Found::Number(Answer::new(value, error))))
+                    }
+                }
+            }
+            FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
+                let found = self.each.numbers(formula)?;
+                Ok(Planned::Found(Found::Number(filtered(kind, &found, among))))
+            }
+            _ => refuse(
+                "this filter has no single number for an answer; `all_states` writes the values of every state, and there \
+                 are the filters min, max, sum, avg, count, forall, exists, state and first",
+            ),
+        }
+    }
+
+    /// Adds a note about undecided states. Returns true if there are any.
+    fn noted(&self, open: Option<(usize, usize)>) -> bool {
+        if let Some(open) = open {
+            self.each.note(format!("{}; answers enclose both ways", self.each.undecided(open)));
+        }
+        open.is_some()
+    }
+
+    /// Requests a quantity of the chain with these absorbing states.
+    fn ask(&mut self, absorbing: &Set, start: &Start, time: f64, what: Quantity) -> Result<usize> {
+        self.ask_later(absorbing, None, start, time, what)
+    }
+
+    /// Reserves an answer. It needs a single initial state, or the mean over several.
+    fn answer(&mut self, start: &Start) -> Result<usize> {
+        let several = match &start.initial {
+            Initial::State(_) => 1,
+            other => listed(other).len(),
+        };
+        if several != 1 && !start.mean {
+            return refuse(format!(
+                "the chain begins in {several} states, each with an answer of its own; name one with \
+                 filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
+            ));
+        }
+        self.needs.answers.push(Answer::new(f64::NAN, f64::INFINITY));
+        Ok(self.needs.answers.len() - 1)
+    }
+
+    /// Requests the expected reward (or, without one, the expected time) until `ends` is reached.
+    fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
+        self.each.expect_whole("there is no bound on the time until then")?;
+        let answer = self.answer(start)?;
+        let same =
+            |absorbed: &&mut Absorbed| Arc::ptr_eq(&absorbed.ends, ends) && absorbed.initial == start.initial;
+        match self.needs.absorbed.iter_mut().find(same) {
+            Some(absorbed) => absorbed.asked.push((answer, reward)),
+            None => {
+                let (ends, initial) = (ends.clone(), start.initial.clone());
+                self.needs.absorbed.push(Absorbed { ends, initial, asked: vec![(answer, reward)] });
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Requests the probability of ever reaching a set, where `absorbing` states are absorbing.
+    fn ask_ever(&mut self, absorbing: &Set, start: &Start, set: Set) -> Result<usize> {
+        self.each.expect_whole("what is lost grows with time")?;
+        let answer = self.answer(start)?;
+        let same = |reached: &&mut Reached| {
+            Arc::ptr_eq(&reached.absorbing, absorbing) && reached.initial == start.initial
+        };
+        match self.needs.reached.iter_mut().find(same) {
+            Some(reached) => reached.asked.push((answer, set)),
+            None => {
+                let (absorbing, initial) = (absorbing.clone(), start.initial.clone());
+                self.needs.reached.push(Reached { absorbing, initial, asked: vec![(answer, set)] });
+            }
+        }
+        Ok(answer)
+    }
+
+    fn ask_later(
+        &mut self,
+        absorbing: &Set,
+        later: Option<(Set, f64)>,
+        start: &Start,
+        time: f64,
+        what: Quantity,
+    ) -> Result<usize> {
+        if time.is_infinite() {
+            self.each.expect_whole("what is lost grows with time")?;
+        }
+        let answer = self.answer(start)?;
+        let asked = Asked { answer, time, what };
+        let same = |sweep: &&mut Sweep| {
+            let later = match (&sweep.later, &later) {
+                (None, None) => true,
+                (Some((a, from)), Some((b, other))) => Arc::ptr_eq(a, b) && from == other,
+                _ => false,
+            };
+            later && Arc::ptr_eq(&sweep.absorbing, absorbing) && sweep.initial == start.initial
+        };
+        match self.needs.sweeps.iter_mut().find(same) {
+            Some(sweep) => sweep.asked.push(asked),
+            None => {
+                let initial = start.initial.clone();
+                let sweep = Sweep { absorbing: absorbing.clone(), initial, later, asked: vec![asked] };
+                self.needs.sweeps.push(sweep);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Requests a quantity of the chain without further absorbing states.
+    fn plain(&mut self, start: &Start, time: f64, what: Quantity) -> Result<usize> {
+        let none = self.set(std::iter::empty());
+        self.ask(&none, start, time, what)
+    }
+
+    fn path(&mut self, path: &properties::Path, start: &Start) -> Result<(usize, Option<usize>)> {
+        let (left, right, from, to) = match path {
+            properties::Path::Next(next) => return Ok((self.next(next, start)?, None)),
+            properties::Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
+        };
+        let left = match left {
+            Some(left) => self.each.truths(left)?,
+            None => Truths { must: vec![true; right.may.len()], may: vec![true; right.may.len()] },
+        };
+        let low = self.until((&left.must, &right.must), (from, to), start)?;
+        let high = match self.noted(left.open().or(right.open())) {
+            true => Some(self.until((&left.may, &right.may), (from, to), start)?),
+            false => None,
+        };
+        Ok((low, high))
+    }
+
+    fn until(
+        &mut self,
+        (left, right): (&[bool], &[bool]),
+        (from, to): (f64, f64),
+        start: &Start,
+    ) -> Result<usize> {
+        let lost = self.set(left.iter().map(|left| !left));
+        let reached = self.set(right.iter().copied());
+        let answer = if from == 0.0 {
+            let over = self.set(left.iter().zip(right).map(|(left, right)| !left || *right));
+            match to.is_infinite() {
+                true => self.ask_ever(&over, start, reached.clone()),
+                false => self.ask(&over, start, to, Quantity::States(reached.clone())),
+            }
+        } else if from == to {
+            // Lost states are absorbing: a path that is in `left` at that time has always been
+            // there.
+            let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
+            self.ask(&lost, start, to, Quantity::States(there))
+        } else {
+            let what = Quantity::States(reached.clone());
+            self.ask_later(&lost, Some((reached.clone(), from)), start, to - from, what)
+        }?;
+        let left = self.set(left.iter().copied());
+        let initial = start.initial.clone();
+        self.needs.paths.push(Path { answer, initial, left, right: reached, times: (from, to) });
+        Ok(answer)
+    }
+
+    /// Computes the probability that the next state satisfies a formula.
+    fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
+        let next = self.truth(next)?;
+        let Source::Explored(space) = self.each.source else {
+            return refuse(
+                "X asks for self-loops, which files of chains are read without; give the model itself",
+            );
+        };
+        let place = self.answer(start)?;
+        // All initial states are equally likely.
+        let states = listed(&start.initial);
+        let found: Vec<Answer> = states.iter().map(|&state| next_from(space, state, &next)).collect();
+        let (sum, rounding) = sums::sum(found.iter().map(|answer| answer.value));
+        let errors = sums::at_most(found.iter().map(|answer| answer.error).chain([rounding]));
+        let (value, rounding) = sums::quotient(sum, states.len() as f64);
+        self.needs.answers[place] = Answer {
+            inside: value > 0.0 && found.iter().any(|answer| answer.inside || answer.value == 0.0),
+            ..Answer::new(
+                value.min(1.0),
+                errors / states.len() as f64 * (1.0 + 4.0 * f64::EPSILON) + rounding,
+            )
+        };
+        Ok(place)
+    }
+
+    fn reward(&mut self, structure: Option<&str>, goal: &Goal, start: &Start) -> Result<usize> {
+        let (time, of_states) = match goal {
+            Goal::Cumulative(time) => (*time, false),
+            Goal::Instantaneous(time) => (*time, true),
+            Goal::SteadyState | Goal::Reach(_) => (f64::INFINITY, false),
+            Goal::Time(ends) => {
+                let ends = self.truth(ends)?;
+                let ends = self.set(ends.into_iter());
+                return self.ask_until(&ends, start, None);
+            }
+        };
+        let place = self.known_reward(structure, of_states)?;
+        if let Goal::Reach(ends) = goal {
+            let ends = self.truth(ends)?;
+            let ends = self.set(ends.into_iter());
+            return self.ask_until(&ends, start, Some(place));
+        }
+        let what = match goal {
+            Goal::Cumulative(_) => Quantity::Cumulative(place),
+            _ => Quantity::Instantaneous(place),
+        };
+        self.plain(start, time, what)
+    }
+
+    /// Index of a reward structure among those of the runs.
+    fn known_reward(&mut self, structure: Option<&str>, of_states: bool) -> Result<usize> {
+        let key = (structure.map(str::to_owned), of_states);
+        Ok(match self.known.iter().position(|known| *known == key) {
+            Some(place) => place,
+            None => {
+                let mut values = cumulative_rewards(self.each.source, structure, of_states)?;
+                let limit = match self.each.source {
+                    Source::Explored(space) if !self.needs.edge.is_empty() => {
+                        reward_limit(space.instance(), structure, structure.unwrap_or_default(), !of_states)?
+                    }
+                    _ => values.iter().fold(0.0f64, |most, r| most.max(r.abs())),
+                };
+                // Boundary states have no reward: their probability is lost.
+                self.needs.edge.iter().for_each(|state| values[*state as usize] = 0.0);
+                self.needs.limits.push(limit);
+                self.known.push(key);
+                self.needs.rewards.push(Reward { name: structure.unwrap_or_default().to_owned(), values });
+                self.known.len() - 1
+            }
+        })
+    }
+}
+
+/// Minimum, maximum, sum or mean of the values of some states.
+fn filtered(kind: FilterKind, found: &Everywhere, among: &[u32]) -> Answer {
+    let all = || among.iter().map(|&state| (found.values[state as usize], found.bounds[state as usize]));
+    let (value, error) = match kind {
+        FilterKind::Min | FilterKind::Max => {
+            let pick = |values: &mut dyn Iterator<Item = f64>| match kind {
+                FilterKind::Min => values.fold(f64::INFINITY, f64::min),
+                _ => values.fold(f64::NEG_INFINITY, f64::max),
+            };
+            let value = pick(&mut all().map(|(value, _)| value));
+            let low = pick(&mut all().map(|(value, bound)| value - bound));
+            let high = pick(&mut all().map(|(value, bound)| value + bound));
+            let exact = value.is_infinite() || (low == high && all().all(|(_, bound)| bound == 0.0));
+            let rounding = f64::EPSILON * (low.abs() + high.abs());
+            (value, if exact { 0.0 } else { (value - low).max(high - value) + rounding })
+        }
+        _ => {
+            let (value, rounding) = sums::sum(all().map(|(value, _)| value));
+            let errors = sums::at_most(all().map(|(_, bound)| bound).chain([rounding]));
+            match kind {
+                FilterKind::Average => {
+                    let count = among.len() as f64;
+                    let (mean, rounding) = sums::quotient(value, count);
+                    (mean, errors / count * (1.0 + 4.0 * f64::EPSILON) + rounding)
+                }
+                _ => (value, errors),
+            }
+        }
+    };
+    match all().any(|(value, _)| value.is_infinite()) {
+        true if value.is_infinite() => Answer::new(value, 0.0),
+        _ if value.is_finite() && !error.is_nan() => Answer::new(value, error),
+        // The sum of finite numbers overflows.
+        _ => Answer::new(value.clamp(-f64::MAX, f64::MAX), f64::INFINITY),
+    }
+}

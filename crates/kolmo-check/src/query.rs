@@ -1,0 +1,421 @@
+//! Properties to check, the chains or models they refer to, and the answers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::answer::{Answer, Found};
+use crate::executor::{Needs, Solved};
+use crate::language::{self, refused};
+use crate::planned::Planned;
+use crate::planner::Plan;
+use crate::source::Source;
+use crate::state_values::EachState;
+use crate::{Assigned, Notice, Watch};
+use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
+use kolmo::{Error, Machine, Result};
+use kolmo_model::constants::{Given, combinations};
+use kolmo_model::properties::{self, Properties, Property, Wrong};
+use kolmo_model::{Instance, Model, Names, Value, decoded};
+
+/// Chain or model that properties refer to.
+pub enum Subject {
+    /// A model. Values of its constants give its chains.
+    Language(Model),
+    /// A chain from a file, or a built-in chain.
+    Chain(Chain),
+}
+
+impl Subject {
+    fn names(&self) -> Names {
+        match self {
+            Self::Language(model) => model.names().clone(),
+            Self::Chain(chain) => Names::bare(
+                chain.labels.sets.iter().map(|(name, _)| &name[..]),
+                chain.rewards.iter().map(|reward| &reward.name[..]),
+                chain.names.as_deref().map_or_else(Vec::new, |names| {
+                    let named = |(place, ty): (usize, _)| (names.variables()[place].clone(), ty);
+                    language::variables(names).into_iter().map(named).collect()
+                }),
+            ),
+        }
+    }
+
+    fn has(&self, constant: &str) -> bool {
+        match self {
+            Self::Language(model) => model.undefined_constants().any(|(name, _)| name == constant),
+            Self::Chain(_) => false,
+        }
+    }
+}
+
+/// True if an argument names a file of properties.
+pub fn is_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+    ["csl", "props", "pctl", "prctl"].contains(&extension) || path.is_file()
+}
+
+/// True for a text that may be a misspelt file name: words with an extension.
+fn looks_like_file(text: &str) -> bool {
+    let name = |c: char| c.is_alphanumeric() || "._-+~/\\: ".contains(c);
+    let extension = Path::new(text).extension().and_then(|e| e.to_str()).unwrap_or("");
+    text.chars().all(name) && extension.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+fn no_file(path: &str) -> Error {
+    let reason = "No such file; give a file of properties, or a property such as P=? [ F<=10 \"full\" ]";
+    Error::File { path: PathBuf::from(path), reason: reason.to_owned() }
+}
+
+/// Properties, with values of the constants that the properties alone declare.
+pub struct Questions {
+    texts: Vec<Properties>,
+    values: Vec<Vec<(String, Value)>>,
+    /// Comma-separated numbers or names of the selected properties. `None` selects all.
+    pub only: Option<String>,
+    /// Requested error bound of values that are computed from every state.
+    pub epsilon: f64,
+    /// True if values from every state are requested, too.
+    pub all_states: bool,
+    /// Probability that may be lost in a truncated model. A run ends early if it loses more.
+    pub allowed: f64,
+    /// Progress callback for values that are computed from every state.
+    pub watch: Option<Box<Notice>>,
+}
+
+impl Questions {
+    /// Reads the properties of all arguments, each of which is a text or the name of a file.
+    ///
+    /// # Errors
+    /// Unreadable files, texts without a property, and errors in constants or labels. A property
+    /// with errors is kept and rejected by itself.
+    pub fn read(arguments: &[String], subject: &Subject) -> Result<Self> {
+        let names = subject.names();
+        let mut texts = Vec::new();
+        for argument in arguments {
+            let path = Path::new(argument);
+            let text = match is_file(path) {
+                true => std::fs::read(path).map(decoded).map_err(|source| match source.kind() {
+                    std::io::ErrorKind::NotFound => no_file(argument),
+                    _ => Error::Io { path: PathBuf::from(path), source },
+                })?,
+                false if looks_like_file(argument) => return Err(no_file(argument)),
+                false => argument.clone(),
+            };
+            let name = if is_file(path) { &argument[..] } else { "property" };
+            let properties = properties::read(name, &text, &names).map_err(refused)?;
+            if properties.is_empty() {
+                return Err(Error::Invalid(format!(
+                    "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
+                )));
+            }
+            texts.push(properties);
+        }
+        Ok(Self {
+            texts,
+            values: vec![Vec::new()],
+            only: None,
+            epsilon: Options::default().epsilon,
+            all_states: false,
+            allowed: f64::INFINITY,
+            watch: None,
+        })
+    }
+
+    /// Keeps the values of constants that the properties alone declare.
+    ///
+    /// Returns all combinations of values of the other constants, for the model. With a model these
+    /// include unknown constants, so that the model reports them.
+    ///
+    /// # Errors
+    /// Too many combinations.
+    pub fn take(&mut self, given: &[Given], subject: &Subject) -> Result<Vec<Vec<(String, Value)>>> {
+        let asked =
+            |name: &str| self.texts.iter().any(|text| text.undefined_constants().any(|(own, _)| own == name));
+        let of_texts = |given: &Given| {
+            let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
+            in_texts && !subject.has(&given.name)
+        };
+        let (texts, model): (Vec<Given>, Vec<Given>) = given.iter().cloned().partition(of_texts);
+        self.values = combinations(&texts).map_err(refused)?;
+        combinations(&model).map_err(refused)
+    }
+
+    /// Indices of the selected properties.
+    fn chosen(&self) -> Result<Vec<usize>> {
+        let all: Vec<Option<&str>> = self.texts.iter().flat_map(Properties::property_names).collect();
+        let Some(wanted) = &self.only else { return Ok((0..all.len()).collect()) };
+        let place = |word: &str| {
+            let number = kolmo::internals::count(word).filter(|number| (1..=all.len()).contains(number));
+            let place = all.iter().position(|name| *name == Some(word));
+            place.or(number.map(|number: usize| number - 1)).ok_or_else(|| {
+                let names: Vec<&str> = all.iter().copied().flatten().collect();
+                let names = if names.is_empty() {
+                    String::new()
+                } else {
+                    format!(", and names: {}", names.join(", "))
+                };
+                Error::Invalid(format!(
+                    "invalid `prop` '{word}': expected a number from 1 to {}{names}",
+                    all.len()
+                ))
+            })
+        };
+        wanted.split(',').map(|word| place(word.trim())).collect()
+    }
+
+    /// Resolves the selected properties with values of constants, with a result for each.
+    fn resolved(
+        &self,
+        instance: Option<&Instance>,
+        values: &Assigned,
+    ) -> Result<Vec<std::result::Result<Property, Wrong>>> {
+        let chosen = self.chosen()?;
+        let mut all = vec![None; self.texts.iter().map(Properties::len).sum()];
+        let mut first = 0;
+        for text in &self.texts {
+            // A constant that no text declares is given to all texts, which report it.
+            let known = |name: &str| {
+                let own = |text: &Properties| text.undefined_constants().any(|(own, _)| own == name);
+                own(text) || !self.texts.iter().any(own)
+            };
+            let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
+            let wanted = |place: usize| chosen.contains(&(first + place));
+            let found = text.each_with_constants(instance, &own, &wanted).map_err(refused)?;
+            let places = (0..text.len()).filter(|place| wanted(*place));
+            places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
+            first += text.len();
+        }
+        Ok(chosen.into_iter().filter_map(|place| all[place].clone()).collect())
+    }
+
+    /// Fails if no selected property is valid, to save the exploration.
+    ///
+    /// # Errors
+    /// Missing constants or values of another type; unknown numbers or names of properties; only
+    /// properties with errors.
+    pub fn expect_sound(&self, instance: &Instance) -> Result<()> {
+        let found = self.resolved(Some(instance), &self.values[0])?;
+        match found.iter().any(std::result::Result::is_ok) {
+            true => Ok(()),
+            false => Err(none_is_right(found.into_iter().filter_map(std::result::Result::err))),
+        }
+    }
+
+    /// Plans all properties of one chain, with values of the model's constants.
+    ///
+    /// Values from every state, for nested operators and filters, are computed immediately, on the
+    /// host.
+    ///
+    /// # Errors
+    /// Fails if no property can be answered. Otherwise the [`Row`] of a property has its error.
+    pub fn plan(&self, source: Source<'_>, values: &Assigned) -> Result<Asked> {
+        let instance = match source {
+            Source::Explored(space) => Some(space.instance()),
+            Source::File(_) => None,
+        };
+        let each = EachState::new(source, self.epsilon, self.watch.as_deref());
+        let mut plan = Plan::new(each, self.allowed);
+        let (mut asked, mut columns) = (Vec::new(), Vec::new());
+        for own in &self.values {
+            let found = self.resolved(instance, own)?;
+            if found.iter().all(std::result::Result::is_err) {
+                return Err(none_is_right(found.into_iter().filter_map(std::result::Result::err)));
+            }
+            for found in found {
+                let constants = [values, own].concat();
+                let property = match found {
+                    Ok(property) => property,
+                    Err(Wrong { name, text, why }) => {
+                        let (planned, refused) =
+                            (Planned::Refused, Some(language::unprefixed(&why.to_string())));
+                        asked.push(Planning { name, text, place: None, planned, refused, constants });
+                        continue;
+                    }
+                };
+                let Property { name, text, place, formula, .. } = property;
+                let place = Some(place).filter(|place| !place.starts_with("property:"));
+                let (planned, refused) = match plan.add(&formula) {
+                    Ok(planned) => (planned, None),
+                    Err(Error::Invalid(why)) => {
+                        (Planned::Refused, Some(named(place.as_deref(), &text, &why)))
+                    }
+                    Err(other) => return Err(other),
+                };
+                if self.all_states && refused.is_none() {
+                    columns.push((text.clone(), plan.column(&formula)?));
+                }
+                asked.push(Planning { name, text, place, planned, refused, constants });
+            }
+        }
+        none_refused(asked.iter().map(|planning| planning.refused.as_deref()))?;
+        let names = match source {
+            _ if !self.all_states => None,
+            Source::Explored(space) => Some(Arc::new(language::names(space))),
+            Source::File(chain) => chain.names.clone(),
+        };
+        let (needs, (met, sweeps, notes)) = plan.needs();
+        Ok(Asked { properties: asked, needs, met, sweeps, notes, columns, names })
+    }
+}
+
+/// Adds the text of a property, and its place in a file, to an error message.
+fn named(place: Option<&str>, text: &str, why: &str) -> String {
+    match place {
+        Some(place) => format!("{place}: {text}: {why}"),
+        None => format!("{text}: {why}"),
+    }
+}
+
+/// Joins the messages of all errors.
+fn none_is_right(all: impl Iterator<Item = Wrong>) -> Error {
+    let all: Vec<String> = all.map(|wrong| wrong.why.to_string()).collect();
+    Error::Invalid(language::unprefixed(&all.join("\n\n")))
+}
+
+/// Fails with the first reason if every property is rejected.
+fn none_refused<'a>(all: impl Iterator<Item = Option<&'a str>> + Clone) -> Result<()> {
+    match all.clone().flatten().next() {
+        Some(why) if all.clone().all(|why| why.is_some()) => Err(Error::Invalid(why.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// A property and the plan to answer it.
+struct Planning {
+    name: Option<String>,
+    text: String,
+    /// File and line of a property from a file.
+    place: Option<String>,
+    planned: Planned,
+    /// Reason why the property is not answered.
+    refused: Option<String>,
+    constants: Vec<(String, Value)>,
+}
+
+/// Planned properties of one chain, ready to be answered.
+pub struct Asked {
+    properties: Vec<Planning>,
+    needs: Needs,
+    /// Outcome of the computations from every state.
+    ///
+    /// `met` is true if their bounds were met, and `sweeps` is the number of runs. The other fields
+    /// go to [`Answers`].
+    met: bool,
+    sweeps: usize,
+    notes: Vec<String>,
+    columns: Vec<(String, Vec<f64>)>,
+    names: Option<Arc<StateNames>>,
+}
+
+/// A property and its answer.
+#[derive(Debug)]
+pub struct Row {
+    /// Name of the property, if it has one.
+    pub name: Option<String>,
+    /// Text of the property.
+    pub text: String,
+    /// Values of the constants of the model and the property.
+    pub constants: Vec<(String, Value)>,
+    /// Answer to the property.
+    pub found: Found,
+    /// Reason why the property is not answered.
+    pub refused: Option<String>,
+}
+
+/// Answers to all properties of one chain, with statistics of the computation.
+#[derive(Debug)]
+pub struct Answers {
+    /// One row for each property and each combination of its constants.
+    pub rows: Vec<Row>,
+    /// Worst status of all runs.
+    pub status: Status,
+    /// Number of uniformization runs and solves of linear systems.
+    pub sweeps: usize,
+    /// Number of matrix–vector products.
+    pub terms: u64,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+    /// Values from every state by property, if requested.
+    ///
+    /// They are numbers, or 1 for true, 0 for false and NaN for undecided.
+    pub columns: Vec<(String, Vec<f64>)>,
+    /// Names of the states in `columns`.
+    pub names: Option<Arc<StateNames>>,
+    /// Maximum of each error term over the computed probabilities.
+    pub bound: Bound,
+    /// Maximum probability in each boundary state over all properties.
+    pub left: Vec<f64>,
+}
+
+impl Asked {
+    /// Reason for the first property that is not answered.
+    pub fn refused(&self) -> Option<&str> {
+        self.properties.iter().find_map(|planning| planning.refused.as_deref())
+    }
+
+    /// Runs the planned computations and evaluates the properties.
+    ///
+    /// # Errors
+    /// See [`kolmo::transient::solve`].
+    pub fn answer(
+        self,
+        chain: Chain,
+        machine: &Machine,
+        options: &Options,
+        watch: &mut Watch<'_>,
+    ) -> Result<Answers> {
+        let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
+        let Solved { answers, refused: why, status, sweeps, terms, bound, left } =
+            needs.solve(chain, machine, options, watch)?;
+        let row = |planning: Planning| {
+            let Planning { name, text, place, planned, refused, constants } = planning;
+            let refused = refused.or_else(|| {
+                let why = planned.refusal(&why)?;
+                Some(named(place.as_deref(), &text, why))
+            });
+            let found = if refused.is_some() { Found::Refused } else { planned.found(&answers)? };
+            Ok(Row { name, text, constants, found, refused })
+        };
+        let rows: Vec<Row> = properties.into_iter().map(row).collect::<Result<_>>()?;
+        none_refused(rows.iter().map(|row| row.refused.as_deref()))?;
+        // An infinite bound means that no number was found, or that it overflows a double.
+        let found = rows.iter().all(|row| row.error().is_finite());
+        let status = if met && found { status } else { Status::NotMet };
+        Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
+    }
+}
+
+impl Row {
+    /// Truth of a property with a threshold: `Some(None)` if the error leaves it undecided.
+    ///
+    /// `None` for a property that asks for a number.
+    pub fn truth(&self) -> Option<Option<bool>> {
+        match self.found {
+            Found::Number(_) | Found::Refused => None,
+            Found::Truth(truth, _) => Some(truth),
+        }
+    }
+
+    /// Value of the number, if there is one.
+    pub fn value(&self) -> Option<f64> {
+        self.answer().map(|answer| answer.value)
+    }
+
+    /// Error bound of the number.
+    pub fn error(&self) -> f64 {
+        self.answer().map_or(0.0, |answer| answer.error)
+    }
+
+    /// Part of the error bound that is due to unexplored states.
+    pub fn loss(&self) -> f64 {
+        self.answer().map_or(0.0, |answer| answer.loss)
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        match self.found {
+            Found::Number(answer) => Some(answer),
+            Found::Truth(_, answer) => answer,
+            Found::Refused => None,
+        }
+    }
+}

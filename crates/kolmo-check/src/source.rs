@@ -1,0 +1,57 @@
+//! Chain that properties refer to, and its rewards.
+
+use crate::language::refused;
+use kolmo::transient::{Chain, Initial};
+use kolmo::{Error, Result};
+use kolmo_model::StateSpace;
+use kolmo_model::properties::Formula;
+
+/// Chain that properties refer to.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// Explored states of a model.
+    Explored(&'a StateSpace),
+    /// A chain from a file.
+    File(&'a Chain),
+}
+
+pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Invalid(why.into()))
+}
+
+/// True if a formula has operators, so that variables and labels alone do not give its value.
+pub(crate) fn asks(formula: &Formula) -> bool {
+    match formula {
+        Formula::State(_) | Formula::Label(_) => false,
+        Formula::Combination(_, parts) => parts.iter().any(asks),
+        _ => true,
+    }
+}
+
+/// Lists the possible initial states.
+pub(crate) fn listed(initial: &Initial) -> Vec<u32> {
+    match initial {
+        Initial::State(state) => vec![*state as u32],
+        Initial::Uniform(states) => states.clone(),
+        Initial::Distribution(p) => (0u32..).zip(p).filter(|(_, p)| **p > 0.0).map(|(s, _)| s).collect(),
+    }
+}
+
+/// Reward rates of all states, with `of_states` from state rewards alone.
+pub(crate) fn cumulative_rewards(
+    source: Source<'_>,
+    structure: Option<&str>,
+    of_states: bool,
+) -> Result<Vec<f64>> {
+    match source {
+        Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
+        Source::Explored(space) => space.rewards(structure).map_err(refused),
+        Source::File(chain) => {
+            let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
+            match found {
+                Some(reward) => Ok(reward.values.clone()),
+                None => refuse("the chain has no such rewards; give a .srew or .trew file beside it"),
+            }
+        }
+    }
+}

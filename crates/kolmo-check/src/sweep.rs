@@ -1,0 +1,284 @@
+//! One uniformization run for many quantities: the run, its observer, its error bounds.
+
+use std::sync::Arc;
+
+use crate::Watch;
+use crate::compensated;
+use crate::truncation::{self, Edge};
+use crate::until::Until;
+use kolmo::kernel::Precision;
+use kolmo::transient::poisson::expected_excess;
+use kolmo::transient::{Chain, Initial, Observer, Options, Problem, Reward, Solution, TimeResult, solve};
+use kolmo::{Error, Machine, Result};
+
+/// Set of states, shared by queries.
+pub(crate) type Set = Arc<Vec<u32>>;
+
+/// Quantities that one run computes: one chain, one initial distribution, one or more times.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    pub(crate) absorbing: Set,
+    pub(crate) initial: Initial,
+    /// States to reach, and the time from which they count.
+    ///
+    /// A run of its own leads up to that time.
+    pub(crate) later: Option<(Set, f64)>,
+    pub(crate) asked: Vec<Asked>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) answer: usize,
+    pub(crate) time: f64,
+    pub(crate) what: Quantity,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Quantity {
+    States(Set),
+    Instantaneous(usize),
+    Cumulative(usize),
+}
+
+impl Asked {
+    /// True for the probability of several states.
+    pub(crate) fn is_sum(&self) -> bool {
+        matches!(&self.what, Quantity::States(states) if states.len() > 1)
+    }
+}
+
+/// Mean l1 norm of the summed vectors. Those of an expansion may have norms above 1.
+fn norm(solution: &Solution) -> f64 {
+    solution.expansion.map_or(1.0, |expansion| expansion.weighted_norm.max(1.0))
+}
+
+/// Bound of the rounding error of a dot product with rewards of at most 1.
+///
+/// Sums are trees within blocks; blocks and terms are added one by one.
+pub(crate) fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
+    let unit = match precision {
+        Precision::F64 | Precision::Q64 => f64::EPSILON,
+        Precision::F32 => f64::from(f32::EPSILON),
+    };
+    let n = solution.n as f64;
+    // The limit adds all states one by one.
+    let in_turn = match result.time.is_infinite() {
+        true => n,
+        // After early termination no Poisson term is added.
+        false => n / 256.0 + steps(result).min(result.window.1 - result.window.0) as f64,
+    };
+    norm(solution) * (16.0 * unit + in_turn * f64::EPSILON)
+}
+
+/// Index of the last Poisson term that is added.
+fn steps(result: &TimeResult) -> u64 {
+    result.stopped.map_or(result.window.1, |stopped| stopped.step + 1)
+}
+
+/// Bound of the error of a cumulative reward, for reward rates of at most 1.
+///
+/// * Errors of the probabilities grow with time, and cost at most their product with t.
+/// * A uniformization run sums Σ P(N > k)/α, where N is Poisson with mean αt. Before the window
+///   L … R it takes P(N > k) as 1.
+/// * Beyond R the sum lacks E (N − R − 1)⁺/α.
+/// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
+///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
+/// * After early termination the extrapolation is taken to lack all of t P(N < L).
+/// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
+///   its terms.
+/// * In fixed point, truncation cannot be separated from the other missing mass.
+pub(crate) fn cumulative_error(
+    result: &TimeResult,
+    rounding: f64,
+    solution: &Solution,
+    precision: Precision,
+) -> f64 {
+    let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
+    if t == 0.0 || mean == 0.0 {
+        return t * rounding;
+    }
+    let truncation = result.bound.truncation;
+    // Poisson terms are added one by one.
+    let kept = result.bound.total() - truncation + rounding + f64::EPSILON * steps(result) as f64;
+    let room = last as f64 + 2.0 - mean;
+    match solution.expansion {
+        None if room > 0.0 && precision != Precision::Q64 => {
+            let before = match (first, result.stopped) {
+                // The sums of the extrapolation have no terms before the window.
+                (_, Some(_)) => truncation,
+                (0, None) => 0.0,
+                _ => truncation / (mean - first as f64 + 1.0),
+            };
+            t * (kept + (before + expected_excess(mean, last + 1) / mean) * (1.0 + 1e-9))
+        }
+        _ if room > 0.0 => t * (kept + truncation * (1.0 + (last as f64 + 2.0) / room / mean)),
+        _ => t * (kept + truncation + 1.001e-9 * norm(solution)),
+    }
+}
+
+/// Results of a [`Sweep`].
+pub(crate) struct Swept {
+    pub(crate) solution: Solution,
+    /// Probability of each requested set, and each requested instantaneous reward.
+    pub(crate) sums: Vec<f64>,
+    pub(crate) early: f64,
+    /// Probability in each boundary state at the last time.
+    pub(crate) left: Vec<f64>,
+    /// Index of each requested quantity's time.
+    pub(crate) places: Vec<usize>,
+    /// Indices of the rewards that the run computes.
+    pub(crate) rewards: Vec<usize>,
+    /// True if the run returned all probabilities, from which instantaneous rewards are computed.
+    pub(crate) vectors: bool,
+}
+
+impl Swept {
+    pub(crate) fn reward_place(&self, reward: usize) -> usize {
+        self.rewards.iter().position(|r| *r == reward).expect("the sweep was given what it is asked for")
+    }
+}
+
+impl Sweep {
+    /// Runs the sweep. Returns the boundary probabilities instead as soon as too much is lost.
+    pub(crate) fn solve(
+        &self,
+        chain: Chain,
+        rewards: &[Reward],
+        (edge, allowed): (&[u32], f64),
+        machine: &Machine,
+        options: &Options,
+        watch: &mut Watch<'_>,
+    ) -> Result<std::result::Result<Swept, Vec<f64>>> {
+        let mut times: Vec<f64> = Vec::new();
+        let mut places = Vec::new();
+        let mut own = Vec::new();
+        let vectors =
+            !edge.is_empty() || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
+        for asked in &self.asked {
+            let place = times.iter().position(|time| *time == asked.time);
+            places.push(place.unwrap_or(times.len()));
+            if place.is_none() {
+                times.push(asked.time);
+            }
+            match asked.what {
+                // It is computed from the probabilities.
+                Quantity::Instantaneous(_) if vectors => {}
+                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
+                _ => {}
+            }
+        }
+        let mut options = *options;
+        let epsilon = options.epsilon;
+        let mut initial = self.initial.clone();
+        let mut until = None;
+        let chain = match &self.later {
+            Some((reached, from)) => {
+                let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
+                let mut first = first.truncated(edge);
+                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
+                initial = later;
+                until = Some(first);
+                chain
+            }
+            None if self.absorbing.is_empty() => chain,
+            None => chain.absorbing(&self.absorbing),
+        };
+        if !edge.is_empty() {
+            let last = times.iter().copied().fold(0.0, f64::max);
+            times.extend(truncation::looks(&*chain.transitions, last));
+        }
+        let given: Vec<Reward> = own.iter().map(|k| rewards[*k].clone()).collect();
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &given,
+            vectors,
+        };
+        let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
+        let edge = Edge::new(edge, &[&self.absorbing, reached]);
+        let sums = vec![0.0; self.asked.len()];
+        let mut summing = Summing {
+            sweep: self,
+            rewards,
+            places: &places,
+            sums,
+            edge,
+            left: vec![Vec::new(); times.len()],
+            before: until.as_ref().map_or(&[], Until::left),
+            allowed,
+            exceeded: None,
+            watch,
+        };
+        let solution = solve(machine, &problem, &options, &mut summing);
+        let Summing { sums, left, exceeded, .. } = summing;
+        if let Some(left) = exceeded {
+            return Ok(Err(left));
+        }
+        let mut solution = solution?;
+        if let Some(until) = &until {
+            until.add_to(&mut solution, &times, epsilon);
+        }
+        let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
+        let early = until.as_ref().map_or(0.0, Until::early);
+        Ok(Ok(Swept { solution, sums, early, left, places, rewards: own, vectors }))
+    }
+}
+
+/// Observer that forwards progress reports.
+pub(crate) struct Told<'a, 'b>(pub(crate) &'a mut Watch<'b>);
+
+impl Observer for Told<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.0)(done, all)
+    }
+}
+
+/// Observer that computes set probabilities and instantaneous rewards during a run.
+struct Summing<'a, 'b> {
+    sweep: &'a Sweep,
+    rewards: &'a [Reward],
+    places: &'a [usize],
+    sums: Vec<f64>,
+    edge: Edge,
+    /// Probability in each boundary state, at each time.
+    left: Vec<Vec<f64>>,
+    /// Probability in each boundary state after the run up to an interval.
+    ///
+    /// `allowed` limits the sum of both runs. `exceeded` has the probabilities once they are above
+    /// it.
+    before: &'a [f64],
+    allowed: f64,
+    exceeded: Option<Vec<f64>>,
+    watch: &'a mut Watch<'b>,
+}
+
+impl Observer for Summing<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.watch)(done, all)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
+        self.exceeded = truncation::exceeding(&self.left[index], self.before, self.allowed);
+        if self.exceeded.is_some() {
+            return Err(Error::Interrupted);
+        }
+        for ((asked, place), sum) in self.sweep.asked.iter().zip(self.places).zip(&mut self.sums) {
+            if *place != index {
+                continue;
+            }
+            match &asked.what {
+                Quantity::States(states) => {
+                    *sum = compensated(states.iter().map(|state| probabilities[*state as usize]));
+                }
+                Quantity::Instantaneous(k) => {
+                    let earned = self.rewards[*k].values.iter().zip(probabilities);
+                    *sum = compensated(earned.map(|(reward, p)| reward * p));
+                }
+                Quantity::Cumulative(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

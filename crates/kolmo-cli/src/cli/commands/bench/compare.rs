@@ -1,0 +1,447 @@
+//! `kolmo bench compare`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::{transient, tune};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::terminal::{interrupt, say};
+use crate::plot::short;
+use crate::report::page::{Environment, Measured, Page};
+use crate::report::{bytes, seconds, times};
+use kolmo::lane::{DeviceSpec, OpenOptions, list};
+use kolmo::output::OutputFile;
+use kolmo::walk::ControlVariate;
+use kolmo::{Error, Machine, Result};
+use kolmo_bench::compare::{Jobs, Part, Size, Work};
+use kolmo_bench::walk::accuracy_walks;
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Size of the jobs: tiny (seconds), small (for CPUs), medium (for GPUs), large (as in the
+    /// papers)
+    #[arg(long, value_name = "SIZE", default_value = "small")]
+    size: Size,
+    /// Measure only these parts, comma-separated
+    #[arg(long, value_name = "PART[,…]", value_delimiter = ',')]
+    only: Vec<PartArg>,
+    /// Number of measurements of each case [default: that of the size]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    repeat: Option<usize>,
+    /// File for an HTML page with charts, tables and the environment
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show the lines of an earlier --report instead of measuring; repeatable
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "only", "repeat", "device"])]
+    from: Vec<PathBuf>,
+    /// Also show the lines of a --report of another build or machine; repeatable
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PartArg {
+    /// One step of uniformization
+    Step,
+    /// Whole transient solutions
+    Transient,
+    /// Random walks
+    Walk,
+    /// Tridiagonal systems
+    Tridiagonal,
+    /// Transfers between host and device
+    Transfer,
+    /// Figures and tables of three papers
+    Figures,
+}
+
+impl Compare {
+    /// Adds the input and output files of these arguments to `files`.
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("--from", self.from.iter().map(PathBuf::as_path))
+            .read("--with", self.with.iter().map(PathBuf::as_path))
+            .written("--html", self.html.as_deref())
+            .written("--report", self.common.report.as_deref())
+    }
+}
+
+impl PartArg {
+    fn part(self) -> Part {
+        match self {
+            Self::Step => Part::Step,
+            Self::Transient => Part::Transient,
+            Self::Walk => Part::Walk,
+            Self::Tridiagonal => Part::Tridiagonal,
+            Self::Transfer => Part::Transfer,
+            Self::Figures => Part::Figures,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Compare) -> Result<Outcome> {
+    let common = &args.common;
+    if args.repeat == Some(0) {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if common.lanes.0.is_some() {
+        return Err(Error::Invalid(
+            "--lanes N: the lanes of this comparison are 1, 2, 4, …; leave --lanes out".to_owned(),
+        ));
+    }
+    for (k, device) in common.device.0.iter().enumerate() {
+        if common.device.0[..k].contains(device) {
+            return Err(Error::Invalid(format!(
+                "--device names {device} twice, whose lines would stand on each other; name it once"
+            )));
+        }
+    }
+    // Outputs are opened and other reports read before the measurements, so that errors show early.
+    let report = common.report.as_deref().map(OutputFile::create).transpose()?;
+    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
+    let mut others = Vec::new();
+    for path in &args.with {
+        others.extend(read(path)?);
+    }
+    let Run { lines, facts, notes } = match &args.from[..] {
+        [] => measure(args)?,
+        files => stored(files)?,
+    };
+    write_report(report, &lines)?;
+    let own = lines
+        .into_iter()
+        .map(|line| Measured { device: line["spec"].as_str().unwrap_or("").to_owned(), line });
+    let measured: Vec<Measured> = own.chain(others).collect();
+    if let Some(mut file) = html {
+        // Without the path of the program.
+        let words: Vec<String> = ["kolmo".to_owned()].into_iter().chain(std::env::args().skip(1)).collect();
+        let environment = Environment { command: words.join(" "), facts };
+        let page = Page { measured: &measured, environment: &environment, notes: &notes }.html();
+        file.write_all(page.as_bytes()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&measured)).map_err(|e| out.error(e))?;
+    for note in &notes {
+        writeln!(out, "{note}").map_err(|e| out.error(e))?;
+    }
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+/// Measurements, their environment, and notes on jobs that did not fit.
+struct Run {
+    lines: Vec<Value>,
+    facts: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+fn measure(args: &Compare) -> Result<Run> {
+    let common = &args.common;
+    // Opens every device once, so that errors show early.
+    let mut devices = Vec::new();
+    for spec in &common.device.0 {
+        let machine = common.open_all(std::slice::from_ref(spec))?;
+        devices.extend(machine.lanes.iter().map(|lane| (lane.device().clone(), machine.precision)));
+    }
+    let specs: Vec<DeviceSpec> = devices.iter().map(|(d, _)| d.spec.parse()).collect::<Result<_>>()?;
+    let parts: Vec<Part> = match &args.only[..] {
+        [] => Part::ALL.to_vec(),
+        some => Part::ALL.into_iter().filter(|p| some.iter().any(|s| s.part() == *p)).collect(),
+    };
+    let jobs = args.size.jobs();
+    let jobs = Jobs { repeat: args.repeat.unwrap_or(jobs.repeat), ..jobs };
+    let started = Instant::now();
+    let mut watch = |what: &str| -> Result<()> {
+        interrupt::check()?;
+        if !common.quiet {
+            say(format_args!("{:7.1} s  {what}", started.elapsed().as_secs_f64()));
+        }
+        Ok(())
+    };
+    let memory_limit = common.memory_limit.map(|size| size.0);
+    let cpu = Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, ..OpenOptions::default() })?;
+    let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
+    drop(cpu);
+    // A figure of one device shows the last GPU, else the first device.
+    let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
+    let (mut lines, mut notes) = (Vec::new(), Vec::new());
+    for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
+        if !common.quiet {
+            let (time, bytes) = predicted(common, spec, &jobs, &parts)?;
+            estimate::forecast(common, &device.spec, time, bytes);
+        }
+        let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
+        let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
+        lines.extend(work.measure(&open, &device.spec, i == chosen, &mut watch, &mut note)?);
+    }
+    let facts = facts(&devices.iter().map(|d| d.0.spec.as_str()).collect::<Vec<_>>());
+    relate(&mut lines);
+    let (host, date, all) = (processor(), httpdate::fmt_http_date(SystemTime::now()), list());
+    for line in &mut lines {
+        let driver = all.iter().find(|l| line["spec"] == l.device.spec).map(|l| &l.driver);
+        line["build"] = json!(build());
+        line["host"] = json!(host);
+        line["driver"] = json!(driver);
+        line["date"] = json!(date);
+    }
+    Ok(Run { lines, facts, notes })
+}
+
+/// Predicts the seconds of all parts on a device and the largest memory of one part.
+///
+/// Chains are predicted from their number of products; tridiagonal rows and steps of walks from
+/// short measurements.
+fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) -> Result<(f64, u64)> {
+    let machine = common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let one = std::slice::from_ref(&machine);
+    // Each measurement has one warm-up run.
+    let repeat = (jobs.repeat + 1) as f64;
+    let (mut time, mut most) = (0.0, 0);
+    let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
+        let chain = transient::model(name, None)?;
+        if let Some((_, all, bytes)) = estimate::of_chain(&machine, &chain, &[t], epsilon)? {
+            (time, most) = (time + count * all, most.max(bytes));
+        }
+        Ok(())
+    };
+    let mut rows = Vec::new();
+    for part in parts {
+        match part {
+            Part::Transient => {
+                jobs.transient.iter().try_for_each(|&(name, t)| chain(name, t, 1e-6, repeat))?;
+            }
+            Part::Figures => {
+                rows.extend(jobs.rows.iter().map(|&n| (n, 6.0)));
+                // One uniformization run, and Algorithm 1 with three kernels per term.
+                jobs.seed_chains.iter().try_for_each(|k| chain(&format!("wlan:{k},6"), 10.0, 1e-5, 4.0))?;
+            }
+            Part::Tridiagonal => {
+                let n = jobs.tridiagonal.rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+                rows.push((n, 4.0));
+            }
+            _ => {}
+        }
+    }
+    if let Some(largest) = rows.iter().map(|&(n, _)| n).max() {
+        let row = tune::seconds_a_row(one, largest)?;
+        time += rows.iter().map(|&(n, lanes)| n as f64 * lanes * repeat * row).sum::<f64>();
+        most = most.max(tune::system_bytes(&machine, largest));
+    }
+    // Transfers: four cases on 1, 2, 4 and 8 lanes, each array there and back. Steps: four forms, a
+    // tenth of a second each.
+    let (copy, own, bytes) = kolmo_bench::bandwidth_forecast(&machine.lanes[0])?;
+    let copy = 1e9 * copy;
+    (time, most) = (time + own, most.max(bytes));
+    let wanted = |part: Part| parts.contains(&part);
+    time += if wanted(Part::Transfer) { 32.0 * repeat * jobs.transfer as f64 / copy } else { 0.0 };
+    time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
+    // 64 bytes per step at half the rate of a copy, for gathers. Fig. 2 has chains of some hundred
+    // steps.
+    let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
+    let figures = if wanted(Part::Figures) {
+        accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)])
+    } else {
+        0.0
+    };
+    time += 2.0 * 64.0 * (73.0 * walks + 100.0 * figures) / copy;
+    Ok((time, most))
+}
+
+/// Reads lines of earlier reports as if they were measured now.
+fn stored(files: &[PathBuf]) -> Result<Run> {
+    let mut lines = Vec::new();
+    for path in files {
+        lines.extend(read(path)?.into_iter().map(|measured| measured.line));
+    }
+    relate(&mut lines);
+    let mut facts = vec![("page".to_owned(), format!("kolmo {}", build()))];
+    for line in &lines {
+        let text = |key: &str| line[key].as_str().unwrap_or("unknown").to_owned();
+        let value = format!(
+            "{} ({}, {}), kolmo {}, {}, {}",
+            text("device"),
+            text("backend"),
+            text("driver"),
+            text("build"),
+            text("host"),
+            text("date")
+        );
+        let fact = (text("spec"), value);
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    Ok(Run { lines, facts, notes: Vec::new() })
+}
+
+/// Reads the lines of another run and appends the file's name to its device names.
+fn read(path: &Path) -> Result<Vec<Measured>> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut all = Vec::new();
+    for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let fail = |reason: String| Error::Parse { path: path.into(), line: i as u64 + 1, reason };
+        let line: Value = serde_json::from_str(line).map_err(|e| {
+            fail(format!("{e}; give a report of `kolmo bench compare --report`, one JSON object a line"))
+        })?;
+        for key in ["bench", "case", "spec", "part"] {
+            if !line[key].is_string() {
+                return Err(fail(format!("no \"{key}\"; give a report of `kolmo bench compare --report`")));
+            }
+        }
+        if !line["seconds"]["median"].is_number() {
+            return Err(fail("no \"seconds\" with a \"median\"; it is no line of a measurement".to_owned()));
+        }
+        let device = format!("{} in {stem}", line["spec"].as_str().unwrap_or(""));
+        all.push(Measured { device, line });
+    }
+    if all.is_empty() {
+        let reason = "has no line; give a report of `kolmo bench compare --report`".to_owned();
+        return Err(Error::File { path: path.into(), reason });
+    }
+    Ok(all)
+}
+
+/// Sets the speed of every line relative to the first line with this work.
+///
+/// That line is from the device named first, with one lane if there are several numbers of lanes.
+fn relate(lines: &mut [Value]) {
+    let work = |line: &Value| {
+        ["bench", "case", "figure", "method", "chains", "part"].map(|key| line[key].clone()).to_vec()
+    };
+    let all: Vec<_> = lines.iter().map(|line| (work(line), line["seconds"]["median"].as_f64())).collect();
+    for (line, own) in lines.iter_mut().zip(&all) {
+        let first = all.iter().find(|a| a.0 == own.0);
+        if let (Some((_, Some(first))), Some(own)) = (first, own.1) {
+            line["speed"] = json!(first / own);
+        }
+    }
+}
+
+/// Version and backends of this build.
+fn build() -> String {
+    let mut backends = vec!["cpu"];
+    if cfg!(feature = "wgpu") {
+        backends.push("wgpu");
+    }
+    if cfg!(feature = "cuda") {
+        backends.push("cuda");
+    }
+    let profile = if cfg!(debug_assertions) { ", debug" } else { "" };
+    format!("{} ({}{profile})", env!("CARGO_PKG_VERSION"), backends.join(", "))
+}
+
+/// Name of the processor.
+fn processor() -> String {
+    sysinfo::System::new().map_or(String::new(), |mut system| {
+        system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+        system.cpus().first().map_or(String::new(), |cpu| cpu.brand().trim().to_owned())
+    })
+}
+
+/// Total memory of the machine in bytes.
+fn memory() -> Option<u64> {
+    let mut system = sysinfo::System::new().ok()?;
+    system.refresh_memory();
+    Some(system.total_memory())
+}
+
+fn facts(used: &[&str]) -> Vec<(String, String)> {
+    let mut facts = vec![
+        ("kolmo".to_owned(), build()),
+        ("date".to_owned(), httpdate::fmt_http_date(SystemTime::now())),
+        ("system".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
+        ("processor".to_owned(), processor()),
+        (
+            "threads".to_owned(),
+            std::thread::available_parallelism().map_or("unknown".to_owned(), |n| n.to_string()),
+        ),
+    ];
+    if let Some(memory) = memory() {
+        facts.push(("memory".to_owned(), bytes(memory)));
+    }
+    for l in list() {
+        if used.contains(&l.device.spec.as_str()) {
+            let memory = l.device.limits.memory.map_or(String::new(), |b| format!(", {}", bytes(b)));
+            let software = if l.device.software { ", software" } else { "" };
+            let double = if l.device.f64 { "f64, f32" } else { "f32" };
+            facts.push((
+                l.device.spec.clone(),
+                format!("{} ({}, {}, {double}{memory}{software})", l.device.name, l.device.backend, l.driver),
+            ));
+        }
+    }
+    facts
+}
+
+fn table(measured: &[Measured]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header([
+        "part", "case", "device", "format", "lanes", "median", "least", "rate", "speed", "error",
+    ]);
+    for m in measured {
+        let number = |key: &str| m.number(key);
+        let rate = match (number("steps_per_s"), number("rows_per_s"), number("gb_per_s")) {
+            (Some(steps), ..) => format!("{} Msteps/s", short(1e-6 * steps)),
+            (_, Some(rows), _) => format!("{} Mrows/s", short(1e-6 * rows)),
+            (.., Some(rate)) if rate > 0.0 => format!("{} GB/s", short(rate)),
+            _ => String::new(),
+        };
+        let mut case = m.text("case").to_owned();
+        if !m.text("method").is_empty() && !case.contains(m.text("method")) {
+            case = format!("{case}, {}", m.text("method"));
+        }
+        if m.text("figure") == kolmo_bench::compare::papers::FIGURE_2 {
+            case = format!("{case} N={}", m.get("chains"));
+        }
+        table.add_row([
+            m.text("part").to_owned(),
+            case,
+            format!("{} {} ({}, {})", m.device, m.text("device"), m.text("backend"), m.text("precision")),
+            m.text("format").to_owned(),
+            number("lanes").map_or(String::new(), |n| n.to_string()),
+            number("seconds.median").map_or(String::new(), seconds),
+            number("seconds.min").map_or(String::new(), seconds),
+            rate,
+            number("speed").map_or(String::new(), times),
+            number("relative_error").map_or(String::new(), |e| format!("{e:.1e}")),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_relative_to_the_first_device_of_the_same_work() {
+        let line = |case: &str, part: &str, lanes: u64, median: f64| json!({"bench": "b", "case": case, "part": part, "lanes": lanes, "seconds": {"median": median}});
+        let mut lines = vec![
+            line("a", "step", 1, 8.0),
+            line("a", "step", 1, 2.0),
+            line("b", "step", 1, 3.0),
+            line("t", "transfer", 1, 4.0),
+            line("t", "transfer", 2, 2.0),
+            line("a", "tridiagonal", 1, 1.0),
+            line("a", "tridiagonal", 8, 0.5),
+        ];
+
+        relate(&mut lines);
+
+        let speeds: Vec<f64> = lines.iter().map(|l| l["speed"].as_f64().unwrap()).collect();
+        assert_eq!(speeds, [1.0, 4.0, 1.0, 1.0, 2.0, 1.0, 2.0]);
+    }
+}

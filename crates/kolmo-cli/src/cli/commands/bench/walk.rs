@@ -1,0 +1,291 @@
+//! `kolmo bench walk`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::arguments::{Common, whole};
+use crate::cli::commands::walk;
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::estimate;
+use crate::cli::terminal::interrupt;
+use crate::report::seconds;
+use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::models::System;
+use kolmo::output::OutputFile;
+use kolmo::walk::sequence::Sequence;
+use kolmo::walk::{ControlVariate, Splitting};
+use kolmo::{Error, Machine, Result};
+use kolmo_bench::{self as bench, Record};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Walk {
+    /// Systems, as for `kolmo walk` [default: random-dominant:100000,10,0.8,positive]
+    ///
+    /// By default the case `coverage` measures six small systems and a graph.
+    #[arg(value_name = "MATRIX")]
+    pub(crate) matrix: Vec<String>,
+    /// Cases to measure, comma-separated
+    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
+    case: Vec<Case>,
+    /// Chains per component, at least 16; in the case `rate` over all replicates
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
+    chains: u32,
+    /// Steps per chain
+    #[arg(long, value_name = "T", default_value_t = 73, value_parser = whole::<u32>)]
+    length: u32,
+    /// Sequences of points for `rate`, comma-separated: sobol, halton, faure, philox, mtgp32
+    #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
+    sequence: Vec<Sequence>,
+    /// Number of measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
+    repeat: usize,
+    /// Exponents K of the numbers of chains 2^K for `accuracy`, comma-separated, 0 to 24
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
+    exponents: Vec<u32>,
+    /// Control variates for `accuracy`, `setup` and `coverage`, comma-separated, as for `kolmo
+    /// walk`
+    ///
+    /// The default is jacobi; for `coverage` it is none,jacobi,krylov.
+    #[arg(long, alias = "control", value_name = "C", value_delimiter = ',')]
+    sweeps: Vec<ControlVariate>,
+    /// Number of runs for each `coverage`, each with its own seed
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = whole::<u64>)]
+    seeds: u64,
+    /// Number of components for `sharing`
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
+    components: u32,
+    /// Also measure a single core of the CPU
+    #[arg(long)]
+    one_core: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Case {
+    /// Steps per second
+    Rate,
+    /// Error of each sequence over the number of chains
+    Accuracy,
+    /// New points for each component, compared with one set for all components
+    Sharing,
+    /// Grids of different shapes, and one thread per unknown
+    Grids,
+    /// Time of the preparation, compared with reading the matrix
+    Setup,
+    /// Share of intervals that contain the exact result
+    Coverage,
+}
+
+/// Default system of all cases except coverage.
+const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
+
+pub(crate) fn run(args: &Walk) -> Result<Outcome> {
+    for (option, count) in [("--repeat", args.repeat as u64), ("--seeds", args.seeds)] {
+        if count == 0 {
+            return Err(Error::Invalid(format!("{option} 0 measures nothing; give 1 or more")));
+        }
+    }
+    if args.chains < 16 || args.length == 0 {
+        return Err(Error::Invalid("--chains must be 16 or more and --length 1 or more".to_owned()));
+    }
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let mut records: Vec<Record> = Vec::new();
+    if args.case.contains(&Case::Coverage) {
+        for device in args.common.device.0.chunks(1) {
+            cover(args, &args.common.open_all(device)?, &mut records)?;
+        }
+    }
+    let sweeps = if args.sweeps.is_empty() { vec![ControlVariate::Jacobi] } else { args.sweeps.clone() };
+    let case: Vec<Case> = args.case.iter().copied().filter(|&case| case != Case::Coverage).collect();
+    let args = &Walk { sweeps, case, ..args.clone() };
+    let systems = match &args.matrix[..] {
+        _ if args.case.is_empty() => &[],
+        [] => &[MATRIX.to_owned()][..],
+        given => given,
+    };
+    for spec in systems {
+        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
+        system.rhs = rhs.swap_remove(0);
+        // The error of a rate needs no accurate reference.
+        let fine = args.case.contains(&Case::Accuracy);
+        let unasked = [Case::Grids, Case::Setup];
+        let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
+            true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
+            false => Vec::new(),
+        };
+        interrupt::check()?;
+        for device in args.common.device.0.chunks(1) {
+            let machine = args.common.open_all(device)?;
+            announce(args, &system, &machine)?;
+            measure(args, &system, &reference, &machine, &mut records)?;
+        }
+        if args.one_core {
+            let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
+            let machine = Machine::open(&[DeviceSpec::Cpu], &options)?;
+            // Rates do not depend on the number of chains; fewer chains save time on one core.
+            let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
+            measure(args, &system, &reference, &machine, &mut records)?;
+        }
+    }
+    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+/// Chains of the pilot from which the run time is predicted.
+const PILOT: u32 = 1 << 12;
+
+/// Prints the predicted time and memory of the cases.
+fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
+    if args.common.quiet {
+        return Ok(());
+    }
+    let (length, sequence) = (args.length, args.sequence[0]);
+    let few = bench::walk::Rate { chains: args.chains.min(PILOT), length, sequence, replicates: 16 };
+    let pilot = bench::walk::rate(machine, system, &vec![1.0; system.matrix.rows()], few, 1)?;
+    let rate = pilot.steps_per_s.unwrap_or(f64::INFINITY);
+    // Each measurement has one warm-up run.
+    let rounds = f64::from(args.chains) * (args.repeat + 1) as f64;
+    let chains = |case: &Case| match case {
+        Case::Rate => rounds * args.sequence.len() as f64,
+        Case::Accuracy => bench::walk::accuracy_walks(&args.exponents, &args.sweeps),
+        Case::Sharing => rounds * f64::from(args.components) * bench::walk::SHARED as f64,
+        Case::Grids => rounds * bench::walk::GRIDS as f64,
+        // These cases spend their time on preparation.
+        Case::Setup | Case::Coverage => 0.0,
+    };
+    let walks: f64 = args.case.iter().map(chains).sum();
+    let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
+    let bytes = machine.lanes.iter().map(kolmo::lane::Lane::peak_bytes).sum();
+    estimate::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
+    Ok(())
+}
+
+fn measure(
+    args: &Walk,
+    system: &System,
+    reference: &[f64],
+    machine: &Machine,
+    records: &mut Vec<Record>,
+) -> Result<()> {
+    for case in &args.case {
+        interrupt::check()?;
+        match case {
+            Case::Rate => {
+                for &sequence in &args.sequence {
+                    let replicates = 16;
+                    let what =
+                        bench::walk::Rate { chains: args.chains, length: args.length, sequence, replicates };
+                    records.push(bench::walk::rate(machine, system, reference, what, args.repeat)?);
+                }
+            }
+            Case::Accuracy => {
+                let (exponents, sweeps) = (&args.exponents, &args.sweeps);
+                records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps, None)?);
+            }
+            Case::Sharing => {
+                let what = bench::walk::Sharing {
+                    components: args.components,
+                    chains: args.chains,
+                    length: args.length,
+                    only: None,
+                };
+                records.extend(bench::walk::sharing(machine, system, reference, what, args.repeat)?);
+            }
+            Case::Grids => {
+                let (chains, length) = (args.chains, args.length);
+                records.extend(bench::walk::grids(machine, system, chains, length, args.repeat)?);
+            }
+            Case::Setup => {
+                for &sweeps in &args.sweeps {
+                    records.push(bench::walk::setup(machine, system, sweeps, args.repeat)?);
+                }
+            }
+            Case::Coverage => unreachable!("systems of its own"),
+        }
+    }
+    Ok(())
+}
+
+/// Measures the coverage of intervals.
+///
+/// By default of six systems with three control variates, and of a graph.
+fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()> {
+    let controls = match &args.sweeps[..] {
+        [] => &[ControlVariate::Sweeps(0), ControlVariate::Jacobi, ControlVariate::Krylov],
+        given => given,
+    };
+    let mut systems = Vec::new();
+    for spec in &args.matrix {
+        let (mut system, mut rhs) = walk::read(spec, &[], 0, true)?;
+        system.rhs = rhs.swap_remove(0);
+        systems.push((system, Splitting::Auto));
+    }
+    if systems.is_empty() {
+        systems = bench::walk::COVERED.into_iter().map(bench::walk::covered).collect::<Result<_>>()?;
+    }
+    for (system, splitting) in &systems {
+        for &control in controls {
+            interrupt::check()?;
+            records.push(bench::walk::coverage(machine, (system, *splitting), control, args.seeds)?);
+        }
+    }
+    if args.matrix.is_empty() {
+        records.push(bench::walk::push_coverage(machine, args.seeds)?);
+    }
+    Ok(())
+}
+
+fn table(records: &[Record]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header(["case", "device", "precision", "median", "least", "Msteps/s", "speed", "error", ""]);
+    for r in records {
+        let first = records.iter().find(|f| f.case == r.case).unwrap_or(r);
+        let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
+        let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
+        let what = match more("rmse") {
+            None if more("covered").is_some() => format!(
+                "{}: {} of {} ({:.1} %), {} by the statistical part; half-width {:.1e}, {:.2} root mean square errors",
+                more("method").and_then(|m| m.as_str()).unwrap_or(""),
+                number("covered"),
+                number("seeds"),
+                100.0 * number("covered") / number("seeds"),
+                number("covered_statistically"),
+                number("half_width"),
+                number("half_width_over_rmse")
+            ),
+            None if more("reads").is_some() => format!(
+                "{:.1} reads of {}, {} sweeps",
+                number("reads"),
+                seconds(number("read_seconds")),
+                number("sweeps")
+            ),
+            Some(_) => format!(
+                "{}{} N={}: {:.2} x smaller than philox",
+                more("method").and_then(|m| m.as_str()).unwrap_or(""),
+                if number("sweeps") > 0.0 { format!(" {}", number("sweeps")) } else { String::new() },
+                more("chains").map_or(String::new(), ToString::to_string),
+                more("times_smaller_than_philox").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
+            ),
+            None => String::new(),
+        };
+        table.add_row([
+            r.case.clone(),
+            format!("{} ({})", r.device, r.backend),
+            r.precision.clone(),
+            seconds(r.seconds.median),
+            seconds(r.seconds.min),
+            r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)),
+            format!("{:.2} x", first.seconds.median / r.seconds.median),
+            format!("{:.1e}", r.relative_error),
+            what,
+        ]);
+    }
+    table
+}

@@ -1,0 +1,409 @@
+//! `kolmo check`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use crate::cli::arguments::Common;
+use crate::cli::commands::transient;
+use crate::cli::input::explore::{Constants, expect_model, explore, part, say_enough};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{no_format, write_report};
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::option_names::with_options;
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
+use crate::report::{self, counted, number, seconds};
+use kolmo::io::npy::NpyWriter;
+use kolmo::io::write::{push_field, push_integer, push_number, write_lines};
+use kolmo::kernel::Precision;
+use kolmo::output::OutputFile;
+use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
+use kolmo::{Error, Machine, Result};
+use kolmo_check::language::{self, refused};
+use kolmo_check::{Answers, Asked, Assigned, Questions, Row, Source, Subject, Truncation, is_file};
+use kolmo_model::constants::Given;
+use kolmo_model::{StateSpace, Value};
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// PRISM model (.sm, .prism), file of a chain (.tra, .drn, .umb, .mtx, .npz, .npy) or built-in
+    /// (tandem:15)
+    model: String,
+    /// CSL property such as 'P=? [ F<=10 "full" ]', or file of properties (.csl, .props, .pctl)
+    #[arg(required = true)]
+    properties: Vec<String>,
+    /// Values of constants, such as N=64,T=1:0.5:5 (T from 1 to 5 in steps of 0.5)
+    ///
+    /// T=1:5 has steps of 1. Each value of a range gives a separate answer.
+    #[arg(long = "const", value_name = "NAME=V,…")]
+    values: Option<Constants>,
+    /// Check only these properties of a file: their numbers from 1, or their names
+    #[arg(long, value_name = "1,3|NAME")]
+    prop: Option<String>,
+    /// Bound on the l1 error of the probabilities that answers are computed from, 0 < E < 1
+    ///
+    /// Each answer is printed with the error bound of its own value.
+    #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
+    epsilon: f64,
+    /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
+    ///
+    /// For models with infinitely many states, or too many. States are added until the probability
+    /// of leaving the explored part is at most LOSS. LOSS is part of the bound --epsilon.
+    #[arg(long, value_name = "LOSS", conflicts_with = "all_states", allow_hyphen_values = true)]
+    truncate: Option<f64>,
+    /// Also compute the answers for every initial state, and write them to the file of -o
+    ///
+    /// true is written as 1, false as 0, undecided as NaN.
+    #[arg(long, requires = "output")]
+    all_states: bool,
+    /// Output file of --all-states: .npy (a row per property) or .csv (a line per state)
+    #[arg(short, long, value_name = "FILE", requires = "all_states")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+impl Check {
+    /// Adds the input and output files of these arguments to `files`.
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MODEL", [Path::new(&self.model)])
+            .read("PROPERTIES", self.properties.iter().map(Path::new).filter(|path| is_file(path)))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+    }
+}
+
+fn subject(spec: &str) -> Result<Subject> {
+    match language::is_model(spec) {
+        true => language::read(spec).map(Subject::Language),
+        false => transient::model(spec, None).map(Subject::Chain),
+    }
+}
+
+/// All answers of a run and the work that they took.
+struct Run<'a> {
+    args: &'a Check,
+    machine: &'a Machine,
+    rows: Vec<Row>,
+    /// Constants and number of states of each chain.
+    chains: Vec<(Vec<(String, Value)>, usize)>,
+    status: Status,
+    sweeps: usize,
+    terms: u64,
+    /// Seconds spent answering, without exploration.
+    solve: f64,
+    /// With `--all-states`, each property's text and its answer for every initial state.
+    columns: Vec<(String, Vec<f64>)>,
+    /// Names of the states in `columns`.
+    names: Option<Arc<StateNames>>,
+    /// Maximum of each part of the error bounds over all chains.
+    bound: Bound,
+}
+
+pub(crate) fn run(args: &Check) -> Result<Outcome> {
+    let started = Instant::now();
+    let options = Options { epsilon: args.epsilon, ..Options::default() };
+    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
+        return Err(Error::Invalid(format!(
+            "--epsilon {} must lie between 0 and 1, both excluded",
+            args.epsilon
+        )));
+    }
+    if let Some(path) = &args.output
+        && !path.extension().is_some_and(|extension| extension == "npy" || extension == "csv")
+    {
+        return Err(no_format(path, "values of states", ".npy or .csv"));
+    }
+    let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
+    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    if args.truncate.is_some() {
+        expect_model(&args.model)?;
+    }
+    let mut subject = subject(&args.model)?;
+    let mut questions = Questions::read(&args.properties, &subject)?;
+    questions.only.clone_from(&args.prop);
+    (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
+    questions.allowed = args.truncate.unwrap_or(f64::INFINITY);
+    questions.watch = Some(Box::new(|_, _| interrupt::check()));
+    let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
+    let of_model = questions.take(given, &subject)?;
+    let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
+    let machine = common.open()?;
+    tuning_store::recall(&machine, args.common.quiet);
+    let mut run = Run {
+        args,
+        machine: &machine,
+        rows: Vec::new(),
+        chains: Vec::new(),
+        status: Status::Met,
+        sweeps: 0,
+        terms: 0,
+        solve: 0.0,
+        columns: Vec::new(),
+        names: None,
+        bound: Bound::default(),
+    };
+    if args.all_states && of_model.len() > 1 {
+        return Err(Error::Invalid(format!(
+            "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
+            of_model.len()
+        )));
+    }
+    for values in of_model {
+        run.answer(&mut subject, &values, &questions, &options)?;
+    }
+    run.print(given)?;
+    if let Some(file) = values_file {
+        run.write_values(file)?;
+    }
+    write_report(report_file, [format_args!("{:#}", run.json(started.elapsed().as_secs_f64()))])?;
+    run.conclude(started.elapsed().as_secs_f64())
+}
+
+impl Run<'_> {
+    /// Answers all properties for one assignment of the model's constants.
+    fn answer(
+        &mut self,
+        subject: &mut Subject,
+        values: &Assigned,
+        questions: &Questions,
+        options: &Options,
+    ) -> Result<()> {
+        let (args, quiet) = (self.args, self.args.common.quiet);
+        let limit = args.common.memory_limit.map(|size| size.0);
+        let planned = |space: StateSpace| -> Result<_> {
+            Ok((questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?))
+        };
+        let (states, answers) = match (subject, args.truncate) {
+            (Subject::Language(model), None) => {
+                questions.expect_sound(&model.with_constants(values).map_err(refused)?)?;
+                let (asked, chain) = planned(explore(model, values, limit, quiet)?)?;
+                self.solved(asked, chain, options)?
+            }
+            (Subject::Language(model), Some(allowed)) => {
+                let instance = model.with_constants(values).map_err(refused)?;
+                questions.expect_sound(&instance)?;
+                let mut truncation = Truncation::new(instance, allowed, args.epsilon)?;
+                let options = Options { epsilon: args.epsilon - allowed, ..*options };
+                loop {
+                    let (asked, chain) = planned(part(&mut truncation, limit, quiet)?)?;
+                    let (states, answers) = self.solved(asked, chain, &options)?;
+                    if truncation.is_enough(&answers.left) {
+                        if !quiet {
+                            say_enough(&truncation, states);
+                        }
+                        break (states, answers);
+                    }
+                }
+            }
+            (Subject::Chain(chain), _) => {
+                let asked = questions.plan(Source::File(chain), values)?;
+                // A file has a single chain, so it is not needed again.
+                self.solved(asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?), options)?
+            }
+        };
+        self.chains.push((values.to_vec(), states));
+        for note in answers.notes.iter().filter(|_| !quiet) {
+            say(format_args!("note: {note}"));
+        }
+        self.columns = answers.columns;
+        self.names = answers.names;
+        self.bound = self.bound.worst(&answers.bound);
+        if answers.status == Status::NotMet {
+            self.status = Status::NotMet;
+        }
+        self.rows.extend(answers.rows);
+        Ok(())
+    }
+
+    /// Answers the properties of one chain. Returns its number of states and the answers.
+    fn solved(&mut self, asked: Asked, chain: Chain, options: &Options) -> Result<(usize, Answers)> {
+        let quiet = self.args.common.quiet;
+        for warning in chain.warnings.iter().filter(|_| !quiet) {
+            say(format_args!("warning: {warning}"));
+        }
+        let states = chain.transitions.states();
+        let began = Instant::now();
+        let progress = Progress::new(quiet, "building the matrix");
+        let answers = asked.answer(chain, self.machine, options, &mut |done, all| {
+            interrupt::check()?;
+            progress.at(done, all, "multiplications");
+            Ok(())
+        })?;
+        drop(progress);
+        self.solve += began.elapsed().as_secs_f64();
+        self.sweeps += answers.sweeps;
+        self.terms += answers.terms;
+        Ok((states, answers))
+    }
+
+    /// Writes the answers for every initial state to the file of `-o`.
+    fn write_values(&self, mut file: OutputFile) -> Result<()> {
+        let states = self.columns.first().map_or(0, |(_, column)| column.len());
+        if self.args.output.as_deref().is_some_and(|path| path.extension().is_some_and(|e| e == "npy")) {
+            let shape = match self.columns.len() {
+                1 => vec![states],
+                count => vec![count, states],
+            };
+            let path = self.args.output.clone().unwrap_or_default();
+            let io = |source| Error::Io { path: path.clone(), source };
+            let mut writer = NpyWriter::new(file, &shape).map_err(io)?;
+            self.columns.iter().try_for_each(|(_, column)| writer.write(column)).map_err(io)?;
+            return writer.finish().map_err(io)?.commit();
+        }
+        let mut line = b"state".to_vec();
+        let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
+        for name in variables.chain(self.columns.iter().map(|(text, _)| &text[..])) {
+            line.push(b',');
+            push_field(&mut line, name);
+        }
+        line.push(b'\n');
+        let of_state = |state: usize, line: &mut Vec<u8>| {
+            push_integer(line, state as u64);
+            for value in self.names.iter().flat_map(|names| names.values(state)) {
+                line.push(b',');
+                line.extend_from_slice(value.as_bytes());
+            }
+            for (_, column) in &self.columns {
+                line.push(b',');
+                push_number(line, column[state]);
+            }
+            line.push(b'\n');
+        };
+        let written = file.write_all(&line).and_then(|()| write_lines(&mut file, states, &of_state));
+        written.map_err(|e| file.error(e))?;
+        file.commit()
+    }
+
+    /// Prints one line per property to stdout.
+    fn print(&self, given: &[Given]) -> Result<()> {
+        let ranges: Vec<&str> = (given.iter()).filter(|g| g.range).map(|g| &g.name[..]).collect();
+        let mut text = b"property".to_vec();
+        for name in &ranges {
+            text.push(b',');
+            push_field(&mut text, name);
+        }
+        text.extend_from_slice(b",value,bound\n");
+        for row in &self.rows {
+            push_field(&mut text, &row.text);
+            for range in &ranges {
+                let value = row.constants.iter().find(|(name, _)| name == range);
+                text.push(b',');
+                text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
+            }
+            let bound = if row.refused.is_some() { String::new() } else { number(row.error()) };
+            text.extend_from_slice(format!(",{},{bound}\n", word(row)).as_bytes());
+        }
+        let mut out = OutputFile::stdout();
+        out.write_all(&text).map_err(|e| out.error(e))?;
+        out.commit()
+    }
+
+    fn json(&self, total: f64) -> Json {
+        let constants = |all: &Assigned| -> Json {
+            all.iter()
+                .map(|(name, value)| (name.clone(), as_json(*value)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let property = |row: &Row| {
+            json!({
+                "name": row.name,
+                "property": row.text,
+                "constants": constants(&row.constants),
+                "truth": row.truth().map(truth),
+                // JSON has no number for infinity.
+                "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
+                "bound": row.error(),
+                "loss": row.loss(),
+                "refused": row.refused.as_deref().map(with_options),
+            })
+        };
+        json!({
+            "command": "check",
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": self.args.model,
+            "status": self.status,
+            "epsilon": self.args.epsilon,
+            "bound": self.bound,
+            "devices": report::devices_of(self.machine),
+            "properties": self.rows.iter().map(property).collect::<Vec<_>>(),
+            "chains": self.chains.iter().map(|(values, n)| json!({"constants": constants(values), "n": n})).collect::<Vec<_>>(),
+            "sweeps": self.sweeps,
+            "terms": self.terms,
+            "seconds": {"solve": self.solve, "total": total},
+        })
+    }
+
+    fn conclude(&self, total: f64) -> Result<Outcome> {
+        let worst = self.rows.iter().map(|row| row.error()).fold(0.0f64, f64::max);
+        let missed = self.status == Status::NotMet;
+        if !self.args.common.quiet {
+            let states: usize = self.chains.iter().map(|(_, n)| n).sum();
+            say(format_args!(
+                "{}  {} from {} in {} of {}; {} in all, {} of it sweeps",
+                self.args.model,
+                counted(self.rows.len() as u64, "answer"),
+                counted(states as u64, "state"),
+                counted(self.sweeps as u64, "sweep"),
+                counted(self.terms, "multiplication"),
+                seconds(total),
+                seconds(self.solve),
+            ));
+        }
+        if missed || !self.args.common.quiet {
+            let met = if missed { "NOT met; every answer's own is printed with it" } else { "met" };
+            say(format_args!(
+                "bound    {:e} asked of the probabilities: {met}; the largest of an answer is {worst:.2e}",
+                self.args.epsilon
+            ));
+            if self.args.truncate.is_some() {
+                say(format_args!("         of probabilities {}", report::parts(&self.bound)));
+            }
+        }
+        let refused: Vec<&str> = self.rows.iter().filter_map(|row| row.refused.as_deref()).collect();
+        if !refused.is_empty() {
+            return Err(Error::Invalid(format!(
+                "{} of {} properties are refused:\n  {}",
+                refused.len(),
+                self.rows.len(),
+                refused.join("\n  ")
+            )));
+        }
+        Ok(if missed { Outcome::NotMet } else { Outcome::Met })
+    }
+}
+
+/// Text of a property's value.
+fn word(row: &Row) -> String {
+    if row.refused.is_some() {
+        return "refused".to_owned();
+    }
+    row.truth().map_or_else(|| number(row.value().unwrap_or(f64::NAN)), |known| truth(known).to_owned())
+}
+
+fn truth(known: Option<bool>) -> &'static str {
+    known.map_or("undecided", |known| if known { "true" } else { "false" })
+}
+
+fn shown(value: Value) -> String {
+    match value {
+        Value::Double(value) => number(value),
+        other => other.to_string(),
+    }
+}
+
+fn as_json(value: Value) -> Json {
+    match value {
+        Value::Int(value) => json!(value),
+        Value::Double(value) => json!(value),
+        Value::Bool(value) => json!(value),
+    }
+}

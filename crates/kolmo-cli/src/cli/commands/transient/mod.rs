@@ -1,0 +1,982 @@
+//! `kolmo transient`.
+
+mod truncated;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::arguments::{Common, PrecisionArg, Solving, whole};
+use crate::cli::input::explore::{self, Constants};
+use crate::cli::input::{stdin, suggest};
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::plot_series::{self, Curves};
+use crate::cli::output::values::{Named, Selection, Sink, Style};
+use crate::cli::output::write_report;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
+use crate::report;
+use kolmo::internals::{bandwidths, count, local_reward, out_of_range};
+use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
+use kolmo::kernel::Precision;
+use kolmo::lane::DeviceSpec;
+use kolmo::models;
+use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::{
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
+    Problem, Reward, Solution, Status, estimate, solve, solve_resumable,
+};
+use kolmo::{Error, Machine, Result};
+use kolmo_check::truncation::{self, Edge};
+use kolmo_check::until::{self, Until};
+use kolmo_check::{Truncation, language, state_sets};
+use truncated::{Probe, enlarge, rewards_within, truncated};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Transient {
+    /// Chain: a file (.tra, .drn, .umb, .mtx, .npz, .npy), a PRISM model (.sm, .prism) or a
+    /// built-in (tandem:15)
+    ///
+    /// The name - reads one of the text formats from stdin. Text formats may be gzipped.
+    ///
+    /// Built-ins: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…
+    pub(crate) model: String,
+    /// Values of a PRISM model's constants, such as N=64,MU=0.5
+    #[arg(long = "const", value_name = "NAME=V,…")]
+    constants: Option<Constants>,
+    /// Explore only part of a PRISM model, losing at most this probability, 0 < LOSS < --epsilon
+    ///
+    /// For models with infinitely many states, or too many. States are added until the probability
+    /// of leaving the explored part is at most LOSS at every time. LOSS is part of the bound
+    /// --epsilon.
+    #[arg(long, value_name = "LOSS", allow_hyphen_values = true, conflicts_with_all = ["checkpoint", "dry_run", "initial", "labels"])]
+    truncate: Option<f64>,
+    /// Times T >= 0, comma-separated, in the time unit of the rates; inf is the steady state
+    ///
+    /// The answers are in the order of this list.
+    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
+    time: Option<String>,
+    /// Times START, START + STEP, … up to STOP
+    ///
+    /// Together with --time: the times of both options, ascending, each once.
+    #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
+    times: Option<String>,
+    /// Bound on the l1 error of the probabilities at each time, 0 < E < 1
+    ///
+    /// The l1 error is the sum of the absolute errors of all states.
+    #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
+    pub(crate) epsilon: f64,
+    /// Initial state, file of initial probabilities, or label:NAME [default: the model's own]
+    ///
+    /// label:NAME starts in the states with this label, with equal probabilities. A file is .npy,
+    /// .csv or text.
+    #[arg(long, value_name = "STATE|FILE|label:NAME")]
+    initial: Option<String>,
+    /// File of state labels (.lab), instead of the one next to the model
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Reward: a .srew or .trew file, or the name of a reward of the model; repeatable
+    ///
+    /// The output has the instantaneous and the accumulated reward at each time.
+    #[arg(long, value_name = "FILE|NAME")]
+    rewards: Vec<String>,
+    /// Make these states absorbing: a label or an expression; repeatable
+    ///
+    /// Expressions: !A (not), A & B (and), A | B or A,B (or), true, and comparisons of variables
+    /// such as 'q1=3 & q2<=1'.
+    #[arg(long, value_name = "STATES")]
+    absorbing: Vec<String>,
+    /// Probability of reaching states TO by each time, passing only through states THROUGH
+    ///
+    /// Both are sets of states as for --absorbing; true is the set of all states.
+    #[arg(long, num_args = 2, value_names = ["THROUGH", "TO"], conflicts_with_all = ["selection", "rewards", "absorbing"])]
+    until: Option<Vec<String>>,
+    /// With --until: reach TO at a time between T1 and T2
+    #[arg(long, value_name = "T1,T2", requires = "until", conflicts_with_all = ["time", "times"], allow_hyphen_values = true)]
+    within: Option<String>,
+    /// Output only these states, by numbers or by a condition such as 'q1=3 & q2<=1'
+    #[arg(long, value_name = "I,J,K-L|EXPR", group = "selection")]
+    states: Option<String>,
+    /// Output only the probability of this label or set of states (see --absorbing); repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Output only the K largest probabilities of each time
+    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
+    top: Option<usize>,
+    /// Draw probabilities over all finite times as an SVG chart
+    ///
+    /// Draws the labels or states that are selected, else the five most likely states.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Output file: .npy, .npz, .csv or .txt by its extension; - is stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Output format, instead of the one of the file's extension
+    #[arg(long, value_name = "F")]
+    format: Option<FormatArg>,
+    #[command(flatten)]
+    pub(crate) solving: Solving,
+    /// With --dry-run: predict a run on N MPI ranks
+    ///
+    /// The prediction needs a measured exchange: run the command under `mpirun -n 2`, or name two
+    /// devices.
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
+    pub(crate) ranks: Option<usize>,
+    /// File in which the state of the run is saved, to continue with --resume
+    ///
+    /// Saved from time to time, on Ctrl-C and at the end, which takes about 1 % of the run time.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints [default: 100 times the time to write one, at least 5]
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Continue from the file of --checkpoint, if it exists
+    ///
+    /// The result has the same bits as that of an uninterrupted run with --checkpoint. Without
+    /// --resume the run starts from the beginning and replaces the file.
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    /// Method; alpha is the largest exit rate, t the largest time
+    #[arg(long, value_name = "M", default_value = "auto")]
+    method: MethodArg,
+    /// Fail if --method chebyshev or krylov would fall back to uniformization
+    ///
+    /// The exit code is then 2. They fall back if the error bound or the memory does not permit
+    /// them.
+    #[arg(long)]
+    strict: bool,
+    /// Largest alpha t of an interval of --method subdivided, above 0 [default: 100]
+    #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
+    theta: Option<f64>,
+    /// Width of the ELL part of the matrix: auto, cusp, mean, max or a number of entries per row
+    ///
+    /// The remaining entries are stored in COO format.
+    ///
+    /// auto minimises the memory traffic of each slice of 64 rows. cusp is the rule of the CUSP
+    /// library, mean the mean row length, max the longest row.
+    #[arg(long, value_name = "W", default_value = "auto")]
+    ell_width: WidthRule,
+    /// Storage of the matrix: auto, hyb, packed, pair or pattern
+    ///
+    /// auto takes the smallest format that the chain fits. packed, pair and pattern need
+    /// repetition: few different rates, few different transitions, or few different rows. hyb (ELL
+    /// and COO) stores every chain.
+    #[arg(long, value_name = "F", default_value = "auto")]
+    matrix_format: MatrixFormat,
+    /// Internal order of the states
+    #[arg(long, value_name = "O", default_value = "auto")]
+    order: OrderArg,
+    /// Values that lanes exchange after each step
+    #[arg(long, value_name = "X", default_value = "halo")]
+    exchange: ExchangeArg,
+    /// Steps between two exchanges through the host: auto (from measured latency), or 1 to 64
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
+    halo_depth: HaloDepth,
+    /// Minimum number of parts into which each lane splits its rows
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
+    parts: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    /// PRISM's format of results
+    Prism,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum MethodArg {
+    /// Uniformization with early termination; switches to chebyshev or krylov if these need far
+    /// fewer products
+    #[value(alias = "sweep")]
+    Auto,
+    /// Uniformization without early termination: about alpha t matrix-vector products
+    Uniformization,
+    /// Chebyshev polynomials: about sqrt(alpha t) products, for nearly reversible chains
+    Chebyshev,
+    /// Krylov subspaces: for stiff chains over long times; in f64 only
+    Krylov,
+    /// Intervals of alpha t <= THETA, one Poisson sum each (Karwacki, Bylina, Bylina 2012)
+    Subdivided,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OrderArg {
+    /// The model's order on one lane; with several lanes the order with the shortest predicted step
+    Auto,
+    /// The model's order
+    Natural,
+    /// Breadth-first from the initial states
+    Bfs,
+    /// Reverse Cuthill-McKee
+    Rcm,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ExchangeArg {
+    /// Only the values that the receiving lane reads
+    Halo,
+    /// The whole vector (Karwacki, Bylina, Bylina 2012, Algorithm 2)
+    Full,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HaloDepth(pub(crate) Option<usize>);
+
+impl FromStr for HaloDepth {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, count(s)) {
+            ("auto", _) => Ok(Self(None)),
+            (_, Some(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
+            ))),
+        }
+    }
+}
+
+impl Transient {
+    /// Adds the input and output files of these arguments to `files`.
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MODEL", [Path::new(&self.model)])
+            .read("--labels", self.labels.as_deref())
+            .read("--rewards", self.rewards.iter().map(Path::new))
+            .read("--initial", self.initial.as_deref().map(Path::new))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.solving.common.report.as_deref())
+            .written("--plot", self.plot.as_deref())
+            .written("--checkpoint", self.checkpoint.as_deref())
+    }
+}
+
+/// Reads a chain from a file, explores a PRISM model, or builds a built-in chain.
+pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
+    match models::parse(spec) {
+        None if language::is_model(spec) => explore::chain(spec, None, None, true),
+        Some(model) => {
+            let model = model?;
+            let labels = match labels {
+                Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
+                None => Labels::default(),
+            };
+            Ok(Chain { labels, ..model.into() })
+        }
+        None if spec == "-" => stdin::read(labels),
+        None => {
+            suggest::expect_file(spec, &suggest::CHAINS)?;
+            read_chain(Path::new(spec), labels)
+        }
+    }
+}
+
+/// Reads the model on every rank.
+///
+/// A rank reads only its part of a file, unless an option needs all states.
+fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
+    if language::is_model(&args.model) {
+        return ranks.all_ok(explored(args, ranks));
+    }
+    if args.constants.is_some() {
+        return Err(Error::Invalid(format!(
+            "--const is for models in PRISM's language, and {} is none; leave it out",
+            args.model
+        )));
+    }
+    let own = matches!(options.order, Order::Auto | Order::Natural)
+        && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
+        && args.ranks.is_none()
+        // With its own rows alone a rank could not evaluate `deadlock` and variables for all
+        // states.
+        && !args.asks_for_states();
+    match models::parse(&args.model) {
+        None if args.model == "-" && ranks.is_distributed() => {
+            Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
+        }
+        None if own && args.model != "-" => {
+            ranks.all_ok(suggest::expect_file(&args.model, &suggest::CHAINS))?;
+            read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
+        }
+        _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
+    }
+}
+
+/// Explores a PRISM model on every rank and returns its chain.
+fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
+    let common = &args.solving.common;
+    let quiet = common.quiet || !ranks.is_root();
+    let limit = common.memory_limit.map(|size| size.0);
+    let chain = explore::chain(&args.model, args.constants.as_ref(), limit, quiet)?;
+    Ok(match &args.labels {
+        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
+        None => chain,
+    })
+}
+
+pub(crate) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    let quiet = args.solving.common.quiet || !ranks.is_root();
+    // Each rank opens its outputs, reads the model and opens its devices.
+    let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
+        prepare(args, ranks)?;
+    let Posed { chain, selection, initial, rewards, until, edge } = posed;
+    let Outputs { output, report_file, plot, .. } = outputs;
+    let n = chain.transitions.states();
+    if args.solving.dry_run {
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let looking = Progress::new(quiet, "looking at the rows");
+        let look = if args.solving.verbose { estimate::plan } else { estimate::estimate };
+        let plan = look(&machine, &problem, &options)?;
+        let many = args.ranks.map(|count| estimate::many(&machine, &problem, &options, count));
+        let many = ranks.all_ok(many.transpose())?;
+        drop(looking);
+        let run = report::plan::Run {
+            model: &chain.name,
+            precision: machine.precision,
+            plan: &plan,
+            many: many.as_ref(),
+        };
+        write_report(report_file, [format_args!("{:#}", run.json())])?;
+        if ranks.is_root() {
+            say(run.text().trim_end());
+        }
+        // Insufficient memory is an error, as without --dry-run.
+        let enough = plan.lanes.iter().try_for_each(|need| need.expect());
+        return ranks.all_ok(enough).map(|()| Outcome::Met);
+    }
+    let style = args.style(&chain);
+    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
+    let curves = ranks.all_ok(curves.transpose())?;
+    let shown = interval(args)?.map_or(times.clone(), |(_, to)| vec![to]);
+    let sums = matches!(&selection, Selection::Labels(sets) if sets.iter().any(|(_, set)| set.len() > 1));
+    let mut sink = Sink::open(output, selection, !rewards.is_empty(), &shown, n, style, ranks)?;
+    if !quiet {
+        for warning in &chain.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        let named = args.solving.common.device.0.iter().any(|d| *d != DeviceSpec::Auto);
+        if machine.precision != Precision::F64
+            && matches!(args.solving.common.precision, PrecisionArg::Auto)
+            && named
+        {
+            let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+            let name = without.map_or("a device", |device| &device.name);
+            say(format_args!("note: {name} has no double precision; computing in {}", machine.precision));
+        }
+    }
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &initial,
+        times: &times,
+        rewards: &rewards,
+        vectors: sink.wants_vectors() || curves.is_some() || args.truncate.is_some(),
+    };
+    sink.uncounted = until.as_ref().map(Until::early);
+    let progress = Progress::new(quiet, "building the matrix");
+    let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
+    let solved = match &mut checkpoint {
+        None if let Some(Probe { solution, probabilities }) = solved
+            && times.len() == 1 =>
+        {
+            watch.result(0, &probabilities).map(|()| solution)
+        }
+        None => solve(&machine, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
+    };
+    if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
+        && !quiet
+        && checkpoint.written() > 0
+    {
+        say(format_args!("{} holds the run; --resume goes on with it", checkpoint.path().display()));
+    }
+    let mut solution = solved?;
+    if let Some(until) = &until {
+        until.add_to(&mut solution, &shown, args.epsilon);
+    }
+    let Watch { sink, curves, progress, left, .. } = watch;
+    drop(progress);
+    truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
+    if machine.precision == Precision::Q64 && sums {
+        add_rounding_of_sums(&mut solution, args.epsilon);
+    }
+    let values = sink.values();
+    sink.finish(&solution)?;
+    curves.map(Curves::finish).transpose()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::transient::Run {
+        model: &chain.name,
+        epsilon: args.epsilon,
+        devices: report::devices_of(&machine),
+        small,
+        memory: report::memory_of(&machine),
+        solution: &solution,
+        checkpoint: checkpoint.as_ref(),
+        values,
+    };
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+}
+
+/// Adds the rounding of sums of probabilities, which bounds in fixed point do not include.
+fn add_rounding_of_sums(solution: &mut Solution, epsilon: f64) {
+    let Solution { times, bound, status, .. } = solution;
+    for bound in times.iter_mut().map(|time| &mut time.bound).chain([bound]) {
+        bound.rounding += f64::EPSILON;
+        if bound.total() > epsilon {
+            *status = Status::NotMet;
+        }
+    }
+}
+
+/// A run before its start: times, options, outputs, machine and query.
+struct Prepared {
+    times: Vec<f64>,
+    options: Options,
+    outputs: Outputs,
+    checkpoint: Option<Checkpoint>,
+    machine: Machine,
+    /// True if the CPU was chosen because it finishes before a GPU would have started.
+    small: bool,
+    posed: Posed,
+    /// Solution at the last time, known from truncating the model.
+    solved: Option<Probe>,
+}
+
+/// A chain and the query on it.
+struct Posed {
+    chain: Chain,
+    selection: Selection,
+    initial: Initial,
+    rewards: Vec<Reward>,
+    until: Option<Until>,
+    edge: Edge,
+}
+
+/// Output files.
+pub(crate) struct Outputs {
+    output: Option<Named>,
+    /// Only on rank 0.
+    pub(crate) report_file: Option<OutputFile>,
+    /// `Some(None)` on ranks other than 0, which have no file.
+    plot: Option<Option<OutputFile>>,
+    /// Time between two checkpoints.
+    pause: Option<Duration>,
+}
+
+fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
+    let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
+    let checkpoint = match &args.checkpoint {
+        Some(file) if !args.solving.dry_run => {
+            let quiet = args.solving.common.quiet || !ranks.is_root();
+            Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
+        }
+        _ => None,
+    };
+    // q64 has neither numbers above 1, by which subdivided scales intervals, nor negative ones,
+    // which Chebyshev and Krylov vectors have.
+    let fractions = !matches!(
+        options.method,
+        Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. }
+    );
+    let without_f64 = fractions.then_some(Precision::Q64);
+    let common = &Common { without_f64, ..args.solving.common.clone() };
+    let open = || -> Result<Machine> {
+        let machine = common.open_on(ranks)?;
+        tuning_store::recall(&machine, common.quiet || !ranks.is_root());
+        Ok(machine)
+    };
+    let (machine, small, posed, solved) = match args.truncate {
+        Some(allowed) => {
+            let truncation = truncated(args, allowed, &times, ranks)?;
+            options.epsilon -= allowed;
+            enlarge(args, truncation, common, &open, &times, &mut options)?
+        }
+        None => {
+            // Opening the CPU takes no time: there is nothing to overlap with.
+            let waits = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
+            let beside = waits && !ranks.is_distributed() && !args.solving.dry_run;
+            let (machine, mut posed, small) = if beside && !cfg!(target_family = "wasm") {
+                open_and_read(args, common, &open, &times, &options)?
+            } else {
+                let machine = open()?;
+                // Bandwidths are measured before the chain is read, since their arrays are large.
+                bandwidths(&machine)?;
+                (machine, Posed::read(args, &options, ranks)?, false)
+            };
+            posed.begin(args, &machine, &mut options)?;
+            (machine, small, posed, None)
+        }
+    };
+    Ok(Prepared { times, options, outputs, checkpoint, machine, small, posed, solved })
+}
+
+/// Reads the model while devices open.
+///
+/// Returns true if the CPU is to be used because it finishes before a GPU would have started. A
+/// device that does not open is an error at once.
+fn open_and_read(
+    args: &Transient,
+    common: &Common,
+    open: &dyn Fn() -> Result<Machine>,
+    times: &[f64],
+    options: &Options,
+) -> Result<(Machine, Posed, bool)> {
+    let cores_first = common.leaves_device_open();
+    let doubles = matches!(common.precision, PrecisionArg::Auto | PrecisionArg::F64);
+    // The background scan needs the final rows, and --until makes states absorbing later.
+    let ahead = doubles && args.until.is_none();
+    let prescanned = move |posed: Posed| match ahead {
+        true => Posed { chain: posed.chain.prescanned(), ..posed },
+        false => posed,
+    };
+    let (send, receive) = mpsc::channel();
+    let (own, reading) = (args.clone(), *options);
+    let read = move || {
+        let posed = Posed::read(&own, &reading, Ranks::ALONE);
+        // The receiver is gone if a device did not open.
+        let _ = send.send(posed.map(prescanned));
+    };
+    // The stack size of a main thread: parsers and searches recurse.
+    let thread = thread::Builder::new().name("kolmo-model".to_owned()).stack_size(8 << 20);
+    if thread.spawn(read.clone()).is_err() {
+        // No thread is available: read in this one.
+        read();
+    }
+    if cores_first
+        && let start = tuning_store::gpu_start()
+        && let Ok(posed) = receive.recv_timeout(Duration::from_secs_f64(start))
+    {
+        let posed = posed?;
+        let machine = common.open_all(&[DeviceSpec::Cpu])?;
+        if posed.is_for_cores(&machine, start, times, options)? {
+            return Ok((machine, posed, true));
+        }
+        return Ok((open()?, posed, false));
+    }
+    let machine = open()?;
+    let posed = receive.recv().expect("the thread that reads the model ends with a word")?;
+    Ok((machine, posed, false))
+}
+
+/// Builds the query: selection, initial distribution, rewards, absorbing states.
+fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ranks: Ranks) -> Result<Posed> {
+    interrupt::check()?;
+    let n = chain.transitions.states();
+    let at_edge = truncation.map_or(&[][..], Truncation::edge);
+    let until = match args.until.as_deref() {
+        Some([through, to]) => Some(Until::new(through, to, interval(args)?, &chain)?.truncated(at_edge)),
+        _ => None,
+    };
+    let selection = match &until {
+        Some(until) => Selection::Labels(vec![until.label()]),
+        None => selection(args, &chain, n)?,
+    };
+    let initial = initial(args, &chain)?;
+    let mut absorbing = Vec::new();
+    for set in &args.absorbing {
+        absorbing.extend(state_sets::states(set, &chain)?);
+    }
+    absorbing.sort_unstable();
+    let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
+    let rewards = match truncation {
+        None => rewards(args, &mut chain, ranks)?,
+        Some(truncation) => rewards_within(args, &mut chain, truncation.instance(), &edge, ranks)?,
+    };
+    if !absorbing.is_empty() {
+        chain = chain.absorbing(&absorbing);
+    }
+    Ok(Posed { chain, selection, initial, rewards, until, edge })
+}
+
+impl Posed {
+    /// Reads the whole model and builds the query.
+    fn read(args: &Transient, options: &Options, ranks: Ranks) -> Result<Self> {
+        let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
+        let reading = Progress::new(quiet, "reading the model");
+        let chain = model_on(args, options, ranks)?;
+        drop(reading);
+        ranks.all_ok(pose(args, chain, None, ranks))
+    }
+
+    /// True if the CPU of `machine` solves this in less than `start` seconds, a GPU's start-up
+    /// time.
+    fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
+        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
+        let problem = Problem { transitions, initial, times, rewards, vectors: true };
+        let tuned = tuning_store::of(machine.lanes[0].device(), machine.precision, true);
+        let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
+        let seconds = estimate::seconds_on_cores(&problem, options, speed)?;
+        Ok(seconds.is_some_and(|seconds| seconds < start))
+    }
+
+    /// Applies `--until`: makes states absorbing.
+    ///
+    /// With `--within` also solves up to the beginning of the interval.
+    fn begin(&mut self, args: &Transient, machine: &Machine, options: &mut Options) -> Result<()> {
+        let Some(until) = &mut self.until else { return Ok(()) };
+        let from = interval(args)?.map_or(0.0, |(from, _)| from);
+        let chain = std::mem::replace(&mut self.chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
+        if from == 0.0 || args.solving.dry_run {
+            self.chain = until.bounded(chain);
+        } else {
+            (self.chain, self.initial) =
+                until.first(chain, &self.initial, from, machine, options, &mut |_, _| interrupt::check())?;
+        }
+        Ok(())
+    }
+}
+
+/// The interval of `--within`.
+fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
+    args.within.as_deref().map(until::interval).transpose()
+}
+
+impl Transient {
+    fn asks_for_states(&self) -> bool {
+        let sets = self.label.iter().chain(&self.absorbing).chain(self.until.iter().flatten());
+        sets.chain(&self.initial).chain(&self.states).any(|text| state_sets::asks_for_states(text))
+    }
+
+    /// Format of states and values in the output.
+    fn style(&self, chain: &Chain) -> Style {
+        Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
+    }
+}
+
+/// Parses times and options and opens the outputs.
+///
+/// This precedes reading the model: a mistyped name should not cost the reading of a large file.
+fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
+    let times = times(args)?;
+    if ranks.is_root() && !args.solving.common.quiet {
+        misread(args).iter().for_each(|note| say(format_args!("note: {note}")));
+    }
+    let options = Options {
+        epsilon: args.epsilon,
+        width: args.ell_width,
+        format: args.matrix_format,
+        method: match args.method {
+            MethodArg::Auto => Method::Auto,
+            MethodArg::Uniformization => Method::Uniformization,
+            MethodArg::Chebyshev => Method::Chebyshev { strict: args.strict },
+            MethodArg::Krylov => Method::Krylov { strict: args.strict },
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
+        },
+        order: match args.order {
+            OrderArg::Auto => Order::Auto,
+            OrderArg::Natural => Order::Natural,
+            OrderArg::Bfs => Order::Bfs,
+            OrderArg::Rcm => Order::Rcm,
+        },
+        split: Partitioning {
+            parts: args.parts,
+            exchange: match args.exchange {
+                ExchangeArg::Halo => Exchange::Halo,
+                ExchangeArg::Full => Exchange::Full,
+            },
+            halo_depth: args.halo_depth.0,
+        },
+    };
+    match (args.theta, args.method) {
+        (Some(theta), method) if !matches!(method, MethodArg::Subdivided) => {
+            return Err(Error::Invalid(format!(
+                "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
+            )));
+        }
+        _ if args.strict && !matches!(args.method, MethodArg::Chebyshev | MethodArg::Krylov) => {
+            return Err(Error::Invalid(
+                "--strict is about --method chebyshev and krylov, which a sweep may take over from; add one of them or leave --strict \
+                 out"
+                    .to_owned(),
+            ));
+        }
+        (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
+            return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
+        }
+        _ => {}
+    }
+    if args.top == Some(0) || args.parts == 0 {
+        let what = if args.parts == 0 { "--parts" } else { "--top" };
+        return Err(Error::Invalid(format!("{what} 0 asks for nothing; give 1 or more")));
+    }
+    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
+        return Err(Error::Invalid(format!(
+            "--epsilon {} must lie between 0 and 1, both excluded",
+            args.epsilon
+        )));
+    }
+    let pause = args.checkpoint_every.map(|seconds| {
+        Duration::try_from_secs_f64(seconds).map_err(|_| {
+            Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
+        })
+    });
+    let pause = pause.transpose()?;
+    let report = args.solving.common.report.as_deref();
+    let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
+    let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
+    let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
+    let output = output.transpose()?;
+    let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
+    let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
+    let plot = plot.map(|path| plot_series::create_on(path, ranks)).transpose()?;
+    Ok((times, options, Outputs { output, report_file, plot, pause }))
+}
+
+/// Opens the file of `--checkpoint`.
+fn open_checkpoint(
+    file: &Path,
+    resume: bool,
+    pause: Option<Duration>,
+    quiet: bool,
+    ranks: Ranks,
+) -> Result<Checkpoint> {
+    let replaced = !resume && file.is_file() && !quiet;
+    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
+    if replaced {
+        say(format_args!(
+            "note: the run starts afresh and replaces {}; --resume would go on with it",
+            file.display()
+        ));
+    }
+    let checkpoint =
+        checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
+    Ok(match pause {
+        Some(pause) => checkpoint.every(pause),
+        None => checkpoint,
+    })
+}
+
+struct Watch {
+    sink: Sink,
+    curves: Option<Curves>,
+    progress: Progress,
+    edge: Edge,
+    /// Probability of each boundary state of a truncated model, at each time.
+    left: Vec<Vec<f64>>,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        interrupt::check()?;
+        self.progress.at(done, all, "multiplications");
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: Range<usize>) {
+        if let Some(curves) = &mut self.curves {
+            curves.rows(rows.clone());
+        }
+        self.sink.rows(rows);
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
+        if let Some(curves) = &mut self.curves {
+            curves.result(index, probabilities);
+        }
+        self.sink.result(index, probabilities)
+    }
+}
+
+fn times(args: &Transient) -> Result<Vec<f64>> {
+    let number = |s: &str| match s.trim().parse::<f64>() {
+        // A negative zero becomes 0.
+        Ok(t) if t >= 0.0 => match out_of_range(s.trim().as_bytes()) {
+            None => Ok(t + 0.0),
+            Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
+        },
+        _ => Err(Error::Invalid(format!("invalid time '{s}': expected a number ≥ 0 or inf"))),
+    };
+    let mut times = Vec::new();
+    if let Some((from, to)) = interval(args)? {
+        times.push(to - from);
+    }
+    if let Some(list) = &args.time {
+        for t in list.split(',') {
+            times.push(number(t)?);
+        }
+    }
+    if let Some(range) = &args.times {
+        let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
+        let [start, step, stop] = parts[..] else {
+            return Err(Error::Invalid(format!(
+                "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
+            )));
+        };
+        if !(step > 0.0 && stop.is_finite() && stop >= start) {
+            return Err(Error::Invalid(format!(
+                "--times {range}: the step must be above 0 and STOP at least START"
+            )));
+        }
+        // A STOP on the grid belongs to it, also if STEP is rounded.
+        let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
+        if count > 1e7 {
+            let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
+            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+        }
+        // Rounds to the decimals of START and STEP: 3 · 0.1 is 0.3.
+        let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
+        let time = |i: u64| {
+            let time = start + i as f64 * step;
+            format!("{time:.places$}").parse().unwrap_or(time)
+        };
+        times.extend((0..=count as u64).map(time));
+        if args.time.is_some() {
+            times.sort_by(f64::total_cmp);
+            times.dedup();
+        }
+    }
+    Ok(times)
+}
+
+/// Notes about times that are probably mistakes.
+fn misread(args: &Transient) -> Vec<String> {
+    let mut notes = Vec::new();
+    let range: Option<Vec<&str>> = args.times.as_deref().map(|range| range.split(':').collect());
+    if let Some([start, step, stop]) = range.as_deref()
+        && let (Ok(first), Ok(by), Ok(last)) =
+            (start.trim().parse::<f64>(), step.trim().parse::<f64>(), stop.trim().parse::<f64>())
+        && last > first
+        && by > last - first
+    {
+        notes.push(format!(
+            "--times {start}:{step}:{stop} is time {start} alone: one step of {step} is already beyond {stop}; the order \
+             is START:STEP:STOP"
+        ));
+    }
+    let list: Option<Vec<&str>> = args.time.as_deref().map(|list| list.split(',').collect());
+    if let Some(["0", fraction]) = list.as_deref() {
+        notes.push(format!(
+            "--time 0,{fraction} is two times, 0 and {fraction}; a decimal number has a point, 0.{fraction}"
+        ));
+    }
+    notes
+}
+
+/// Number of decimal places in a number's text.
+fn decimals(text: &str) -> usize {
+    let (mantissa, exponent) = text.trim().split_once(['e', 'E']).unwrap_or((text.trim(), "0"));
+    let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as i64);
+    (places - exponent.parse::<i64>().unwrap_or(0)).clamp(0, 400) as usize
+}
+
+fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
+    if let Some(list) = &args.states {
+        if state_sets::is_comparison(list) {
+            let states = state_sets::states(list, chain)?;
+            // In a truncated model states with this condition may be found later.
+            return match states.is_empty() && args.truncate.is_none() {
+                true => Err(Error::Invalid(format!("--states: no state has {list}"))),
+                false => Ok(Selection::States(states)),
+            };
+        }
+        let state = |s: &str| match count::<u32>(s.trim()) {
+            Some(i) if (i as usize) < n => Ok(i),
+            _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
+        };
+        let mut states = Vec::new();
+        for item in list.split(',') {
+            match item.split_once('-') {
+                Some((a, b)) => {
+                    let (a, b) = (state(a)?, state(b)?);
+                    if b < a {
+                        return Err(Error::Invalid(format!(
+                            "--states: the range {item} runs backwards; give the smaller number first"
+                        )));
+                    }
+                    states.extend(a..=b);
+                }
+                None => states.push(state(item)?),
+            }
+        }
+        return Ok(Selection::States(states));
+    }
+    if !args.label.is_empty() {
+        let sets = args.label.iter().map(|name| Ok((name.clone(), state_sets::states(name, chain)?)));
+        return sets.collect::<Result<_>>().map(Selection::Labels);
+    }
+    Ok(args.top.map_or(Selection::All, Selection::Top))
+}
+
+fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
+    let Some(text) = &args.initial else { return Ok(chain.initial.clone()) };
+    if let Some(name) = text.strip_prefix("label:") {
+        return Ok(Initial::Uniform(state_sets::states(name, chain)?));
+    }
+    if let Some(state) = count(text) {
+        return Ok(Initial::State(state));
+    }
+    let path = Path::new(text);
+    if !path.exists() {
+        return Err(Error::Invalid(format!(
+            "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
+        )));
+    }
+    let initial = Initial::Distribution(read_distribution(path)?);
+    // An invalid distribution is an error of the file.
+    match initial.probabilities_of(0..0, chain.transitions.states()) {
+        Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
+        other => other.map(|_| initial),
+    }
+}
+
+/// True if the name is that of a file of transition rewards.
+fn transition_rewards(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
+}
+
+/// Returns the rewards of `--rewards` and drops the chain's other rewards.
+fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Reward>> {
+    let mut all = Vec::new();
+    for name in &args.rewards {
+        match chain.rewards.iter().find(|r| r.name == *name) {
+            Some(own) => all.push(own.clone()),
+            None if let Some(why) = language::missing(chain, name) => {
+                return Err(Error::Invalid(why.to_owned()));
+            }
+            None if !Path::new(name).exists() => {
+                let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
+                let known = match &known[..] {
+                    [] => "the model has none".to_owned(),
+                    some => format!("the model has: {}", some.join(", ")),
+                };
+                return Err(Error::Invalid(format!(
+                    "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
+                )));
+            }
+            None if transition_rewards(Path::new(name)) => {
+                for structure in trew::read(Path::new(name), chain.numbers.clone())? {
+                    all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
+                }
+            }
+            None => {
+                let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
+                all.extend(read.map(|reward| local_reward(reward, &*chain.transitions, ranks)));
+            }
+        }
+    }
+    chain.rewards.clear();
+    Ok(all)
+}

@@ -1,0 +1,180 @@
+//! `kolmo transient --truncate`: explores a model until the truncation error is small enough.
+
+use super::{Posed, Transient, pose, rewards};
+use crate::cli::arguments::Common;
+use crate::cli::input::explore;
+use crate::cli::output::values::Selection;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::interrupt;
+use crate::cli::terminal::progress::Progress;
+use kolmo::lane::DeviceSpec;
+use kolmo::ranks::Ranks;
+use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solve};
+use kolmo::{Error, Machine, Result};
+use kolmo_check::truncation::{Edge, exceeding, looks};
+use kolmo_check::until::Until;
+use kolmo_check::{Truncation, language, state_sets};
+use kolmo_model::Instance;
+
+/// Returns a truncation with nothing explored yet; an error for options that it does not support.
+pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
+    let refused = |why: &str| Err(Error::Invalid(format!("--truncate {allowed:e}: {why}")));
+    if ranks.is_distributed() {
+        return refused("ranks do not share what is explored; use one process");
+    }
+    if times.contains(&f64::INFINITY) {
+        return refused("what is lost grows with time, so that there is no steady state; give finite times");
+    }
+    if args.states.as_ref().is_some_and(|list| !state_sets::is_comparison(list)) {
+        return refused("states have no numbers before they are explored; name them by their variables");
+    }
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
+    if sets.any(|text| text.split(|c| !word(c)).any(|name| name == "deadlock")) {
+        return refused(
+            "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
+        );
+    }
+    explore::truncation(&args.model, args.constants.as_ref(), allowed, args.epsilon)
+}
+
+/// Explores the model in growing parts until at most the allowed probability is lost.
+pub(super) fn enlarge(
+    args: &Transient,
+    mut truncation: Truncation,
+    common: &Common,
+    open: &dyn Fn() -> Result<Machine>,
+    times: &[f64],
+    options: &mut Options,
+) -> Result<(Machine, bool, Posed, Option<Probe>)> {
+    let mut small = common.leaves_device_open();
+    let mut machine = if small { common.open_all(&[DeviceSpec::Cpu])? } else { open()? };
+    let asked = *options;
+    loop {
+        *options = asked;
+        let chain = part(args, &mut truncation)?;
+        let mut posed = pose(args, chain, Some(&truncation), Ranks::ALONE)?;
+        if small && !posed.is_for_cores(&machine, tuning_store::gpu_start(), times, options)? {
+            (small, machine) = (false, open()?);
+        }
+        posed.begin(args, &machine, options)?;
+        let (probe, left) = probe(&posed, &machine, times, options, truncation.allowed(), common.quiet)?;
+        if !truncation.is_enough(&left) {
+            continue;
+        }
+        if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
+            && states.is_empty()
+        {
+            return Err(Error::Invalid(format!(
+                "--states: no state that is explored has {list}; the others have at most {:.1e} together",
+                truncation.lost()
+            )));
+        }
+        if !common.quiet {
+            explore::say_enough(&truncation, posed.chain.transitions.states());
+        }
+        return Ok((machine, small, posed, probe));
+    }
+}
+
+/// Explores the next part of a truncated model and returns its chain.
+fn part(args: &Transient, truncation: &mut Truncation) -> Result<Chain> {
+    let common = &args.solving.common;
+    let limit = common.memory_limit.map(|size| size.0);
+    language::chain(&args.model, explore::part(truncation, limit, common.quiet)?)
+}
+
+/// Solution and probabilities at the last time.
+pub(super) struct Probe {
+    pub(super) solution: Solution,
+    pub(super) probabilities: Vec<f64>,
+}
+
+/// Observer that stops the solver once the boundary states hold more probability than allowed.
+struct Watched<'a> {
+    posed: &'a Posed,
+    progress: Progress,
+    allowed: f64,
+    /// Probability of each boundary state, at the last time or when the loss became too large.
+    left: Vec<f64>,
+    /// Probabilities of all states at the last time.
+    probabilities: Vec<f64>,
+}
+
+/// Solves up to the last time, unless the loss is too large at an earlier one.
+///
+/// Returns the solution, if it was completed, and the probability of each boundary state.
+fn probe(
+    posed: &Posed,
+    machine: &Machine,
+    times: &[f64],
+    options: &Options,
+    allowed: f64,
+    quiet: bool,
+) -> Result<(Option<Probe>, Vec<f64>)> {
+    let transitions = &*posed.chain.transitions;
+    let last = times.iter().copied().fold(0.0, f64::max);
+    let mut times = vec![last];
+    times.extend(looks(transitions, last));
+    let (initial, rewards) = (&posed.initial, &posed.rewards[..]);
+    let problem = Problem { transitions, initial, times: &times, rewards, vectors: true };
+    let progress = Progress::new(quiet, "building the matrix");
+    let mut watched = Watched { posed, progress, allowed, left: Vec::new(), probabilities: Vec::new() };
+    let solution = solve(machine, &problem, options, &mut watched);
+    let Watched { left, probabilities, .. } = watched;
+    if probabilities.is_empty() && !left.is_empty() {
+        return Ok((None, left));
+    }
+    let mut solution = solution?;
+    solution.times.truncate(1);
+    solution.bound = solution.times[0].bound;
+    Ok((Some(Probe { solution, probabilities }), left))
+}
+
+impl Observer for Watched<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        interrupt::check()?;
+        self.progress.at(done, all, "multiplications");
+        Ok(())
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let mut left = Vec::new();
+        self.posed.edge.taken(probabilities, &mut left);
+        let before = self.posed.until.as_ref().map_or(&[][..], Until::left);
+        let exceeding = exceeding(&left, before, self.allowed);
+        if let (Some(left), true) = (&exceeding, index > 0) {
+            self.left.clone_from(left);
+            return Err(Error::Interrupted);
+        }
+        if index == 0 {
+            left.iter_mut().zip(before).for_each(|(left, before)| *left += before);
+            (self.left, self.probabilities) = (left, probabilities.to_vec());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the rewards of a truncated model, which must be bounded; boundary states earn none.
+pub(super) fn rewards_within(
+    args: &Transient,
+    chain: &mut Chain,
+    instance: &Instance,
+    edge: &Edge,
+    ranks: Ranks,
+) -> Result<Vec<Reward>> {
+    let unknown = |name: &&String| {
+        chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
+    };
+    if let Some(file) = args.rewards.iter().find(unknown) {
+        return Err(Error::Invalid(format!(
+            "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
+        )));
+    }
+    let mut all = rewards(args, chain, ranks)?;
+    for reward in &mut all {
+        language::expect_limit(instance, &reward.name)?;
+        edge.open().for_each(|state| reward.values[state as usize] = 0.0);
+    }
+    Ok(all)
+}

@@ -1,0 +1,514 @@
+//! `kolmo tridiagonal`: tridiagonal, pentadiagonal and block tridiagonal systems.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::arguments::{Common, Solving, whole};
+use crate::cli::input::suggest;
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::collective_file::SharedFile;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{no_format, write_report};
+use crate::cli::planning::{dry_run, lanes};
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
+use crate::report;
+use crate::report::tridiagonal::{Run, Seconds};
+use kolmo::internals::{count, largest};
+use kolmo::io::tridiagonal::{
+    AnyFile, BandedFile, Form, Order, RowsFile, SystemFile, read_any, read_array, read_right_hand_sides,
+    read_rows, right_hand_sides, side_by_side, write,
+};
+use kolmo::models;
+use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::tridiagonal::{
+    BandedSystem, Interface, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
+};
+use kolmo::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(crate) struct Tridiagonal {
+    /// System: a file (.npz, .csv, .mtx) or a built-in (random:1e6)
+    ///
+    /// Tridiagonal built-ins: random:N, toeplitz:N,DL,D,DU, laplace:N. Pentadiagonal:
+    /// pentadiagonal:N, biharmonic:N. Blocks of 2 x 2: blocks:N. Each may be followed by ,BATCH,
+    /// the number of systems.
+    system: String,
+    /// Right-hand sides: .npy, .mtx, or text (one number per line) [default: SYSTEM's own, else
+    /// ones]
+    #[arg(short, long, value_name = "FILE")]
+    b: Option<PathBuf>,
+    /// Largest relative residual |b - A x| / (|A| |x| + |b|), in maximum norms, 0 < E < 1
+    ///
+    /// The residual of each single row may be E as well, or 1e-8 if that is larger.
+    #[arg(long, value_name = "E", default_value = "1e-12", allow_hyphen_values = true)]
+    tolerance: f64,
+    /// Cyclic system: dl[0] couples the first row to the last unknown, du[n-1] the last to the
+    /// first
+    #[arg(long)]
+    cyclic: bool,
+    /// Solve with the transposed matrix
+    #[arg(long)]
+    transpose: bool,
+    /// Layout of several systems in two-dimensional arrays
+    #[arg(long, value_name = "L", default_value = "strided")]
+    layout: LayoutArg,
+    /// Seed of the random numbers of a built-in
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
+    seed: u64,
+    /// Output file: .npy, .csv or .txt by its extension
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) solving: Solving,
+    /// Rows per block that one thread eliminates: auto, or 3 to 1024
+    ///
+    /// auto: units of 128 rows that 16 threads share. Veneva and Imamura (2024) use blocks of 10
+    /// rows.
+    #[arg(long, value_name = "M", default_value = "auto")]
+    block: Block,
+    /// Solver of the interface system (the reduced system of the block ends)
+    #[arg(long, value_name = "W", default_value = "auto")]
+    interface: InterfaceArg,
+    /// Pivoting strategy
+    #[arg(long, value_name = "P", default_value = "auto")]
+    pivot: PivotArg,
+    /// Steps of iterative refinement: auto, or 0 to 100
+    ///
+    /// auto continues while the residual falls and is above the rounding error of double precision.
+    #[arg(long, value_name = "K", default_value = "auto")]
+    refine: RefineArg,
+}
+
+impl Tridiagonal {
+    /// Adds the input and output files of these arguments to `files`.
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("SYSTEM", [Path::new(&self.system)])
+            .read("-b", self.b.as_deref())
+            .written("-o", self.output.as_deref())
+            .written("--report", self.solving.common.report.as_deref())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block(Option<usize>);
+
+impl FromStr for Block {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(None)),
+            s => match count(s) {
+                Some(m @ 3..=1024) => Ok(Self(Some(m))),
+                _ => Err(Error::Invalid(format!(
+                    "'{s}' is no block: a block has 3 to 1024 rows, so that something lies between its ends; or auto"
+                ))),
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum InterfaceArg {
+    /// On the host, by elimination
+    Host,
+    /// On the device, by the same partition method
+    Device,
+    /// The faster of host and device
+    Auto,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LayoutArg {
+    /// One system per row
+    Strided,
+    /// One system per column
+    Interleaved,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PivotArg {
+    /// No row exchanges
+    None,
+    /// Scaled partial pivoting
+    Scaled,
+    /// No row exchanges if every row is diagonally dominant, else scaled partial pivoting
+    Auto,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RefineArg(Refine);
+
+impl FromStr for RefineArg {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(Refine::Auto)),
+            s => match count(s) {
+                Some(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
+                _ => Err(Error::Invalid(format!("'{s}' is no number of corrections; give auto or 0 to 100"))),
+            },
+        }
+    }
+}
+
+/// Reads a system from a file, or builds a built-in one; returns its name and the system.
+pub(crate) fn system(
+    spec: &str,
+    cyclic: bool,
+    interleaved: bool,
+    b: Option<&Path>,
+    seed: u64,
+) -> Result<(String, AnyFile)> {
+    let b = b.map(read_array).transpose()?;
+    let sides = |b: Option<_>, n: usize, batch: usize| {
+        right_hand_sides(&[batch, n][usize::from(batch == 1)..], b, interleaved)
+    };
+    if let Some(made) = models::banded(spec, seed) {
+        let (name, mut system) = made?;
+        if cyclic {
+            return Err(Error::Invalid(format!(
+                "{name}: only a tridiagonal system can be --cyclic; leave it out"
+            )));
+        }
+        let (b, shape, order) = sides(b, system.n(), system.batch())?;
+        if !b.is_empty() {
+            system.b = b;
+        }
+        return Ok((name, AnyFile::Banded(BandedFile { system, shape, order, has_b: true })));
+    }
+    let Some(made) = models::tridiagonal(spec, seed) else {
+        suggest::expect_file(spec, &suggest::TRIDIAGONAL)?;
+        return Ok((spec.to_owned(), read_any(Path::new(spec), cyclic, interleaved, b)?));
+    };
+    let models::Tridiagonal { name, mut system } = made?;
+    system.cyclic = cyclic;
+    let (b, shape, order) = sides(b, system.n, system.batch)?;
+    if !b.is_empty() {
+        system.b = b;
+    }
+    Ok((name, AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b: true })))
+}
+
+/// The system to solve: this rank's rows, or a whole banded system.
+enum Given {
+    Tridiagonal(Rows),
+    Banded(BandedSystem),
+}
+
+impl Given {
+    fn span(&self) -> Span {
+        match self {
+            Self::Tridiagonal(rows) => rows.span,
+            Self::Banded(system) => Span::whole(system.n(), system.batch(), false),
+        }
+    }
+
+    fn b(&self) -> &[Vec<f64>] {
+        match self {
+            Self::Tridiagonal(rows) => &rows.b,
+            Self::Banded(system) => &system.b,
+        }
+    }
+
+    fn transposed(self) -> Self {
+        match self {
+            Self::Tridiagonal(rows) => Self::Tridiagonal(rows.transposed()),
+            Self::Banded(system) => Self::Banded(system.transposed()),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Tridiagonal(rows) => rows.check(),
+            Self::Banded(system) => system.check(),
+        }
+    }
+
+    fn solve(&self, machine: &kolmo::Machine, options: &Options) -> Result<Solution> {
+        match self {
+            Self::Tridiagonal(rows) => solve_rows(machine, rows, options),
+            Self::Banded(system) => solve_banded(machine, system, options),
+        }
+    }
+}
+
+/// A loaded system and the shape of its unknowns in the output.
+struct Loaded {
+    name: String,
+    given: Given,
+    shape: Vec<usize>,
+    order: Order,
+    has_b: bool,
+    /// The file, if every rank had to read all of it.
+    through: Option<String>,
+}
+
+/// Reads or generates this rank's rows.
+fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
+    let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
+    if !ranks.is_distributed() {
+        let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
+        let (given, shape, order, has_b) = match file {
+            AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b }) => {
+                let System { n, batch, dl, d, du, b, cyclic } = system;
+                let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
+                (Given::Tridiagonal(rows), shape, order, has_b)
+            }
+            AnyFile::Banded(BandedFile { system, shape, order, has_b }) => {
+                (Given::Banded(system), shape, order, has_b)
+            }
+        };
+        return Ok(Loaded { name, given, shape, order, has_b, through: None });
+    }
+    if models::banded(&args.system, args.seed).is_some() {
+        return Err(Error::Invalid(format!(
+            "{} on {} ranks; a pentadiagonal or block tridiagonal system is solved by one process",
+            args.system,
+            ranks.size()
+        )));
+    }
+    let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
+    let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
+        let file = read_rows(Path::new(&args.system), cyclic, interleaved, args.b.as_deref(), share)?;
+        let RowsFile { rows, shape, order, has_b, through } = file;
+        let (name, given) = (args.system.clone(), Given::Tridiagonal(rows));
+        return Ok(Loaded { name, given, shape, order, has_b, through });
+    };
+    let made = made?;
+    let span = share(made.n, made.batch);
+    let [dl, d, du, own] = made.rows(span.range())?;
+    let (b, shape, order, through) = match &args.b {
+        Some(file) => read_right_hand_sides(file, interleaved, &span)?,
+        None => {
+            let d = [made.batch, made.n];
+            let (_, shape, order) = right_hand_sides(&d[usize::from(made.batch == 1)..], None, interleaved)?;
+            (vec![own], shape, order, None)
+        }
+    };
+    let given = Given::Tridiagonal(Rows { span, dl, d, du, b });
+    Ok(Loaded { name: made.name, given, shape, order, has_b: true, through })
+}
+
+/// Turns an error about the system's numbers into an error of the file that has them.
+fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
+    let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, given.check()) else { return error };
+    let built_in = models::BuiltIn::parse(&args.system, args.seed, true).is_some()
+        || models::banded(&args.system, args.seed).is_some();
+    let own = (!built_in).then(|| args.system.as_ref());
+    match args.b.as_deref().filter(|_| reason.starts_with('b')).or(own) {
+        Some(path) => Error::File { path: path.into(), reason },
+        None => error,
+    }
+}
+
+/// Output files, on rank 0 only.
+struct Outputs {
+    format: String,
+    output: Option<OutputFile>,
+    report: Option<OutputFile>,
+}
+
+/// Opens the outputs.
+///
+/// This precedes reading the system: a mistyped name should not cost the reading of a large file.
+fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
+    if !(args.tolerance > 0.0 && args.tolerance < 1.0) {
+        return Err(Error::Invalid(format!(
+            "--tolerance {} must lie between 0 and 1, both excluded",
+            args.tolerance
+        )));
+    }
+    let report = args.solving.common.report.as_deref();
+    let format = match &args.output {
+        None => "csv".to_owned(),
+        Some(path) => match path.extension().and_then(|e| e.to_str()) {
+            Some(e @ ("npy" | "csv" | "txt")) => e.to_owned(),
+            Some("npz") => {
+                let reason = "an .npz holds several arrays, and unknowns are one; use .npy".to_owned();
+                return Err(Error::File { path: path.clone(), reason });
+            }
+            _ => return Err(no_format(path, "unknowns", ".npy, .csv or .txt")),
+        },
+    };
+    let output = args.output.as_deref().filter(|_| !args.solving.dry_run && ranks.is_root());
+    let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
+    let output = output.map(create).transpose()?;
+    let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
+    Ok(Outputs { format, output, report })
+}
+
+fn options(args: &Tridiagonal) -> Options {
+    Options {
+        block: args.block.0,
+        interface: match args.interface {
+            InterfaceArg::Host => Interface::Host,
+            InterfaceArg::Device => Interface::Device,
+            InterfaceArg::Auto => Interface::Auto,
+        },
+        pivot: match args.pivot {
+            PivotArg::None => Pivot::None,
+            PivotArg::Scaled => Pivot::Scaled,
+            PivotArg::Auto => Pivot::Auto,
+        },
+        refine: args.refine.0,
+        tolerance: args.tolerance,
+    }
+}
+
+pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    // Only rank 0 prints.
+    let common =
+        Common { quiet: args.solving.common.quiet || !ranks.is_root(), ..args.solving.common.clone() };
+    let quiet = common.quiet;
+    let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
+    let mut machine = common.open_on(ranks)?;
+    let options = options(args);
+    let progress = Progress::new(quiet, "reading the system");
+    let loaded = load(args, &options, ranks).and_then(|loaded| {
+        interrupt::check()?;
+        match loaded.given.b().len() {
+            several @ 2.. if format == "txt" => Err(Error::Invalid(format!(
+                ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
+            ))),
+            _ => Ok(loaded),
+        }
+    });
+    let Loaded { name, mut given, shape, order, has_b, through } = ranks.all_ok(loaded)?;
+    drop(progress);
+    if args.transpose {
+        given = given.transposed();
+    }
+    let (span, rhs) = (given.span(), given.b().len());
+    if !has_b && !quiet {
+        say(format_args!(
+            "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
+        ));
+    }
+    if let Some(file) = through.filter(|_| !quiet) {
+        say(format_args!(
+            "note: every rank reads all of {file}; of an .npz that is not compressed (numpy.savez) and of .npy each reads its rows"
+        ));
+    }
+    let lanes_predicted = match (common.lanes.0, &given) {
+        (Some(_), _) | (_, Given::Banded(_)) => None,
+        (None, Given::Tridiagonal(_)) => {
+            let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
+            Some(lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
+        }
+    };
+    if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
+        drop(machine);
+        let specs = kolmo::lane::of_place(&common.device.0, ranks.place());
+        let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
+        machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
+    }
+    let load = started.elapsed().as_secs_f64();
+    if args.solving.dry_run {
+        let Given::Tridiagonal(rows) = &given else {
+            return Err(Error::Invalid(format!(
+                "--dry-run: {name} is not tridiagonal, and what others take is not foretold; leave --dry-run out"
+            )));
+        };
+        return dry_run::tridiagonal(&machine, rows, &options, &name, load, report_file);
+    }
+    let at = Instant::now();
+    let progress = Progress::new(quiet, "solving");
+    let solution = given.solve(&machine, &options).map_err(|e| file_of(e, args, &given))?;
+    drop(progress);
+    let solved = at.elapsed().as_secs_f64();
+    ranks.all_ok(interrupt::check())?;
+    let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
+    let to_file = args.output.is_some();
+    if to_file && format == "npy" && ranks.is_distributed() && order != Order::Interleaved {
+        let path = args.output.clone().unwrap_or_default();
+        share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
+    } else if !to_file && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
+        glance(&span, &solution.x)?;
+    } else {
+        // With several ranks, rank 0 gathers all unknowns.
+        let all: Vec<Vec<f64>>;
+        let x = match ranks.is_distributed() {
+            true => {
+                all = solution.x.iter().map(|x| ranks.gather_to_root(x)).collect();
+                &all
+            }
+            false => &solution.x,
+        };
+        let written = match output {
+            Some(out) => write(out, &format, &form, x),
+            None if ranks.is_root() => write(OutputFile::stdout(), &format, &form, x),
+            None => Ok(()),
+        };
+        ranks.all_ok(written)?;
+    }
+    let run = Run {
+        name: &name,
+        span,
+        rhs,
+        tolerance: args.tolerance,
+        devices: report::devices_of(&machine),
+        lanes: ranks.all_reduce_sum(machine.lanes.len() as u64) as usize,
+        lanes_predicted,
+        solution: &solution,
+        seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
+    };
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+}
+
+/// Writes this rank's unknowns at their place in the shared file.
+fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
+    let written = match (x, form.order) {
+        ([x], _) => file.write(span.first, x),
+        (x, Order::Shared) => {
+            x.iter().enumerate().try_for_each(|(k, x)| file.write(k * span.all() + span.first, x))
+        }
+        (x, _) => file.write(span.first * x.len(), &side_by_side(x)),
+    };
+    span.ranks.all_ok(written)?;
+    file.commit(span.ranks)
+}
+
+/// Prints the ten largest unknowns, for a terminal.
+fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
+    const GLANCE: usize = 10;
+    // Right-hand side, row and value.
+    type Entry = [f64; 3];
+    let larger = |a: &Entry, b: &Entry| {
+        let size = b[2].abs().total_cmp(&a[2].abs());
+        size.then(a[0].total_cmp(&b[0])).then(a[1].total_cmp(&b[1]))
+    };
+    let mut mine: Vec<Entry> = Vec::new();
+    for (k, x) in x.iter().enumerate() {
+        let entry = |(i, _): (usize, f64)| [k as f64, (span.first + i) as f64, x[i]];
+        mine.extend(largest(x, GLANCE, f64::abs).into_iter().map(entry));
+    }
+    let mut all: Vec<Entry> = span.ranks.all_gather(&mine).concat();
+    if !span.ranks.is_root() {
+        return Ok(());
+    }
+    all.sort_by(larger);
+    all.truncate(GLANCE);
+    let mut out = OutputFile::stdout();
+    let mut text = String::new();
+    for [k, row, value] in all {
+        let (system, row) = (row as usize / span.n, row as usize % span.n);
+        let system = if span.batch > 1 { format!("system {system} ") } else { String::new() };
+        let column = if x.len() > 1 { format!("right-hand side {k} ") } else { String::new() };
+        text += &format!("{system}{column}row {row}  {value}\n");
+    }
+    let all = span.all() * x.len();
+    if all > GLANCE {
+        text += &format!("the {GLANCE} largest of {all}; -o FILE.npy, .csv or .txt writes all\n");
+    }
+    out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
+    out.commit()
+}

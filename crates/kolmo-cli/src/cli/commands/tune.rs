@@ -1,0 +1,365 @@
+//! `kolmo tune`.
+
+use std::io::Write;
+use std::time::{Instant, SystemTime};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::arguments::{Common, whole};
+use crate::cli::outcome::Outcome;
+use crate::cli::output::output_conflicts::Files;
+use crate::cli::output::{plot_series, write_report};
+use crate::cli::planning::lanes::LaneSets;
+use crate::cli::planning::tuning_store;
+use crate::cli::terminal::{interrupt, say};
+use crate::report::{bytes, devices, grouped, seconds};
+use kolmo::output::OutputFile;
+use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
+use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
+use kolmo::tridiagonal::lane_count::measure::Effort;
+use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
+use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
+use kolmo::tridiagonal::lane_count::regression::Quality;
+use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
+use kolmo::{Error, Machine, Result};
+use kolmo_bench::{lane_times, largest_system};
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// Show the stored results and whether they are still valid; measure nothing
+    #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
+    show: bool,
+    /// Largest tridiagonal system to measure, in rows, if memory permits; at least 7500
+    #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
+    max_size: usize,
+    /// Largest number of lanes to measure; the numbers are 1, 2, 4, 8, 16, 32
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
+    max_lanes: usize,
+    /// Minimum number of measurements of each size and number of lanes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
+    repeat: usize,
+    /// Draw the time per row over the sizes, for each number of lanes of one device, as an SVG
+    /// chart
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Tune {
+    /// Adds the input and output files of these arguments to `files`.
+    pub(crate) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
+    }
+}
+
+pub(crate) fn run(args: &Tune) -> Result<Outcome> {
+    let wanted: Vec<usize> = sizes().into_iter().filter(|&n| n <= args.max_size).collect();
+    if wanted.len() < FEWEST_SIZES {
+        return Err(Error::Invalid(format!(
+            "--max-size {} leaves {} of the sizes 1000, 2500, 4000, 5000, 7500, …; the models need {FEWEST_SIZES}: give \
+             7500 or more",
+            args.max_size,
+            wanted.len()
+        )));
+    }
+    if args.common.lanes.0.is_some() || args.max_lanes == 0 || args.repeat == 0 {
+        return Err(Error::Invalid(
+            "tune measures 1, 2, 4, … lanes, several times: give --max-lanes, 1 or more, to stop earlier, and --repeat, \
+             1 or more"
+                .to_owned(),
+        ));
+    }
+    let Some(folder) = settings::folder() else {
+        return Err(Error::Invalid(format!(
+            "this system names no folder for settings; set {} to one",
+            settings::VARIABLE
+        )));
+    };
+    if args.show {
+        return tuning_store::show(&folder, args.common.report.as_deref());
+    }
+    settings::prepare(&folder)?;
+    let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    if let (Some(plot), 2..) = (&args.plot, args.common.device.0.len()) {
+        return Err(Error::Invalid(format!(
+            "--plot {} draws one device, and {} are named; name one",
+            plot.display(),
+            args.common.device.0.len()
+        )));
+    }
+    let mut plot = args.plot.as_deref().map(plot_series::create).transpose()?;
+    let mut out = OutputFile::stdout();
+    let begun = Instant::now();
+    let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
+    for spec in &args.common.device.0 {
+        let tuned = tune(args, spec, &folder, &wanted, &counts, &mut used)?;
+        let path = settings::save(&folder, &tuned)?;
+        writeln!(out, "{}", text(&tuned)).map_err(|e| out.error(e))?;
+        if !args.common.quiet {
+            say(format_args!("stored in {}", path.display()));
+        }
+        plot.take().map(|file| plot_series::lanes(file, &tuned)).transpose()?;
+        files.push(path);
+        all.push(tuned);
+    }
+    out.commit()?;
+    if report.is_some() {
+        let regret = all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max);
+        let object = json!({
+            "command": "tune",
+            "version": env!("CARGO_PKG_VERSION"),
+            "status": "met",
+            "bound": {"regret": regret},
+            "devices": used,
+            "seconds": {"total": begun.elapsed().as_secs_f64()},
+            "files": files,
+            "tuned": all,
+        });
+        write_report(report, [format_args!("{object:#}")])?;
+    }
+    Ok(Outcome::Met)
+}
+
+/// Measures one device and fits the models of lane counts.
+fn tune(
+    args: &Tune,
+    spec: &kolmo::lane::DeviceSpec,
+    folder: &std::path::Path,
+    wanted: &[usize],
+    counts: &[usize],
+    used: &mut Vec<crate::report::DeviceReport>,
+) -> Result<Tuned> {
+    let at = Instant::now();
+    let machine = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let start = Some(1e3 * at.elapsed().as_secs_f64());
+    let device = machine.lanes[0].device().clone();
+    let precision = machine.precision;
+    drop(machine);
+    let key = Key::new(&device, precision);
+    settings::replaceable(folder, &key)?;
+    if let Found::Unusable(why) = settings::load(folder, &key)
+        && !args.common.quiet
+    {
+        say(format_args!("measuring anew what cannot be used: {why}"));
+    }
+    // The first lane has loaded drivers and compiled kernels, so this times opening alone.
+    let at = Instant::now();
+    let LaneSets { sets, opened } = LaneSets::open(&args.common, spec, counts)?;
+    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / opened as f64;
+    used.extend(devices(&sets[sets.len() - 1]));
+    let largest = largest_system(&sets[0].lanes[0], precision, wanted[wanted.len() - 1]);
+    let fitting: Vec<usize> = wanted.iter().copied().filter(|&n| n <= largest).collect();
+    let what = format!("{} ({}, {precision})", device.name, device.backend);
+    if fitting.len() < wanted.len() && !args.common.quiet {
+        say(format_args!(
+            "{what}: memory holds {} rows; {} larger sizes are left out",
+            grouped(largest as u64),
+            wanted.len() - fitting.len()
+        ));
+    }
+    if fitting.len() < FEWEST_SIZES {
+        return Err(Error::Invalid(format!(
+            "{what}: memory holds {} of the sizes to measure, and the models need {FEWEST_SIZES}; free some of it, or \
+             raise --memory-limit",
+            fitting.len()
+        )));
+    }
+    let effort =
+        Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
+    if !args.common.quiet {
+        say(format_args!("{what}: {}", predicted(&sets, &fitting, effort)?));
+    }
+    let mut done = 0;
+    let measured = lane_times(&sets, &fitting, effort, &mut |n| {
+        interrupt::check()?;
+        done += 1;
+        if !args.common.quiet {
+            say(format_args!("{what}: {} rows, size {done} of {}", grouped(n as u64), fitting.len()));
+        }
+        Ok(())
+    })?;
+    let choice = Choice::fit(&measured).expect("enough sizes");
+    let steps = tuning_store::measure(&sets[0], args.repeat)?;
+    let walks = tuning_store::grids(&sets[0], args.repeat)?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Ok(Tuned {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        measured_at: since.map_or(0, |d| d.as_secs()),
+        key,
+        driver: device.driver.clone(),
+        repetitions: args.repeat,
+        lane_opening,
+        start,
+        lane_cost: measured[0].lane_cost(),
+        overlap: overlap::fit(&measured),
+        choice,
+        steps: Some(steps),
+        walks: Some(walks),
+        unknown: Vec::new(),
+        sizes: measured,
+    })
+}
+
+/// Rows of the pilot system from which run times are predicted.
+const PILOT: usize = 250_000;
+
+/// Seconds per row from host to host on one lane, from a pilot of at most `rows` rows.
+pub(crate) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
+    let rows = PILOT.min(rows);
+    let once = Effort { least: 1, most: 1, seconds: 0.0 };
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| interrupt::check())?;
+    Ok(1e-3 * pilot[0].one_lane() / rows as f64)
+}
+
+/// Bytes of a system of `rows` rows where it is solved: dl, d, du, b and x.
+///
+/// They count twice if device and host share their memory, since the host has a copy.
+pub(crate) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
+    let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
+    copies * 5 * machine.precision.bytes() * rows as u64
+}
+
+/// Predicts time and memory of measuring these sizes, from the time of one of them.
+fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
+    let largest = sizes[sizes.len() - 1];
+    let row = seconds_a_row(sets, largest)?;
+    // Each visit has one warm-up solution, and each size six solutions by stages.
+    let solutions = sets.len() * (effort.least + 2);
+    let size = |&n: &usize| {
+        let solution = n as f64 * row;
+        effort
+            .seconds
+            .max(solutions as f64 * solution)
+            .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
+            + 6.0 * solution
+    };
+    Ok(format!(
+        "{} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
+        sizes.len(),
+        grouped(largest as u64),
+        sets[sets.len() - 1].lanes.len(),
+        seconds(sizes.iter().map(size).sum()),
+        bytes(system_bytes(&sets[0], largest))
+    ))
+}
+
+/// Returns the number of sizes that the choice misses by more than 5 % and 20 µs, and its largest
+/// regret.
+fn worst_regret(tuned: &Tuned) -> (usize, f64) {
+    let (mut misses, mut worst) = (0, 0.0f64);
+    for size in &tuned.sizes {
+        let best = size.best().median;
+        let chosen = size.time(tuned.lanes(size.n)).unwrap_or_else(|| size.one_lane());
+        misses += usize::from(missed(chosen, best));
+        worst = worst.max(chosen / best - 1.0);
+    }
+    (misses, worst)
+}
+
+/// Formats milliseconds with four digits.
+fn ms(time: f64) -> String {
+    let digits = (3 - time.abs().log10().floor().clamp(-3.0, 3.0) as i32).max(0) as usize;
+    format!("{time:.digits$}")
+}
+
+fn text(tuned: &Tuned) -> String {
+    let mut out = format!(
+        "{} ({}, {}): milliseconds host to host, medians\n{}\n",
+        tuned.key.device,
+        tuned.key.backend,
+        tuned.key.precision,
+        table(tuned)
+    );
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    let quality = |q: Quality| {
+        let one = |m: kolmo::tridiagonal::lane_count::regression::Metrics| {
+            let r_squared = m.r_squared.map_or("-".to_owned(), |r| format!("{r:.6}"));
+            format!("R² {r_squared}, MSE {:.3e}, RMSE {:.3e}", m.mse, m.rmse)
+        };
+        format!("training {}; test {}", one(q.training), one(q.test))
+    };
+    line(format!(
+        "a lane costs τ = {} ms in each solution, and once {} ms to open",
+        ms(tuned.lane_cost),
+        ms(tuned.lane_opening)
+    ));
+    if let Some(fit) = &tuned.overlap {
+        line("Veneva and Imamura 2024, fitted to this device, in ms:".to_owned());
+        let sum = fit.model.sum;
+        line(format!("  sum = {:e} n + {:e}: {}", sum.slope, sum.intercept, quality(fit.sum)));
+        if let (Some(c), Some(q)) = (fit.model.small, fit.small) {
+            let form = format!("{:e} n + {:e} log10 s + {:e}", c.per_row, c.per_log, c.constant);
+            line(format!("  overhead, n <= 10^6 = {form}: {}", quality(q)));
+        }
+        if let (Some(c), Some(q)) = (fit.model.big, fit.big) {
+            let form = format!("({:e} n + {:e}) log2 s^(4/3) + {:e}", c.per_row, c.per_log, c.constant);
+            line(format!("  overhead, n > 10^6 = {form}: {}", quality(q)));
+        }
+    }
+    line("regret on sizes left out of the fit, mean and worst; sizes missed by 5 % and 20 µs:".to_owned());
+    for c in &tuned.choice.candidates {
+        let taken = if c.form == tuned.choice.form { "*" } else { " " };
+        line(format!(
+            "{taken} {:34} {:7.2} % {:8.2} %   {}",
+            c.form.name(),
+            100.0 * c.mean_regret,
+            100.0 * c.worst_regret,
+            c.missed
+        ));
+    }
+    if let Some(steps) = &tuned.steps {
+        line(tuning_store::speeds(steps));
+    }
+    if let Some(walks) = &tuned.walks {
+        line(tuning_store::groups(walks));
+    }
+    let [a, b, c, d, e] = tuned.choice.coefficients;
+    if a + b + c + d + e > 0.0 {
+        line(format!(
+            "  gain in ms = (1 - 1/s) ({a:e} + {b:e} n / 10^6) - {c:e} (sqrt(s) - 1) - {d:e} (s - 1) - {e:e}"
+        ));
+    }
+    let (misses, worst) = worst_regret(tuned);
+    let best = tuned.sizes.iter().map(|s| s.one_lane() / s.best().median).fold(1.0, f64::max);
+    line(format!(
+        "--lanes auto misses {misses} of {} sizes by 5 % and 20 µs, the worst takes {:.1} % longer than its best",
+        tuned.sizes.len(),
+        100.0 * worst
+    ));
+    line(format!("largest gain over one lane {best:.2} x (published for an RTX 2080 Ti: {BEST_GAIN:.2} x)"));
+    out
+}
+
+fn table(tuned: &Tuned) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let mut header = vec!["rows".to_owned()];
+    header
+        .extend(counts.iter().map(|lanes| if *lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }));
+    header.extend(["best", "auto", "V&I 2024", "sum", "√(sum/τ)", "gain", "auto's"].map(str::to_owned));
+    table.set_header(header);
+    for size in &tuned.sizes {
+        let (best, auto) = (size.best(), tuned.lanes(size.n));
+        let mut row = vec![grouped(size.n as u64)];
+        row.extend(counts.iter().map(|&lanes| size.time(lanes).map_or(String::new(), ms)));
+        row.push(best.lanes.to_string());
+        row.push(auto.to_string());
+        row.push(tuned.overlap.map_or(String::new(), |fit| fit.model.lanes(size.n).to_string()));
+        row.push(ms(size.stages.sum()));
+        row.push(format!("{:.1}", gomez_luna(size.stages.sum(), tuned.lane_cost)));
+        row.push(format!("{:.3}", size.one_lane() / best.median));
+        row.push(size.time(auto).map_or(String::new(), |time| format!("{:.3}", size.one_lane() / time)));
+        table.add_row(row);
+    }
+    table
+}

@@ -1,0 +1,299 @@
+//! `kolmo walk`.
+
+mod arguments;
+mod components;
+mod page_rank;
+
+pub(crate) use arguments::Walk;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::cli::input::suggest;
+use crate::cli::outcome::{Outcome, conclude};
+use crate::cli::output::{plot_series, write_report};
+use crate::cli::planning::advice::Forecast;
+use crate::cli::planning::{dry_run, tuning_store};
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
+use crate::report;
+use arguments::{GroupSize, OrderArg};
+use components::{is_npz, listed, open, time_limit};
+use kolmo::io::npz::{self, Values};
+use kolmo::io::write::push_number;
+use kolmo::io::{read_matrix, read_rhs};
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::{System, system};
+use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::walk::sequence::Sequence;
+use kolmo::walk::{Component, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution, solve};
+use kolmo::{Error, Result};
+
+/// Reads a matrix from a file, or builds a built-in system; returns it with its right-hand sides.
+pub(crate) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Result<(System, Vec<Vec<f64>>)> {
+    let mut built = match system(spec, seed) {
+        Some(built) => built?,
+        None => {
+            let path = Path::new(spec);
+            suggest::expect_file(spec, &suggest::SYSTEMS)?;
+            if !path.exists() {
+                return Err(Error::File {
+                    path: path.into(),
+                    reason: format!(
+                        "there is no such file; give a matrix in .mtx, .npz or .npy, or a built-in: {}",
+                        kolmo::models::SYSTEMS
+                    ),
+                });
+            }
+            let (matrix, notes) = read_matrix(path).map_err(of_graph)?;
+            notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
+            let rhs = vec![1.0; matrix.rows()];
+            System { name: spec.to_owned(), matrix, rhs }
+        }
+    };
+    let mut given = vectors(rhs)?;
+    if given.is_empty() {
+        given.push(std::mem::take(&mut built.rhs));
+    }
+    Ok((built, given))
+}
+
+/// Adds a hint at `--pagerank` to the error of a file that may be a list of edges.
+fn of_graph(error: Error) -> Error {
+    let is_matrix =
+        |extension: &std::ffi::OsStr| ["mtx", "npz", "npy"].iter().any(|known| extension == *known);
+    match error {
+        Error::File { path, reason } if !path.extension().is_some_and(is_matrix) => {
+            Error::File { path, reason: format!("{reason}; a list of links is read with --pagerank 0.85") }
+        }
+        error => error,
+    }
+}
+
+/// Reads all vectors of the files.
+fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(read_rhs(path)?);
+    }
+    Ok(all)
+}
+
+/// Parses the list of `--component`, keeping its order.
+pub(crate) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
+    listed(list, "--component", |i: u64| match i {
+        i if i < n as u64 => Ok(i as u32),
+        i => Err(format!("{i} is none of a system of {n} unknowns; they are 0 to {}", n.max(1) - 1)),
+    })
+}
+
+/// Error for options that have no effect next to others.
+fn ignored(args: &Walk) -> Result<()> {
+    let fail = |idle: &str, by: String| {
+        Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+    };
+    match (args.chains, args.length) {
+        (Count::Number(chains), _) if args.max_chains.is_some() => {
+            fail("--max-chains", format!("--chains {chains}"))
+        }
+        (_, Length::Steps(steps)) if args.delta.is_some() => fail("--delta", format!("--length {steps}")),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
+    if let Some(damping) = args.graph.pagerank {
+        return page_rank::run(args, damping, ranks);
+    }
+    let started = Instant::now();
+    ranks.all_ok(ignored(args))?;
+    let mut options = Options {
+        epsilon: args.epsilon,
+        confidence: args.confidence,
+        sequence: args.sequence,
+        scramble: args.scramble,
+        seed: args.seed,
+        replicates: args.replicates,
+        chains: args.chains,
+        max_chains: args.max_chains.unwrap_or(Options::default().max_chains),
+        length: args.length,
+        delta: args.delta,
+        splitting: args.splitting,
+        order: match args.row_order {
+            OrderArg::Value => RowOrder::Value,
+            OrderArg::Index => RowOrder::Index,
+        },
+        control: args.control,
+        shared: args.shared_sequence,
+        force: args.force,
+        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
+        lazy: args.lazy,
+        grid: match (args.group_size, args.groups) {
+            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
+                Some(Grid { groups, ..Grid::PUBLISHED })
+            }
+            (None, _) => None,
+            (Some(GroupSize(size)), groups) => Some(Grid {
+                groups: groups.unwrap_or(Grid::PUBLISHED.groups),
+                size: size.unwrap_or(Grid::PUBLISHED.size),
+            }),
+        },
+        ahead: args.points_ahead,
+        time_limit: ranks.all_ok(args.time_limit.map(time_limit).transpose())?,
+        walk_limit: None,
+    };
+    let quiet = args.solving.common.quiet || !ranks.is_root();
+    // Only rank 0 writes.
+    let outputs = || {
+        let alone = args.plot.is_some() || args.solving.dry_run || args.time_limit.is_some();
+        if ranks.is_distributed() && alone {
+            return Err(Error::Invalid(
+                "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun"
+                    .to_owned(),
+            ));
+        }
+        let report = args.solving.common.report.as_deref();
+        let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
+        let output = ranks.is_root().then(|| open(output)).transpose()?;
+        let plot =
+            args.plot.as_deref().filter(|_| !args.solving.dry_run).map(plot_series::create).transpose()?;
+        Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
+    };
+    let (output, plot, report_file) = ranks.all_ok(outputs())?;
+    let machine = args.solving.common.open_on(ranks)?;
+    if let Some(GroupSize(None)) = args.group_size {
+        let grid = tuned_grid(&machine.lanes[0], machine.precision, args.groups, quiet);
+        ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
+        options.grid = Some(grid);
+    }
+    let input = || {
+        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
+        interrupt::check()?;
+        let list = args.component.as_deref();
+        let components = list.map_or(Ok(Vec::new()), |list| components(list, system.matrix.rows()))?;
+        Ok((system, rhs, components, vectors(&args.functional)?))
+    };
+    let reading = Progress::new(quiet, "reading the system");
+    let (system, rhs, components, functionals) = ranks.all_ok(input())?;
+    drop(reading);
+    let load = started.elapsed().as_secs_f64();
+
+    let (matrix, components, functionals) = (&system.matrix, &components[..], &functionals[..]);
+    let problem = Problem { matrix, rhs: &rhs, components, functionals };
+    if args.solving.dry_run {
+        return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
+    }
+    let progress = Progress::new(quiet, "preparing the walks");
+    options.time_limit = options.time_limit.map(|limit| limit.saturating_sub(started.elapsed()));
+    let mut forecast = Forecast::new(&options, matrix.nnz(), quiet);
+    let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
+        interrupt::check()?;
+        progress.at(done, all, if all > 0 { "steps" } else { "products with the matrix" });
+        forecast.at(done, all);
+        Ok(())
+    })?;
+    drop(progress);
+    if let Some(mut output) = output {
+        let written = match args.output.as_deref().is_some_and(is_npz) {
+            true => npz::write_arrays(&mut output, &arrays(&solution)),
+            false => output.write_all(&table(&solution, rhs.len() > 1)),
+        };
+        written.map_err(|e| output.error(e))?;
+        output.commit()?;
+    }
+    plot.map(|file| plot_series::convergence(file, &system.name, &solution)).transpose()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::walk::Run {
+        system: &system.name,
+        confidence: args.confidence,
+        time_limit: args.time_limit,
+        devices: report::devices_of(&machine),
+        solution: &solution,
+    };
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    if !quiet {
+        for warning in &solution.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+    }
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+}
+
+/// Returns the fastest measured grid of the first lane's device, else the published grid.
+fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
+    let tuned = tuning_store::of(lane.device(), precision, quiet);
+    let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
+    let (grid, why) = match best {
+        Some(best) => (Grid { groups: best.groups, size: best.size }, "as `kolmo tune` measured".to_owned()),
+        None => {
+            let why = format!("by default; `kolmo tune --device {}` measures it", lane.device().spec);
+            (Grid::PUBLISHED, why)
+        }
+    };
+    let grid = Grid { groups: groups.unwrap_or(grid.groups), ..grid };
+    if !quiet {
+        say(format_args!("a grid of {} groups of {} threads, {why}", grid.groups, grid.size));
+    }
+    grid
+}
+
+/// Results ordered by right-hand side, components before functionals.
+fn answers(solution: &Solution) -> Vec<&Component> {
+    let mut all: Vec<&Component> = solution.components.iter().chain(&solution.functionals).collect();
+    all.sort_by_key(|c| c.rhs);
+    all
+}
+
+/// The columns of [`table`] as arrays.
+///
+/// With functionals there is a further column `functional`: 1 for functionals, 0 for components.
+fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)> {
+    let all = answers(solution);
+    let integers = |name, of: fn(&Component) -> u64| {
+        (name, vec![all.len() as u64], Values::Integers(all.iter().map(|&c| of(c) as i64).collect()))
+    };
+    let floats = |name, of: fn(&Component) -> f64| {
+        (name, vec![all.len() as u64], Values::Floats(all.iter().map(|&c| of(c)).collect()))
+    };
+    let mut columns = vec![
+        integers("rhs", |c| c.rhs as u64),
+        integers("component", |c| u64::from(c.component)),
+        floats("estimate", |c| c.estimate),
+        floats("half_width", |c| c.half_width),
+        integers("chains", |c| c.chains),
+        integers("length", |c| u64::from(c.length)),
+    ];
+    if !solution.functionals.is_empty() {
+        columns.insert(1, integers("functional", |c| u64::from(c.quantity == Quantity::Functional)));
+    }
+    columns
+}
+
+/// The results as CSV: `component,estimate,half_width,chains,length`.
+///
+/// Several right-hand sides have a column `rhs` in front. Functionals are the components `h0`,
+/// `h1`.
+fn table(solution: &Solution, several: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    if several {
+        text.extend_from_slice(b"rhs,");
+    }
+    text.extend_from_slice(b"component,estimate,half_width,chains,length\n");
+    for c in answers(solution) {
+        if several {
+            text.extend_from_slice(format!("{},", c.rhs).as_bytes());
+        }
+        let letter = if c.quantity == Quantity::Functional { "h" } else { "" };
+        text.extend_from_slice(format!("{letter}{},", c.component).as_bytes());
+        push_number(&mut text, c.estimate);
+        text.push(b',');
+        push_number(&mut text, c.half_width);
+        text.extend_from_slice(format!(",{},{}\n", c.chains, c.length).as_bytes());
+    }
+    text
+}

@@ -1,0 +1,149 @@
+//! Exploration of PRISM models, with the constants of `--const` and a progress display.
+
+use std::io::IsTerminal;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::cli::terminal::progress::Progress;
+use crate::cli::terminal::{interrupt, say};
+use crate::report::{counted, grouped, seconds};
+use kolmo::transient::Chain;
+use kolmo::{Error, Result};
+use kolmo_check::language::{self, refused};
+use kolmo_check::{Assigned, Truncation};
+use kolmo_model::constants::{self, Given};
+use kolmo_model::{Model, StateSpace, Value};
+
+/// Values of constants given by `--const`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Constants(pub(crate) Vec<Given>);
+
+impl FromStr for Constants {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        constants::parse(text).map(Self).map_err(refused)
+    }
+}
+
+impl Constants {
+    /// Returns the value of each constant; an error for ranges.
+    fn single(&self) -> Result<Vec<(String, Value)>> {
+        let one = |given: &Given| match given.values[..] {
+            [value] => Ok((given.name.clone(), value)),
+            _ => Err(Error::Invalid(format!(
+                "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
+                given.name,
+                given.values.len()
+            ))),
+        };
+        self.0.iter().map(one).collect()
+    }
+}
+
+/// Explores the states of a model with these constants, within `limit` bytes.
+pub(crate) fn explore(
+    model: &Model,
+    values: &Assigned,
+    limit: Option<u64>,
+    quiet: bool,
+) -> Result<StateSpace> {
+    let began = Instant::now();
+    let space = watched(quiet, Some(model), |tell| language::explore(model, values, limit, tell));
+    let space = space.map_err(|error| match error {
+        Error::Invalid(why) if why.ends_with("truncate the model") => {
+            Error::Invalid(format!("{why}: `kolmo check` and `kolmo transient` do by --truncate 1e-10"))
+        }
+        other => other,
+    })?;
+    if !quiet {
+        let (others, all) = space.transitions();
+        let took = began.elapsed().as_secs_f64();
+        say(format_args!(
+            "explored {}, {} ({} with self-loops) in {}, {} states a second",
+            counted(space.states() as u64, "state"),
+            counted(others, "transition"),
+            grouped(all),
+            seconds(took),
+            grouped((space.states() as f64 / took) as u64),
+        ));
+    }
+    Ok(space)
+}
+
+/// Runs a search with a progress display.
+///
+/// A note warns once about a variable without a range that grows in `model`.
+fn watched<T>(
+    quiet: bool,
+    model: Option<&Model>,
+    search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T,
+) -> T {
+    let progress = Progress::new(quiet, "exploring the model");
+    let noted = AtomicBool::new(quiet);
+    search(&|found| {
+        progress.found(found.states, found.transitions);
+        if let (Some(model), Some((variable, value))) = (model, found.reached)
+            && !noted.swap(true, Ordering::Relaxed)
+        {
+            let name = model.variables().nth(variable).unwrap_or_default();
+            let bar = if std::io::stderr().is_terminal() { "\n" } else { "" };
+            say(format_args!(
+                "{bar}note: '{name}' has no range and has reached {value} in {} states; if they have no end, give it a range \
+                 or truncate the model (--truncate)",
+                grouped(found.states)
+            ));
+        }
+        interrupt::check().is_ok()
+    })
+}
+
+/// Explores the model of a file and returns its chain, with names of the states.
+pub(crate) fn chain(
+    path: &str,
+    constants: Option<&Constants>,
+    limit: Option<u64>,
+    quiet: bool,
+) -> Result<Chain> {
+    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
+    language::chain(path, explore(&language::read(path)?, &values, limit, quiet)?)
+}
+
+/// Reads a model for truncated exploration; nothing is explored yet.
+pub(crate) fn truncation(
+    path: &str,
+    constants: Option<&Constants>,
+    allowed: f64,
+    epsilon: f64,
+) -> Result<Truncation> {
+    expect_model(path)?;
+    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
+    let instance = language::read(path)?.with_constants(&values).map_err(refused)?;
+    Truncation::new(instance, allowed, epsilon)
+}
+
+/// Error if `--truncate` is used with anything but a PRISM model.
+pub(crate) fn expect_model(path: &str) -> Result<()> {
+    match language::is_model(path) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "--truncate is for models in PRISM's language, and {path} is none; leave it out"
+        ))),
+    }
+}
+
+/// Explores the next part of a truncated model.
+pub(crate) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
+    watched(quiet, None, |tell| truncation.explore(limit, tell))
+}
+
+/// Prints how many states were explored and how much probability was lost.
+pub(crate) fn say_enough(truncation: &Truncation, states: usize) {
+    say(format_args!(
+        "explored {} and left {} at their edge (round {}); at most {:.1e} is lost there",
+        counted((states - truncation.edge().len()) as u64, "state"),
+        grouped(truncation.edge().len() as u64),
+        truncation.rounds(),
+        truncation.lost(),
+    ));
+}

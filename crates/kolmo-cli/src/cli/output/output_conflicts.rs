@@ -1,0 +1,129 @@
+//! Checks that no file of a command is read and written, or written twice.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use kolmo::{Error, Result};
+
+/// Input and output files, each with the argument that names it.
+#[derive(Debug, Default)]
+pub(crate) struct Files<'a> {
+    read: Vec<(&'static str, &'a Path)>,
+    written: Vec<(&'static str, &'a Path)>,
+}
+
+/// Extensions of files that are read with a model of the same stem.
+const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
+
+impl<'a> Files<'a> {
+    /// Adds input files. A name that is not a file, such as a built-in's, does no harm.
+    pub(crate) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
+        self.read.extend(paths.into_iter().map(|path| (what, path)));
+        self
+    }
+
+    /// Adds an output file.
+    pub(crate) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
+        self.written.extend(path.map(|path| (what, path)));
+        self
+    }
+
+    /// Checks that no output is also an input or another output, under any name or link.
+    pub(crate) fn check(&self) -> Result<()> {
+        let written: Vec<(&str, &Path, File)> =
+            self.written.iter().filter_map(|&(what, path)| Some((what, path, File::of(path)?))).collect();
+        for (k, (what, path, file)) in written.iter().enumerate() {
+            let same = |other: &Path| File::of(other).is_some_and(|other| other == *file);
+            let before = written[..k].iter().find(|(_, _, other)| other == file).map(|(other, ..)| *other);
+            let read = || self.read.iter().find(|(_, other)| same(other)).map(|(other, _)| *other);
+            let beside = || {
+                let model = self.read.iter().find(|(_, model)| beside(model).iter().any(|other| same(other)));
+                model.map(|_| "a file that is read with the model")
+            };
+            if let Some(other) = before.or_else(read).or_else(beside) {
+                return Err(Error::Invalid(format!(
+                    "{other} and {what} both name {}; give them two files",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Arguments that name the input files, for error messages.
+#[derive(Debug)]
+pub(crate) struct Roles(Vec<(&'static str, PathBuf)>);
+
+impl Files<'_> {
+    /// Returns the input files with the arguments that name them.
+    pub(crate) fn roles(&self) -> Roles {
+        Roles(self.read.iter().map(|&(what, path)| (what, path.to_owned())).collect())
+    }
+}
+
+impl Roles {
+    /// Adds to the error of a missing file the argument that names it.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let Error::Io { path, source } = error else { return error };
+        let role = self.0.iter().find(|(_, known)| *known == path).map(|(what, _)| *what);
+        match (source.kind(), role) {
+            (ErrorKind::NotFound, Some(role)) => {
+                Error::File { path, reason: format!("{source}; {role} names it: check its name and folder") }
+            }
+            _ => Error::Io { path, source },
+        }
+    }
+}
+
+/// Identity of a file, independent of its names and links.
+#[derive(Debug, PartialEq)]
+enum File {
+    #[cfg(unix)]
+    Device(u64, u64),
+    Path(PathBuf),
+}
+
+impl File {
+    /// Returns the identity of a regular file, existing or not.
+    ///
+    /// `None` for devices, pipes and folders, of which nothing can be overwritten, and for `-`,
+    /// which is stdin or stdout.
+    fn of(path: &Path) -> Option<Self> {
+        if path == Path::new("-") {
+            return None;
+        }
+        match fs::metadata(path) {
+            Ok(there) if !there.is_file() => None,
+            #[cfg(unix)]
+            Ok(there) => {
+                use std::os::unix::fs::MetadataExt;
+                Some(Self::Device(there.dev(), there.ino()))
+            }
+            #[cfg(not(unix))]
+            Ok(_) => fs::canonicalize(path).ok().map(Self::Path),
+            Err(_) => {
+                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+                Some(Self::Path(folder.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+/// Files with labels, rewards and state names next to a model's file.
+fn beside(model: &Path) -> Vec<PathBuf> {
+    let name = model.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split('.').next().unwrap_or_default();
+    let folder = model.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !model.is_file() || stem.is_empty() {
+        return Vec::new();
+    }
+    let known = |name: &str| {
+        let bare = name.strip_suffix(".gz").unwrap_or(name);
+        bare.starts_with(stem) && BESIDE.iter().any(|ending| bare.ends_with(ending))
+    };
+    let all = fs::read_dir(folder).into_iter().flatten().flatten();
+    all.filter(|entry| known(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
+}

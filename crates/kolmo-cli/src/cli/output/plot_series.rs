@@ -1,0 +1,274 @@
+//! `--plot FILE.svg`: probabilities over time, half-widths over chains, times over sizes.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::cli::output::no_format;
+use crate::cli::output::values::{Selection, Style};
+use crate::plot::palette::REFERENCE;
+use crate::plot::{Axis, Form, Line, Lines, Stroke};
+use crate::report;
+use kolmo::internals::larger_first;
+use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::settings::Tuned;
+use kolmo::walk::{Component, Solution};
+use kolmo::{Error, Result};
+
+/// Maximum number of lines in a chart: one per colour, except the colour of reference lines.
+const MOST: usize = REFERENCE;
+
+/// Number of most likely states that are drawn by default.
+const LIKELY: usize = 5;
+
+/// Maximum bytes of the vectors that are kept to find the most likely states.
+const ROOM: usize = 1 << 30;
+
+/// Opens the file of a chart on rank 0; `None` on the other ranks.
+pub(crate) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
+    if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
+}
+
+/// Opens the file of a chart, before the work starts.
+pub(crate) fn create(path: &Path) -> Result<OutputFile> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => OutputFile::create(path),
+        _ => Err(no_format(path, "charts", ".svg")),
+    }
+}
+
+fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
+    file.write_all(chart.svg(Form::File).as_bytes()).map_err(|e| file.error(e))?;
+    file.commit()
+}
+
+/// Probabilities over the times of `kolmo transient`.
+#[derive(Debug)]
+pub(crate) struct Curves {
+    ranks: Ranks,
+    /// This rank's states, to which the received vectors belong.
+    rows: Range<usize>,
+    /// Only on rank 0.
+    file: Option<OutputFile>,
+    model: String,
+    times: Vec<f64>,
+    wanted: Wanted,
+    style: Style,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// Labels or states, with (name, value) at each time.
+    Named(Selection, Vec<Vec<(String, f64)>>),
+    /// The `k` most likely states, and this rank's part of the vector at each time.
+    Likely(usize, Vec<Vec<f64>>),
+}
+
+impl Curves {
+    /// Prepares the chart of selected labels or states, else of the most likely states.
+    pub(crate) fn new(
+        file: Option<OutputFile>,
+        model: &str,
+        selection: &Selection,
+        times: &[f64],
+        states: usize,
+        style: &Style,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        let fail = |reason: String| Err(Error::Invalid(reason));
+        let finite = times.iter().filter(|t| t.is_finite()).count();
+        if finite < 2 {
+            return fail(format!(
+                "--plot draws probabilities over time, and {finite} finite times were asked for; give more, such as \
+                 --times 0:0.5:10"
+            ));
+        }
+        let empty = || vec![Vec::new(); times.len()];
+        let many = |what: &str, count: usize| {
+            fail(format!("--plot draws at most {MOST} lines, and {count} {what} were named; name fewer"))
+        };
+        let wanted = match selection {
+            Selection::Labels(labels) if labels.len() > MOST => return many("labels", labels.len()),
+            Selection::States(named) if named.len() > MOST => return many("states", named.len()),
+            Selection::Labels(_) | Selection::States(_) => Wanted::Named(selection.clone(), empty()),
+            Selection::Top(k) if *k > MOST => return many("states", *k),
+            Selection::All | Selection::Top(_) => {
+                let bytes = 8 * (states / ranks.size()) * times.len();
+                if bytes > ROOM {
+                    return fail(format!(
+                        "--plot would keep {} vectors of {states} states ({}) to find the most likely ones; name states or \
+                         labels with --states or --label, or give fewer times",
+                        times.len(),
+                        report::bytes(bytes as u64)
+                    ));
+                }
+                let k = if let Selection::Top(k) = selection { *k } else { LIKELY };
+                Wanted::Likely(k, vec![Vec::new(); times.len()])
+            }
+        };
+        let (model, times, style) = (model.to_owned(), times.to_vec(), style.clone());
+        Ok(Self { ranks, rows: 0..states, file, model, times, wanted, style })
+    }
+
+    /// Sets the states to which the following vectors belong.
+    pub(crate) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
+    }
+
+    /// Stores the probabilities at a time.
+    pub(crate) fn result(&mut self, index: usize, p: &[f64]) {
+        match &mut self.wanted {
+            Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
+            Wanted::Likely(_, vectors) => vectors[index] = p.to_vec(),
+        }
+    }
+
+    /// Draws the chart and completes its file. Collective.
+    pub(crate) fn finish(self) -> Result<()> {
+        let (rows, what) = match self.wanted {
+            Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
+            Wanted::Named(_, rows) => (rows, "states"),
+            Wanted::Likely(k, vectors) => {
+                (likely(&vectors, k, &self.rows, self.ranks), "the most likely states")
+            }
+        };
+        let Some(file) = self.file else { return Ok(()) };
+        let names: Vec<String> =
+            rows.first().map_or(Vec::new(), |r| r.iter().map(|(n, _)| n.clone()).collect());
+        let mut order: Vec<usize> = (0..self.times.len()).filter(|&i| self.times[i].is_finite()).collect();
+        order.sort_by(|&a, &b| self.times[a].total_cmp(&self.times[b]));
+        let line = |(k, name): (usize, &String)| Line {
+            name: if what == "labels" { name.clone() } else { format!("state {}", self.style.state(name)) },
+            color: k,
+            stroke: if order.len() > 40 { Stroke::Bare } else { Stroke::Solid },
+            points: order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect(),
+        };
+        let chart = Lines {
+            title: format!("{}: {what}", self.model),
+            x: Axis::linear("time (1 / unit of the rates)"),
+            y: Axis::linear("probability"),
+            lines: names.iter().enumerate().map(line).collect(),
+        };
+        write(file, &chart)
+    }
+}
+
+/// Values of the `k` states with the largest maximum over all times, largest first.
+///
+/// `vectors` hold the probabilities of this rank's `rows`. Collective.
+fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> Vec<Vec<(String, f64)>> {
+    // Each of them is among the k largest at some time.
+    let mut most: HashMap<u32, f64> = HashMap::new();
+    for p in vectors {
+        for (name, p) in Selection::Top(k).pick(p, rows, ranks) {
+            let most =
+                most.entry(name.parse().expect("Top should name states by their numbers")).or_default();
+            *most = most.max(p);
+        }
+    }
+    let mut states: Vec<(usize, f64)> = most.into_iter().map(|(state, p)| (state as usize, p)).collect();
+    states.sort_unstable_by(larger_first);
+    states.truncate(k);
+    let states = Selection::States(states.into_iter().map(|(state, _)| state as u32).collect());
+    vectors.iter().map(|p| states.pick(p, rows, ranks)).collect()
+}
+
+/// Draws the half-widths after each round over the number of chains.
+pub(crate) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
+    let several = solution.rounds.iter().any(|c| c.rhs > 0);
+    let name = |c: &Component| {
+        let rhs = if several { format!(" of {}", c.rhs) } else { String::new() };
+        format!("{}{rhs}", report::walk::symbol(c))
+    };
+    let mut names: Vec<String> = Vec::new();
+    for c in &solution.rounds {
+        if !names.contains(&name(c)) && names.len() < MOST {
+            names.push(name(c));
+        }
+    }
+    let mut lines: Vec<Line> = names
+        .iter()
+        .enumerate()
+        .map(|(color, line)| Line {
+            name: line.clone(),
+            color,
+            stroke: Stroke::Solid,
+            points: solution
+                .rounds
+                .iter()
+                .filter(|c| name(c) == *line)
+                .map(|c| (c.chains as f64, c.half_width))
+                .collect(),
+        })
+        .collect();
+    let chains = solution.rounds.iter().map(|c| c.chains as f64);
+    let (least, most) = chains.fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(n), b.max(n)));
+    if least <= most {
+        // Widens the range: with one number of chains the line would be a point.
+        let ends = [0.7 * least, 1.4 * most];
+        lines.push(Line {
+            name: format!("asked for: {}", crate::plot::short(solution.epsilon)),
+            color: REFERENCE,
+            stroke: Stroke::Dotted,
+            points: ends.map(|x| (x, solution.epsilon)).to_vec(),
+        });
+    }
+    let chart = Lines {
+        title: format!("{system}: half-widths"),
+        x: Axis::log("chains"),
+        y: Axis::log("half-width"),
+        lines,
+    };
+    write(file, &chart)
+}
+
+/// Draws nanoseconds per row over the number of rows, one line per number of lanes.
+pub(crate) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
+    let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let points = |of: &dyn Fn(&kolmo::tridiagonal::lane_count::SizeTimes) -> Option<f64>| -> Vec<(f64, f64)> {
+        tuned.sizes.iter().filter_map(|s| Some((s.n as f64, 1e6 * of(s)? / s.n as f64))).collect()
+    };
+    let mut lines: Vec<Line> = counts
+        .iter()
+        .enumerate()
+        .map(|(color, &lanes)| Line {
+            name: if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") },
+            color,
+            stroke: Stroke::Bare,
+            points: points(&|s| s.time(lanes)),
+        })
+        .collect();
+    lines.push(Line {
+        name: "auto".to_owned(),
+        color: REFERENCE,
+        stroke: Stroke::Points,
+        points: points(&|s| s.time(tuned.lanes(s.n))),
+    });
+    let chart = Lines {
+        title: format!("{} ({}, {}): host to host", tuned.key.device, tuned.key.backend, tuned.key.precision),
+        x: Axis::log("rows"),
+        y: Axis::log("ns a row"),
+        lines,
+    };
+    write(file, &chart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_likely_states_are_those_with_the_largest_peaks() {
+        let vectors = [vec![1.0, 0.0, 0.0, 0.0], vec![0.1, 0.5, 0.3, 0.1], vec![0.1, 0.1, 0.6, 0.2]];
+
+        let rows = likely(&vectors, 2, &(0..4), Ranks::ALONE);
+
+        let names: Vec<&str> = rows[0].iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(names, ["0", "2"]);
+        assert_eq!(rows[1].iter().map(|r| r.1).collect::<Vec<_>>(), [0.1, 0.3]);
+    }
+}

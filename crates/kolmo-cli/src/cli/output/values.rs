@@ -1,0 +1,541 @@
+//! Output of probabilities and rewards: whole vectors, selected values, tables.
+
+use std::io::{IsTerminal, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::cli::output::collective_file::SharedFile;
+use crate::cli::output::no_format;
+use crate::cli::terminal::say;
+use kolmo::internals::{add_states, larger_first, largest};
+use kolmo::io::npy::NpyWriter;
+use kolmo::io::npz::{self, Values};
+use kolmo::io::write;
+use kolmo::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::transient::{RewardValue, Solution, StateNames};
+use kolmo::{Error, Result};
+
+/// Format of states and values in the output.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Style {
+    /// Names of the states, if they have names.
+    pub(crate) names: Option<Arc<StateNames>>,
+    /// True for PRISM's format of results.
+    pub(crate) prism: bool,
+}
+
+impl Style {
+    /// Returns a state's number followed by its name, if it has one.
+    pub(crate) fn state(&self, number: &str) -> String {
+        match self.name(number) {
+            Some(name) => format!("{number} {name}"),
+            None => number.to_owned(),
+        }
+    }
+
+    /// Returns the name of the state with this number.
+    fn name(&self, number: &str) -> Option<String> {
+        Some(self.names.as_ref()?.name(number.parse().ok()?))
+    }
+}
+
+/// Values of each probability vector that are written.
+#[derive(Debug, Clone)]
+pub(crate) enum Selection {
+    /// The whole vector.
+    All,
+    /// The probabilities of these states.
+    States(Vec<u32>),
+    /// The probability of each label: (name, states).
+    Labels(Vec<(String, Vec<u32>)>),
+    /// The largest probabilities, this many.
+    Top(usize),
+}
+
+/// Format of whole vectors.
+#[derive(Debug)]
+enum Vectors {
+    /// `.npy`, written row by row. Early rows wait until all rows before them are written.
+    Npy { path: PathBuf, writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
+    /// `.npy` on several ranks.
+    Shared(SharedFile),
+    /// `.csv` and `.npz`. `output` is `None` on ranks other than 0, and for `.npz`, which is in
+    /// [`Sink::arrays`].
+    Csv { output: Option<OutputFile>, columns: Vec<Vec<f64>> },
+    /// `.txt`: one vector. `output` is `None` on ranks other than 0.
+    Text { output: Option<OutputFile>, values: Vec<f64> },
+}
+
+/// The file of `-o`, opened before the work starts.
+#[derive(Debug)]
+pub(crate) struct Named {
+    path: PathBuf,
+    extension: String,
+    /// Only on rank 0.
+    file: Option<OutputFile>,
+}
+
+impl Named {
+    /// Opens the file of `-o` after checking its extension.
+    ///
+    /// `table` is true for selected values, `times` the number of vectors otherwise. `text` selects
+    /// text for every extension.
+    pub(crate) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
+        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+        let stdout = path == Path::new("-");
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        if text && ["npy", "npz"].contains(&&extension[..]) {
+            return fail(format!("--format prism writes text, which no .{extension} holds; use .txt"));
+        }
+        let extension = if text || stdout { "csv" } else { &extension[..] };
+        match extension {
+            "csv" | "npz" => {}
+            _ if table => {
+                return fail(
+                    "what --states, --label and --top select is written as .csv or .npz; use one of those"
+                        .to_owned(),
+                );
+            }
+            "txt" if times > 1 => {
+                return fail(format!(
+                    ".txt holds one time, and {times} were asked for; use .csv, .npy or .npz"
+                ));
+            }
+            "npy" | "txt" => {}
+            _ => {
+                return Err(no_format(path, "probabilities", ".npy, .npz, .csv or .txt"));
+            }
+        }
+        let file = match ranks.is_root() {
+            true if stdout => Some(OutputFile::stdout()),
+            true if ranks.is_distributed() => Some(OutputFile::create_shared(path)?),
+            true => Some(OutputFile::create(path)?),
+            false => None,
+        };
+        Ok(Self { path: path.into(), extension: extension.to_owned(), file })
+    }
+}
+
+/// Rows `time,what,value` of selected values.
+#[derive(Debug)]
+struct Table {
+    selection: Selection,
+    rows: Vec<Vec<(String, f64)>>,
+    output: Option<OutputFile>,
+}
+
+/// Receives the probabilities of each time and writes the requested output.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    ranks: Ranks,
+    /// This rank's states, to which the received vectors belong.
+    rows: Range<usize>,
+    /// Number of states of the chain.
+    states: usize,
+    times: Vec<f64>,
+    vectors: Option<Vectors>,
+    table: Option<Table>,
+    /// The ten largest values, for a terminal.
+    glance: Option<Table>,
+    rewards: Option<OutputFile>,
+    /// The `.npz` file, which holds times, bounds, vectors or selected values, and rewards.
+    arrays: Option<OutputFile>,
+    style: Style,
+    /// Probability to subtract from a table's values: it is in the set but does not count.
+    pub(crate) uncounted: Option<f64>,
+}
+
+/// Number of values shown on a terminal instead of the vector.
+const GLANCE: usize = 10;
+
+impl Sink {
+    /// Prepares the outputs. If `rewards` is true, rewards go to stdout instead of the vector.
+    pub(crate) fn open(
+        mut file: Option<Named>,
+        selection: Selection,
+        rewards: bool,
+        times: &[f64],
+        states: usize,
+        style: Style,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        let mut sink = Self {
+            ranks,
+            rows: 0..states,
+            states,
+            times: times.to_vec(),
+            vectors: None,
+            table: None,
+            glance: None,
+            rewards: None,
+            arrays: None,
+            style,
+            uncounted: None,
+        };
+        let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
+        // Rank 0 writes to stdout, and its stdout decides for all ranks.
+        let stdout = || ranks.is_root().then(OutputFile::stdout);
+        let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
+        let arrays = file.as_mut().filter(|file| file.extension == "npz");
+        sink.arrays = arrays.and_then(|file| file.file.take());
+        if rewards {
+            if file.as_ref().is_some_and(|file| file.path == Path::new("-")) {
+                return Err(Error::Invalid(
+                    "rewards and -o - both go to stdout; give the vector a file with -o".to_owned(),
+                ));
+            }
+            sink.rewards = stdout();
+        }
+        match (selection, file) {
+            (Selection::All, Some(file)) => {
+                sink.vectors = Some(Vectors::create(file, times, states, ranks)?);
+            }
+            (Selection::All, None) if rewards => {}
+            (Selection::All, None) if terminal && !sink.style.prism => {
+                sink.glance = Some(table(stdout(), Selection::Top(GLANCE)));
+            }
+            (Selection::All, None) => {
+                sink.vectors =
+                    Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
+            }
+            (some, Some(named)) => sink.table = Some(table(named.file, some)),
+            (_, None) if rewards => {
+                return Err(Error::Invalid(
+                    "rewards and --states, --label or --top both go to stdout; give the latter a file with -o".to_owned(),
+                ));
+            }
+            (some, None) => sink.table = Some(table(stdout(), some)),
+        }
+        ranks.all_ok(sink.outputs().try_for_each(OutputFile::expect_open))?;
+        Ok(sink)
+    }
+
+    /// Returns the outputs that may be stdout.
+    fn outputs(&self) -> impl Iterator<Item = &OutputFile> {
+        let vectors = match &self.vectors {
+            Some(Vectors::Csv { output, .. } | Vectors::Text { output, .. }) => output.as_ref(),
+            _ => None,
+        };
+        let tables = [&self.table, &self.glance].map(|table| table.as_ref()?.output.as_ref());
+        tables.into_iter().chain([vectors, self.rewards.as_ref()]).flatten()
+    }
+
+    /// True if any output needs probabilities.
+    pub(crate) fn wants_vectors(&self) -> bool {
+        self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
+    }
+
+    /// Sets the states to which the following vectors belong.
+    pub(crate) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
+    }
+
+    pub(crate) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
+        let ranks = self.ranks;
+        for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
+            let mut picked = table.selection.pick(p, &self.rows, ranks);
+            if let Some(uncounted) = self.uncounted {
+                picked.iter_mut().for_each(|(_, value)| *value = (*value - uncounted).clamp(0.0, 1.0));
+            }
+            table.rows[index] = picked;
+        }
+        match &mut self.vectors {
+            None => {}
+            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
+            Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
+            Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
+            Some(Vectors::Npy { path, writer, waiting, next }) => {
+                let mut write = |row: &[f64]| {
+                    writer.write(row).map_err(|source| Error::Io { path: path.clone(), source })
+                };
+                if index != *next {
+                    waiting[index] = Some(p.to_vec());
+                    return Ok(());
+                }
+                write(p)?;
+                *next += 1;
+                while let Some(row) = waiting.get_mut(*next).and_then(Option::take) {
+                    write(&row)?;
+                    *next += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Selected values of each time for the report: label or state, and value.
+    pub(crate) fn values(&self) -> Option<Vec<Value>> {
+        let table = self.table.as_ref()?;
+        let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
+            (Selection::States(_) | Selection::Top(_), Ok(state)) => match self.style.name(what) {
+                Some(name) => json!({ "state": state, "name": name, "value": value }),
+                None => json!({ "state": state, "value": value }),
+            },
+            _ => json!({ "label": what, "value": value }),
+        };
+        Some(table.rows.iter().map(|rows| rows.iter().map(one).collect()).collect())
+    }
+
+    /// Writes all remaining output and completes the files.
+    pub(crate) fn finish(mut self, solution: &Solution) -> Result<()> {
+        if let Some(out) = self.arrays.take() {
+            self.write_arrays(out, solution)?;
+        }
+        let style = &self.style;
+        if let Some(out) = self.rewards.take_if(|_| style.prism) {
+            prism_rewards(out, solution)?;
+        }
+        if let Some(mut out) = self.rewards {
+            let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
+            for time in &solution.times {
+                for reward in &time.rewards {
+                    write::push_number(&mut text, time.time);
+                    text.push(b',');
+                    write::push_field(&mut text, &reward.name);
+                    for value in [reward.instantaneous, reward.cumulative] {
+                        text.push(b',');
+                        write::push_number(&mut text, value);
+                    }
+                    text.push(b'\n');
+                }
+            }
+            out.write_all(&text).map_err(|e| out.error(e))?;
+            out.commit()?;
+        }
+        match self.vectors {
+            None => {}
+            Some(Vectors::Npy { path, writer, .. }) => {
+                writer.finish().map_err(|source| Error::Io { path, source })?.commit()?;
+            }
+            Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
+            Some(Vectors::Csv { output: Some(mut output), columns }) => {
+                let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
+                let write = if style.prism { write::write_prism } else { write::write_csv };
+                write(&mut output, &self.times, &columns, style.names.as_deref())
+                    .map_err(|e| output.error(e))?;
+                output.commit()?;
+            }
+            Some(Vectors::Text { output: Some(mut output), values }) => {
+                write::write_text(&mut output, &values).map_err(|e| output.error(e))?;
+                output.commit()?;
+            }
+            Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
+        }
+        if let Some(table) = self.table {
+            table.write(&self.times, "", style)?;
+        }
+        if let Some(table) = self.glance {
+            let n = solution.n;
+            let note = format!(
+                "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt",
+                GLANCE.min(n)
+            );
+            table.write(&self.times, &note, style)?;
+        }
+        Ok(())
+    }
+}
+
+/// Members of an `.npz` file.
+#[derive(Default)]
+struct Members(Vec<(&'static str, Vec<u64>, Values<'static>)>);
+
+impl Members {
+    fn floats(&mut self, name: &'static str, shape: &[usize], values: Vec<f64>) {
+        self.push(name, shape, Values::Floats(values.into()));
+    }
+
+    fn push(&mut self, name: &'static str, shape: &[usize], values: Values<'static>) {
+        self.0.push((name, shape.iter().map(|&k| k as u64).collect(), values));
+    }
+}
+
+impl Sink {
+    /// Writes the `.npz`: times, bounds, whole vectors or selected values, rewards.
+    fn write_arrays(&mut self, mut out: OutputFile, solution: &Solution) -> Result<()> {
+        let (mut members, k) = (Members::default(), self.times.len());
+        members.floats("times", &[k], self.times.clone());
+        members.floats("bound", &[k], solution.times.iter().map(|time| time.bound.total()).collect());
+        if let Some(Vectors::Csv { columns, .. }) = &mut self.vectors {
+            members.floats("probabilities", &[k, self.states], std::mem::take(columns).concat());
+        }
+        if let Some(Table { selection, rows, .. }) = &self.table {
+            let names = |row: &[(String, f64)]| row.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+            let numbers = |row: &Vec<(String, f64)>| {
+                let number = |name: String| name.parse::<i64>().expect("states are named by their numbers");
+                names(row).into_iter().map(number).collect::<Vec<_>>()
+            };
+            let (first, width) = (&rows[0], rows[0].len());
+            match selection {
+                Selection::Labels(_) => members.push("labels", &[width], Values::Text(names(first))),
+                Selection::Top(_) => {
+                    let all = rows.iter().flat_map(numbers).collect();
+                    members.push("states", &[k, width], Values::Integers(all));
+                }
+                _ => members.push("states", &[width], Values::Integers(numbers(first))),
+            }
+            let values = rows.iter().flatten().map(|(_, value)| *value).collect();
+            members.floats("values", &[k, width], values);
+        }
+        let rewards = solution.times.first().map_or(&[][..], |time| &time.rewards);
+        if !rewards.is_empty() {
+            let names = rewards.iter().map(|reward| reward.name.clone()).collect();
+            members.push("rewards", &[rewards.len()], Values::Text(names));
+            let of = |value: fn(&RewardValue) -> f64| {
+                solution.times.iter().flat_map(|time| time.rewards.iter().map(value)).collect()
+            };
+            members.floats("instantaneous", &[k, rewards.len()], of(|reward| reward.instantaneous));
+            members.floats("cumulative", &[k, rewards.len()], of(|reward| reward.cumulative));
+        }
+        npz::write_arrays(&mut out, &members.0).map_err(|e| out.error(e))?;
+        out.commit()
+    }
+}
+
+impl Vectors {
+    fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
+        let Named { path, extension, file: output } = named;
+        let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
+        if ranks.is_distributed() && extension == "npy" {
+            return SharedFile::open(path, output, &shape, ranks).map(Self::Shared);
+        }
+        Ok(match (&extension[..], output) {
+            ("npy", Some(output)) => {
+                let failed = |source| Error::Io { path: path.clone(), source };
+                let writer = NpyWriter::new(output, &shape).map_err(failed)?;
+                Self::Npy { path, writer, waiting: vec![None; times.len()], next: 0 }
+            }
+            ("csv" | "npz", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            (_, output) => Self::Text { output, values: Vec::new() },
+        })
+    }
+}
+
+impl Selection {
+    /// Returns the selected values on every rank. `p` holds the probabilities of `rows`.
+    /// Collective.
+    pub(crate) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
+        let here = |s: &u32| rows.contains(&(*s as usize));
+        let of = |s: u32| p[s as usize - rows.start];
+        match self {
+            Self::All => Vec::new(),
+            Self::States(states) => {
+                let mine = || (0u32..).zip(states).filter(|(_, s)| here(s));
+                let places = ranks.all_gather(&mine().map(|(place, _)| place).collect::<Vec<_>>()).concat();
+                let values = ranks.all_gather(&mine().map(|(_, &s)| of(s)).collect::<Vec<_>>()).concat();
+                let mut all: Vec<(String, f64)> = states.iter().map(|s| (s.to_string(), f64::NAN)).collect();
+                places.iter().zip(values).for_each(|(&place, value)| all[place as usize].1 = value);
+                all
+            }
+            Self::Labels(labels) => {
+                let mut sums = vec![0.0; 2 * labels.len()];
+                ranks.ordered_reduce(&mut sums, |sums| {
+                    for (sum, (_, states)) in sums.as_chunks_mut().0.iter_mut().zip(labels) {
+                        add_states(sum, states, rows, p);
+                    }
+                });
+                let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| sum + lost);
+                labels.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum)).collect()
+            }
+            Self::Top(k) => {
+                let mine = largest(p, *k, |p| p);
+                let places: Vec<u64> = mine.iter().map(|(place, _)| (rows.start + place) as u64).collect();
+                let values: Vec<f64> = mine.iter().map(|(_, p)| *p).collect();
+                let places = ranks.all_gather(&places).concat().into_iter().map(|state| state as usize);
+                let mut all: Vec<(usize, f64)> = places.zip(ranks.all_gather(&values).concat()).collect();
+                all.sort_unstable_by(larger_first);
+                all.truncate(*k);
+                all.into_iter().map(|(s, p)| (s.to_string(), p)).collect()
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Writes the table in PRISM's format: one table per state or label.
+    fn write_prism(self, times: &[f64], style: &Style, states: bool) -> Result<()> {
+        let Some(out) = self.output else { return Ok(()) };
+        let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+        for (&time, rows) in times.iter().zip(&self.rows) {
+            for (what, value) in rows {
+                let what = if states { style.state(what) } else { what.clone() };
+                match tables.iter_mut().find(|(known, _)| *known == what) {
+                    Some((_, results)) => results.push((time, *value)),
+                    None => tables.push((what, vec![(time, *value)])),
+                }
+            }
+        }
+        prism_tables(out, &tables)
+    }
+
+    fn write(self, times: &[f64], note: &str, style: &Style) -> Result<()> {
+        let states = !matches!(self.selection, Selection::Labels(_));
+        if style.prism {
+            return self.write_prism(times, style, states);
+        }
+        let Some(mut out) = self.output else { return Ok(()) };
+        let named = states && style.names.is_some();
+        let mut text = b"time,what,value".to_vec();
+        text.extend_from_slice(if named { b",name\n" } else { b"\n" });
+        for (time, rows) in times.iter().zip(&self.rows) {
+            for (what, value) in rows {
+                write::push_number(&mut text, *time);
+                text.push(b',');
+                write::push_field(&mut text, what);
+                text.push(b',');
+                write::push_number(&mut text, *value);
+                if let Some(name) = style.name(what).filter(|_| named) {
+                    text.push(b',');
+                    write::push_field(&mut text, &name);
+                }
+                text.push(b'\n');
+            }
+        }
+        out.write_all(&text).map_err(|e| out.error(e))?;
+        out.commit()?;
+        if !note.is_empty() {
+            say(note);
+        }
+        Ok(())
+    }
+}
+
+/// Writes tables like PRISM's `-exportresults`: one result, or times with their results.
+fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+    let mut text = Vec::new();
+    for (k, (what, results)) in tables.iter().enumerate() {
+        let between = if k > 0 { "\n" } else { "" };
+        let several = results.len() > 1;
+        text.extend_from_slice(
+            format!("{between}{what}:\n{}Result\n", if several { "T\t" } else { "" }).as_bytes(),
+        );
+        for (time, value) in results {
+            if several {
+                write::push_number(&mut text, *time);
+                text.push(b'\t');
+            }
+            write::push_number(&mut text, *value);
+            text.push(b'\n');
+        }
+    }
+    out.write_all(&text).map_err(|e| out.error(e))?;
+    out.commit()
+}
+
+/// Writes rewards in PRISM's format, named by PRISM's operators.
+fn prism_rewards(out: OutputFile, solution: &Solution) -> Result<()> {
+    let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let names = solution.times.first().map_or(&[][..], |time| &time.rewards);
+    for (k, reward) in names.iter().enumerate() {
+        let of = |value: fn(&RewardValue) -> f64| {
+            solution.times.iter().map(|time| (time.time, value(&time.rewards[k]))).collect()
+        };
+        tables.push((format!("R{{\"{}\"}}=? [ I=T ]", reward.name), of(|reward| reward.instantaneous)));
+        tables.push((format!("R{{\"{}\"}}=? [ C<=T ]", reward.name), of(|reward| reward.cumulative)));
+    }
+    prism_tables(out, &tables)
+}

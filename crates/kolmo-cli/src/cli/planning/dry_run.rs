@@ -1,0 +1,329 @@
+//! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: memory and time, predicted from a pilot
+//! run.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::cli::outcome::Outcome;
+use crate::cli::output::write_report;
+use crate::cli::planning::advice;
+use crate::cli::terminal::{interrupt, say};
+use crate::report::{bytes, devices, devices_of, grouped, seconds};
+use kolmo::Machine;
+use kolmo::lane::{Lane, available_memory};
+use kolmo::output::OutputFile;
+use kolmo::tridiagonal::{Residual, Rows, Span, System};
+use kolmo::walk::{Count, Options, PILOT, Problem, solve};
+use kolmo::{Error, Result, tridiagonal};
+
+/// Maximum number of components in the pilot of `walk`.
+const COMPONENTS: usize = 16;
+/// Chains per replicate in the pilot of `walk`.
+const CHAINS: u64 = 256;
+/// Time limit of the pilot of `walk`.
+const TIME: Duration = Duration::from_millis(500);
+
+/// Maximum number of rows in the pilot of `tridiagonal`.
+const ROWS: usize = 1 << 20;
+
+/// Memory that a lane or the host needs, and its free memory.
+#[derive(Clone)]
+struct Room {
+    device: String,
+    needed: u64,
+    free: Option<u64>,
+}
+
+impl Room {
+    fn line(&self, what: &str) -> String {
+        let there = match self.free {
+            Some(free) if free < self.needed => format!("{} free: does NOT fit", bytes(free)),
+            Some(free) => format!("{} free", bytes(free)),
+            None => "what is free is not known".to_owned(),
+        };
+        format!("memory   {}  {what} {}; {there}", self.device, bytes(self.needed))
+    }
+
+    fn expect(&self, what: &str) -> Result<()> {
+        match self.free {
+            Some(free) if free < self.needed => Err(Error::OutOfMemory {
+                device: self.device.clone(),
+                what: what.to_owned(),
+                asked: self.needed,
+                limit: format!(
+                    "{} are free; use --precision f32 where that is enough{}",
+                    bytes(free),
+                    if self.device.starts_with("cpu ") { "" } else { ", or --device cpu" }
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "device": self.device, "needed": self.needed, "free": self.free })
+    }
+}
+
+fn name(lane: &Lane) -> String {
+    format!("{} {}", lane.device().spec, lane.device().name)
+}
+
+/// Prepares the walks, runs a few chains of a few components, and predicts the rest.
+pub(crate) fn walk(
+    machine: &Machine,
+    problem: &Problem<'_>,
+    options: &Options,
+    system: &str,
+    load: f64,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
+    let few = &problem.components[..problem.components.len().min(COMPONENTS)];
+    let asked = problem.components.len() + problem.functionals.len();
+    let functionals = &problem.functionals[..problem.functionals.len().min(COMPONENTS)];
+    let pilot = Problem { components: few, functionals, ..*problem };
+    let piloted = few.len() + functionals.len();
+    let chains = CHAINS * u64::from(options.replicates.max(1));
+    // A given number of chains requests walks, even if BiCGSTAB would be faster.
+    let walked = match options.chains {
+        Count::Grow => Options { max_chains: chains, ..options.clone() },
+        _ => Options { chains: Count::Number(chains), ..options.clone() },
+    };
+    let walked = Options { walk_limit: Some(TIME), ..walked };
+    let (mut first, mut seen) = (None, (0, 0));
+    let solution = solve(machine, &pilot, &walked, &mut |done, all| {
+        if all > 0 {
+            first.get_or_insert_with(Instant::now);
+            seen = (done, all);
+        }
+        interrupt::check()
+    })?;
+    let answers = || solution.components.iter().chain(&solution.functionals);
+    // If the time limit ended the pilot's chains, the rate is that of their steps so far.
+    let ended = first.filter(|_| solution.steps == 0).map(|since| since.elapsed().as_secs_f64());
+    let (rate, length) = match ended {
+        Some(seconds) => {
+            let walks = chains * if few.is_empty() { functionals.len() } else { few.len() } as u64;
+            (seen.0 as f64 / seconds, (seen.1 / walks.max(1)) as u32)
+        }
+        None => {
+            let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
+            (rate, answers().map(|c| c.length).max().unwrap_or(0))
+        }
+    };
+    // Chains that a component needs if its interval shrinks with the square root of their number,
+    // as for pseudo-random points.
+    let needed = |c: &kolmo::walk::Component| {
+        let left = c.epsilon - c.bound.truncation - c.bound.rounding;
+        match left > 0.0 {
+            true => (c.chains as f64 * (c.bound.statistical / left).powi(2)).max(c.chains as f64),
+            false => f64::INFINITY,
+        }
+    };
+    let worst = match options.chains {
+        Count::Number(n) => n as f64,
+        // The chains of the first round.
+        _ if ended.is_some() => (PILOT * u64::from(options.replicates)) as f64,
+        _ => answers().map(needed).fold(chains as f64, f64::max),
+    };
+    let capped = worst.min(options.max_chains.max(chains) as f64);
+    let all = asked as f64 * problem.rhs.len() as f64;
+    let walks = if length > 0 { capped * f64::from(length) * all / rate.max(1.0) } else { 0.0 };
+    let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
+    let rooms: Vec<Room> = machine
+        .lanes
+        .iter()
+        .zip(free)
+        .map(|(lane, free)| Room { device: name(lane), needed: lane.peak_bytes(), free })
+        .collect();
+    let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
+    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    if report.is_some() {
+        let object = json!({
+            "command": "walk",
+            "version": env!("CARGO_PKG_VERSION"),
+            "dry_run": true,
+            "model": system,
+            "devices": devices(machine),
+            "n": solution.n,
+            "nnz": solution.nnz,
+            "norm": solution.norm,
+            "epsilon": solution.epsilon,
+            "components": asked,
+            "chains": capped,
+            "length": length,
+            "steps_per_s": rate,
+            "pilot": {"components": piloted, "chains": chains, "half_width": solution.bound.total()},
+            "memory": rooms.iter().map(Room::json).collect::<Vec<_>>(),
+            "host": host.json(),
+            "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
+        });
+        write_report(report, [format_args!("{object:#}")])?;
+    }
+    say(format_args!(
+        "system   {system}  {} unknowns, {} entries, norm {:.6}, {}",
+        grouped(solution.n as u64),
+        grouped(solution.nnz as u64),
+        solution.norm,
+        machine.precision
+    ));
+    for room in &rooms {
+        say(room.line(&format!("chain table {} and sums", bytes(solution.table_bytes))));
+    }
+    say(host.line("matrix, vectors and table"));
+    let found = match ended {
+        Some(time) => format!("none at its end after {}", seconds(time)),
+        None => format!("half-width {:.1e}", solution.bound.total()),
+    };
+    say(format_args!(
+        "pilot    {piloted} of the components, {} chains each: {found}, {:.1} million steps/s",
+        grouped(chains),
+        1e-6 * rate
+    ));
+    if solution.krylov > 0 {
+        let products = grouped(solution.krylov as u64);
+        say(format_args!(
+            "control  {products} products of BiCGSTAB, after which walks have {length} steps at most"
+        ));
+    }
+    let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
+    let most = if ended.is_some() { "at least" } else { "at most" };
+    say(format_args!(
+        "chains   {most} about {} a component of at most {} steps for {:.1e}{limit}",
+        grouped(capped as u64),
+        grouped(u64::from(length)),
+        solution.epsilon
+    ));
+    say(format_args!(
+        "time     load {}, prepare {}, walks {most} about {}",
+        seconds(load),
+        seconds(prepare),
+        seconds(walks)
+    ));
+    let steps = walks * rate;
+    advice::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);
+    Ok(Outcome::Met)
+}
+
+/// Solves the first rows, on each rank its own, and predicts memory and time of all rows.
+pub(crate) fn tridiagonal(
+    machine: &Machine,
+    rows: &Rows,
+    options: &tridiagonal::Options,
+    name_: &str,
+    load: f64,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let Span { n, batch, ranks, .. } = rows.span;
+    let pilot = ranks.all_ok(pilot(machine, rows, options))?;
+    let solve = ranks.all_reduce_max(pilot.solve);
+    let of = |text: &str| {
+        if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
+    };
+    let [lines, objects] = {
+        let line =
+            |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
+        let mut lines: String =
+            pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
+        lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
+        let object = json!({
+            "memory": pilot.rooms.iter().map(Room::json).collect::<Vec<_>>(),
+            "host": pilot.host.json(),
+            "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
+        });
+        [lines, object.to_string()].map(|text| ranks.all_gather_text(&text))
+    };
+    let told = devices_of(machine);
+    let all = ranks.all_reduce_sum(machine.lanes.len() as u64);
+    if report.is_some() {
+        let mut object = json!({
+            "command": "tridiagonal",
+            "version": env!("CARGO_PKG_VERSION"),
+            "dry_run": true,
+            "model": name_,
+            "devices": told,
+            "n": n,
+            "batch": batch,
+            "lanes": all,
+            "ranks": ranks.size(),
+            "seconds": {"load": load, "solve": solve, "total": load + solve},
+        });
+        let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
+        let each: Vec<serde_json::Value> = objects.iter().map(of_rank).collect();
+        // A single process reports this at the top level.
+        match &each[..] {
+            [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
+            _ => object["each"] = each.into(),
+        }
+        write_report(report, [format_args!("{object:#}")])?;
+    }
+    if ranks.is_root() {
+        say(format_args!(
+            "system   {name_}  {} rows in {batch} of {}, right-hand sides: {}, {}",
+            grouped(rows.span.all() as u64),
+            grouped(n as u64),
+            rows.b.len(),
+            machine.precision
+        ));
+        say(lines.concat().trim_end());
+        say(format_args!(
+            "pilot    the first {} rows: {}, residual {:.1e}",
+            grouped(pilot.rows as u64),
+            seconds(pilot.seconds),
+            pilot.residual.normwise
+        ));
+        say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
+    }
+    let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
+    ranks.all_ok(fits()).map(|()| Outcome::Met)
+}
+
+/// Solution of the first rows and the extrapolation to all rows of this rank.
+struct Pilot {
+    rows: usize,
+    /// Measured seconds of the pilot.
+    seconds: f64,
+    /// Predicted seconds for all rows.
+    solve: f64,
+    residual: Residual,
+    rooms: Vec<Room>,
+    host: Room,
+}
+
+fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
+    let all = rows.span.rows;
+    let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
+    let few = all.min(ROWS);
+    // The system is in memory already. Further memory: x, and the arrays of the lanes' transfers.
+    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * machine.precision.bytes());
+    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    if few == 0 {
+        let (residual, rooms) = (Residual::default(), Vec::new());
+        return Ok(Pilot { rows: 0, seconds: 0.0, solve: 0.0, residual, rooms, host });
+    }
+    let first = |values: &[f64]| values[..few].to_vec();
+    let b: Vec<Vec<f64>> = rows.b.iter().map(|b| first(b)).collect();
+    let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
+    let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
+    // The first solution allocates memory; only the second one is timed.
+    tridiagonal::solve(machine, &pilot, options)?;
+    interrupt::check()?;
+    let peak: Vec<u64> = machine.lanes.iter().map(Lane::peak_bytes).collect();
+    let solution = tridiagonal::solve(machine, &pilot, options)?;
+    let share = all as f64 / few as f64;
+    let room = |((lane, free), peak): ((&Lane, Option<u64>), u64)| Room {
+        device: name(lane),
+        needed: (peak as f64 * share) as u64,
+        free,
+    };
+    Ok(Pilot {
+        rows: few,
+        seconds: solution.solve_seconds,
+        solve: solution.solve_seconds * share,
+        residual: solution.residual,
+        rooms: machine.lanes.iter().zip(free).zip(peak).map(room).collect(),
+        host,
+    })
+}

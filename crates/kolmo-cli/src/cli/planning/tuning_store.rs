@@ -1,0 +1,200 @@
+//! Stored measurements: measuring them, showing them, and passing them to lanes.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{interrupt, say};
+use kolmo::kernel::Precision;
+use kolmo::lane::Device;
+use kolmo::models;
+use kolmo::output::OutputFile;
+use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::{Options, estimate};
+use kolmo::walk::Grid;
+use kolmo::{Machine, Result};
+use kolmo_bench as bench;
+
+/// Chain for measuring steps. It fits every matrix format, and its vectors fit most caches.
+const CHAIN: &str = "wlan:10,6";
+
+/// Measures the bandwidth and the step time of each matrix format, on one lane.
+pub(crate) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
+    let model = models::parse(CHAIN).expect("a built-in")?;
+    let copy = bench::bandwidth(&machine.lanes, repeat)?;
+    let mut formats = Vec::new();
+    for format in MatrixFormat::STORED {
+        interrupt::check()?;
+        let options = Options { format, ..Options::default() };
+        let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, 2 * repeat, copy)?;
+        // The second record is without accumulator, like most steps.
+        let Some(record) = records.last() else { continue };
+        formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
+    }
+    Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
+}
+
+/// System for measuring walks on grids. Its chain table fits most caches.
+const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
+
+/// Measures the grids that `walk --group-size auto` chooses from, on one lane.
+pub(crate) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
+    let system = models::system(SYSTEM, 0).expect("a built-in")?;
+    let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut interrupt::check)?;
+    let grid = |(grid, seconds): (Grid, f64)| GridTime { groups: grid.groups, size: grid.size, seconds };
+    Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
+}
+
+/// Two lines of text about workgroup sizes.
+pub(crate) fn groups(walks: &Walks) -> String {
+    let grids: Vec<String> =
+        walks.grids.iter().map(|g| format!("{} x {} {:.2} ms", g.groups, g.size, 1e3 * g.seconds)).collect();
+    let best = walks.best().map_or("none".to_owned(), |g| format!("{} x {}", g.groups, g.size));
+    format!(
+        "{} chains of {} on grids: {}; walk --group-size auto takes {best}\n\
+         all other kernels have workgroups of 256, which is not tuned: sums are trees over blocks of 256, alike on every \
+         device",
+        walks.chains,
+        walks.system,
+        grids.join(", "),
+    )
+}
+
+/// One line of text about bandwidth and matrix formats.
+pub(crate) fn speeds(steps: &Steps) -> String {
+    let formats: Vec<String> =
+        steps.formats.iter().map(|f| format!("{} {:.1} µs", f.format, 1e6 * f.seconds)).collect();
+    let slow: Vec<&str> = steps.slow().iter().map(|format| format.name()).collect();
+    let slow = if slow.is_empty() { "none".to_owned() } else { slow.join(", ") };
+    format!(
+        "copies {:.1} GB/s; a step of {}: {}; passed over by --matrix-format auto: {slow}",
+        steps.bytes_per_second / 1e9,
+        steps.chain,
+        formats.join(", ")
+    )
+}
+
+/// Loads the stored measurements of a device; warns about a damaged file.
+pub(crate) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
+    let folder = settings::folder()?;
+    match settings::load(&folder, &Key::new(device, precision)) {
+        Found::Tuned(tuned) => {
+            note_unknown(&folder, &tuned, &device.spec, quiet);
+            Some(tuned)
+        }
+        Found::Absent => None,
+        Found::Unusable(why) => {
+            if !quiet {
+                say(format_args!(
+                    "warning: not used: {why}; `kolmo tune --device {}` renews it",
+                    device.spec
+                ));
+            }
+            None
+        }
+    }
+}
+
+/// Start-up time of a GPU in seconds: the shortest one measured on this machine, else a default.
+pub(crate) fn gpu_start() -> f64 {
+    let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
+    let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
+    let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
+    start.reduce(f64::min).map_or(estimate::GPU_START, |start| 1e-3 * start)
+}
+
+/// Passes the stored measurements of their devices to the lanes.
+pub(crate) fn recall(machine: &Machine, quiet: bool) {
+    let mut told = BTreeSet::new();
+    for lane in &machine.lanes {
+        let first = told.insert(lane.device().spec.clone());
+        if let Some(steps) =
+            of(lane.device(), machine.precision, quiet || !first).and_then(|tuned| tuned.steps)
+        {
+            lane.remember(steps.bytes_per_second, steps.slow().iter().map(|format| format.name()).collect());
+        }
+    }
+}
+
+/// Warns about unknown keys in a file of measurements.
+pub(crate) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
+    if !tuned.unknown.is_empty() && !quiet {
+        let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
+        say(format_args!(
+            "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` writes the file anew",
+            path.display()
+        ));
+    }
+}
+
+/// Prints every file of the folder and whether it is valid for a device of this machine.
+pub(crate) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
+    let mut report = report.map(OutputFile::create).transpose()?;
+    let mut out = OutputFile::stdout();
+    let devices = kolmo::lane::list();
+    let mut shown = Vec::new();
+    let files = settings::all(folder)?;
+    if files.is_empty() {
+        say(format_args!("nothing is stored in {}; `kolmo tune --device LIST` measures", folder.display()));
+    }
+    for (path, found) in files {
+        let mut lines = Vec::new();
+        let state = match &found {
+            Err(why) => format!("cannot be used: {why}; `kolmo tune` of its device writes it anew"),
+            Ok(tuned) => {
+                let Key { backend, device, precision, .. } = &tuned.key;
+                lines.push(format!("{device} ({backend}, {precision})"));
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+                let days = now.saturating_sub(tuned.measured_at) / 86_400;
+                let driver = if tuned.driver.is_empty() { "none" } else { &tuned.driver };
+                lines.push(format!(
+                    "measured by kolmo {} {days} day{} ago; driver {driver}",
+                    tuned.version,
+                    if days == 1 { "" } else { "s" },
+                ));
+                let lanes =
+                    [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
+                lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
+                lines.extend(tuned.steps.as_ref().map(speeds));
+                lines.extend(
+                    tuned.walks.iter().flat_map(|w| groups(w).lines().map(str::to_owned).collect::<Vec<_>>()),
+                );
+                if !tuned.unknown.is_empty() {
+                    lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
+                }
+                // Looks the file up like a run, for the device of this name if there is one.
+                let here = devices.iter().find(|l| l.device.name == *device && l.device.backend == *backend);
+                let key = |driver: &str| Key { driver: driver.to_owned(), ..tuned.key.clone() };
+                match here {
+                    None => "no such device is here now".to_owned(),
+                    Some(listing) => match settings::load(folder, &key(&listing.device.driver)) {
+                        Found::Tuned(_) => format!("holds for {}", listing.device.spec),
+                        Found::Unusable(why) => format!("expired: {why}"),
+                        Found::Absent => "not under the name that a run looks for".to_owned(),
+                    },
+                }
+            }
+        };
+        let text = format!("{}\n  {state}\n", path.display());
+        let text = lines.iter().fold(text, |text, line| format!("{text}  {line}\n"));
+        out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
+        shown.push(json!({ "file": path, "state": state, "tuned": found.ok() }));
+    }
+    out.commit()?;
+    if let Some(mut file) = report.take() {
+        let object = json!({
+            "command": "tune",
+            "version": env!("CARGO_PKG_VERSION"),
+            "status": "met",
+            "shown": shown,
+        });
+        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    Ok(Outcome::Met)
+}

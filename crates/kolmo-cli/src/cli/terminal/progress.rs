@@ -1,0 +1,227 @@
+//! Progress on stderr: a bar on a terminal after one second, elsewhere one line per minute.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::terminal::say;
+use crate::report::{grouped, seconds};
+
+/// Progress of one task, displayed by its own thread because much of the work reports nothing.
+#[derive(Debug)]
+pub(crate) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    ended: bool,
+    /// Name of the task, or the unit of the count once `all` is known.
+    what: &'static str,
+    done: u64,
+    /// Total count; 0 if unknown.
+    all: u64,
+    /// States and transitions that a search has found; its total is unknown.
+    found: Option<[u64; 2]>,
+    /// Time and count at the start of the current count. Earlier work does not enter the rate.
+    since: Instant,
+    first: u64,
+}
+
+impl State {
+    fn new(what: &'static str, done: u64, all: u64) -> Self {
+        Self { ended: false, what, done, all, found: None, since: Instant::now(), first: done }
+    }
+
+    /// Remaining seconds at the current rate, if it is known.
+    fn left(&self) -> Option<f64> {
+        let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
+        (rate > 0.0).then(|| self.all.saturating_sub(self.done) as f64 / rate)
+    }
+
+    /// Note with the predicted time, if the work will take longer than [`LONG`].
+    fn announced(&self) -> Option<String> {
+        let left = self.left().filter(|left| *left > LONG)?;
+        Some(format!(
+            "note: {} {} take about {} if nothing ends them earlier",
+            grouped(self.all),
+            self.what,
+            seconds(left)
+        ))
+    }
+
+    fn text(&self) -> String {
+        if let Some([states, transitions]) = self.found {
+            let rate = states as f64 / self.since.elapsed().as_secs_f64();
+            let [states, transitions, rate] = [states, transitions, rate as u64].map(grouped);
+            return format!("{states} states, {transitions} transitions, {rate} states a second");
+        }
+        let left = self.left().map_or(String::new(), |left| format!(", about {} left", seconds(left)));
+        match self.all {
+            0 if self.done == 0 => self.what.to_owned(),
+            0 => format!("{} {}", grouped(self.done), self.what),
+            all => format!("{} of {} {}{left}", grouped(self.done), grouped(all), self.what),
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Progress {
+    /// Begins to display `what`, unless `quiet`.
+    pub(crate) fn new(quiet: bool, what: &'static str) -> Self {
+        if quiet {
+            return Self(None);
+        }
+        let shared = Arc::new(Shared { state: Mutex::new(State::new(what, 0, 0)), ended: Condvar::new() });
+        let told = shared.clone();
+        let show = move || if std::io::stderr().is_terminal() { bar(&told) } else { lines(&told) };
+        // Without an available thread nothing is displayed.
+        Self(std::thread::Builder::new().spawn(show).ok().map(|thread| (shared, thread)))
+    }
+
+    /// Reports that `done` of `all` units are done; an `all` of 0 means that the total is unknown.
+    pub(crate) fn at(&self, done: u64, all: u64, what: &'static str) {
+        // The web page reads these lines.
+        if cfg!(target_family = "wasm") && all > 0 {
+            return say(format_args!("{done} of {all} {what}"));
+        }
+        let Some((shared, _)) = self.0.as_ref().filter(|_| done > 0 || all > 0) else { return };
+        let mut state = shared.state();
+        if (state.all, state.what) != (all, what) || done < state.done {
+            // The first report comes after some of the work; in a resumed run, after much of it.
+            *state = State::new(what, done, all);
+        }
+        state.done = if all > 0 { done.min(all) } else { done };
+    }
+
+    /// Reports the numbers of states and transitions that a search has found so far.
+    pub(crate) fn found(&self, states: u64, transitions: u64) {
+        let Some((shared, _)) = &self.0 else { return };
+        let mut state = shared.state();
+        if state.found.is_none() {
+            *state = State::new("searching", 0, 0);
+        }
+        state.found = Some([states, transitions]);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((shared, thread)) = self.0.take() {
+            shared.state().ended = true;
+            shared.ended.notify_all();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for `time`; returns the current state, or `None` if the work has ended.
+fn wait(shared: &Shared, time: Duration) -> Option<State> {
+    let waited = shared.ended.wait_timeout_while(shared.state(), time, |state| !state.ended);
+    let state = *waited.unwrap_or_else(|e| e.into_inner()).0;
+    (!state.ended).then_some(state)
+}
+
+/// Work that will take longer than this, in seconds, is announced once.
+const LONG: f64 = 600.0;
+/// Interval of the checks for an announcement.
+const EARLY: Duration = Duration::from_secs(2);
+
+fn lines(shared: &Shared) {
+    let begun = Instant::now();
+    let (mut announced, mut minutes) = (false, 0);
+    while let Some(state) = wait(shared, EARLY) {
+        if !announced && let Some(text) = state.announced() {
+            say(text);
+            announced = true;
+        }
+        if begun.elapsed().as_secs() / 60 > minutes {
+            minutes = begun.elapsed().as_secs() / 60;
+            say(format_args!("after {minutes} min: {}", state.text()));
+        }
+    }
+}
+
+fn bar(shared: &Shared) {
+    let begun = Instant::now();
+    let Some(mut state) = wait(shared, Duration::from_secs(1)) else { return };
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_elapsed(begun.elapsed());
+    let style = |template: &str| {
+        ProgressStyle::with_template(template).expect("a template of this file").progress_chars("=> ")
+    };
+    // The bar fills the rest of the terminal's width.
+    let (known, unknown) = (
+        style("{elapsed_precise} [{wide_bar}] {percent:>3} %  {msg}"),
+        style("{elapsed_precise} {spinner} {msg}"),
+    );
+    loop {
+        bar.set_style(if state.all > 0 { known.clone() } else { unknown.clone() });
+        if state.all > 0 {
+            bar.set_length(state.all);
+            bar.set_position(state.done);
+        }
+        bar.set_message(state.text());
+        bar.tick();
+        match wait(shared, Duration::from_millis(100)) {
+            Some(next) => state = next,
+            None => return bar.finish_and_clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_takes_long_is_announced() {
+        let since = Instant::now().checked_sub(Duration::from_secs(10)).expect("it has run for so long");
+        let state = State { since, ..State::new("multiplications", 1_000, 1_001_000) };
+        assert_eq!(state.announced(), None, "no rate is known");
+        let fast = State { done: 501_000, ..state };
+        assert_eq!(fast.announced(), None);
+        let slow = State { done: 2_000, ..state };
+        let text = slow.announced().expect("it takes hours");
+        assert!(text.starts_with("note: 1 001 000 multiplications take about "), "{text}");
+    }
+
+    #[test]
+    fn counts_begin_anew_with_what_is_counted() {
+        let shared =
+            Arc::new(Shared { state: Mutex::new(State::new("reading", 0, 0)), ended: Condvar::new() });
+        let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
+        assert_eq!(shared.state().text(), "reading");
+        progress.at(0, 0, "products");
+        assert_eq!(shared.state().text(), "reading");
+        progress.at(1_200, 0, "products");
+        assert_eq!(shared.state().text(), "1 200 products");
+        progress.at(2_000, 541_533, "steps");
+        // Work before the first report has no known rate.
+        assert_eq!(shared.state().text(), "2 000 of 541 533 steps");
+        progress.at(3_000, 541_533, "steps");
+        assert!(
+            shared.state().text().starts_with("3 000 of 541 533 steps, about "),
+            "{}",
+            shared.state().text()
+        );
+        progress.at(1, 10, "steps");
+        assert_eq!(shared.state().text(), "1 of 10 steps");
+        progress.found(7_000, 20_000);
+        let text = shared.state().text();
+        assert!(text.starts_with("7 000 states, 20 000 transitions, "), "{text}");
+        progress.at(1, 3, "steps");
+        assert_eq!(shared.state().text(), "1 of 3 steps");
+    }
+}

@@ -1,0 +1,338 @@
+//! Set of known states: one bit per cell for few cells, else hash tables with locks.
+//!
+//! A state gets a token when it is found, and its number when all states are known.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foldhash::fast::FixedState;
+use rayon::prelude::*;
+use std::hash::{BuildHasher, Hasher};
+
+use super::dense_index::Cells;
+use super::layout::Key;
+
+/// Number of rows of a segment, a power of two.
+pub(super) const ROWS: usize = 1 << 12;
+
+pub(super) enum Store<const W: usize> {
+    Bits(Bits),
+    Shards(Shards<W>),
+}
+
+/// Scratch memory of one thread.
+#[derive(Default)]
+pub(super) struct Lookup {
+    hashes: Vec<u64>,
+    starts: Vec<u32>,
+    sorted: Vec<u32>,
+}
+
+/// Error: more states than tokens.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+impl<const W: usize> Store<W> {
+    pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
+        if let Some(cells) = cells {
+            let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
+            Self::Bits(Bits {
+                cells,
+                pages: (0..pages).map(|_| OnceLock::new()).collect(),
+                used: AtomicUsize::new(0),
+            })
+        } else {
+            let count = (threads * 32).next_power_of_two().clamp(64, 4096);
+            Self::Shards(Shards {
+                all: (0..count).map(|_| Mutex::new(Table { slots: Vec::new(), len: 0 })).collect(),
+                bits: count.trailing_zeros(),
+                hasher: FixedState::with_seed(0),
+                bytes: AtomicUsize::new(0),
+            })
+        }
+    }
+
+    /// Looks up the tokens of states, and appends the new states to `fresh`.
+    pub(super) fn resolve(
+        &self,
+        keys: &[Key<W>],
+        tokens: &mut Vec<u32>,
+        fresh: &mut Vec<(Key<W>, u32)>,
+        lookup: &mut Lookup,
+    ) -> Result<(), TooMany> {
+        match self {
+            Self::Bits(bits) => {
+                tokens.clear();
+                for key in keys {
+                    let cell = bits.cells.of(key);
+                    if bits.insert(cell) {
+                        fresh.push((*key, cell as u32));
+                    }
+                    tokens.push(cell as u32);
+                }
+                Ok(())
+            }
+            Self::Shards(shards) => shards.resolve(keys, tokens, fresh, lookup),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Bits(bits) => bits.bytes(),
+            Self::Shards(shards) => shards.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+const PAGE_WORDS: usize = 512;
+const PAGE_CELLS: usize = PAGE_WORDS * 64;
+
+type Page = Box<[AtomicU64; PAGE_WORDS]>;
+
+/// One bit per cell. Pages are allocated when they are first used.
+pub(super) struct Bits {
+    cells: Cells,
+    pages: Vec<OnceLock<Page>>,
+    used: AtomicUsize,
+}
+
+impl Bits {
+    /// Size in bytes, including that of [`Ranks`].
+    pub(super) fn bytes(&self) -> usize {
+        self.pages.len() * 16 + self.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3
+    }
+
+    /// Sets a bit. Returns true if it was not set.
+    #[inline]
+    fn insert(&self, cell: u64) -> bool {
+        let cell = cell as usize;
+        let page = self.pages[cell / PAGE_CELLS].get_or_init(|| {
+            self.used.fetch_add(1, Ordering::Relaxed);
+            Box::new([const { AtomicU64::new(0) }; PAGE_WORDS])
+        });
+        let (word, bit) = (&page[cell / 64 % PAGE_WORDS], 1 << (cell % 64));
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+}
+
+/// Open-addressing hash table with linear probing, from states to tokens.
+///
+/// All slots that a list of states needs are read before the first lookup, so that cache misses
+/// overlap. General-purpose tables do not offer this.
+struct Table<const W: usize> {
+    slots: Vec<(Key<W>, u32)>,
+    len: usize,
+}
+
+/// Token of an empty slot.
+const FREE: u32 = u32::MAX;
+
+impl<const W: usize> Table<W> {
+    /// Index of the slot of a state, or of the empty slot for it.
+    #[inline]
+    fn place(&self, hash: u64, key: &Key<W>) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut place = hash as usize & mask;
+        while self.slots[place].1 != FREE && self.slots[place].0 != *key {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    /// Grows the table so that at most three of four slots are in use.
+    fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
+        let needed = (self.len + more) * 4 / 3 + 1;
+        if needed <= self.slots.len() {
+            return;
+        }
+        let slots = vec![([0; W], FREE); needed.next_power_of_two()];
+        for slot in std::mem::replace(&mut self.slots, slots) {
+            if slot.1 != FREE {
+                let place = self.place(hash(&slot.0), &slot.0);
+                self.slots[place] = slot;
+            }
+        }
+    }
+
+    fn touch(&self, hashes: impl Iterator<Item = u64>) {
+        let mask = self.slots.len() - 1;
+        std::hint::black_box(hashes.fold(0, |all, hash| all ^ self.slots[hash as usize & mask].1));
+    }
+
+    fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<(Key<W>, u32)>()
+    }
+}
+
+/// Hash tables of states, each with its own lock.
+pub(super) struct Shards<const W: usize> {
+    all: Vec<Mutex<Table<W>>>,
+    bits: u32,
+    hasher: FixedState,
+    bytes: AtomicUsize,
+}
+
+impl<const W: usize> Shards<W> {
+    #[inline]
+    fn hash(&self, key: &Key<W>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        key.iter().for_each(|word| hasher.write_u64(*word));
+        hasher.finish()
+    }
+
+    /// Index of the table for a hash. Within a table the lowest bits are used.
+    #[inline]
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.all.len() - 1)
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Table<W>> {
+        self.all[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(
+        &self,
+        keys: &[Key<W>],
+        tokens: &mut Vec<u32>,
+        fresh: &mut Vec<(Key<W>, u32)>,
+        lookup: &mut Lookup,
+    ) -> Result<(), TooMany> {
+        // Keys are sorted by table, so that each table is locked once.
+        let Lookup { hashes, starts, sorted } = lookup;
+        hashes.clear();
+        hashes.extend(keys.iter().map(|key| self.hash(key)));
+        starts.clear();
+        starts.resize(self.all.len() + 1, 0);
+        hashes.iter().for_each(|hash| starts[self.shard(*hash) + 1] += 1);
+        (0..self.all.len()).for_each(|s| starts[s + 1] += starts[s]);
+        sorted.clear();
+        sorted.resize(keys.len(), 0);
+        for (k, hash) in hashes.iter().enumerate() {
+            let next = &mut starts[self.shard(*hash)];
+            sorted[*next as usize] = k as u32;
+            *next += 1;
+        }
+        tokens.clear();
+        tokens.resize(keys.len(), 0);
+        let mut start = 0;
+        for (shard, &end) in starts[..self.all.len()].iter().enumerate() {
+            let list = &sorted[start..end as usize];
+            start = end as usize;
+            if list.is_empty() {
+                continue;
+            }
+            let mut table = self.lock(shard);
+            let before = table.bytes();
+            table.reserve(list.len(), |key| self.hash(key));
+            table.touch(list.iter().map(|k| hashes[*k as usize]));
+            for &k in list {
+                let key = keys[k as usize];
+                let place = table.place(hashes[k as usize], &key);
+                if table.slots[place].1 == FREE {
+                    let token = (table.len as u64) << self.bits | shard as u64;
+                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TooMany)?;
+                    table.slots[place] = (key, token);
+                    table.len += 1;
+                    fresh.push((key, token));
+                }
+                tokens[k as usize] = table.slots[place].1;
+            }
+            self.bytes.fetch_add(table.bytes() - before, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Words of a page, each with the number of bits set in all words before it.
+type RankedPage = Box<[(u64, u32)]>;
+
+/// State numbers by cell: the number of bits set before it.
+pub(super) struct Ranks {
+    cells: Cells,
+    pages: Vec<Option<RankedPage>>,
+    count: usize,
+}
+
+impl Ranks {
+    pub(super) fn new(bits: Bits) -> Self {
+        let mut before = 0;
+        let pages = bits.pages.into_iter().map(|page| {
+            page.into_inner().map(|page| {
+                let ranks = page.iter().map(|word| {
+                    let word = word.load(Ordering::Relaxed);
+                    let rank = (word, before);
+                    before += word.count_ones();
+                    rank
+                });
+                ranks.collect()
+            })
+        });
+        let pages = pages.collect();
+        Self { cells: bits.cells, pages, count: before as usize }
+    }
+
+    #[inline]
+    pub(super) fn of_cell(&self, cell: u32) -> u32 {
+        let cell = cell as usize;
+        let page = self.pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
+        let (bits, before) = page[cell / 64 % PAGE_WORDS];
+        before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
+    }
+
+    #[inline]
+    pub(super) fn of<const W: usize>(&self, key: &Key<W>) -> u32 {
+        self.of_cell(self.cells.of(key) as u32)
+    }
+
+    /// All states in their order.
+    pub(super) fn states<const W: usize>(&self) -> Vec<Key<W>> {
+        let mut all = vec![[0; W]; self.count];
+        let (mut rest, mut tasks) = (&mut all[..], Vec::new());
+        for (number, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            let count: u32 = page.iter().map(|(bits, _)| bits.count_ones()).sum();
+            let (states, behind) = std::mem::take(&mut rest).split_at_mut(count as usize);
+            rest = behind;
+            tasks.push((number * PAGE_CELLS, page, states));
+        }
+        tasks.into_par_iter().for_each(|(first, page, states)| {
+            let mut states = states.iter_mut();
+            for (word, (bits, _)) in page.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let cell = first + word * 64 + bits.trailing_zeros() as usize;
+                    self.cells.state(cell as u64, states.next().expect("as many as there are bits"));
+                    bits &= bits - 1;
+                }
+            }
+        });
+        all
+    }
+}
+
+/// Numbers the states. `found` has the states of each segment with their tokens.
+///
+/// Returns the states in their order, the place of each state's row, and the number of each
+/// token. A place is `segment * ROWS + row`.
+pub(super) fn numbered<const W: usize>(
+    shards: Shards<W>,
+    found: Vec<Vec<(Key<W>, u32)>>,
+) -> (Vec<Key<W>>, Vec<u32>, Vec<u32>) {
+    let count = found.iter().map(Vec::len).sum();
+    let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
+    let tokens = most << shards.bits;
+    drop(shards);
+    let mut all = Vec::with_capacity(count);
+    for (segment, found) in found.into_iter().enumerate() {
+        let rows = found.into_iter().enumerate();
+        all.extend(rows.map(|(row, (key, token))| (key, token, (segment * ROWS + row) as u32)));
+    }
+    all.par_sort_unstable_by_key(|(key, ..)| *key);
+    let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
+    all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
+        numbers[*token as usize].store(number as u32, Ordering::Relaxed);
+    });
+    let places = all.iter().map(|(_, _, place)| *place).collect();
+    let states = all.iter().map(|(key, ..)| *key).collect();
+    (states, places, numbers.into_iter().map(AtomicU32::into_inner).collect())
+}

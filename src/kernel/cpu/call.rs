@@ -1,0 +1,130 @@
+//! Launches of CPU implementations.
+
+#![expect(unsafe_code, reason = "arrays are handed out of memory that launches share")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::kernel::{Binding, Number};
+
+/// Minimum size of a launch that uses several threads. Smaller launches cost more to distribute
+/// than they save.
+pub(crate) const PARALLEL_ITEMS: usize = 8192;
+
+/// Memory that launches share.
+pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
+    /// Returns the bytes, which stay at one address for the lifetime of the memory.
+    fn bytes(&self) -> *mut [u8];
+
+    /// Returns a version number: every write by the host changes it, and no two arrays share one.
+    fn contents(&self) -> u64;
+}
+
+/// A CPU implementation with its arguments.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// CPU implementation of the kernel.
+    pub(crate) kernel: fn(&Call<'_>),
+    /// Number of threads in a workgroup.
+    pub(crate) group: u32,
+    /// Values of the kernel's `override` constants.
+    pub(crate) constants: &'static [(&'static str, f64)],
+    /// Problem size: rows or elements.
+    pub(crate) items: usize,
+    /// Bindings of the kernel.
+    pub(crate) bindings: &'static [Binding],
+    /// Memory of each binding.
+    pub(crate) args: Vec<Arc<dyn Memory>>,
+}
+
+impl Run {
+    /// Runs one step.
+    ///
+    /// # Safety
+    /// No other thread uses the memory during the call, and memory that the kernel writes is bound
+    /// once.
+    pub(crate) unsafe fn step(&self, params: &[u32], step: u64) {
+        (self.kernel)(&Call { launch: self, params, step: step as u32, taken: Cell::new((0, 0)) });
+    }
+}
+
+/// A launch as its CPU implementation sees it. It has the parameters and bindings of the kernel's
+/// text.
+#[derive(Debug)]
+pub struct Call<'a> {
+    launch: &'a Run,
+    params: &'a [u32],
+    step: u32,
+    /// Bit masks of the bindings that were borrowed for reading and for writing.
+    taken: Cell<(u32, u32)>,
+}
+
+impl<'a> Call<'a> {
+    /// Returns the problem size: rows or elements.
+    pub fn items(&self) -> usize {
+        self.launch.items
+    }
+
+    /// Returns the number of threads of a workgroup.
+    pub fn group(&self) -> u32 {
+        self.launch.group
+    }
+
+    /// Returns true if the kernel is the variant that sets this constant.
+    pub(crate) fn is(&self, constant: &str) -> bool {
+        self.launch.constants.iter().any(|&(name, value)| name == constant && value != 0.0)
+    }
+
+    /// Returns the parameters, with the current step.
+    pub(crate) fn params<P: bytemuck::Pod>(&self) -> P {
+        let mut params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(self.params));
+        bytemuck::cast_slice_mut(bytemuck::bytes_of_mut(&mut params))[0] = self.step;
+        params
+    }
+
+    /// Returns true if the launch is large enough for several threads.
+    pub fn parallel(&self) -> bool {
+        self.launch.items >= PARALLEL_ITEMS
+    }
+
+    /// Borrows a binding that the kernel reads.
+    pub(crate) fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
+        let (read, written) = self.taken.get();
+        assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
+        self.taken.set((read | 1 << binding, written));
+        // SAFETY: `Run::step` guarantees that no other thread uses the memory; the launch keeps it
+        // alive. This binding is not borrowed for writing (asserted). No other binding that is
+        // written shares its memory (`Run::step`).
+        bytemuck::cast_slice(unsafe { &*self.launch.args[binding].bytes() })
+    }
+
+    /// Returns the version number of a binding that no kernel writes. Equal numbers mean one array
+    /// with unchanged contents.
+    pub fn contents<T>(&self, array: &[T]) -> u64 {
+        let bound = self.launch.args.iter().find(|memory| memory.bytes().addr() == array.as_ptr().addr());
+        bound.expect("the whole of a binding").contents()
+    }
+
+    /// Borrows a binding that the kernel writes.
+    pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
+        let Binding { name, written, .. } = self.launch.bindings[binding];
+        assert!(written, "{name} is not written");
+        let (read, written) = self.taken.get();
+        assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
+        self.taken.set((read, written | 1 << binding));
+        // SAFETY: as in `read`; in addition, this binding is borrowed once.
+        bytemuck::cast_slice_mut(unsafe { &mut *self.launch.args[binding].bytes() })
+    }
+}
+
+/// Applies `work(start, block)` to blocks of 1024 elements in parallel. A small launch is one
+/// block.
+pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+    use crate::parallel::*;
+    const BLOCK: usize = 1024;
+    if call.parallel() {
+        out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
+    } else {
+        work(0, out);
+    }
+}

@@ -1,0 +1,689 @@
+//! Sums of slices of ELL rows with gather instructions, which compilers do not generate well.
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
+
+#[cfg(target_arch = "x86_64")]
+use super::q64_simd::ifma::MOST;
+#[cfg(target_arch = "x86_64")]
+use super::simd::PORTABLE;
+use super::simd::{At, SLICE, TILE, fused};
+use crate::kernel::{Number, Q64};
+
+#[cfg(target_arch = "x86_64")]
+use super::simd::{AVX2, AVX512_IFMA};
+
+/// Sums over the entries of 64 rows: `sums[r]` = Σ_k value(64k + r) · x\[column(64k + r)\], k
+/// ascending.
+///
+/// Each multiply-add rounds once; at [`PORTABLE`] it may round twice. A column beyond the end of
+/// `x` reads its last element. An index beyond the end of a table reads its last entry.
+pub trait Gather: Sized {
+    /// Type of the sums.
+    type Total;
+
+    /// Sums entries with explicit columns and values.
+    fn slice_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
+        columns: &[u32],
+        values: &[Self],
+        x: &[Self],
+        sums: &mut [Self::Total; SLICE],
+    );
+
+    /// Sums entries that pack a column and an index into `table`. The column is in the low `bits`
+    /// bits, at most 31.
+    fn packed_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
+        entries: &[u32],
+        bits: u32,
+        table: &[Self],
+        x: &[Self],
+        sums: &mut [Self::Total; SLICE],
+    );
+
+    /// Sums entries that are indices of pairs (offset, value). The column is `base` + row in the
+    /// slice + offset.
+    fn pair_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
+        entries: &[u8],
+        offsets: &[u32],
+        values: &[Self],
+        base: u32,
+        x: &[Self],
+        sums: &mut [Self::Total; SLICE],
+    );
+
+    /// Returns the sums of the rows of a tile, the first of which is row `at`.
+    ///
+    /// Entry k of row r is `values[k][r]` times `x[at + offsets[k] + r]`. Panics beyond the ends of
+    /// `x`.
+    fn tile_sums<const LEVEL: u8>(
+        level: At<LEVEL>,
+        offsets: &[i32],
+        values: &[[Self; TILE]],
+        x: &[Self],
+        at: i64,
+    ) -> [Self::Total; TILE];
+}
+
+/// Returns true if indices into an array of this length fit the gathers' signed 32 bits.
+#[cfg(target_arch = "x86_64")]
+fn reachable(len: usize) -> bool {
+    len <= i32::MAX as usize
+}
+
+macro_rules! gather {
+    ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
+        impl Gather for $t {
+            type Total = $total;
+
+            #[inline(always)]
+            fn slice_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
+                columns: &[u32],
+                values: &[Self],
+                x: &[Self],
+                sums: &mut [$total; SLICE],
+            ) {
+                assert!(
+                    columns.len() == values.len() && columns.len() % SLICE == 0 && !x.is_empty(),
+                    "a slice of {} columns, {} values, a vector of {}",
+                    columns.len(),
+                    values.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) {
+                    // SAFETY: the caller runs at a level that this processor has. Lengths were
+                    // checked above. Indices are clamped to the last element of x; its index fits
+                    // the gathers' signed 32 bits.
+                    unsafe {
+                        match LEVEL {
+                            AVX512_IFMA if columns.len() / SLICE <= MOST => {
+                                x86::$ifma::plain(columns, values, x, sums)
+                            }
+                            AVX2 => x86::$avx2::plain(columns, values, x, sums),
+                            _ => x86::$avx512::plain(columns, values, x, sums),
+                        }
+                    }
+                    return;
+                }
+                let entry = |e: usize| (columns[e] as usize, values[e]);
+                $portable::<Self, LEVEL>(columns.len(), entry, x, sums);
+            }
+
+            #[inline(always)]
+            fn packed_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
+                entries: &[u32],
+                bits: u32,
+                table: &[Self],
+                x: &[Self],
+                sums: &mut [$total; SLICE],
+            ) {
+                assert!(
+                    entries.len() % SLICE == 0 && bits < 32 && !table.is_empty() && !x.is_empty(),
+                    "a slice of {} entries, {bits} bits, a table of {}, a vector of {}",
+                    entries.len(),
+                    table.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) && reachable(table.len()) {
+                    // SAFETY: as in slice_sums; the table's indices are clamped to its last
+                    // element.
+                    unsafe {
+                        match LEVEL {
+                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
+                                x86::$ifma::packed(entries, bits, table, x, sums)
+                            }
+                            AVX2 => x86::$avx2::packed(entries, bits, table, x, sums),
+                            _ => x86::$avx512::packed(entries, bits, table, x, sums),
+                        }
+                    }
+                    return;
+                }
+                let (mask, last) = ((1u32 << bits) - 1, table.len() - 1);
+                let entry = |e: usize| {
+                    let word = entries[e];
+                    ((word & mask) as usize, table[((word >> bits) as usize).min(last)])
+                };
+                $portable::<Self, LEVEL>(entries.len(), entry, x, sums);
+            }
+
+            #[inline(always)]
+            fn pair_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
+                entries: &[u8],
+                offsets: &[u32],
+                values: &[Self],
+                base: u32,
+                x: &[Self],
+                sums: &mut [$total; SLICE],
+            ) {
+                assert!(
+                    entries.len() % SLICE == 0
+                        && offsets.len() == values.len()
+                        && !values.is_empty()
+                        && !x.is_empty(),
+                    "a slice of {} entries, {} offsets, {} values, a vector of {}",
+                    entries.len(),
+                    offsets.len(),
+                    values.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) && reachable(values.len()) {
+                    // SAFETY: as in slice_sums; the tables' indices are clamped to their last
+                    // element.
+                    unsafe {
+                        match LEVEL {
+                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
+                                x86::$ifma::pairs(entries, offsets, values, base, x, sums)
+                            }
+                            AVX2 => x86::$avx2::pairs(entries, offsets, values, base, x, sums),
+                            _ => x86::$avx512::pairs(entries, offsets, values, base, x, sums),
+                        }
+                    }
+                    return;
+                }
+                let last = values.len() - 1;
+                let entry = |e: usize| {
+                    let (id, row) = ((entries[e] as usize).min(last), base.wrapping_add((e % SLICE) as u32));
+                    (row.wrapping_add(offsets[id]) as usize, values[id])
+                };
+                $portable::<Self, LEVEL>(entries.len(), entry, x, sums);
+            }
+
+            #[inline(always)]
+            fn tile_sums<const LEVEL: u8>(
+                _: At<LEVEL>,
+                offsets: &[i32],
+                values: &[[Self; TILE]],
+                x: &[Self],
+                at: i64,
+            ) -> [$total; TILE] {
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE {
+                    // SAFETY: the caller runs at a level that this processor has.
+                    return unsafe {
+                        match LEVEL {
+                            AVX512_IFMA if offsets.len() <= MOST => x86::$ifma::tile(offsets, values, x, at),
+                            AVX2 => x86::$avx2::tile(offsets, values, x, at),
+                            _ => x86::$avx512::tile(offsets, values, x, at),
+                        }
+                    };
+                }
+                by_tiles::<Self, LEVEL>(offsets, values, x, at)
+            }
+        }
+    };
+}
+gather!(f64, f64, f64_avx512, f64_avx512, f64_avx2, portable);
+gather!(f32, f32, f32_avx512, f32_avx512, f32_avx2, portable);
+gather!(Q64, u128, q64_ifma, q64_avx512, q64_avx2, by_rows);
+
+/// Sums four rows at a time, so that the sums stay in registers.
+#[inline(always)]
+fn by_rows<T: Number, const LEVEL: u8>(
+    entries: usize,
+    entry: impl Fn(usize) -> (usize, T),
+    x: &[T],
+    sums: &mut [T::Sum; SLICE],
+) {
+    const ROWS: usize = 4;
+    let last = x.len() - 1;
+    for (group, sums) in sums.chunks_exact_mut(ROWS).enumerate() {
+        let mut s = [T::NONE; ROWS];
+        for at in (group * ROWS..entries).step_by(SLICE) {
+            for (r, s) in s.iter_mut().enumerate() {
+                let (column, value) = entry(at + r);
+                *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
+            }
+        }
+        sums.copy_from_slice(&s);
+    }
+}
+
+#[inline(always)]
+fn portable<T: Number, const LEVEL: u8>(
+    entries: usize,
+    entry: impl Fn(usize) -> (usize, T),
+    x: &[T],
+    sums: &mut [T::Sum; SLICE],
+) {
+    *sums = [T::NONE; SLICE];
+    let last = x.len() - 1;
+    for first in (0..entries).step_by(SLICE) {
+        for (r, s) in sums.iter_mut().enumerate() {
+            let (column, value) = entry(first + r);
+            *s = plus_product::<T, LEVEL>(value, x[column.min(last)], *s);
+        }
+    }
+}
+
+#[inline(always)]
+fn by_tiles<T: Number, const LEVEL: u8>(
+    offsets: &[i32],
+    values: &[[T; TILE]],
+    x: &[T],
+    at: i64,
+) -> [T::Sum; TILE] {
+    let mut sums = [T::NONE; TILE];
+    for (&offset, values) in offsets.iter().zip(values) {
+        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
+        for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
+            *s = plus_product::<T, LEVEL>(value, x, *s);
+        }
+    }
+    sums
+}
+
+/// s + a·b, rounded once if the level's multiply-adds are fused.
+#[inline(always)]
+pub(crate) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) -> T::Sum {
+    if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::q64_simd::{avx2, avx512, ifma};
+    use super::Q64;
+    use std::arch::x86_64::*;
+
+    /// The functions of [`Gather`] at one level. A pass over the entries of a slice sums `$regs`
+    /// vectors of `$lanes` rows.
+    macro_rules! level {
+        ($name:ident, $features:literal, $t:ty, $total:ty, $lanes:literal, $regs:literal, $index:ty, $vector:ty,
+         $zero:path, $load:path, $store:path, $fma:path, $set:ident, $load_index:ident, $add:ident, $min:ident,
+         $and:ident, $shift:ident, bytes: $load_bytes:expr, gather: $gather:expr, offsets: $offsets:expr,
+         small: $small:literal, tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
+            pub(super) mod $name {
+                use super::super::{SLICE, TILE};
+                use super::*;
+
+                /// Sums entries with explicit columns and values.
+                ///
+                /// # Safety
+                /// The processor has the features. Columns and values have equal lengths, multiples
+                /// of 64. x has at least 1 and at most 2³¹ − 1 elements.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn plain(
+                    columns: &[u32],
+                    values: &[$t],
+                    x: &[$t],
+                    sums: &mut [$total; SLICE],
+                ) {
+                    let last = $set(x.len() as i32 - 1);
+                    let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
+                    // SAFETY: every pointer stays inside its slice, since e + lanes ≤ columns.len()
+                    // = values.len(). Gathered indices are at most x.len() − 1.
+                    rows(columns.len(), sums, |e, _, sum| unsafe {
+                        let column = $min($load_index(c.add(e).cast()), last);
+                        $fma($load(v.add(e)), $gather(x, column), sum)
+                    });
+                }
+
+                /// Sums entries that pack a column in the low `bits` bits and an index into
+                /// `table`.
+                ///
+                /// # Safety
+                /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1
+                /// elements.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn packed(
+                    entries: &[u32],
+                    bits: u32,
+                    table: &[$t],
+                    x: &[$t],
+                    sums: &mut [$total; SLICE],
+                ) {
+                    let (last, most) = ($set(x.len() as i32 - 1), $set(table.len() as i32 - 1));
+                    let (mask, bits) = ($set(((1u32 << bits) - 1) as i32), _mm_cvtsi32_si128(bits as i32));
+                    let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
+                    // SAFETY: as in `plain`.
+                    let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
+                    if table.len() <= $small {
+                        // A table that fits in registers needs no second gather.
+                        let mut padded = [<$t as crate::kernel::Number>::ZERO; $small];
+                        padded[..table.len()].copy_from_slice(table);
+                        let $table = padded.as_ptr();
+                        // SAFETY: reads exactly the elements of `padded`.
+                        let $both = unsafe { $tables };
+                        // SAFETY: as in `plain`.
+                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                            let word = word(e);
+                            let $id = $shift(word, bits);
+                            $fma($pick, $gather(x, $min($and(word, mask), last)), sum)
+                        });
+                    } else {
+                        // SAFETY: as in `plain`; indices into the table are at most its length − 1.
+                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                            let word = word(e);
+                            let value = $gather(t, $min($shift(word, bits), most));
+                            $fma(value, $gather(x, $min($and(word, mask), last)), sum)
+                        });
+                    }
+                }
+
+                /// Sums entries that are indices of pairs (offset, value).
+                ///
+                /// # Safety
+                /// As for `plain`; offsets and values have equal lengths, at least 1 and at most
+                /// 2³¹ − 1.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn pairs(
+                    entries: &[u8],
+                    offsets: &[u32],
+                    values: &[$t],
+                    base: u32,
+                    x: &[$t],
+                    sums: &mut [$total; SLICE],
+                ) {
+                    let (last, most) = ($set(x.len() as i32 - 1), $set(values.len() as i32 - 1));
+                    let (b, x) = (entries.as_ptr(), x.as_ptr());
+                    let (o, v) = (offsets.as_ptr(), values.as_ptr());
+                    let numbers: [i32; $lanes] = crate::util::inline_array::array(|i| i as i32);
+                    // SAFETY: `numbers` has `$lanes` elements.
+                    let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
+                    // SAFETY: as in `plain`; indices into the tables are at most their length − 1.
+                    rows(entries.len(), sums, |e, row, sum| unsafe {
+                        let id = $min($load_bytes(b.add(e)), most);
+                        let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
+                        let column = $min($add(row, $offsets(o.cast(), id)), last);
+                        $fma($gather(v, id), $gather(x, column), sum)
+                    });
+                }
+
+                /// Returns the sums of the rows of a tile.
+                ///
+                /// # Safety
+                /// The processor has the features.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn tile(
+                    offsets: &[i32],
+                    values: &[[$t; TILE]],
+                    x: &[$t],
+                    at: i64,
+                ) -> [$total; TILE] {
+                    let mut acc = [$zero(); TILE / $lanes];
+                    for (&offset, values) in offsets.iter().zip(values) {
+                        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
+                        for (j, a) in acc.iter_mut().enumerate() {
+                            let (value, x) = (&values[j * $lanes..], &x[j * $lanes..]);
+                            // SAFETY: `value` and `x` have at least `$lanes` elements each.
+                            *a = unsafe { $fma($load(value.as_ptr()), $load(x.as_ptr()), *a) };
+                        }
+                    }
+                    let mut sums = [<$t as crate::kernel::Number>::NONE; TILE];
+                    for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
+                        // SAFETY: `sums` has `$lanes` elements.
+                        unsafe { $store(sums.as_mut_ptr(), *a) };
+                    }
+                    sums
+                }
+
+                /// Sums `term(entry, row, sum)` over the entries of each row; a call handles
+                /// `$lanes` rows.
+                #[target_feature(enable = $features)]
+                #[inline]
+                fn rows(
+                    entries: usize,
+                    sums: &mut [$total; SLICE],
+                    term: impl Fn(usize, usize, $vector) -> $vector,
+                ) {
+                    for (first, sums) in
+                        (0..SLICE).step_by($regs * $lanes).zip(sums.chunks_mut($regs * $lanes))
+                    {
+                        let mut acc = [$zero(); $regs];
+                        let mut at = first;
+                        while at < entries {
+                            for (j, a) in acc.iter_mut().enumerate() {
+                                *a = term(at + j * $lanes, first + j * $lanes, *a);
+                            }
+                            at += SLICE;
+                        }
+                        for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
+                            // SAFETY: `sums` has `$lanes` elements.
+                            unsafe { $store(sums.as_mut_ptr(), *a) };
+                        }
+                    }
+                }
+            }
+        };
+    }
+
+    level!(
+        f64_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f64,
+        f64,
+        8,
+        8,
+        __m256i,
+        __m512d,
+        _mm512_setzero_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_fmadd_pd,
+        _mm256_set1_epi32,
+        _mm256_loadu_si256,
+        _mm256_add_epi32,
+        _mm256_min_epu32,
+        _mm256_and_si256,
+        _mm256_srl_epi32,
+        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+        gather: |x: *const f64, i: __m256i| _mm512_i32gather_pd::<8>(i, x),
+        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+        small: 16,
+        tables: |t| (_mm512_loadu_pd(t), _mm512_loadu_pd(t.add(8))),
+        pick: |both, id| _mm512_permutex2var_pd(both.0, _mm512_cvtepu32_epi64(id), both.1)
+    );
+    level!(
+        f64_avx2,
+        "avx2,fma",
+        f64,
+        f64,
+        4,
+        8,
+        __m128i,
+        __m256d,
+        _mm256_setzero_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_fmadd_pd,
+        _mm_set1_epi32,
+        _mm_loadu_si128,
+        _mm_add_epi32,
+        _mm_min_epu32,
+        _mm_and_si128,
+        _mm_srl_epi32,
+        bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+        gather: |x: *const f64, i: __m128i| _mm256_i32gather_pd::<8>(x, i),
+        offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i),
+        small: 2,
+        tables: |t| (_mm256_set1_pd(*t), _mm256_set1_pd(*t.add(1))),
+        pick: |both, id| {
+            let second = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_sub_epi32(_mm_setzero_si128(), id)));
+            _mm256_blendv_pd(both.0, both.1, second)
+        }
+    );
+    level!(
+        f32_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f32,
+        f32,
+        16,
+        4,
+        __m512i,
+        __m512,
+        _mm512_setzero_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_fmadd_ps,
+        _mm512_set1_epi32,
+        _mm512_loadu_si512,
+        _mm512_add_epi32,
+        _mm512_min_epu32,
+        _mm512_and_si512,
+        _mm512_srl_epi32,
+        bytes: |b: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast())),
+        gather: |x: *const f32, i: __m512i| _mm512_i32gather_ps::<4>(i, x),
+        offsets: |o: *const i32, i: __m512i| _mm512_i32gather_epi32::<4>(i, o),
+        small: 32,
+        tables: |t| (_mm512_loadu_ps(t), _mm512_loadu_ps(t.add(16))),
+        pick: |both, id| _mm512_permutex2var_ps(both.0, id, both.1)
+    );
+    level!(
+        f32_avx2,
+        "avx2,fma",
+        f32,
+        f32,
+        8,
+        8,
+        __m256i,
+        __m256,
+        _mm256_setzero_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_fmadd_ps,
+        _mm256_set1_epi32,
+        _mm256_loadu_si256,
+        _mm256_add_epi32,
+        _mm256_min_epu32,
+        _mm256_and_si256,
+        _mm256_srl_epi32,
+        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+        gather: |x: *const f32, i: __m256i| _mm256_i32gather_ps::<4>(x, i),
+        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+        small: 8,
+        tables: |t| _mm256_loadu_ps(t),
+        pick: |both, id| _mm256_permutevar8x32_ps(both, id)
+    );
+
+    macro_rules! fractions {
+        ($name:ident, $features:literal, $parts:ident) => {
+            level!(
+                $name,
+                $features,
+                Q64,
+                u128,
+                8,
+                4,
+                __m256i,
+                $parts::Parts,
+                $parts::none,
+                $parts::load,
+                $parts::store,
+                $parts::add_product,
+                _mm256_set1_epi32,
+                _mm256_loadu_si256,
+                _mm256_add_epi32,
+                _mm256_min_epu32,
+                _mm256_and_si256,
+                _mm256_srl_epi32,
+                bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+                gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
+                offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+                small: 16,
+                tables: |t| (avx512::load(t), avx512::load(t.add(8))),
+                pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
+            );
+        };
+    }
+    fractions!(q64_avx512, "avx512f,avx512vl,avx2,fma", avx512);
+    fractions!(q64_ifma, "avx512f,avx512vl,avx512ifma,avx2,fma", ifma);
+    level!(
+        q64_avx2,
+        "avx2,fma",
+        Q64,
+        u128,
+        4,
+        4,
+        __m128i,
+        avx2::Parts,
+        avx2::none,
+        avx2::load,
+        avx2::store,
+        avx2::add_product,
+        _mm_set1_epi32,
+        _mm_loadu_si128,
+        _mm_add_epi32,
+        _mm_min_epu32,
+        _mm_and_si128,
+        _mm_srl_epi32,
+        bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+        gather: |x: *const Q64, i: __m128i| _mm256_i32gather_epi64::<8>(x.cast(), i),
+        offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i),
+        small: 2,
+        tables: |t| (_mm256_set1_epi64x((*t).0 as i64), _mm256_set1_epi64x((*t.add(1)).0 as i64)),
+        pick: |both, id| {
+            let second = _mm256_cvtepi32_epi64(_mm_sub_epi32(_mm_setzero_si128(), id));
+            _mm256_blendv_epi8(both.0, both.1, second)
+        }
+    );
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::kernel::cpu::simd::{AVX512, Level, level};
+    use crate::util::inline_array::array;
+
+    /// Random fractions; their words are often at the ends of the range.
+    fn fractions(seed: u64, count: usize) -> Vec<Q64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut word = || [0, 1, u32::MAX, u32::MAX - 1, random.u32(..)][random.usize(..5)];
+        (0..count).map(|_| Q64(u64::from(word()) << 32 | u64::from(word()))).collect()
+    }
+
+    /// Results of every function of `Gather` and of the end of a step, on random input.
+    fn all<const LEVEL: u8>(width: usize, table: usize) -> Vec<u128> {
+        let x = fractions(1, 300);
+        let mut random = fastrand::Rng::with_seed(2);
+        let columns: Vec<u32> = (0..width * SLICE).map(|_| random.u32(..300)).collect();
+        let values = fractions(3, columns.len());
+        let mut sums = [[0; SLICE]; 3];
+        Q64::slice_sums(At::<LEVEL>::of_body(), &columns, &values, &x, &mut sums[0]);
+
+        let table = fractions(4, table);
+        let entries: Vec<u32> =
+            columns.iter().map(|column| random.u32(..table.len() as u32) << 9 | column).collect();
+        Q64::packed_sums(At::<LEVEL>::of_body(), &entries, 9, &table, &x, &mut sums[1]);
+
+        let offsets: Vec<u32> = table.iter().map(|_| random.u32(..200)).collect();
+        let entries: Vec<u8> = columns.iter().map(|_| random.u8(..table.len() as u8)).collect();
+        Q64::pair_sums(At::<LEVEL>::of_body(), &entries, &offsets, &table, 7, &x, &mut sums[2]);
+
+        let offsets: Vec<i32> = (0..width).map(|_| random.i32(-50..200)).collect();
+        let tile: Vec<[Q64; TILE]> = values.as_chunks::<TILE>().0[..width].to_vec();
+        let tile = Q64::tile_sums(At::<LEVEL>::of_body(), &offsets, &tile, &x, 50);
+
+        let ends = |from: &[Q64]| -> [Q64; TILE] { array(|i| from[i]) };
+        let (leave, own) = (ends(&x[20..]), ends(&x));
+        let next = Q64::stepped_rows(At::<LEVEL>::of_body(), &tile, &leave, &own, Q64::ZERO);
+        let weighted = Q64::weighted_rows(At::<LEVEL>::of_body(), x[40], &own, &next);
+        let fractions = next.into_iter().chain(weighted).map(|y| u128::from(y.0));
+        sums.concat().into_iter().chain(tile).chain(fractions).collect()
+    }
+
+    #[test]
+    fn every_level_gives_the_same_bits() {
+        for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (MOST, 100), (MOST + 1, 200)] {
+            let portable = all::<PORTABLE>(width, table);
+            if level() != Level::Portable {
+                assert_eq!(all::<AVX2>(width, table), portable, "AVX2, {width} entries a row");
+            }
+            if matches!(level(), Level::Avx512 | Level::Avx512Ifma) {
+                assert_eq!(all::<AVX512>(width, table), portable, "AVX-512, {width} entries a row");
+            }
+            if level() == Level::Avx512Ifma {
+                assert_eq!(all::<AVX512_IFMA>(width, table), portable, "IFMA, {width} entries a row");
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! CPU implementations of kernels: launches and vector instructions.
+
+mod call;
+pub(crate) mod gather;
+pub(super) mod q64_simd;
+pub(crate) mod simd;
+
+pub(crate) use call::{Call, Memory, PARALLEL_ITEMS, Run, blocks};

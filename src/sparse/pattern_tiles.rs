@@ -1,0 +1,29 @@
+//! Tiles of neighbouring rows that recur in a matrix of row patterns.
+
+pub use crate::kernel::cpu::simd::TILE;
+
+/// Number of slots in a thread's table of tiles.
+pub const PLACES: usize = 1 << 14;
+
+/// Patterns of a tile's rows.
+pub type Key = [u16; TILE];
+
+/// Returns the slot of a tile in a table of tiles.
+#[inline(always)]
+pub fn place(key: &Key) -> usize {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let words: [u64; TILE / 4] = bytemuck::cast(*key);
+    let mixed = words.iter().fold(0u64, |h, &w| (h.rotate_left(29) ^ w).wrapping_mul(ODD));
+    (mixed >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+/// Share of the tiles that a second pass over these rows does not find in the table.
+///
+/// The table has [`PLACES`] slots; a tile replaces another one in its slot.
+pub fn missed(ids: &[u16]) -> f64 {
+    let mut table: Vec<Option<Key>> = vec![None; PLACES];
+    let (tiles, _) = ids.as_chunks::<TILE>();
+    let mut pass = || tiles.iter().filter(|&&key| table[place(&key)].replace(key) != Some(key)).count();
+    pass();
+    pass() as f64 / tiles.len().max(1) as f64
+}

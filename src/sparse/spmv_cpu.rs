@@ -1,0 +1,107 @@
+//! Matrix–vector products of slices of rows, as the CPU implementation computes them.
+//!
+//! All formats on all lanes add equal numbers in equal order. The ELL entries of a row are added
+//! one after another, and entry t of its COO part is added to partial sum t mod 4.
+
+use std::ops::Range;
+
+use super::{HEADER, SLICE};
+use crate::kernel::Number;
+pub(crate) use crate::kernel::cpu::gather::plus_product;
+use crate::kernel::cpu::simd::At;
+
+/// Matrix of a chunk for the CPU implementation; rows are counted in the chunk.
+pub(crate) trait Matrix<T: Number>: Copy + Sync {
+    /// Sets `sums[r]` to the ELL entries of row r of a slice times x.
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
+    /// Returns the boundaries of the COO entries of a slice's rows, if it has any.
+    fn tails(&self, slice: usize) -> Option<&[u32]>;
+    /// Returns column and value of a COO entry of this row.
+    fn coo(&self, row: usize, entry: usize) -> (usize, T);
+
+    /// Sets `sums[r]` to row r of a slice times x.
+    #[inline(always)]
+    fn sums<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
+        self.ell::<LEVEL>(slice, x, sums);
+        if let Some(pointers) = self.tails(slice) {
+            for (r, (s, ends)) in sums.iter_mut().zip(pointers.windows(2)).enumerate() {
+                let (entry, end) = (ends[0] as usize, ends[1] as usize);
+                if entry < end {
+                    let coo = |e: usize| self.coo(slice * SLICE + r, e);
+                    *s = T::plus_sum(*s, tail::<T, LEVEL>(entry, end, coo, x));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the pointers to a slice's COO entries, if it has any.
+pub(crate) fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
+    let pointers = slices[HEADER * slice + 2] as usize;
+    (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
+}
+
+/// Returns the range of a slice's ELL entries.
+pub(crate) fn ell(slices: &[u32], slice: usize) -> Range<usize> {
+    let header = &slices[HEADER * slice..];
+    let (start, width) = (header[0] as usize * SLICE, header[1] as usize * SLICE);
+    start..start + width
+}
+
+/// Matrix in the format of [`Hyb`](super::Hyb).
+#[derive(Clone, Copy)]
+pub(crate) struct Plain<'a, T> {
+    pub(crate) slices: &'a [u32],
+    pub(crate) columns: &'a [u32],
+    pub(crate) values: &'a [T],
+}
+
+impl<T: Number> Matrix<T> for Plain<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
+        let ell = ell(self.slices, slice);
+        T::slice_sums(At::<LEVEL>::of_body(), &self.columns[ell.clone()], &self.values[ell], x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+        (self.columns[entry] as usize, self.values[entry])
+    }
+}
+
+/// Sums the products of a row's COO entries with x.
+#[inline(always)]
+pub(crate) fn tail<T: Number, const LEVEL: u8>(
+    mut entry: usize,
+    end: usize,
+    coo: impl Fn(usize) -> (usize, T),
+    x: &[T],
+) -> T::Sum {
+    let mut p = [T::NONE; 4];
+    let add = |entry: usize, p: &mut T::Sum| {
+        let (column, value) = coo(entry);
+        *p = plus_product::<T, LEVEL>(value, x[column], *p);
+    };
+    while entry + 4 <= end {
+        for (i, p) in p.iter_mut().enumerate() {
+            add(entry + i, p);
+        }
+        entry += 4;
+    }
+    // Unrolled: a loop would keep the sums in memory.
+    if entry < end {
+        add(entry, &mut p[0]);
+    }
+    if entry + 1 < end {
+        add(entry + 1, &mut p[1]);
+    }
+    if entry + 2 < end {
+        add(entry + 2, &mut p[2]);
+    }
+    T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
+}
