@@ -8,7 +8,7 @@
 //!
 //! * Three calls as in Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012). They are y = P^T
 //!   x,
-//! y = c y, acc = acc + y.
+//! with y = c y, acc = acc + y.
 //! * Two calls, with the factor in the product: y = c P^T x, acc = acc + w y.
 //!
 //! The vector operations are kernels with two numbers per thread.
