@@ -6,9 +6,8 @@
 //! indices. It uses its default algorithm and the two named ones, each preprocessed. A term of the
 //! sum takes two or three calls:
 //!
-//! * Three calls as in Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012). They are y = P^T
-//!   x,
-//! with y = c y, acc = acc + y.
+//! * Three calls as in Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012). They are
+//!   y = P^T x, y = c y, acc = acc + y.
 //! * Two calls, with the factor in the product: y = c P^T x, acc = acc + w y.
 //!
 //! The vector operations are kernels with two numbers per thread.
