@@ -33,7 +33,7 @@ pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
     RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
 }
 
-/// A time whose expansion is in progress.
+/// A time with an expansion in progress.
 struct Open<T> {
     /// Index among the requested times.
     index: usize,

@@ -17,7 +17,7 @@ pub struct Costs {
     entries: f64,
     /// Bytes moved by a product of a uniformization run: the entries and a few numbers per state.
     product: f64,
-    /// True if the lanes of all ranks are processor cores, whose launches are cheap.
+    /// True if the lanes of all ranks are processor cores, with cheap launches.
     on_host: bool,
 }
 
@@ -71,8 +71,8 @@ impl Costs {
 
     /// Returns the cost of a product of a Krylov subspace of 40 vectors, or its share for fewer.
     ///
-    /// On average 20 vectors are read 3.5 times, and twice as often in every second product. About 20
-    /// launches and a share of the small matrix exponential are added.
+    /// On average 20 vectors are read 3.5 times, and twice as often in every second product. About
+    /// 20 launches and a share of the small matrix exponential are added.
     pub(super) fn krylov(&self) -> f64 {
         let launches = if self.on_host { 1e6 } else { 1e9 };
         let all = 840.0 * self.states as f64 + launches;

@@ -19,7 +19,7 @@ pub struct Problem<'a> {
     pub initial: &'a Initial,
     /// Times ≥ 0, in any order; infinity is the steady state.
     pub times: &'a [f64],
-    /// Rewards whose expectations are computed at each time.
+    /// Rewards to evaluate: their expectations at each time.
     pub rewards: &'a [Reward],
     /// True if the probabilities themselves are computed.
     pub vectors: bool,
@@ -184,7 +184,7 @@ pub trait Observer: Send {
     fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
         Ok(())
     }
-    /// Reports the states whose probabilities this rank receives.
+    /// Reports the range of states that this rank receives results for.
     ///
     /// It is called only on several ranks; a single rank receives all states.
     fn rows(&mut self, _rows: Range<usize>) {}

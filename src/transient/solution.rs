@@ -190,7 +190,7 @@ pub struct LanePlan {
     pub rows: usize,
     /// Entries of the rows, without the diagonal.
     pub entries: u64,
-    /// Share of the entries whose columns are the lane's own rows.
+    /// Share of the entries with columns among the lane's own rows.
     pub local_share: f64,
     /// Values received in an exchange.
     pub halo: usize,

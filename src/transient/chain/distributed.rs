@@ -1,4 +1,4 @@
-//! Chain whose transitions are distributed over several ranks.
+//! Chain with its transitions distributed over several ranks.
 //!
 //! Each rank reads some part of a file. The transitions into and out of a state are then sent to
 //! its home: the rank whose share of blocks contains the state. When the rows are later distributed
@@ -17,7 +17,7 @@ use crate::sparse::{BLOCK, CsrMatrix};
 const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
 
-/// Chain whose transitions are stored on several ranks.
+/// Chain with its transitions stored on several ranks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     n: usize,

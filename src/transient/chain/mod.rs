@@ -47,7 +47,7 @@ impl Labels {
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value a state; where each rank has read its part of a chain, one of each state in its blocks will do.
+    /// One value per state, or per home state if each rank has read its part of the chain.
     pub values: Vec<f64>,
 }
 
@@ -252,7 +252,7 @@ impl Chain {
     }
 }
 
-/// Chain some of whose states are made absorbing.
+/// Chain in which some states are made absorbing.
 pub(super) struct Absorbing<D> {
     inner: D,
     /// One bit per state.

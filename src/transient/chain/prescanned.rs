@@ -1,4 +1,4 @@
-//! Chain whose rows are scanned by a background thread while devices open.
+//! Chain with a background scan of its rows while devices open.
 
 use std::ops::Range;
 use std::sync::Arc;

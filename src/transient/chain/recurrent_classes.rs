@@ -26,7 +26,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// Finds the closed classes of a chain whose transitions are all known to this rank.
+    /// Finds the closed classes of a chain; this rank must know all transitions.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         let reached = reachable(transitions, initial);
         let representatives = tarjan(transitions, &reached, probable);
@@ -81,7 +81,7 @@ impl Transitions for Without<'_> {
     }
 }
 
-/// Finds the transient classes whose exits lead only to absorbing states.
+/// Finds the transient classes with exits to absorbing states only.
 ///
 /// Returns the class of each state, `None` if it is in no such class, and the number of classes.
 /// All states must be known to this rank.
