@@ -1,17 +1,16 @@
-//! Chebyshev's expansion: few polynomials of P suffice if the chain is nearly reversible.
+//! Chebyshev method: polynomials of P instead of its powers, fewer if P is nearly self-adjoint.
 //!
-//! With a = αt and the [coefficients](super::numerics::chebyshev_coefficients) c_k, π(t) = Σ c_k
-//! v_k. Here v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
-//!
-//! The sum up to K is a function of a with a known defect. The rounding error δ_k of v_{k+1} is a
-//! defect as well. With E_k = E (|S| − k)⁺ the error is at most
+//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then π(t) = Σ
+//! c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. The sum up to K is a
+//! curve in a whose defect has a closed form. The rounding error δ_k of the computed v_{k+1} is a
+//! further defect. With E_k = E (|S| − k)⁺ the total error is at most
 //!
 //! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖,
 //!
 //! with the constant 1 for every chain: `docs/certificate.md` has the proof. Norms are measured at
 //! every step. They stay near 1 if P is nearly self-adjoint in some inner product. They grow
-//! exponentially if P has eigenvalues far from the real axis. Then the last sum exceeds its share
-//! of ε, and the expansion is given up.
+//! exponentially if P has eigenvalues far from the real axis. The expansion is abandoned if the
+//! last sum exceeds its share of ε.
 
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, scaled, unscaled, vector_capacity};
@@ -27,30 +26,30 @@ const MOST_STEPS: u64 = 128;
 /// Minimum number of steps between two checks of the norms, at the start of a recurrence.
 const FEWEST_STEPS: u64 = 8;
 
-/// Returns true if an expansion is tried for this αt during a uniformization run.
+/// True if the Chebyshev method is tried for this αt.
 ///
-/// It is tried after as many steps as it takes. Uniformization is so much longer that a failed
-/// expansion costs at most a twentieth more.
+/// A uniformization run must first have taken as many steps without early termination. It is then
+/// so long that an expansion abandoned at its end adds only a twentieth to it.
 pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
     RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
 }
 
-/// A requested time that is not reached yet.
+/// A time with an expansion in progress.
 struct Open<T> {
     /// Index among the requested times.
     index: usize,
     lambda: f64,
     series: Series,
     target: Target<T>,
-    /// Requested bound: ε, or more if rounding makes ε unreachable.
+    /// Error bound to reach: ε, or the smallest bound that rounding permits.
     goal: f64,
-    /// Part of the bound that does not depend on the norms.
+    /// Error that does not depend on the norms.
     fixed: f64,
     /// Part of the bound from the rounding of the steps so far.
     steps: f64,
-    /// Step of the next convergence check.
+    /// Step at which the bound is checked next.
     next: u64,
-    /// (instantaneous, accumulated·α) value of each reward.
+    /// (instantaneous, cumulative·α) sums of each reward.
     rewards: Vec<(f64, f64)>,
 }
 
@@ -58,12 +57,14 @@ struct Open<T> {
 struct Norms(Vec<f64>);
 
 impl Norms {
-    /// Appends a measured norm, a sum by blocks of 256 magnitudes, with its rounding error.
+    /// Adds a measured norm, raised by the rounding of its sum.
+    ///
+    /// The norm is summed in blocks of 256 magnitudes by trees, and then over the blocks in turn.
     fn push<T: Number>(&mut self, measured: f64) {
         self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
     }
 
-    /// Returns the last two bounds.
+    /// Returns the bounds of the last two norms.
     fn last(&self) -> [f64; 2] {
         let n = self.0.len();
         [self.0[n - 2], self.0[n - 1]]
@@ -78,7 +79,7 @@ impl Norms {
         let step = statistics.step * self.0[k].max(1.0);
         match k {
             0 => step,
-            // 2 v P − v is twice the result of a step, exactly, and one subtraction.
+            // 2 v P − v is exactly twice the result of a step, and one subtraction.
             _ => 2.0 * step + T::PRECISION.unit_roundoff() * self.0[k + 1],
         }
     }
@@ -104,7 +105,7 @@ impl<T: Number> Open<T> {
         Ok(open)
     }
 
-    /// Returns the first term from `k` on that may be the last, for norms of size `norm`.
+    /// Returns the first term from `k` on after which the expansion may end, if norms are `norm`.
     fn last_term(&self, k: u64, norm: f64) -> u64 {
         let budget = self.goal - self.fixed - self.steps;
         let excess = &self.series.excess[k as usize..];
@@ -112,12 +113,12 @@ impl<T: Number> Open<T> {
         self.within(k + place as u64)
     }
 
-    /// Limits a term to those with a coefficient and a next term for the check.
+    /// Limits `k` to terms that have a coefficient, and a term after them for the check.
     fn within(&self, k: u64) -> u64 {
         k.min(self.series.coefficients.len() as u64 - 2)
     }
 
-    /// Adds rounding and rewards of the steps `from` … `to` − 1; v_to is known.
+    /// Accounts for the steps `from` … `to` − 1; v_to is known.
     fn account(&mut self, from: u64, to: u64, norms: &Norms, rows: &[f64], statistics: &MatrixStatistics<T>) {
         let width = rows.len() / (to - from) as usize;
         for (k, row) in (from as usize..).zip(rows.chunks(width)) {
@@ -131,19 +132,19 @@ impl<T: Number> Open<T> {
         }
     }
 
-    /// Returns the larger of two weighted means of ‖v_0‖, …, ‖v_k‖.
+    /// Returns the larger weighted mean of the norms up to term `k`.
     ///
-    /// The weights are those of the sum for π(t), and those of its integral over time.
+    /// The weights are those of the sum and those of its integral.
     fn weighted_norm(&self, k: u64, norms: &Norms) -> f64 {
         let terms = norms.0.iter().take(k as usize + 1).enumerate();
         let (sum, integral) = terms.fold((0.0, 0.0), |(sum, integral), (k, norm)| {
             (sum + self.series.coefficients[k] * norm, integral + self.series.integral(k) * norm)
         });
-        // Sums of positive terms.
+        // These are sums of positive terms, so their relative error is small.
         f64::max(sum, integral / self.lambda) * (1.0 + 1e-8)
     }
 
-    /// Returns the error bound after term `k`, where v_{k+1} is the last of `norms`.
+    /// Returns the error bound after term `k`; v_{k+1} is the last of `norms`.
     fn bound(&self, k: u64, norms: &Norms) -> Bound {
         let u = T::PRECISION.unit_roundoff();
         let [own, next] = norms.last();
@@ -151,25 +152,25 @@ impl<T: Number> Open<T> {
         let truncation = excess[1] * own + excess[0] * next;
         let terms = || self.series.coefficients.iter().zip(&norms.0).take(k as usize + 1).map(|(c, n)| c * n);
         let all: f64 = terms().sum();
-        // A partial sum is at most the sum of its terms, and at most the answer plus the later
-        // terms.
+        // Each partial sum is below the sum of its terms. It is also below the result plus the sum
+        // of the remaining terms.
         let (mut before, mut partial) = (0.0, 0.0);
         for term in terms() {
             before += term;
             partial += before.min(1.0 + self.goal + (all - before).max(0.0) + 1e-9 * all);
         }
-        // Rounding of a stored coefficient, of its product, and of the addition.
+        // Three roundings per term: the stored coefficient, its product, and the addition.
         let sum = u * (3.0 * all + 1.01 * partial) + self.series.doubt * norms.largest();
         Bound { truncation, rounding: 1.001 * (self.steps + sum) + self.fixed, ..Bound::default() }
     }
 }
 
-/// Computes results for finite times within ε, or as close to ε as rounding allows.
+/// Computes the finite times that it can within ε, or within the bound that rounding permits.
 ///
-/// The other times stay without a result.
+/// The remaining times stay without a result.
 ///
 /// # Errors
-/// As [`solve`](super::solve()); with `strict` also if a time is given up.
+/// As [`solve`](super::solve()); and with `strict` for a time that is abandoned.
 pub(super) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
@@ -181,7 +182,7 @@ pub(super) fn run<T: Number>(
     for &index in which {
         lambdas.push((context.statistics.lambda(context.problem.times[index])?, index));
     }
-    // Excludes times too short for a gain, and times too long for the rounding.
+    // Smaller values gain nothing, and larger ones exceed the bound on rounding.
     lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
     lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut expansion = Expansion {
@@ -207,7 +208,7 @@ pub(super) fn run<T: Number>(
     }
 }
 
-/// Runs one recurrence for several times, in ascending order.
+/// Runs one recurrence for several times, which ascend.
 fn expand<T: Number>(
     context: &Context<'_, T>,
     some: &[(f64, usize)],
@@ -249,7 +250,7 @@ fn expand<T: Number>(
         for mut o in open {
             o.account(k, to, &norms, &rows, statistics);
             let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
-            // NaN norms leave no budget, either.
+            // NaN norms leave no budget either.
             let budget = o.goal - o.fixed - o.steps;
             let hopeless = budget.is_nan() || budget < 0.0 || out_of_terms;
             if to < o.next && !hopeless {

@@ -1,4 +1,4 @@
-//! A chain on its lanes, as every method needs it.
+//! Data of a run that all methods share: the chain on its lanes, statistics and options.
 
 use super::chain::scan::statistics_of_rows;
 use super::chain::statistics::{MatrixStatistics, scale_of};
@@ -17,30 +17,32 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, MatrixFormat};
 use crate::{Machine, Result};
 
-/// A chain built on its lane, and what the methods share.
+/// A chain built on its lanes, and the data that all methods share.
 pub struct Context<'a, T> {
-    /// The lanes.
+    /// Machine with the lanes.
     pub machine: &'a Machine,
-    /// The problem; its rewards are those of this rank's rows.
+    /// Problem; its rewards are restricted to this rank's rows.
     pub problem: &'a Problem<'a>,
-    /// The options.
+    /// Options of the run.
     pub options: &'a Options,
     /// Statistics of the matrix.
     pub statistics: MatrixStatistics<T>,
-    /// What looks and products of Krylov spaces cost.
+    /// Costs of convergence checks and Krylov products.
     pub costs: Costs,
-    /// The rows on the lanes.
+    /// Matrix rows and vectors on the lanes.
     pub parts: Parts<T>,
-    /// Of this rank's rows.
+    /// Initial probabilities of this rank's rows.
     pub initial: Vec<f64>,
-    /// Error of the initial probabilities as numbers.
+    /// Error of the initial probabilities as stored.
     pub initial_error: f64,
-    /// True if Chebyshev's expansion or Krylov's method may take over from a sweep: the lanes exchange halos at every step, and no checkpoint is kept.
+    /// True if a run may switch to the Chebyshev or Krylov method.
+    ///
+    /// This requires that the lanes exchange halos at every step, and that no checkpoint is kept.
     pub expands: bool,
 }
 
 impl<T> Context<'_, T> {
-    /// The one state that it begins in, if there is one.
+    /// Returns the initial state if there is only one.
     pub(super) fn beginning(&self) -> Option<usize> {
         match self.problem.initial {
             Initial::State(state) => Some(*state),
@@ -49,7 +51,9 @@ impl<T> Context<'_, T> {
     }
 }
 
-/// The statistics of this rank's rows, for a matrix in a format; `lazy` as there.
+/// Returns the statistics of this rank's rows for a matrix format.
+///
+/// `lazy` is passed to [`statistics_of_rows`].
 pub(super) fn matrix_statistics<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -75,18 +79,18 @@ pub(super) fn matrix_statistics<T: Number>(
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
     transitions.acquire_rows(&rows);
-    // Sums over ranks are made by the thread that asked, not in a lane's.
+    // Sums over ranks are computed by the calling thread, not in a lane's thread.
     Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
 }
 
-/// The terms that a time takes, and what of ε is left for a stop at the steady state.
+/// Returns the Poisson window of a time, and the share of ε reserved for early termination.
 pub(super) fn windows<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
     lambda: f64,
 ) -> (Window, f64) {
-    // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
-    // nothing the bound cannot be met, and half of ε is as good as any share.
+    // The part of ε that rounding leaves is shared between truncation and early termination. If
+    // nothing is left, the bound cannot be met, and half of ε is as good as any share.
     let len = 12.0 * lambda.sqrt() + 64.0;
     let left = epsilon - statistics.rounding(lambda, len as u64, u64::MAX);
     let left = if left > 0.0 { left } else { 0.5 * epsilon };
@@ -94,7 +98,9 @@ pub(super) fn windows<T: Number>(
     (Window::new(lambda, share * left), (1.0 - share) * left)
 }
 
-/// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
+/// Returns the sum of all ranks' values, independent of the numbers of ranks and threads.
+///
+/// Blocks are summed first, and then the block sums in the order of states.
 pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
     let block = |values: &[T]| {
         let mut sum = [0.0; 2];
@@ -114,22 +120,24 @@ pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
     sum[0] + sum[1]
 }
 
-/// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
+/// Returns each reward's values for this rank's rows, and a power of two by which to scale them.
 pub(super) fn scaled<'a, T: Number>(context: &Context<'a, T>) -> Vec<(&'a [f64], f64)> {
     let scale = |r: &'a Reward| {
         let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
         let scale = scale_of(context.parts.ranks.all_reduce_max(most));
-        // A fraction is below 1.
+        // Q64 represents fractions below 1.
         (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
     };
     context.problem.rewards.iter().map(scale).collect()
 }
 
-/// Accumulators that a lane is taken to have room for which does not say.
+/// Number of accumulators assumed to fit on a lane that does not report its free memory.
 pub(super) const DEFAULT_VECTORS: u64 = 16;
 
-/// Vectors that the lanes have room for, `unknown` of them where a lane does not say; a tenth of what is free stays free, for weights
-/// and the driver.
+/// Returns the number of vectors that fit into the free memory of every lane.
+///
+/// A tenth of the free memory is kept for weights and the driver. `unknown` is used for lanes that
+/// do not report their free memory.
 pub(super) fn vector_capacity<T: Number>(context: &Context<'_, T>, unknown: u64) -> usize {
     let vector_capacity = |(l, lane): (usize, &Lane)| {
         let rows: usize = context.parts.of(l).map(|(_, part)| part.rows.len()).sum();
@@ -140,7 +148,7 @@ pub(super) fn vector_capacity<T: Number>(context: &Context<'_, T>, unknown: u64)
     context.parts.ranks.all_reduce_min(vector_capacity) as usize
 }
 
-/// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
+/// Computes rewards from (instantaneous, cumulative·α) sums over scaled values.
 pub(super) fn unscaled<T: Number>(
     context: &Context<'_, T>,
     sums: &[(f64, f64)],

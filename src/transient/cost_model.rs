@@ -1,26 +1,28 @@
-//! What looks and products of Krylov spaces cost, in products of a sweep. It decides how often they are made, and follows from the sizes of
-//! a chain and the kind of its lanes: the bits of an answer do not depend on a clock.
+//! Cost model of convergence checks and Krylov products, in products of a uniformization run.
+//!
+//! It determines how often checks are made. The costs depend only on the sizes of a chain and on
+//! the kind of its lanes, so the bits of a result do not depend on timing.
 
 use super::chain::statistics::MatrixStatistics;
 use super::step::vector_kernels::SWEEP_ROWS;
 use crate::Machine;
 
-/// Most vectors of a Krylov space.
+/// Largest number of vectors of a Krylov subspace.
 pub(super) const MOST_VECTORS: usize = 40;
 
-/// The sizes that costs follow from.
+/// Sizes that determine the costs.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     states: usize,
     entries: f64,
-    /// Bytes that a product of a sweep moves: its entries and a few numbers a state.
+    /// Bytes moved by a product of a uniformization run: the entries and a few numbers per state.
     product: f64,
-    /// True if the lanes of all ranks are processor cores, for which the host need not wait.
+    /// True if the lanes of all ranks are processor cores, with cheap launches.
     on_host: bool,
 }
 
 impl Costs {
-    /// Those of a chain on the lanes of a machine, with all ranks of it.
+    /// Returns the costs for a chain on all ranks of a machine.
     pub fn new<T>(statistics: &MatrixStatistics<T>, states: usize, machine: &Machine) -> Self {
         let device = machine.lanes.iter().any(|lane| !lane.device().on_host_cores());
         let on_host = machine.ranks.all_reduce_max(f64::from(u8::from(device))) == 0.0;
@@ -31,43 +33,55 @@ impl Costs {
         Self { states, entries, product: 4.0 * entries + 40.0 * states as f64, on_host }
     }
 
-    /// A look whether a sweep can stop: two vectors read, and a way to the host and back, in bytes that are moved meanwhile. It is that of a
-    /// device, where it takes longest, on cores, too: a sweep stops at one step on all, and gives the same bits.
+    /// Returns the cost of a convergence check.
+    ///
+    /// A check reads two vectors and synchronizes with the host, in bytes that a device moves
+    /// meanwhile. CPU lanes use the cost of a device too, where it is largest: a run then
+    /// terminates at one step on all devices, with equal bits.
     pub(super) fn check(&self) -> f64 {
         2.0 + 2e8 / (self.product + self.launch(false))
     }
 
-    /// True if a sweep of some steps takes a device less than some ten milliseconds: the kernel of a look, which small chains do without, takes one
-    /// or two to be made. It is the same on cores, as above.
+    /// True if a uniformization run of `steps` steps takes a device less than about ten
+    /// milliseconds.
+    ///
+    /// Compiling the kernel of a check takes one or two milliseconds; small chains do not need it.
+    /// CPU lanes use the estimate for a device too, as in [`check`](Self::check).
     pub(super) fn is_short(&self, steps: u64) -> bool {
         self.states > SWEEP_ROWS && steps as f64 * (self.product + self.launch(false)) < 4e10
     }
 
-    /// A look at the parts of a chain, on the host: its rows in both directions, at some ten nanoseconds an entry, in bytes that a device moves
-    /// meanwhile.
+    /// Returns the cost of a check of all transient classes, on the host.
+    ///
+    /// It reads the rows in both directions, at about ten nanoseconds per entry, in bytes that a
+    /// device moves meanwhile.
     pub(super) fn class_check(&self) -> f64 {
         (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
     }
 
-    /// The search for these parts, by one thread.
+    /// Returns the cost of the search for transient classes, by one thread.
     pub(super) fn class_search(&self) -> f64 {
         4e5 * self.entries / (self.product + self.launch(false))
     }
 
-    /// Vectors of a Krylov space.
+    /// Returns the number of vectors of a Krylov subspace.
     pub(super) fn vectors(&self) -> usize {
         self.states.min(MOST_VECTORS)
     }
 
-    /// A product of a Krylov space of 40 vectors, or a share of that: 20 are read three times and a half, every second time twice, in some 20
-    /// launches, and a share of the small exponential.
+    /// Returns the cost of a product of a Krylov subspace of 40 vectors, or its share for fewer.
+    ///
+    /// On average 20 vectors are read 3.5 times, and twice as often in every second product. About
+    /// 20 launches and a share of the small matrix exponential are added.
     pub(super) fn krylov(&self) -> f64 {
         let launches = if self.on_host { 1e6 } else { 1e9 };
         let all = 840.0 * self.states as f64 + launches;
         1.0 + all * self.vectors() as f64 / MOST_VECTORS as f64 / (self.product + self.launch(self.on_host))
     }
 
-    /// What a step of a sweep waits for its launch: next to nothing where one launch has hundreds of them.
+    /// Returns the launch overhead of a step, in bytes that a device moves meanwhile.
+    ///
+    /// It is negligible if one launch computes hundreds of steps.
     fn launch(&self, on_host: bool) -> f64 {
         match (on_host, self.states <= SWEEP_ROWS) {
             (true, true) => 1e3,

@@ -1,4 +1,4 @@
-//! The memory and time that a chain takes, and the memory that its lanes have, before any work is done.
+//! Estimates of the memory and time of a run, and of the available memory, before any work.
 
 use std::ops::Range;
 
@@ -23,47 +23,49 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
 use crate::{Error, Machine, Result};
 
-/// The work of one of many ranks, with one lane as the first of these.
+/// Predicted work of one of many ranks, with one lane like the first of the machine.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct RankPlan {
-    /// The rank's number.
+    /// Number of the rank.
     pub rank: usize,
-    /// The bytes that it is to hold, its halo included.
+    /// Bytes that it holds, including its halo.
     pub need: MemoryRequirement,
-    /// Values that it receives in an exchange after each step.
+    /// Values received in an exchange after each step.
     pub halo: usize,
-    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
+    /// Predicted seconds of a step without communication, from the lane's measured bandwidth.
     pub compute: f64,
     /// Predicted seconds of a step.
     pub step: f64,
 }
 
-/// A run on many ranks.
+/// Prediction of a run on many ranks.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct ManyRanks {
-    /// The number of ranks.
+    /// Number of ranks.
     pub count: usize,
-    /// The first, one in the middle and the last.
+    /// First rank, one in the middle and the last.
     pub ranks: Vec<RankPlan>,
-    /// Steps between two exchanges with the shortest predicted step.
+    /// Steps between two exchanges for which the predicted step is shortest.
     pub halo_depth: usize,
-    /// The measured cost of an exchange.
+    /// Measured cost of an exchange.
     #[serde(rename = "swap")]
     pub exchange_cost: ExchangeCost,
 }
 
 impl ManyRanks {
-    /// Predicted seconds of a step: those of the slowest rank.
+    /// Returns the predicted seconds of a step, those of the slowest rank.
     pub fn step(&self) -> f64 {
         self.ranks.iter().map(|rank| rank.step).fold(0.0, f64::max)
     }
 }
 
-/// The plan of a run on `count` ranks, each with a lane like the first of these and an equal number of rows. An
-/// exchange is measured between the ranks, or else the lanes, that there are.
+/// Predicts a run on `count` ranks, each with a lane like the machine's first, and equal rows.
+///
+/// The cost of an exchange is measured between the ranks of this run, or else its lanes.
 ///
 /// # Errors
-/// If there is nobody to measure an exchange with, and more ranks than blocks of 256 rows.
+/// If this run has only one rank and lane, so that no exchange can be measured. If there are more
+/// ranks than blocks of 256 rows.
 pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
     check(machine.ranks, problem, options)?;
     match machine.precision {
@@ -103,7 +105,7 @@ fn many_in<T: Number>(
     Ok(predicted(sampled, count, cost, options))
 }
 
-/// An error where there is nobody to measure an exchange with.
+/// Returns an error if the run has only one rank and lane.
 fn expect_remote_lane(machine: &Machine) -> Result<()> {
     if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
         return Ok(());
@@ -115,26 +117,29 @@ fn expect_remote_lane(machine: &Machine) -> Result<()> {
     ))
 }
 
-/// The work of a rank with some rows.
+/// Sampled work of a rank.
 #[derive(Debug, Clone)]
 struct SampledRank {
     need: MemoryRequirement,
-    /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
+    /// Number of values read from other ranks.
+    ///
+    /// `halo_width` is how far they are beyond the rank's rows, both sides together.
     halo: usize,
     halo_width: usize,
-    /// Bytes of a step.
+    /// Bytes moved by a step.
     bytes: f64,
 }
 
 impl SampledRank {
-    /// The same work on a lane.
+    /// Converts the sample to work on a lane with a measured `bandwidth`, for numbers of `real`
+    /// bytes.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
         let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
         Work {
             compute,
             ghosts: compute * share,
-            // Others wait for rows as far from the cuts as this one reads beyond them.
+            // Other ranks wait for rows as far from the cuts as this rank reads beyond them.
             interior: (1.0 - share).max(0.0),
             bytes: self.halo as f64 * real as f64,
             deeper: self.halo_width as f64 * real as f64,
@@ -142,7 +147,7 @@ impl SampledRank {
     }
 }
 
-/// Looks at some rows, as if they were one of many ranks'.
+/// Samples `rows` as if they were those of one of many ranks.
 fn sample_rows<T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
@@ -163,7 +168,7 @@ fn sample_rows<T: Number>(
     Ok((sample_rows, statistics))
 }
 
-/// The run of `count` ranks of which some were looked at.
+/// Predicts the run of `count` ranks from the sampled ones.
 fn predicted(
     sampled: Vec<(usize, SampledRank, Work)>,
     count: usize,
@@ -181,42 +186,42 @@ fn predicted(
     ManyRanks { count, ranks: sampled.into_iter().map(one).collect(), halo_depth, exchange_cost }
 }
 
-/// The plan of a run.
+/// Plan of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
     /// Number of states.
     pub n: usize,
-    /// Rows that were looked at; what the others add is taken from these.
+    /// Number of rows read; the remaining rows are extrapolated from them.
     pub looked_at: usize,
-    /// Entries of the generator, its diagonal included.
+    /// Entries of the generator, including its diagonal.
     pub nnz: u64,
     /// Uniformization rate.
     pub alpha: f64,
-    /// The bytes that each lane is to hold.
+    /// Bytes that each lane holds.
     pub lanes: Vec<MemoryRequirement>,
-    /// The share of each lane; empty for one lane.
+    /// Share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub halo_depth: usize,
-    /// The way in which lanes exchange.
+    /// Transport of values between lanes.
     pub exchange: LaneExchange,
-    /// Multiplications, at most; none where that shows only on the way, as for the steady state.
+    /// Upper bound of the matrix–vector products; `None` if unknown, as for the steady state.
     pub terms: Option<u64>,
-    /// Predicted seconds of a multiplication, from measured bandwidth.
+    /// Predicted seconds of a matrix–vector product, from measured bandwidth.
     pub step: f64,
 }
 
 impl Plan {
-    /// True if every lane has room.
+    /// True if the memory of every lane suffices.
     pub fn fits(&self) -> bool {
         self.lanes.iter().all(MemoryRequirement::fits)
     }
 }
 
-/// Looks at a chain and at the lanes, and says what solving the problem there would take.
+/// Predicts the memory and time of solving the problem on the machine.
 ///
 /// # Errors
-/// As [`super::solve()`], but for lack of memory on a lane, which the plan tells.
+/// As [`super::solve()`], except for lack of memory on a lane, which the plan reports.
 pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     check(machine.ranks, problem, options)?;
     match machine.precision {
@@ -226,11 +231,13 @@ pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resu
     }
 }
 
-/// Runs of rows that [`estimate`] looks at, and rows of each.
+/// Number of runs of rows that [`estimate`] samples; [`RUN`] is the number of rows of each.
 const RUNS: usize = 4;
 const RUN: usize = 1 << 18;
 
-/// As [`plan`], from a share of the rows where the chain has many and one lane is to hold all of them.
+/// Predicts as [`plan`], from a sample of the rows if the chain is large.
+///
+/// Samples are used only for a single lane.
 ///
 /// # Errors
 /// As [`plan`].
@@ -287,7 +294,7 @@ fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options)
 fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
-    // The host's memory is needed now; a lane's is what the plan is about.
+    // The host's memory is needed now; the plan reports on the lanes' memory.
     expect_host_share(machine, transitions.states(), 0)?;
     let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, problem.is_endless())?;
     let run = RunFacts::endless(choices, options.format, exchange_cost);
@@ -302,7 +309,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
         let (regions, depth) = (&partition.regions, partition.halo_depth);
         let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
         let need = source.plan(options.format)?;
-        // Parts of one lane add up.
+        // Needs of the parts of one lane are added.
         match needs.last_mut() {
             Some(last) if region.lane == at => last.add(need),
             _ => needs.push(need),
@@ -330,13 +337,16 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     })
 }
 
-/// Seconds that it takes to open a GPU, to compile for it and to let go of it, where nothing was measured: those of CUDA, with
-/// one hardware queue, and of Vulkan on an H200.
+/// Default seconds to open a GPU, compile for it and close it, if not measured.
+///
+/// Values of CUDA with one hardware queue, and of Vulkan on an H200.
 pub const GPU_START: f64 = 0.25;
 
-/// Seconds that all products take on the host's cores, as far as a moment tells: of chains of few states at finite times.
-/// A product takes 2 µs at least; `speed` is how many bytes a second the cores move, where that was measured. Else every
-/// thread is taken to move 2.5 GB/s, and all 40 GB/s at most.
+/// Predicts the seconds of all products on the host's cores, for a small chain at finite times.
+///
+/// `None` if there is no quick prediction. A product takes 2 µs at least. `speed` is the measured
+/// throughput of the cores in bytes per second. By default each thread moves 2.5 GB/s, and all
+/// threads together at most 40 GB/s.
 ///
 /// # Errors
 /// As [`plan`].

@@ -1,31 +1,33 @@
-//! Memory that a run needs, checked before its work begins.
+//! Memory requirements of a run, checked before its work begins.
 
 use crate::lane::cpu::expect_memory;
 use crate::{Machine, Result};
 
-/// Makes sure, before all states are looked at, that there is room for what every run needs: on the host the lengths,
-/// the exit rates and a probability a state; on the lanes, one of which has an even share of the states or more, the
-/// exit rates and two iterates.
+/// Checks that the memory suffices for a run, before any state is read.
+///
+/// On the host a run needs the row lengths, exit rates and one probability per state. On the lanes
+/// it needs the exit rates and two iterates; some lane has at least an even share of the states.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
+/// [`Error::OutOfMemory`] if the memory does not suffice.
 pub fn expect_chain_memory(machine: &Machine, states: usize) -> Result<()> {
     let n = (states / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();
     let lanes = &machine.lanes;
     let share = 3 * number * n / lanes.len() as u64;
     lanes[0].expect_room(&format!("a chain of {n} states"), share)?;
-    // Lanes on the host's cores have theirs from the same memory.
+    // Lanes on the host's cores allocate from the host's memory.
     let on_host = lanes.iter().filter(|lane| lane.device().on_host_cores()).count() as u64;
     expect_host_share(machine, states, on_host * share)
 }
 
-/// The part of [`expect_chain_memory`] that is about the host, of which lanes take so many bytes.
+/// Checks the host memory of a run on `machine`; `lanes` is the number of bytes that its lanes
+/// take.
 pub(crate) fn expect_host_share(machine: &Machine, states: usize, lanes: u64) -> Result<()> {
     expect_host_memory(states / machine.ranks.size(), machine.precision.bytes(), lanes)
 }
 
-/// Makes sure that there is room for what a run on `n` states has on the host, beside `lanes` bytes.
+/// Checks that the host has `lanes` bytes, and memory for the arrays of a run on `n` states.
 pub(crate) fn expect_host_memory(n: usize, number: u64, lanes: u64) -> Result<()> {
     expect_memory(n as u64 * (4 + 8 + number) + lanes, || format!("a chain of {n} states"))
 }

@@ -1,23 +1,26 @@
 //! Transient probabilities of a continuous-time Markov chain, by uniformization.
 //!
 //! # Problem
-//! A chain of n states moves from state i to state j ≠ i at rate r_ij ≥ 0 and leaves i at rate E_i = Σ_j r_ij. Its
-//! generator is Q = R − diag(E). Started from the distribution π(0), a row vector, it has at time t the distribution
+//! A chain of n states moves from state i to state j ≠ i at rate r_ij ≥ 0 and leaves i at rate E_i
+//! = Σ_j r_ij. Its generator is Q = R − diag(E). Started from the distribution π(0), a row vector,
+//! it has at time t the distribution
 //!
 //! π(t) = π(0) e^{Qt}, which solves dπ/dt = π Q.
 //!
 //! # Method
 //! Let α = max_i E_i and P = I + Q/α, and let N be a Poisson variable of mean αt. Then
 //!
-//! π(t) = Σ_k P(N = k) x_k, x_0 = π(0), x_{k+1} = x_k P,
+//! π(t) = Σ_k P(N = k) x_k, x_0 = π(0), x_{k+1} = x_k P.
 //!
-//! and as P is a contraction in l1, leaving out terms errs by their Poisson mass (Jensen 1953). One sweep over the x_k
-//! serves any number of times t. For a reward that state i earns at the rate ρ_i,
+//! P is an l1 contraction, so the error of omitted terms is their Poisson mass (Jensen 1953). One
+//! uniformization run over the x_k serves any number of times t. For a reward at rate ρ_i in state
+//! i,
 //!
 //! E ρ(t) = Σ_k P(N = k) ρ·x_k, and ∫ E ρ(s) ds from 0 to t = (1/α) Σ_k P(N > k) ρ·x_k.
 //!
-//! The limit π(∞) is the last x_k of a sweep whose distance to it is certified, by bounds of the expected time until one
-//! state of each closed class is met; or that of a small chain whose states were eliminated one by one.
+//! The limit π(∞) is computed in one of two ways. An iterative run ends when the distance of x_k to
+//! the limit is certified, by bounds of the expected time until one state of each closed class is
+//! hit. In a small chain the states are eliminated one by one.
 //!
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|
@@ -27,30 +30,38 @@
 //! | left … right | [`poisson::Window`] | L of (6) |
 //! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
-//! [`Method::Chebyshev`] takes some √(2αt ln 1/ε) multiplications instead, where the chain is nearly reversible.
+//! [`Method::Chebyshev`] takes about √(2αt ln 1/ε) matrix–vector products instead if the chain is
+//! nearly reversible.
 //!
 //! # Shapes, units, cost
-//! A chain is a [`Transitions`]: any row of Rᵀ or R when it is asked for, rates in 1 / unit of time. [`Chain::from_csr`]
-//! stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
-//! of time, `f64::INFINITY` is the steady state. Probabilities are n values a time, in the chain's own order; [`solve`] hands
-//! them to an [`Observer`], one time after the other, [`Chain::transient`] keeps them in the [`Solution`].
+//! A chain is a [`Transitions`]: it returns any row of Rᵀ or R on request, with rates in 1 / unit
+//! of time. [`Chain::from_csr`] stores a chain, [`crate::models`] generates chains,
+//! [`crate::io::read_chain`] reads files. Times are in the unit of time, and `f64::INFINITY` is the
+//! steady state. Probabilities are n values per time, in the chain's own order. [`solve`] passes
+//! them to an [`Observer`] time by time, [`Chain::transient`] stores them in the [`Solution`].
 //!
-//! A run has at most 2³² − 2 states and 2³² − 2 multiplications; rates, times and rewards may have any size that f64 holds,
-//! in either precision. It takes about αt + 5√(αt) multiplications, each of 12·nnz + 32·n
-//! useful bytes in f64 and 8·nnz + 16·n in f32, where nnz counts the diagonal.
+//! A run has at most 2³² − 2 states and 2³² − 2 matrix–vector products. Rates, times and rewards
+//! may have any size that f64 holds, in single and double precision. A run takes about αt + 5√(αt)
+//! products. Each moves 12·nnz + 32·n useful bytes in f64 and 8·nnz + 16·n in f32, where nnz counts
+//! the diagonal.
 //!
 //! # Bounds and errors
-//! Every answer comes with a [`Bound`] on its l1 error, a sum of proved terms: the Poisson mass left out, the price of a
-//! steady-state stop, and rounding. The [`Status`] says whether it is at most [`Options::epsilon`].
-//! A result that contradicts its bound (probabilities that are no numbers, or do not add up) has a
-//! [`contradiction`](TimeResult::contradiction), and its bound is not met.
-//! [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for input without an answer (a distribution that does
-//! not sum to 1, a time below 0, an exit rate above the largest double), with [`Error::OutOfMemory`](crate::Error::OutOfMemory) before the work begins where
-//! that is known, with [`Error::DeviceLost`](crate::Error::DeviceLost), and with whatever the observer returns.
+//! Every result has a [`Bound`] on its l1 error, a sum of proved terms: the omitted Poisson mass,
+//! the error of early termination, and rounding. The [`Status`] reports whether it is at most
+//! [`Options::epsilon`]. If probabilities are not finite or do not sum to the initial mass, the
+//! result has a [`contradiction`](TimeResult::contradiction), and its bound is not met.
+//!
+//! [`solve`] returns these errors:
+//!
+//! * [`Error::Invalid`](crate::Error::Invalid) for invalid input: a distribution that does not sum
+//!   to 1, a time below 0, an exit rate above the largest double.
+//! * [`Error::OutOfMemory`](crate::Error::OutOfMemory), before the work begins if that is known.
+//! * [`Error::DeviceLost`](crate::Error::DeviceLost).
+//! * Any error that the observer returns.
 //!
 //! # Example
-//! An M/M/1 queue with room for two, arrivals 1 and services 2 an hour, half an hour after it was empty; and what it holds
-//! on average until then.
+//! An M/M/1 queue with a capacity of two has 1 arrival and 2 services an hour. The example computes
+//! its state half an hour after it was empty, and the expected number of customers.
 //!
 //! ```
 //! use kolmo::Machine;
@@ -75,13 +86,14 @@
 //! ```
 //!
 //! # Sources
-//! * A. Jensen, "Markoff chains as an aid in the study of Markoff processes", Skandinavisk Aktuarietidskrift 36, 1953.
-//! * B. L. Fox, P. W. Glynn, "Computing Poisson probabilities", Communications of the ACM 31(4), 1988,
-//!   doi:10.1145/42404.42409. The windows here are exact quantiles; see [`poisson`].
-//! * N. Bell, M. Garland, "Efficient sparse matrix-vector multiplication on CUDA", NVIDIA Technical Report
-//!   NVR-2008-004, 2008.
-//! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
-//!   models", FedCSIS 2012.
+//! * A. Jensen, "Markoff chains as an aid in the study of Markoff processes", Skandinavisk
+//!   Aktuarietidskrift 36, 1953.
+//! * B. L. Fox, P. W. Glynn, "Computing Poisson probabilities", Communications of the ACM 31(4),
+//!   1988, doi:10.1145/42404.42409. The windows here are exact quantiles; see [`poisson`].
+//! * N. Bell, M. Garland, "Efficient sparse matrix-vector multiplication on CUDA", NVIDIA Technical
+//!   Report NVR-2008-004, 2008.
+//! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for
+//!   solving Markov models", FedCSIS 2012.
 
 mod backward;
 pub(crate) mod chain;

@@ -1,4 +1,4 @@
-//! A problem: a chain, times, rewards; and options.
+//! Transient problems (chain, times, rewards) and solver options.
 
 use std::ops::Range;
 
@@ -10,76 +10,84 @@ use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Machine, Result};
 
-/// The question: probabilities of a chain at some times.
+/// Problem: the probabilities of a chain at given times.
 #[derive(Clone, Copy)]
 pub struct Problem<'a> {
-    /// The chain's transitions.
+    /// Transitions of the chain.
     pub transitions: &'a dyn Transitions,
-    /// Where it begins.
+    /// Initial distribution.
     pub initial: &'a Initial,
     /// Times ≥ 0, in any order; infinity is the steady state.
     pub times: &'a [f64],
-    /// Rewards whose expectations are wanted at each time.
+    /// Rewards to evaluate: their expectations at each time.
     pub rewards: &'a [Reward],
-    /// True if the probabilities themselves are wanted.
+    /// True if the probabilities themselves are computed.
     pub vectors: bool,
 }
 
 impl Problem<'_> {
-    /// True if the steady state is asked for.
+    /// True if the steady state is requested.
     pub(super) fn is_endless(&self) -> bool {
         self.times.contains(&f64::INFINITY)
     }
 }
 
-/// A way to evaluate the sum.
+/// Method to evaluate the Poisson sum or the matrix exponential.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {
-    /// One sweep with unscaled iterates, which stops as soon as the rest of it has a certified bound, and which
-    /// [Chebyshev polynomials](Self::Chebyshev) or [Krylov spaces](Self::Krylov) take over from where products are far fewer.
+    /// Uniformization with early termination once the remaining error is bounded.
+    ///
+    /// Switches to [Chebyshev polynomials](Self::Chebyshev) or [Krylov spaces](Self::Krylov) if
+    /// these need far fewer matrix–vector products.
     #[default]
     Auto,
-    /// The same, which never stops before the last term.
+    /// Uniformization up to the last term, without early termination.
     Uniformization,
-    /// Chebyshev polynomials of P in the place of its powers, some √(2αt ln 1/ε) of them: for chains that are nearly
-    /// reversible. Where norms of the vectors outgrow what the bound has room for, uniformization takes over.
+    /// Chebyshev polynomials of P, of degree about √(2αt ln 1/ε), for nearly reversible chains.
+    ///
+    /// Falls back to uniformization if the norms of the vectors exceed the budget of the bound.
     Chebyshev {
-        /// True if that is an error instead.
+        /// Return an error instead of falling back to uniformization.
         strict: bool,
     },
-    /// Curves in Krylov spaces of P, one after the other, each for as long as its error allows: for stiff chains, which have several slow
-    /// scales, over long times. It keeps some 40 vectors, and computes in double precision. Where it makes no
-    /// progress, or lacks memory, uniformization takes over.
+    /// Krylov approximations with restarts, for stiff chains over long times.
+    ///
+    /// Each Krylov subspace is used for as long a time as its error permits. The method stores
+    /// about 40 vectors and requires double precision. Falls back to uniformization if it makes no
+    /// progress, or if memory does not suffice.
     Krylov {
-        /// True if that is an error instead.
+        /// Return an error instead of falling back to uniformization.
         strict: bool,
     },
-    /// l = ⌈αt/Θ⌉ intervals of equal length, each a sum of its own from the result of the one before: Algorithm 1
-    /// of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over the intervals.
+    /// Sums over l = ⌈αt/Θ⌉ intervals of equal length, each started from the previous result.
+    ///
+    /// This is Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over
+    /// the intervals.
     Subdivided {
         /// Largest αt of an interval.
         theta: f64,
     },
 }
 
-/// An order of the states.
+/// Order of the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Order {
-    /// The model's own on one lane; on several, whichever has the shortest predicted step.
+    /// Natural order on one lane; on several lanes the order with the shortest predicted step.
     #[default]
     Auto,
-    /// The model's own.
+    /// Order of the model.
     Natural,
-    /// Breadth first from the states that the chain begins in, transitions followed both ways.
+    /// Breadth first from the initial states; transitions are followed in both directions.
     Bfs,
-    /// Reversed, breadth first from the end of a longest path of levels, states of few neighbours first
-    /// (E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc. ACM 1969,
-    /// doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981).
+    /// Reverse Cuthill–McKee order, from an end of a longest path of levels.
+    ///
+    /// Sources: E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc.
+    /// ACM 1969, doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981.
     Rcm,
 }
 
 impl Order {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -90,24 +98,24 @@ impl Order {
     }
 }
 
-/// The values that lanes exchange after a step.
+/// Values that lanes exchange after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exchange {
-    /// The values that the other reads.
+    /// Only the values that the receiving lane reads.
     #[default]
     Halo,
     /// The whole vector, as in Algorithm 2 of Karwacki, Bylina, Bylina (FedCSIS 2012).
     Full,
 }
 
-/// The choices by which rows are split.
+/// Options for splitting the rows over lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partitioning {
-    /// Least number of parts on each lane.
+    /// Minimum number of parts on each lane.
     pub parts: usize,
-    /// The values that lanes exchange.
+    /// Values that lanes exchange.
     pub exchange: Exchange,
-    /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
+    /// Steps between two exchanges; `None` chooses the number from measured latencies.
     pub halo_depth: Option<usize>,
 }
 
@@ -117,33 +125,35 @@ impl Default for Partitioning {
     }
 }
 
-/// Bound on the total l1 error that is asked for where none is named, by the command too: nine digits for 5 % more
-/// multiplications than six.
+/// Default bound on the total l1 error, in the library and the command.
+///
+/// Nine digits cost 5 % more matrix–vector products than six.
 pub const EPSILON: f64 = 1e-9;
 
-/// The way to the answer.
+/// Solver options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
     pub epsilon: f64,
     /// Rule for the ELL width.
     pub width: WidthRule,
-    /// Format of the matrix.
+    /// Storage format of the matrix.
     pub format: MatrixFormat,
     /// Method.
     pub method: Method,
     /// Partitioning of the rows over lanes.
     pub split: Partitioning,
-    /// Order of the states inside.
+    /// Order in which states are stored during the run.
     pub order: Order,
 }
 
 impl Options {
-    /// The partitioning for the method.
+    /// Returns the partitioning, restricted to the halo depths that the method supports.
     pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
             Method::Auto | Method::Uniformization => self.split,
-            // Terms are scaled by kernels that know of own rows alone; and of the vector before the last, halos are not kept.
+            // Subdivided: the scaling kernels process own rows only. Chebyshev and Krylov: the
+            // vector before the last has no halo.
             Method::Subdivided { .. } | Method::Chebyshev { .. } | Method::Krylov { .. } => {
                 Partitioning { halo_depth: Some(1), ..self.split }
             }
@@ -164,17 +174,23 @@ impl Default for Options {
     }
 }
 
-/// Progress and results, told while the solver works.
+/// Receives the progress and the results of a solver.
 ///
-/// `()` lets everything pass; a `Vec<Vec<f64>>` keeps the probabilities of each time.
+/// `()` ignores them; a `Vec<Vec<f64>>` stores the probabilities of each time.
 pub trait Observer: Send {
-    /// Multiplications done, and an upper bound of all, or 0 where nobody knows one. An error stops the work.
+    /// Reports the products done and an upper bound of their total, or 0 if it is unknown.
+    ///
+    /// An error stops the solver.
     fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
         Ok(())
     }
-    /// The states whose probabilities this rank will be given; not called where there is one rank, which has all.
+    /// Reports the range of states that this rank receives results for.
+    ///
+    /// It is called only on several ranks; a single rank receives all states.
     fn rows(&mut self, _rows: Range<usize>) {}
-    /// The probabilities at time number `index`, one a state. Times arrive in the order of their windows.
+    /// Receives the probabilities at time number `index`, one per state.
+    ///
+    /// Times arrive in the order of their Poisson windows.
     fn result(&mut self, _index: usize, _probabilities: &[f64]) -> Result<()> {
         Ok(())
     }
@@ -190,7 +206,7 @@ impl Observer for Vec<Vec<f64>> {
     }
 }
 
-/// An error where a problem or its options are none.
+/// Returns an error if the problem or the options are invalid.
 pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
@@ -223,7 +239,7 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
             )));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
-            // Where only those at home are known, they are counted from there.
+            // Values at home only are counted from the first state there.
             let first = if reward.values.len() == n { 0 } else { distributed_rewards::home(n, ranks).start };
             let (name, value) = (&reward.name, reward.values[state]);
             return Err(Error::Invalid(format!(
@@ -235,7 +251,7 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
     Ok(())
 }
 
-/// An error where a problem is none for the machine's precision.
+/// Returns an error if the machine's precision does not support the problem or the method.
 pub(super) fn check_precision(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if let (Method::Krylov { .. }, Precision::F32 | Precision::Q64) = (options.method, machine.precision) {
         return Err(Error::Invalid(format!(

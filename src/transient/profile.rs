@@ -1,40 +1,40 @@
-//! The time that methods spend on their lanes, for measurements.
+//! Wall-clock time that methods spend on their lanes, for measurements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What a method does on its lanes.
+/// Activity of a method on its lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Activity {
-    /// Makes and fills arrays.
+    /// Allocates and fills arrays.
     Start,
-    /// Multiplies.
+    /// Computes matrix–vector products.
     Products,
-    /// Looks whether it can stop.
+    /// Checks for convergence.
     Checks,
-    /// Copies results to the host and hands them over.
+    /// Copies results to the host and passes them to the observer.
     Results,
 }
 
-/// Seconds of each activity.
+/// Seconds spent on each activity.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct ActivitySeconds {
-    /// Arrays are made and filled.
+    /// Allocation and initialization of arrays.
     pub start: f64,
-    /// Products, from the first launch to the end of the last.
+    /// Matrix–vector products, from the first launch to the end of the last.
     pub products: f64,
-    /// Looks whether a sweep can stop.
+    /// Convergence checks for early termination.
     pub checks: f64,
-    /// Results are copied to the host and handed over.
+    /// Copies of results to the host, and the calls of the observer.
     pub results: f64,
 }
 
-/// Nanoseconds of each activity so far.
+/// Nanoseconds spent on each activity so far.
 #[derive(Debug, Default)]
 pub struct Clock([AtomicU64; 4]);
 
 impl Clock {
-    /// Does what belongs to an activity.
+    /// Runs `work` and adds its time to `activity`.
     pub(super) fn time<R>(&self, activity: Activity, work: impl FnOnce() -> R) -> R {
         let from = Instant::now();
         let done = work();
@@ -42,7 +42,7 @@ impl Clock {
         done
     }
 
-    /// Seconds of each activity since this was last asked for.
+    /// Returns the seconds of each activity since the last call, and resets them.
     pub fn take(&self) -> ActivitySeconds {
         let [start, products, checks, results] =
             self.0.each_ref().map(|nanoseconds| nanoseconds.swap(0, Ordering::Relaxed) as f64 * 1e-9);

@@ -1,89 +1,100 @@
-//! The rounding of a step, bounded.
+//! Bound on the rounding error of one step x ↦ xP.
 //!
-//! Rates are multiplied by a power of two c that brings α into [1, 2), and times divided by it, which is exact; so
-//! neither sums of rates nor products of rates and probabilities leave the range of the numbers, in whatever unit
-//! rates are given. In what follows they are those in that unit.
+//! Rates are multiplied by a power of two c that brings α into [1, 2), and times are divided by c.
+//! This scaling is exact. It keeps sums of rates and products of rates and probabilities within the
+//! range of the number type, for any unit of time. All rates below are scaled.
 //!
-//! A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit roundoff,
-//! the standard model of rounding gives for each row i
+//! A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. Let u
+//! be the unit roundoff. The standard model of rounding gives for each row i
 //!
 //! |ŷ − y| ≤ u (k + 1) Σ_j r_ji |x_j| / α + u (Σ_j r_ji |x_j| + E_i |x_i|) / α + u |y|
 //!
-//! to first order; where products are not fused each term rounds once more, which the constants below cover.
-//! Summed over rows, the l1 error of a step is at most Σ_j |x_j| g_j with
+//! to first order. If products are not fused, each term rounds once more; the constants below cover
+//! that. Summed over rows, the l1 error of a step is at most Σ_j |x_j| g_j with
 //!
 //! g_j = u (Σ_i r_ji (k_i + 3) / α + 6 E_j / α + 3) + |Ê_j − E_j| / α + Σ_i |r̂_ji − r_ji| / α,
 //!
-//! hats marking stored numbers. What underflows, flushed to zero or not, and what the CPU takes for 0 errs by less than
-//! [`Number::NEGLIGIBLE`] in each of at most 2 nnz + 6 n operations and stored numbers. Since P is an l1 contraction, errors
-//! of different steps add, and N steps err by at most N times max_j g_j and that.
+//! where hats mark stored numbers. Underflow, flushed to zero or not, and magnitudes that the CPU
+//! treats as 0 add an error below [`Number::NEGLIGIBLE`] for each operation and stored number.
+//! There are at most 2 nnz + 6 n of these. P is an l1 contraction, so the errors of different steps
+//! add: the error of N steps is at most N times the sum of max_j g_j and this underflow term.
 
 use crate::kernel::{Number, Precision, quotient};
 
-/// u (Σ_i r_ji (k_i + 3) + 6 E_j) + |Ê_j − E_j| + Σ_i |r̂_ji − r_ji| of a column j: α (g_j − 3 u).
+/// Returns α (g_j − 3 u) for a column j, the part of g_j that scales with 1/α.
 ///
-/// `rows` is Σ_i r_ji (k_i + 3), `storage` the last sum, `exact` is E_j and `stored` is Ê_j.
+/// This is u (Σ_i r_ji (k_i + 3) + 6 E_j) + |Ê_j − E_j| + Σ_i |r̂_ji − r_ji|. `rows` is Σ_i r_ji
+/// (k_i + 3), `storage` is the last sum, `exact` is E_j and `stored` is Ê_j.
 pub(crate) fn column_rounding<T: Number>(rows: f64, storage: f64, exact: f64, stored: f64) -> f64 {
     let u = T::PRECISION.unit_roundoff();
     let own = (stored - exact).abs() + 2.0 * f64::EPSILON * exact;
     u * (rows + 6.0 * exact) + storage + own
 }
 
-/// Bound of the l1 error of a step on a matrix of `nnz` entries and n rows, from the largest
-/// [`column_rounding`].
+/// Bounds the l1 error of a step on a matrix of `nnz` entries and n rows.
+///
+/// `largest_column` is the maximum of [`column_rounding`] over all columns.
 pub(crate) fn step_rounding<T: Number>(largest_column: f64, inverse_alpha: T, nnz: u64, n: usize) -> f64 {
     let u = T::PRECISION.unit_roundoff();
-    // Rates that vanish beside α in that unit are among what underflows.
+    // Scaled rates that are negligible next to α count as underflow.
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * n as u64) as f64;
-    // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
+    // The factor 1.001 covers second-order terms and the rounding of the bound itself.
     1.001 * (largest_column * inverse_alpha.wide() + 3.0 * u) + underflow
 }
 
-/// Fixed point: bounds of the l1 errors of a step and of a vector of n probabilities as stored, for states of at
-/// most `most` transitions.
+/// Fixed point: returns the l1 error bounds of a step and of a stored vector of n probabilities.
+///
+/// `most` is the largest number of transitions out of a state.
 pub(crate) fn fixed_rounding(n: usize, most: f64) -> (f64, f64) {
     let unit = (-64f64).exp2();
-    // Each row is rounded once; of each state the shares of its transitions are, and what leaves it.
+    // Each row is rounded once. In each state its transition shares and its exit share are rounded.
     let vector = unit * (n as f64 + 1.0);
     (1.001 * (vector + unit * 2.0 * most), vector)
 }
 
-/// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
-/// the last iterate is the one after `steps` steps. A step errs by at most `step`, a vector as stored by `vector`, and the
-/// sum by `drift` because λ is rounded.
+/// Bounds the rounding error of a Poisson(λ) sum over a window of `len` terms.
+///
+/// The rounding of the weights is not included. `steps` is the number of steps to the last iterate,
+/// `step` the error bound of one step, `vector` the error bound of a stored vector, and `drift`
+/// that of the rounding of λ (see [`drift`]).
 pub(crate) fn sum_rounding<T: Number>(
     (step, vector): (f64, f64),
     (lambda, drift): (f64, f64),
     len: u64,
     steps: u64,
 ) -> f64 {
-    // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1.
+    // This covers the steps, the stored initial vector and weights, and each addition to a partial
+    // sum of mass ≤ 1.
     // E min(N, steps) ≤ min(λ, steps).
     let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
     step * lambda.min(steps as f64) + 2.0 * vector + vector * len as f64 + drift + handed_out
 }
 
-/// Bound on the l1 change of Poisson(λ) weights by the rounding of λ = αt.
+/// Bounds the l1 change of a Poisson(λ) sum by the rounding of λ = αt.
 ///
-/// The relative error of λ is at most 2⁻⁵². Weights change by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit of λ,
-/// and a result by at most `speed`, a bound of the l1 norm of its derivative by λ.
+/// The relative error of λ is at most 2⁻⁵². Per unit of λ, the weights change by at most
+/// 2 max_k p_k(λ) ≤ 2/√(2eλ), and the sum by at most `speed`.
 pub(crate) fn drift(lambda: f64, speed: f64) -> f64 {
     let weights = 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
-    // λ is at least the smallest normal number.
+    // λ is raised to the smallest normal number if it is below.
     f64::EPSILON * lambda * weights.min(speed) + 2.0 * f64::MIN_POSITIVE
 }
 
-/// The share of a state's probability that leaves it in a step, in 2⁻⁶⁴, not less than the exact one; none where that is 1.
+/// Returns the exit probability of a state in a step in units of 2⁻⁶⁴, rounded up.
+///
+/// `None` if it is 1, which does not fit into 64 bits.
 pub(crate) fn exit_share(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
     let shares = row.map(|rate| match quotient(rate, divisor) {
         (share, false) if rate > 0.0 => share.into(),
-        // A rate that has vanished beside α leaves a share, too.
+        // Inexact shares are rounded up, also those of rates that underflowed to 0.
         (share, _) => u128::from(share) + 1,
     });
     u64::try_from(shares.sum::<u128>()).ok()
 }
 
-/// The largest number of the precision that is at most 1/rate, for a rate in [2⁻⁵², 4]; 0 for a rate of 0.
+/// Returns the largest number of type `T` that is at most 1/rate, for a rate in [2⁻⁵², 4] or 0.
+///
+/// The inverse of a rate of 0 is taken as 0.
 pub(crate) fn inverse_below<T: Number>(rate: f64) -> T {
     if rate == 0.0 {
         return T::ZERO;

@@ -1,29 +1,29 @@
-//! The answer, and the proof of how good it is.
+//! Results with their proved error bounds.
 
 use super::problem::Order;
 use crate::Status;
 
-/// A proved bound on an l1 error; the total is the sum.
+/// Proved bound on an l1 error, the sum of its terms.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Bound {
     /// Poisson mass outside of the window.
     pub truncation: f64,
-    /// Iterates replaced by a curve from an earlier one: steady, or shrinking where the chain can still be left.
+    /// Error of early termination: later iterates are replaced by a quasi-stationary extrapolation.
     pub steady_state: f64,
-    /// Rounding of numbers stored and computed.
+    /// Rounding of stored and computed numbers.
     pub rounding: f64,
-    /// Probability of states that were left out of the chain: none unless whoever made the chain adds it.
+    /// Truncation error of the state space, 0 unless the creator of the chain adds it.
     #[serde(default)]
     pub loss: f64,
 }
 
 impl Bound {
-    /// The bound on the error.
+    /// Returns the bound on the error.
     pub fn total(&self) -> f64 {
         self.truncation + self.steady_state + self.rounding + self.loss
     }
 
-    /// The larger of each part.
+    /// Returns the maximum of each term.
     #[must_use]
     pub fn worst(self, other: &Self) -> Self {
         Self {
@@ -34,8 +34,9 @@ impl Bound {
         }
     }
 
-    /// The same with a sum that is at least what is missing of the mass, and no more than that takes: of probabilities that
-    /// are at most the exact ones.
+    /// Reduces the bound to the missing mass of probabilities that are at most the exact ones.
+    ///
+    /// The total is at least `missing`, rounded up as little as possible.
     pub(super) fn of_missing(self, missing: f64) -> Self {
         let truncation = self.truncation.min(missing);
         let mut bound = Self { truncation, rounding: missing - truncation, ..Self::default() };
@@ -45,9 +46,9 @@ impl Bound {
         bound
     }
 
-    /// The same with a sum of at most 2: no two distributions differ by more.
+    /// Limits the total to 2 without `loss`: no two distributions differ by more.
     pub(super) fn capped(self) -> Self {
-        // A bound that is no number is none.
+        // `min` replaces a NaN by the limit.
         let truncation = self.truncation.min(2.0);
         let steady_state = self.steady_state.min(2.0 - truncation);
         Self {
@@ -59,22 +60,22 @@ impl Bound {
     }
 }
 
-/// A reward's expectations at one time.
+/// Expected values of a reward at one time.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RewardValue {
-    /// The reward's name.
+    /// Name of the reward.
     pub name: String,
-    /// Expected rate of reward at the time.
+    /// Expected rate of the reward at the time.
     pub instantaneous: f64,
-    /// Expected reward accumulated up to the time; infinite at infinity where it goes on in the limit.
+    /// Expected reward accumulated up to the time; infinite at infinity if it grows without limit.
     pub cumulative: f64,
 }
 
-/// The bound and the rewards at one time.
+/// Bound and rewards at one time.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct TimeResult {
-    /// The time; `null` in JSON where it is infinite.
+    /// Time; `null` in JSON if it is infinite.
     pub time: f64,
     /// Uniformization rate times time.
     pub alpha_t: f64,
@@ -84,57 +85,61 @@ pub struct TimeResult {
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
-    /// The way in which the probabilities contradict the bound, if they do; it is then not met.
+    /// Contradiction between the probabilities and the bound, if any; the bound is then not met.
     pub contradiction: Option<String>,
-    /// Expectations of rewards.
+    /// Expected values of the rewards.
     pub rewards: Vec<RewardValue>,
-    /// Where the sweep stopped, if it did before the last term.
+    /// Early termination of the uniformization run, if it ended before the last term.
     pub stopped: Option<Stopped>,
 }
 
-/// Where a sweep stopped, and how it went on without multiplications.
+/// Early termination of a uniformization run, and its extrapolation.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Stopped {
-    /// The number of the iterate that it went on with.
+    /// Number of the iterate from which later ones are extrapolated.
     pub step: u64,
-    /// The factor by which the probability of all states that can be left shrinks in a step, from there on: 1 in the steady
-    /// state; of several parts that of the slowest that shrinks.
+    /// Factor per step of the probability of all transient states, 1 in the steady state.
+    ///
+    /// With several transient classes it is the factor of the slowest that decays.
     pub mu: f64,
 }
 
-/// What stands in the place of the powers of P.
+/// Expansion used instead of the powers of P.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Expanded {
     /// Chebyshev polynomials of P.
     Chebyshev,
-    /// Curves in Krylov spaces of P.
+    /// Krylov approximations of the matrix exponential.
     Krylov,
 }
 
-/// What Chebyshev's expansion did, or Krylov's method.
+/// Work and norms of the Chebyshev or Krylov method.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Expansion {
-    /// Which of them.
+    /// Expansion used.
     pub method: Expanded,
-    /// Multiplications.
+    /// Matrix–vector products.
     pub terms: u64,
-    /// Krylov spaces, one after the other.
+    /// Number of Krylov subspaces.
     pub restarts: u64,
-    /// Chebyshev: largest l1 norm of a vector of its recurrence, about 1 where the chain is reversible. Krylov: the same of the
-    /// sum of the norms of what an answer is added up from.
+    /// Largest norm of the vectors that a result is summed from.
+    ///
+    /// Chebyshev: the largest l1 norm of a vector of the recurrence, about 1 for a reversible
+    /// chain. Krylov: the largest sum of the l1 norms of the terms of a result.
     pub norm: f64,
-    /// Largest mean of these norms with the weights that they have in a result or in its integral: what dot products of the vectors
-    /// round by, beside those of probabilities.
+    /// Largest weighted mean of these norms; it bounds the extra rounding of dot products.
+    ///
+    /// The weights are those of a result or of its integral.
     pub weighted_norm: f64,
-    /// Times that it gave up, which uniformization served.
+    /// Number of times left to uniformization.
     pub given_up: usize,
 }
 
 impl Expansion {
-    /// Two of one run.
+    /// Combines two expansions of one run.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             method: self.method,
@@ -147,79 +152,81 @@ impl Expansion {
     }
 }
 
-/// Facts of a matrix as it was stored.
+/// Properties of the matrix as stored.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct MatrixInfo {
-    /// `hyb`, `packed`, `pair` or `pattern`; several joined by `+` where parts differ.
+    /// `hyb`, `packed`, `pair` or `pattern`; formats of different parts are joined by `+`.
     pub format: String,
-    /// Why formats with fewer bytes were not taken.
+    /// Reasons why formats with fewer bytes were rejected.
     pub passed_over: Vec<String>,
     /// Largest ELL width of a slice.
     pub ell_width: u32,
-    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
+    /// Share of the entries in the COO part; the diagonal is stored separately and not counted.
     pub coo_share: f64,
     /// Share of ELL elements that are padding.
     pub padding: f64,
-    /// Bytes of the matrix, the diagonal included.
+    /// Bytes of the matrix, including the diagonal.
     pub bytes: u64,
-    /// Largest number of halo elements of a part, and of parts.
+    /// Largest number of halo elements of a part.
     pub halo: u64,
     /// Number of parts.
     pub parts: usize,
     /// Steps between two exchanges.
     pub halo_depth: usize,
-    /// The way of values from lane to lane.
+    /// Transport of values between lanes.
     pub exchange: LaneExchange,
-    /// The share of each lane; empty for one lane.
+    /// Share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
 }
 
-/// A lane's share of a chain, and what its steps are expected to cost.
+/// Share of a chain on one lane, and the predicted cost of its steps.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LanePlan {
-    /// The lane's device.
+    /// Device of the lane.
     pub device: String,
     /// Number of rows.
     pub rows: usize,
     /// Entries of the rows, without the diagonal.
     pub entries: u64,
-    /// Share of the entries whose columns are the lane's own rows.
+    /// Share of the entries with columns among the lane's own rows.
     pub local_share: f64,
-    /// Values that it receives in an exchange.
+    /// Values received in an exchange.
     pub halo: usize,
-    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
+    /// Predicted seconds of a step without communication, from the lane's measured bandwidth.
     pub compute: f64,
     /// Predicted seconds of a step.
     pub step: f64,
-    /// Predicted share of a step that waits for the exchange, or computes rows of others to make it rarer.
+    /// Predicted share of a step spent on communication.
+    ///
+    /// It includes waiting for the exchange, and computing rows of other lanes for rarer exchanges.
     pub communication_share: f64,
 }
 
-/// The way in which lanes exchange halos.
+/// Transport of halos between lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneExchange {
-    /// There is nobody to exchange with.
+    /// No exchange: there is only one lane.
     #[default]
     None,
-    /// Kernels store into the memory of another device, or another stream's.
+    /// Kernels store into the memory of another device, or of another stream.
     Peer,
-    /// Through the host, at a cost that was measured.
+    /// Copies through the host, with their measured cost.
     Host(ExchangeCost),
 }
 
-/// The measured cost of an exchange through the host.
+/// Measured cost of an exchange through the host.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct ExchangeCost {
-    /// Seconds from the end of a step to the values of another lane, were there none.
+    /// Seconds from the end of a step until another lane has its values, extrapolated to no values.
     pub latency: f64,
-    /// Bytes a second of the values.
+    /// Throughput of the values in bytes per second.
     pub rate: f64,
-    /// Seconds for which it keeps a lane from its rows, whatever else hides it, were there no values.
+    /// Seconds for which an exchange blocks a lane even if overlapped, extrapolated to no values.
     pub busy: f64,
-    /// Bytes a second of the values while it does.
+    /// Throughput in bytes per second while the lane is blocked.
     pub drain: f64,
 }
 
@@ -228,49 +235,50 @@ pub struct ExchangeCost {
 pub struct Seconds {
     /// Reading the model.
     pub load: f64,
-    /// Surveying and building the matrix.
+    /// Scanning the rows and building the matrix.
     pub build: f64,
     /// Copying to the device.
     pub upload: f64,
-    /// Multiplying.
+    /// Computing matrix–vector products.
     pub solve: f64,
-    /// Copying to the host and handing results over.
+    /// Copying to the host and passing results to the observer.
     pub download: f64,
-    /// All of it.
+    /// Total.
     pub total: f64,
 }
 
-/// The answer.
+/// Solution of a transient problem.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solution {
-    /// The probabilities at each time, one a state (on ranks, one a state of this rank's rows); empty where they went to an
-    /// [`Observer`](super::Observer).
+    /// Probabilities at each time, one per state (on several ranks: per state of this rank's rows).
+    ///
+    /// Empty if they were passed to an [`Observer`](super::Observer).
     pub probabilities: Vec<Vec<f64>>,
-    /// Met where the requested bound is met at every time.
+    /// Met if the requested bound is met at every time.
     pub status: Status,
-    /// Termwise worst bound over times.
+    /// Maximum over all times of each term of the bound.
     pub bound: Bound,
     /// Number of states.
     pub n: usize,
-    /// Entries of the generator, its diagonal included.
+    /// Entries of the generator, including its diagonal.
     pub nnz: u64,
     /// Uniformization rate: the largest exit rate.
     pub alpha: f64,
-    /// Multiplications.
+    /// Matrix–vector products.
     pub terms: u64,
-    /// What Chebyshev's expansion did, where it was taken; its multiplications are among `terms`.
+    /// Work of the Chebyshev or Krylov method, if used; its products are included in `terms`.
     pub expansion: Option<Expansion>,
-    /// States that were eliminated for the steady state; 0 where it was iterated.
+    /// States eliminated for the steady state; 0 if it was iterated.
     pub eliminated: usize,
-    /// The matrix as stored.
+    /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
-    /// Order of the states inside.
+    /// Order in which states were stored during the run.
     pub order: Order,
-    /// Each time, in the order asked.
+    /// Results in the requested order of times.
     pub times: Vec<TimeResult>,
-    /// Largest number of bytes held on the device.
+    /// Largest number of bytes allocated on a device.
     pub device_bytes: u64,
-    /// Seconds of `build` and `solve`.
+    /// Seconds of each phase.
     pub seconds: Seconds,
 }

@@ -1,4 +1,4 @@
-//! From a problem to its answer: plan the windows, build the matrix, sweep.
+//! Solver of transient problems: scans the chain, builds the matrix and runs the method.
 
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,14 @@ use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result, Status};
 
-/// Computes the probabilities at every time of the problem on one lane or several, which share the rows.
+/// Computes the probabilities at every time of the problem, on one or several lanes.
+///
+/// The rows are shared between the lanes.
 ///
 /// # Errors
-/// Times that are negative or NaN, ε outside of (0, 1), an initial distribution that is none, rewards of another
-/// length; a lane that lacks memory or is lost; whatever the observer returns.
+/// For times that are negative or NaN, ε outside of (0, 1), an invalid initial distribution,
+/// rewards of the wrong length. If a lane lacks memory or is lost. Any error that the observer
+/// returns.
 pub fn solve(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -45,7 +48,7 @@ pub fn solve(
 }
 
 impl Chain {
-    /// The probabilities at some times, 0 … ∞, and the expectations of the chain's rewards, on the best device that there is.
+    /// Computes the probabilities and the chain's rewards at times 0 … ∞ on the best device.
     ///
     /// # Errors
     /// As [`solve`]; and if the device does not open.
@@ -53,7 +56,7 @@ impl Chain {
         self.transient_on(&Machine::best()?, times, &Options::default())
     }
 
-    /// The same on a given machine.
+    /// Computes the probabilities and the chain's rewards at times 0 … ∞ on a given machine.
     ///
     /// # Errors
     /// As [`solve`].
@@ -63,17 +66,19 @@ impl Chain {
         Ok(Solution { probabilities, ..solution })
     }
 
-    /// The problem of the probabilities at some times, and of the chain's rewards.
+    /// Returns the problem of the probabilities and the chain's rewards at `times`.
     pub fn at<'a>(&'a self, times: &'a [f64]) -> Problem<'a> {
         let (transitions, initial, rewards) = (&*self.transitions, &self.initial, &self.rewards[..]);
         Problem { transitions, initial, times, rewards, vectors: true }
     }
 }
 
-/// As [`solve`], with the state of the run in a file from which another process can go on, see
-/// [`checkpoint`](super::checkpoint). When the observer's [`progress`](Observer::progress) gives
-/// [`Error::Interrupted`](crate::Error::Interrupted), the state is kept before that error is returned. Results that a
-/// run before delivered are delivered again.
+/// Solves as [`solve`], with the state of the run in a file from which another process can
+/// continue.
+///
+/// See [`checkpoint`](super::checkpoint). If the observer's [`progress`](Observer::progress)
+/// returns [`Error::Interrupted`](crate::Error::Interrupted), the state is saved before that error
+/// is returned. Results that an earlier run delivered are delivered again.
 ///
 /// # Errors
 /// As [`solve`]; and if the checkpoint belongs to another run.
@@ -98,7 +103,7 @@ pub fn solve_resumable(
              `checkpoint` out"
         )));
     }
-    // Of a chain that was solved before.
+    // A previous solve of this chain may have released its rows.
     problem.transitions.acquire_rows(&distributed_rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
@@ -193,7 +198,7 @@ fn solve_in<T: Number>(
     let mut observer =
         Validator { ranks, inner: observer, given, summaries: &mut summaries, spent: &mut handed_over };
 
-    // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
+    // At time 0, or without transitions, the result is the initial distribution itself.
     let still = |t: f64| t == 0.0 || statistics.alpha == 0.0;
     let mut times: Vec<Option<TimeResult>> =
         problem.times.iter().map(|&t| still(t).then(|| at_rest(t, initial_error))).collect();
@@ -210,10 +215,10 @@ fn solve_in<T: Number>(
     if times.iter().all(Option::is_some) && solution.terms > 0 {
         solution.matrix.format = "none: the checkpoint was complete".to_owned();
     }
-    // Lanes may have worked before.
+    // The lanes may have been used before.
     let (up_before, down_before) = transfers(lanes);
     if times.iter().any(Option::is_none) {
-        // Classes of states are looked for along transitions.
+        // The search for closed classes, for the steady state only, follows transitions.
         if problem.times.iter().all(|t| t.is_finite()) {
             problem.transitions.release_outgoing();
         }
@@ -271,7 +276,7 @@ fn solve_in<T: Number>(
         }
         let (up, down) = transfers(lanes);
         (seconds.upload, seconds.download) = (up - up_before, down - down_before);
-        // Lanes copy at the same time: what they add up to may exceed the time that passed.
+        // Lanes copy concurrently, so their sum may exceed the wall time.
         let spent = observer.spent.as_secs_f64();
         seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download - spent).max(0.0);
         seconds.download += spent;
@@ -300,14 +305,14 @@ fn solve_in<T: Number>(
     Ok(solution)
 }
 
-/// Matrix–vector products that the last time takes by uniformization; for the limit a common number of them.
+/// Returns the matrix–vector products of the last time by uniformization, or 1e4 for the limit.
 fn expected_steps<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>) -> f64 {
     const LIMIT: f64 = 1e4;
     let of = |&t: &f64| if t.is_finite() { statistics.alpha * t } else { LIMIT };
     problem.times.iter().map(of).fold(0.0, f64::max)
 }
 
-/// True if Chebyshev's expansion or Krylov's method may pay for one of the times.
+/// True if the Chebyshev or Krylov method may pay for one of the times.
 fn is_far<T: Number>(
     statistics: &MatrixStatistics<T>,
     costs: &Costs,
@@ -323,7 +328,7 @@ fn is_far<T: Number>(
     Ok(chebyshev::is_worth(lambda, epsilon) || krylov)
 }
 
-/// Seconds of copies to and from the lanes so far, the longest of each.
+/// Returns the seconds of copies to and from the lanes so far, the longest of each.
 fn transfers(lanes: &[Lane]) -> (f64, f64) {
     let all = lanes.iter().map(Lane::transfer_seconds);
     all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
@@ -340,7 +345,7 @@ fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) ->
             r.values.iter().zip(initial).for_each(|(r, p)| sum[0] += r * p);
         });
         let instantaneous = sum[0];
-        // A chain at rest earns its reward for as long as it is asked to; nothing in no time.
+        // A chain at rest earns its reward rate for the whole time, and nothing in no time.
         let cumulative = if t == 0.0 || instantaneous == 0.0 { 0.0 } else { instantaneous * t };
         RewardValue { name: r.name.clone(), instantaneous, cumulative }
     };

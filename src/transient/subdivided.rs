@@ -1,9 +1,10 @@
-//! Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012): intervals of αt ≤ Θ, and three kernels a term.
+//! Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012): intervals of αt ≤ Θ.
 //!
-//! Kept to reproduce that algorithm; the sweep needs fewer multiplications and one kernel a term. Two things are
-//! mended: the number of intervals is ⌈αt/Θ⌉ (the real quotient loses the last part of an interval), and ε is
-//! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
-//! there, which bounds Θ by the range of the numbers.
+//! Kept to reproduce that algorithm, with three kernels per term. The uniformization run needs
+//! fewer matrix–vector products and one kernel per term. Two errors are corrected: the number of
+//! intervals is ⌈αt/Θ⌉ (a real quotient loses the last part of an interval), and ε is shared over
+//! the intervals, since their errors add. The factor e^{−αt} is applied to the sum at the end of an
+//! interval, as in the paper. So Θ is limited by the range of the number type.
 
 use super::chain::statistics::MatrixStatistics;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
@@ -19,16 +20,16 @@ use super::step::vector_kernels::{ADD, SCALE, add, scale};
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Error, Result};
-/// Largest Θ whose e^Θ stays within the range of the numbers, with room for the sum of terms.
+/// Largest Θ for which e^Θ and the sum of terms stay within the range of the number type.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 80.0,
-        // Fractions are refused before: e^Θ is none.
+        // Q64 is rejected earlier, since it cannot represent e^Θ.
         Precision::F64 | Precision::Q64 => 700.0,
     }
 }
 
-/// The number of intervals, and the terms of each.
+/// Returns the number of intervals, and the Poisson window of each.
 fn intervals<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
@@ -40,10 +41,10 @@ fn intervals<T: Number>(
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
 }
 
-/// Multiplications for one time.
+/// Returns the number of matrix–vector products for one time.
 ///
 /// # Errors
-/// [`Error::Invalid`] for more than a sweep would take: nothing ends this method early.
+/// [`Error::Invalid`] above the limit of a uniformization run, since this method never ends early.
 pub fn terms<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
@@ -109,7 +110,7 @@ pub fn run<T: Number>(
         }
         terms = kept.state.terms;
     }
-    // The sum in the order of states.
+    // Downloads the sum, in the order of states.
     let collect = || -> Result<Vec<f64>> {
         let mut sum = Vec::with_capacity(n);
         for (part, pt) in parts.parts.iter().zip(&pt) {
@@ -126,7 +127,7 @@ pub fn run<T: Number>(
         let each = lambda / intervals;
         let last = window.right;
 
-        // e^{−αt/l} for the interval's end, then (αt/l)/k for the scaling of term k.
+        // e^{−αt/l} for the end of the interval, then (αt/l)/k to scale term k.
         let mut factors: Vec<T> = vec![T::of((-each).exp())];
         factors.extend((1..=last).map(|k| T::of(each / k as f64)));
         let factors = each_lane(&factors)?;
@@ -135,10 +136,11 @@ pub fn run<T: Number>(
             let args = scale::Args { factors: factors[lane].arg(), y: vector.arg() };
             lanes[lane].bind(&SCALE, precision, rows, params, args)
         };
-        // Term k: r = P m, m = (αt/k) r, pt = pt + m, three kernels on m in x[source] and r in the other iterate.
+        // Term k: r = P m, m = (αt/k) r, pt = pt + m. Three kernels; m is x[source], r the other
+        // iterate.
         let term = |lane: usize, source: usize, stage: Stage| {
             let mut launches = Vec::new();
-            // A term is not ready before it is scaled: all of it goes into the first stage.
+            // A term is complete only after its scaling, so the boundary stage takes all of it.
             if stage != Stage::Boundary {
                 return Ok(launches);
             }
@@ -177,7 +179,7 @@ pub fn run<T: Number>(
             let all = terms + (intervals as u64 - interval) * last;
             let mut patient = checkpointer.defer_interrupt(observer);
             let mut watch = |done: u64| patient.progress(terms + done, all);
-            // Step numbers are those of the terms, 1 … last.
+            // Steps have the numbers of the terms, 1 … last.
             parts.clock.time(Activity::Products, || parts.run(lanes, 1..last + 1, 0, &term, &mut watch))?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
                 lanes[part.lane].launch(&[&scale(part.lane, pt, part.rows.len(), 0)?], 0)?;
@@ -187,7 +189,8 @@ pub fn run<T: Number>(
         let result = parts.clock.time(Activity::Results, collect)?;
         observer.result(index, &result)?;
         checkpointer.delivered(index, &result);
-        // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
+        // Each term has one more scaling and addition than in a uniformization run. e^{−x} is
+        // rounded once per interval.
         let u = precision.unit_roundoff();
         let rounding =
             context.statistics.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);

@@ -1,4 +1,4 @@
-//! The last look at an answer: every number is finite, and none contradicts its bound.
+//! Final validation of a result: its numbers are finite and consistent with its error bound.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,21 @@ use crate::{Error, Result};
 #[derive(Clone, Copy)]
 pub(super) struct ResultSummary {
     pub(super) mass: f64,
-    /// The smallest element, before it was made one of at least 0.
+    /// Smallest element, before negative elements were raised to 0.
     pub(super) least: f64,
-    /// Fixed point: what the mass lacks of that of the beginning, where every probability is at most the exact one.
+    /// Fixed point: initial mass minus the computed mass. Each probability is at most the exact
+    /// one.
     pub(super) missing: Option<f64>,
 }
 
-/// Looks at each result on its way to the observer.
+/// Observer that summarizes each result before it passes it to the inner observer.
 pub(super) struct Validator<'a> {
     pub(super) ranks: Ranks,
     pub(super) inner: &'a mut dyn Observer,
-    /// Fixed point: the mass of the beginning, exactly.
+    /// Fixed point: the exact initial mass.
     pub(super) given: Option<u128>,
     pub(super) summaries: &'a mut [Option<ResultSummary>],
-    /// Time that this took.
+    /// Total time spent here, with the inner observer's.
     pub(super) spent: &'a mut Duration,
 }
 
@@ -42,7 +43,7 @@ impl Observer for Validator<'_> {
         let least = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
         let blocks = probabilities.par_chunks(BLOCK).with_min_len(64);
         let here = blocks.map(least).reduce(|| f64::INFINITY, f64::min);
-        // Rounding can take a probability below 0; 0 is nearer to what it should be.
+        // Rounding can make a probability negative. Raising it to 0 reduces its error.
         let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
         let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
         let missing = self.given.map(|given| missing(given, exact_mass(probabilities, self.ranks)));
@@ -54,10 +55,11 @@ impl Observer for Validator<'_> {
     }
 }
 
-/// The way in which probabilities contradict a bound on their l1 error, if they do: they add up to what the beginning does,
-/// and none is below 0.
+/// Describes how probabilities contradict a bound on their l1 error, if they do.
+///
+/// They must sum to the initial mass and be nonnegative, within the bound.
 pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> Option<String> {
-    // What sums round by.
+    // Allows for the rounding of the sums.
     let bound = bound + 4.0 * f64::EPSILON;
     if !mass.is_finite() {
         Some("a probability is not a number".to_owned())
@@ -70,7 +72,7 @@ pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> 
     }
 }
 
-/// An error where a reward at a finite time is no double.
+/// Returns an error if a reward at a finite time overflows a double.
 pub(super) fn check_rewards(time: &TimeResult) -> Result<()> {
     for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
         for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {

@@ -1,4 +1,4 @@
-//! The states that can be left, and those that are absorbing.
+//! Set of the non-absorbing states of a rank.
 
 use std::ops::Range;
 
@@ -6,22 +6,25 @@ use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 
-/// Rows of a word.
+/// Rows per word.
 const BITS: usize = u32::BITS as usize;
 
-/// A bit for each of this rank's states that can be left.
+/// Bit set of this rank's non-absorbing states.
 #[derive(Debug, Clone, Default)]
 pub struct NonAbsorbing {
     rows: Range<usize>,
     words: Vec<u32>,
-    /// Number of bits that are set.
+    /// Number of set bits.
     count: usize,
     /// True if no state of any rank is absorbing.
     all: bool,
 }
 
 impl NonAbsorbing {
-    /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
+    /// Finds the non-absorbing states among `rows`, which are whole blocks.
+    ///
+    /// `exit` are their stored exit rates. If one is 0, the transitions are read, since it may have
+    /// underflowed.
     pub(crate) fn new<T: Number>(
         rows: Range<usize>,
         exit: &[T],
@@ -46,7 +49,7 @@ impl NonAbsorbing {
         Self { rows, words, count, all }
     }
 
-    /// Number of this rank's states that can be left.
+    /// Returns the number of this rank's non-absorbing states.
     pub(crate) fn count(&self) -> u64 {
         self.count as u64
     }
@@ -56,13 +59,13 @@ impl NonAbsorbing {
         self.all
     }
 
-    /// True if a state, counted from the first of this rank's, can be left.
+    /// True if a state, counted from the first of this rank's, is non-absorbing.
     #[inline(always)]
     pub fn contains(&self, state: usize) -> bool {
         self.words[state / BITS] >> (state % BITS) & 1 == 1
     }
 
-    /// The words of whole blocks of rows.
+    /// Returns the words of whole blocks of rows.
     pub(crate) fn words(&self, rows: &Range<usize>) -> &[u32] {
         &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
     }

@@ -1,4 +1,4 @@
-//! A chain's transitions in memory, from files.
+//! Transitions of a chain in memory, sorted by source and by target.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,21 +20,21 @@ pub struct Csr {
     orders: Orders,
 }
 
-/// Both orders, in whichever way takes the least memory.
+/// Outgoing and incoming rows, in the representation that takes the least memory.
 #[derive(Debug)]
 enum Orders {
-    /// As they are.
+    /// Rates as they are.
     Rates([CsrMatrix; 2]),
-    /// Numbers of rates in a table.
+    /// Indices of rates in a table.
     Numbers([CsrMatrix<u16, u32>; 2], Vec<Pair>),
-    /// Numbers of pairs in a table: where each row starts, and the numbers of all rows.
+    /// Indices of pairs in a table: the starts of the rows, and the indices of all rows.
     Pairs([(Vec<u32>, Vec<u16>); 2], Vec<Pair>),
 }
 
 /// Target minus source modulo 2³², and rate.
 type Pair = (u32, f64);
 
-/// Which of two orders: row i is the transitions out of state i, or those into it.
+/// Order of the transitions: row i has those out of state i, or those into it.
 #[derive(Clone, Copy)]
 enum Direction {
     Out,
@@ -42,13 +42,13 @@ enum Direction {
 }
 
 impl Orders {
-    /// Those of the chain whose transitions out of state i are row i.
+    /// Builds the outgoing and incoming rows from the outgoing matrix: row i leaves state i.
     fn new(out: CsrMatrix) -> Self {
         fn both<V: Copy + Default + Send + Sync, P: Place>(out: CsrMatrix<V, P>) -> [CsrMatrix<V, P>; 2] {
             let into = out.transposed();
             [out, into]
         }
-        // Numbers are of 16 bits, starts of 32.
+        // Indices have 16 bits, starts 32.
         let few = |far| u32::try_from(out.nnz()).ok().and_then(|_| numbered(&out, far));
         if let Some((pairs, numbers)) = few(true) {
             return Self::Pairs(both(out.with_values(numbers)).map(CsrMatrix::into_values), pairs);
@@ -81,7 +81,7 @@ impl Orders {
     }
 }
 
-/// The first pair of states that a list has twice.
+/// First pair of states that a list contains twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duplicate {
     /// Source state.
@@ -103,26 +103,27 @@ impl Csr {
         Err(Duplicate { from, to: to as u32 })
     }
 
-    /// The same, with the rates of what is listed twice added in the order of the list.
+    /// Sorts a list as [`Csr::new`]; rates of duplicates are added in the order of the list.
     pub fn added_up(n: usize, list: TransitionList) -> Self {
         let mut out = departures(n, list);
         out.ascend();
         Self::of_departures(out)
     }
 
-    /// The chain with these rates, row i out of state i; those of 0 and on the diagonal are dropped.
+    /// Builds a chain from its rate matrix, row i out of state i; drops zero rates and the
+    /// diagonal.
     pub fn from_rates(rates: &CsrMatrix) -> Self {
         let n = rates.rows();
         let moves = rates.entries().filter(|&(from, to, rate)| from != to && rate != 0.0);
         Self::of_departures(CsrMatrix::grouped(n, n, moves))
     }
 
-    /// The chain whose transitions out of state i are row i.
+    /// Builds a chain from its outgoing matrix: row i is the transitions out of state i.
     fn of_departures(out: CsrMatrix) -> Self {
         Self { states: out.rows(), orders: Orders::new(out) }
     }
 
-    /// The chain of `n` states whose transitions are `rows`.
+    /// Builds the chain of `n` states from numbered rows.
     pub(crate) fn of_rows(n: usize, rows: NumberedRows) -> Self {
         let NumberedRows { mut starts, numbers, pairs: Numbering { met, .. }, .. } = rows;
         starts.resize(n + 1, numbers.len() as u32);
@@ -134,7 +135,9 @@ impl Csr {
         Self { states: n, orders: Orders::Pairs([(starts, numbers), (into, turned)], pairs) }
     }
 
-    /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
+    /// Sorts a list as [`Csr::new`]; for lists that are not from files.
+    ///
+    /// A duplicate is an error that names its two states.
     pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
         Self::new(n, list).map_err(|Duplicate { from, to }| {
             Error::Invalid(format!("duplicate transition {from} -> {to}; add its rates into one"))
@@ -142,24 +145,27 @@ impl Csr {
     }
 }
 
-/// Transitions that are listed by source, targets ascending, each by the number of its pair. Self-loops and zero rates are dropped.
+/// Transitions listed by source, targets ascending, each stored as the number of its pair.
+///
+/// Self-loops and zero rates are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct NumberedRows {
-    /// Where rows start, up to the last one with a transition.
+    /// Starts of the rows, up to the last row with a transition.
     starts: Vec<u32>,
     numbers: Vec<u16>,
     pairs: Numbering,
-    /// The last transition's target.
+    /// Target of the last transition.
     last: u32,
 }
 
 impl NumberedRows {
-    /// Number of transitions.
+    /// Returns the number of transitions.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Adds transitions up to one that comes too early or too late, or whose pair cannot be named; tells how many it looked at.
+    /// Adds transitions until one is out of order or its pair cannot be numbered; returns their
+    /// number.
     pub(crate) fn push(&mut self, from: &[u32], to: &[u32], rate: &[f64]) -> usize {
         for (k, ((&from, &to), &rate)) in from.iter().zip(to).zip(rate).enumerate() {
             if from == to || rate == 0.0 {
@@ -167,7 +173,7 @@ impl NumberedRows {
             }
             let (row, at) = (from as usize + 1, self.numbers.len() as u32);
             let late = row > self.starts.len() || row == self.starts.len() && to > self.last;
-            // A number in a file must not decide how much memory is taken.
+            // A number in a file must not determine the memory use.
             if !late || at == u32::MAX || row > MOST_ROWS * (self.numbers.len() + ROWS) {
                 return k;
             }
@@ -181,7 +187,7 @@ impl NumberedRows {
         rate.len()
     }
 
-    /// The transitions as a list.
+    /// Returns the transitions as a list.
     pub(crate) fn list(&self) -> TransitionList {
         let mut list = TransitionList::with_capacity(self.len());
         let ends = self.starts.iter().skip(1).map(|&end| end as usize).chain([self.len()]);
@@ -197,7 +203,7 @@ impl NumberedRows {
     }
 }
 
-/// Numbers of keys, in the order in which they are met.
+/// Numbers of keys, in order of first occurrence, with a cache of recent keys.
 #[derive(Debug)]
 struct Numbering {
     met: IndexSet<Key, FixedState>,
@@ -211,7 +217,7 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// The number of a key; none if it is one too many.
+    /// Returns the number of a key; `None` if it exceeds 16 bits.
     #[inline]
     fn number(&mut self, key: Key) -> Option<u16> {
         let known = &mut self.lately[place(key)];
@@ -223,21 +229,21 @@ impl Numbering {
     }
 }
 
-/// Keys as pairs.
+/// Converts keys to pairs.
 fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
     keys.into_iter().map(|(offset, bits)| (offset, f64::from_bits(bits))).collect()
 }
 
-/// Rows that a thread looks at at once.
+/// Number of rows that a thread processes at once.
 const ROWS: usize = 1 << 14;
 
-/// Rows for each transition that are begun for it.
+/// Largest ratio of begun rows to transitions, with [`ROWS`] added to the transitions.
 const MOST_ROWS: usize = 16;
 
-/// A pair as it is looked for: the offset, 0 unless it is `far` that counts, and the rate's bits.
+/// Key of a pair in hash tables: the offset (0 unless `far`) and the bits of the rate.
 type Key = (u32, u64);
 
-/// The keys of the entries of some rows.
+/// Returns the keys of the entries of some rows.
 fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = Key> {
     rows.flat_map(move |i| {
         let (to, rates) = out.row(i);
@@ -246,7 +252,7 @@ fn keys(out: &CsrMatrix, rows: Range<usize>, far: bool) -> impl Iterator<Item = 
     })
 }
 
-/// Places where a key that was met lately is looked for first, none of them at the beginning, and that of a key.
+/// Number of cache slots of [`Numbering`]; `NONE` is an empty slot, `place` the slot of a key.
 const PLACES: usize = 1 << 10;
 const NONE: Key = (0, u64::MAX);
 fn place((offset, bits): Key) -> usize {
@@ -254,8 +260,9 @@ fn place((offset, bits): Key) -> usize {
     (mixed >> (64 - PLACES.trailing_zeros())) as usize
 }
 
-/// The distinct pairs of rates and, if they are to be `far`, offsets, and the number of each entry's; none if they are more than
-/// 2¹⁶.
+/// Returns the distinct pairs and the number of each entry's pair; `None` above 2¹⁶ pairs.
+///
+/// Pairs are (offset, rate) if `far`, else (0, rate).
 fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
     const MOST: usize = 1 << 16;
     let mut numbers = vec![0; out.nnz()];
@@ -266,7 +273,7 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
         rest = behind;
         pieces.push((rows, piece));
     }
-    // First numbers of each piece's own, in the order in which its pairs are met.
+    // Each piece first numbers its own pairs, in order of first occurrence.
     let all = Mutex::new(HashSet::<Key, FixedState>::default());
     let many = AtomicBool::new(false);
     let own = pieces.into_par_iter().map(|(rows, numbers)| {
@@ -298,7 +305,7 @@ fn numbered(out: &CsrMatrix, far: bool) -> Option<(Vec<Pair>, Vec<u16>)> {
     Some((pairs(keys), numbers))
 }
 
-/// The transitions of a list by source, without self-loops and zero rates.
+/// Returns the transitions of a list by source, without self-loops and zero rates.
 fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
     list.drop_still();
     CsrMatrix::of_lists(n, n, list.from, list.to, list.rate)

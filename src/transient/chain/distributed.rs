@@ -1,8 +1,8 @@
-//! A chain's transitions from files, each rank having its part of them.
+//! Chain with its transitions distributed over several ranks.
 //!
-//! Whatever part of a file a rank has read, the transitions go to those who keep them: one into and out of a state to
-//! the rank whose share of blocks the state lies in, its home. When rows are shared out by what devices can do, ranks
-//! acquire them: they get from the homes what they lack of their rows.
+//! Each rank reads some part of a file. The transitions into and out of a state are then sent to
+//! its home: the rank whose share of blocks contains the state. When the rows are later distributed
+//! by the speed of the devices, each rank fetches the missing ones of its rows from their homes.
 
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,37 +12,41 @@ use super::transitions::{Distributed, Take, TransitionList, Transitions};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, CsrMatrix};
 
-/// States whose rows a rank asks for at once, if all do; more where there are that many times as many.
+/// Number of rows that all ranks together request in a round; more if there are over `ROUNDS`
+/// rounds.
 const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
 
-/// A chain whose transitions lie on several ranks.
+/// Chain with its transitions stored on several ranks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     n: usize,
     ranks: Ranks,
     homes: Vec<Range<usize>>,
     into: CsrMatrix,
-    /// None while nobody needs it.
+    /// `None` while it is not needed.
     out: RwLock<Option<CsrMatrix>>,
     remote: RwLock<RemoteRows>,
 }
 
-/// The rows of a rank that are not at home.
+/// Rows of a rank that are at home on remote ranks.
 #[derive(Debug, Default)]
 struct RemoteRows {
-    /// Ascending.
+    /// States in ascending order.
     states: Vec<u32>,
     into: CsrMatrix,
     out: CsrMatrix,
 }
 
 impl Shared {
-    /// Brings the transitions that ranks have read to their homes; self-loops and zero rates are dropped. Every rank
-    /// calls this at once. With what was found, the first pair of states that this rank has twice.
+    /// Sends the transitions that ranks have read to their homes, and drops self-loops and zero
+    /// rates.
     ///
-    /// Beside the list a rank holds the columns of what comes to it, without the list's sources the values too, and then,
-    /// without the list, the second order: never more than the two orders together, and pieces under way.
+    /// Also returns the first pair of states that this rank has twice. Collective.
+    ///
+    /// Memory: besides the list a rank stores the columns that it receives. Once the list's sources
+    /// are dropped, it stores the values too, and once the list is dropped, the second order. So it
+    /// never needs more than the two orders together, and the pieces in transit.
     pub(crate) fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
         let blocks = n.div_ceil(BLOCK) as u64;
         let mine = ranks.share(blocks);
@@ -68,7 +72,7 @@ impl Shared {
         &self.homes[self.ranks.rank()]
     }
 
-    /// The place of a state among others' that this rank knows.
+    /// Returns the index of a remote state among those that this rank has acquired.
     fn place(&self, remote: &RemoteRows, state: usize) -> usize {
         let place = remote.states.binary_search(&(state as u32));
         place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()))
@@ -83,7 +87,8 @@ impl Shared {
         remote.out.append(self.place(&remote, state), row);
     }
 
-    /// Gets the rows of some states, ascending, from their homes.
+    /// Fetches the rows of `states`, ascending, from their homes: incoming if `into`, else
+    /// outgoing.
     fn fetched(&self, states: &[u32], into: bool) -> CsrMatrix {
         let size = self.ranks.size();
         let most = self.ranks.all_reduce_max(states.len() as f64) as usize;
@@ -111,7 +116,7 @@ impl Shared {
                 lengths.push(ends);
                 words.push(entries);
             }
-            // Homes ascend as the states do.
+            // Homes ascend with the states.
             let lengths = self.ranks.all_to_all(lengths).concat();
             let words = self.ranks.all_to_all(words).concat();
             let mut entries = words.as_chunks::<3>().0.iter();
@@ -132,14 +137,14 @@ fn write<V>(lock: &RwLock<V>) -> RwLockWriteGuard<'_, V> {
     lock.write().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The transitions out of the states at home, of those into the states at everybody's.
+/// Transposes the incoming transitions of all ranks: returns those out of this rank's home states.
 fn turned(homes: &[Range<usize>], ranks: Ranks, into: &CsrMatrix) -> CsrMatrix {
     let (first, count) = (homes[ranks.rank()].start as u32, into.nnz());
     let mut out = Arriving::new(homes, ranks, count, into.entries().map(|(_, from, _)| from));
     out.columns(into.entries().map(|(to, from, _)| (from, first + to)));
     out.values(into.entries().map(|(_, from, rate)| (from, rate)));
     let mut out = out.rows;
-    // Pairs that occur twice were found from their other end.
+    // Pairs that occur twice were found in the incoming rows.
     let _ = out.sort_rows();
     out
 }
@@ -157,11 +162,11 @@ fn owner(homes: &[Range<usize>], state: u32) -> usize {
     homes.partition_point(|home| home.end <= state as usize)
 }
 
-/// Rows at home, and what all ranks bring to them, piece by piece.
+/// Rows of this rank's home, filled with entries from all ranks piece by piece.
 struct Arriving<'a> {
     homes: &'a [Range<usize>],
     ranks: Ranks,
-    /// Entries that this rank sends.
+    /// Number of entries that this rank sends.
     count: usize,
     rows: CsrMatrix,
 }
@@ -176,7 +181,7 @@ impl<'a> Arriving<'a> {
         Self { homes, ranks, count, rows: CsrMatrix::of_lengths(homes[homes.len() - 1].end, lengths) }
     }
 
-    /// Takes the columns of all entries, (row, column).
+    /// Receives the columns of all entries; `entries` are this rank's (row, column).
     fn columns(&mut self, entries: impl Iterator<Item = (u32, u32)>) {
         let (homes, first) = (self.homes, self.homes[self.ranks.rank()].start);
         let entries = entries.map(|(row, column)| (owner(homes, row), [row, column]));
@@ -187,7 +192,8 @@ impl<'a> Arriving<'a> {
         });
     }
 
-    /// Takes the values of all entries, (row, value), in the order in which their columns were given.
+    /// Receives the values of all entries; `entries` are this rank's (row, value), in the order of
+    /// `columns`.
     fn values(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
         let (homes, first) = (self.homes, self.homes[self.ranks.rank()].start);
         let entries = entries.map(|(row, value)| {
@@ -240,7 +246,7 @@ impl Distributed for Shared {
     }
 
     fn acquire_rows(&self, states: &Range<usize>) {
-        // All ranks have it or none.
+        // The outgoing rows are stored on all ranks or on none.
         if read(&self.out).is_none() {
             let out = turned(&self.homes, self.ranks, &self.into);
             *write(&self.out) = Some(out);
@@ -268,7 +274,7 @@ mod tests {
         let (chain, duplicate) = Shared::new(3, list, Ranks::ALONE);
 
         assert_eq!(duplicate, Some(Duplicate { from: 2, to: 0 }));
-        // Given up and made again.
+        // Releases the outgoing rows and builds them again.
         chain.release_outgoing();
         chain.acquire_rows(&(0..3));
         let (mut into, mut out) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Rewards of a chain that several ranks have read: each holds those of the states that are its home, until it knows its
+//! Rewards of a distributed chain: each rank stores those of its home states until it knows its
 //! rows.
 
 use std::borrow::Cow;
@@ -9,16 +9,16 @@ use super::transitions::Transitions;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 
-/// Values that arrive at a rank at once, at most.
+/// Largest number of values that a rank receives at once.
 const AT_ONCE: usize = 1 << 26;
 
-/// The states, of `n`, that are this rank's home: the blocks that [`Ranks::share`] gives it.
+/// Returns the home states of this rank among `n`: the blocks that [`Ranks::share`] assigns to it.
 pub(crate) fn home(n: usize, ranks: Ranks) -> Range<usize> {
     let mine = ranks.share(n.div_ceil(BLOCK) as u64);
     (mine.start as usize * BLOCK).min(n)..(mine.end as usize * BLOCK).min(n)
 }
 
-/// The part of a reward of all states that a rank keeps: of a chain that each has read a part of, the values at home.
+/// Restricts a reward of all states to this rank's home states if the chain is distributed.
 pub fn local_reward(reward: Reward, transitions: &dyn Transitions, ranks: Ranks) -> Reward {
     match transitions.is_whole() {
         true => reward,
@@ -26,7 +26,7 @@ pub fn local_reward(reward: Reward, transitions: &dyn Transitions, ranks: Ranks)
     }
 }
 
-/// The rewards at home, of those of all states.
+/// Restricts a reward of all states to this rank's home states.
 pub(crate) fn home_reward(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     let mut values = reward.values;
     assert_eq!(values.len(), n, "a value for each state");
@@ -37,14 +37,14 @@ pub(crate) fn home_reward(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     Reward { values, ..reward }
 }
 
-/// Brings values to the homes of their states; those here are of the states from `first` on, and what no rank has is 0.
-/// Every rank calls this at once.
+/// Sends values to the homes of their states. Collective.
+///
+/// `values` are those of the states from `first` on. States without a value on any rank get 0.
 pub(crate) fn move_to_home(n: usize, first: usize, values: &[f64], ranks: Ranks) -> Vec<f64> {
     redistribute(values, first..first + values.len(), home(n, ranks), ranks)
 }
 
-/// The rewards of some states, those of this rank's rows, whether all are here or those at home. Every rank calls this at
-/// once.
+/// Returns the rewards restricted to `rows`, from all states or from the home states. Collective.
 pub(crate) fn redistributed<'a>(
     rewards: &'a [Reward],
     rows: &Range<usize>,
@@ -65,7 +65,7 @@ pub(crate) fn redistributed<'a>(
     rewards.iter().map(own).collect()
 }
 
-/// Values of the states `from`, each rank's its own, as values of the states `to`.
+/// Redistributes values of the states `from` on each rank as values of the states `to`.
 fn redistribute(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> Vec<f64> {
     let ends = ranks.all_gather(&[from.start as u64, from.end as u64, to.start as u64, to.end as u64]);
     let range = |rank: usize, at: usize| ends[rank][at] as usize..ends[rank][at + 1] as usize;
@@ -94,7 +94,7 @@ fn redistribute(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ran
     arrived
 }
 
-/// The intersection of two ranges.
+/// Returns the intersection of two ranges.
 fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }

@@ -1,8 +1,9 @@
 //! Chains: transitions of states, with labels, rewards and initial distributions.
 //!
-//! [`transitions`] is the interface of every source of rows; [`csr`] stores them, [`distributed`] stores them
-//! over several ranks, with their rewards in [`distributed_rewards`]. [`scan`] passes over all rows before a run
-//! and finds their [`statistics`]; a [`prescan`] does so while devices open. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
+//! [`transitions`] is the interface of every source of rows. [`csr`] stores them in memory,
+//! [`distributed`] over several ranks, with their rewards in [`distributed_rewards`]. [`scan`]
+//! passes over all rows before a run and computes their [`statistics`]; a [`prescan`] does so while
+//! devices open. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
 
 pub mod absorbing_states;
 pub(crate) mod csr;
@@ -35,59 +36,65 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The states with that label.
+    /// Returns the states with a label.
     pub fn get(&self, name: &str) -> Option<&[u32]> {
         self.sets.iter().find(|(n, _)| n == name).map(|(_, s)| &s[..])
     }
 }
 
-/// A rate reward: what a state earns per unit of time.
+/// Rate reward: reward per unit of time in each state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value a state; where each rank has read its part of a chain, one of each state in its blocks will do.
+    /// One value per state, or per home state if each rank has read its part of the chain.
     pub values: Vec<f64>,
 }
 
-/// A chain as read from files.
+/// Chain as read from files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
-    /// Number of the first state in the file, and in files beside it: 1 in MRMC's form.
+    /// Number of the first state in this file and its companion files: 1 in MRMC's format.
     pub first: u64,
-    /// The transitions.
+    /// Transitions.
     pub transitions: TransitionList,
-    /// Labels, from the same file or a `.lab` beside it.
+    /// Labels, from this file or from a `.lab` file next to it.
     pub labels: Labels,
-    /// Rewards that the same file holds (DRN, UMB).
+    /// Rewards contained in the file (DRN, UMB).
     pub rewards: Vec<Reward>,
-    /// Names of the states, where the same file has some (DRN, UMB).
+    /// Names of the states, if the file has them (DRN, UMB).
     pub names: Option<StateNames>,
-    /// Things the user should know: ignored parts, matrices that look like those of another kind of chain.
+    /// Warnings for the user: ignored parts, matrices that look like those of another kind of
+    /// chain.
     pub warnings: Vec<String>,
 }
 
-/// Where a chain begins.
+/// Initial distribution of a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Initial {
-    /// In one state.
+    /// A single state.
     State(usize),
-    /// In one of these states, each as likely as the others.
+    /// Uniform distribution over these states.
     Uniform(Vec<u32>),
-    /// One probability a state.
+    /// One probability per state.
     Distribution(Vec<f64>),
 }
 
 impl Initial {
-    /// One probability a state, checked: finite, not negative, adding up to 1 within rounding of `n` numbers
-    /// that were printed with six digits or more.
+    /// Returns one probability per state, checked.
+    ///
+    /// They must be finite and nonnegative, and sum to 1 within 10⁻⁶, the rounding of values
+    /// printed with six digits or more.
     pub fn probabilities(&self, n: usize) -> Result<Vec<f64>> {
         self.probabilities_of(0..n, n)
     }
 
-    /// Bound on the l1 error of the probabilities as numbers: a third is none, nor is it one when states are renumbered.
+    /// Bounds the l1 error of the probabilities as stored.
+    ///
+    /// Numbers such as 1/3 are rounded. Renumbering states turns a uniform distribution into a
+    /// general one, so both have this bound.
     pub(crate) fn rounding(&self) -> f64 {
         match self {
             Self::State(_) => 0.0,
@@ -95,7 +102,7 @@ impl Initial {
         }
     }
 
-    /// Those of some states; all are checked.
+    /// Returns the probabilities of `states`; those of all states are checked.
     pub fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
@@ -138,7 +145,7 @@ impl Initial {
                 }
                 let sum = exit_rate(values.iter().copied());
                 if !(sum > 0.0 && sum.is_finite()) {
-                    // A compensated sum that overflows is no number.
+                    // A compensated sum that overflows is NaN.
                     let sum: f64 = values.iter().sum();
                     return Err(Error::Invalid(format!(
                         "the initial distribution sums to {sum}: expected a positive, finite sum"
@@ -160,7 +167,7 @@ impl Initial {
     }
 }
 
-/// A chain, with what its files say beside it.
+/// Chain with the labels, rewards and names from its files.
 ///
 /// ```
 /// use kolmo::transient::Chain;
@@ -172,21 +179,21 @@ impl Initial {
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub struct Chain {
-    /// Name for people: the path, or the built-in's.
+    /// Display name: the path, or the name of a built-in chain.
     pub name: String,
-    /// The transitions.
+    /// Transitions.
     pub transitions: Box<dyn Transitions>,
-    /// Where it begins unless the user says otherwise.
+    /// Initial distribution, unless the user requests another.
     pub initial: Initial,
-    /// Numbers of the states in files beside it: from 0, or from 1 with MRMC's files.
+    /// Numbers of the states in companion files: from 0, or from 1 with MRMC's files.
     pub numbers: Range<u64>,
-    /// Names of the states, where a file has some; of several ranks the first alone knows them.
+    /// Names of the states, if a file has them; on several ranks only rank 0 stores them.
     pub names: Option<Arc<StateNames>>,
     /// Labels of states.
     pub labels: Labels,
     /// Rewards of states.
     pub rewards: Vec<Reward>,
-    /// Things the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -197,7 +204,7 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// A chain that begins in state 0, without labels and rewards.
+    /// Creates a chain that starts in state 0, without labels and rewards.
     pub fn new(name: impl Into<String>, transitions: Box<dyn Transitions>) -> Self {
         Self {
             name: name.into(),
@@ -211,12 +218,15 @@ impl Chain {
         }
     }
 
-    /// A chain of `n` states from its rates R in compressed rows: the transitions out of state i lead to the states
-    /// `indices[indptr[i]..indptr[i + 1]]`, in any order, at the rates in the same places of `rates`. Rates at one place
-    /// are added, those on the diagonal have no effect. It begins in state 0.
+    /// Creates a chain of `n` states from its rates R in compressed rows; it starts in state 0.
+    ///
+    /// The transitions out of state i lead to the states `indices[indptr[i]..indptr[i + 1]]`, in
+    /// any order, at the rates with equal positions in `rates`. Duplicates are added, and diagonal
+    /// entries have no effect.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for arrays that do not fit together, and rates that are negative or not finite.
+    /// [`Error::Invalid`] for arrays that do not fit together, and rates that are negative or not
+    /// finite.
     pub fn from_csr(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<Self> {
         let rates = CsrMatrix::from_csr(n, n, indptr, indices, rates)?;
         if let Some((from, to, rate)) = rates.entries().find(|&(_, _, r)| !(r.is_finite() && r >= 0.0)) {
@@ -226,27 +236,28 @@ impl Chain {
         Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }
 
-    /// The same chain with another beginning.
+    /// Replaces the initial distribution.
     pub fn starting(self, initial: Initial) -> Self {
         Self { initial, ..self }
     }
 
-    /// The same chain, of which other threads look at the rows from now on: what a run in double precision begins with is then
-    /// known when its devices have opened.
+    /// Starts a scan of the rows in background threads, which overlaps with opening devices.
+    ///
+    /// Only runs in double precision use its results.
     pub fn prescanned(self) -> Self {
         Self { transitions: Box::new(Prescanned::begin(self.transitions.into())), ..self }
     }
 
-    /// The same chain with every transition out of `states` removed.
+    /// Removes every transition out of `states`.
     pub fn absorbing(self, states: &[u32]) -> Self {
         Self { transitions: Box::new(Absorbing::new(self.transitions, states)), ..self }
     }
 }
 
-/// A chain some of whose states are never left.
+/// Chain in which some states are made absorbing.
 pub(super) struct Absorbing<D> {
     inner: D,
-    /// One bit a state.
+    /// One bit per state.
     absorbing: Vec<u64>,
 }
 

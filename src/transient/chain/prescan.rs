@@ -10,26 +10,29 @@ use crate::kernel::{Number, Precision};
 use crate::sparse::Layout;
 use crate::sparse::dictionary_search::Repetition;
 
-/// What is known of a chain in double precision before its devices are, in the making; for one run.
+/// Results of a background scan in double precision, each available to one run.
 pub struct Prescan {
     statistics: Mutex<Pending<Arc<MatrixStatistics<f64>>>>,
     repetition: Mutex<Pending<Repeating>>,
-    /// Ends the search for what repeats.
+    /// Cancels the search for repetition.
     stop: Arc<AtomicBool>,
 }
 
-/// The repetition in all rows, as one lane that has them all stores them in this layout.
+/// Repetition in all rows, for one lane that stores all of them in this layout.
 pub(super) type Repeating = (Layout, Repetition<f64>);
 
-/// What another thread makes.
+/// Result of another thread, received or not.
 enum Pending<V> {
     Arriving(Receiver<V>),
-    /// None where it was taken or could not be made: whoever needs it then makes its own, and says what is wrong.
+    /// The received value.
+    ///
+    /// `None` if it was taken or the scan failed; the caller then computes it and reports the
+    /// error.
     There(Option<V>),
 }
 
 impl<V> Pending<V> {
-    /// The value, waited for.
+    /// Waits for the value and returns it.
     fn get(&mut self) -> &mut Option<V> {
         if let Self::Arriving(receiver) = self {
             *self = Self::There(receiver.recv().ok());
@@ -46,7 +49,7 @@ fn lock<V>(pending: &Mutex<Pending<V>>) -> MutexGuard<'_, Pending<V>> {
 }
 
 impl Prescan {
-    /// What another thread sends; `stop` ends its search for what repeats.
+    /// Receives the results of a background scan; `stop` cancels its search for repetition.
     pub(super) fn new(
         statistics: Receiver<Arc<MatrixStatistics<f64>>>,
         repetition: Receiver<Repeating>,
@@ -56,24 +59,26 @@ impl Prescan {
         Self { statistics: Mutex::new(statistics), repetition: Mutex::new(repetition), stop }
     }
 
-    /// The result of `read` on the statistics, if they are there.
+    /// Calls `read` on the statistics, if they are available.
     pub(crate) fn with_statistics<R>(&self, read: impl FnOnce(&MatrixStatistics<f64>) -> R) -> Option<R> {
         lock(&self.statistics).get().as_deref().map(read)
     }
 
-    /// The statistics, if they are there and of this precision; of another they are of no use, and let go. Unless it is wanted,
-    /// what repeats in all rows is looked for no longer.
+    /// Takes the statistics, if they are available and of precision `T`.
+    ///
+    /// Statistics of another precision are dropped. The search for repetition is cancelled unless
+    /// `repeats` is true and `T` is f64.
     pub(crate) fn take<T: Number>(&self, repeats: bool) -> Option<MatrixStatistics<T>> {
         if !repeats || T::PRECISION != Precision::F64 {
             self.stop.store(true, Ordering::Relaxed);
         }
-        // Until then the other thread has a share in the statistics.
+        // The background thread shares the statistics until its search has ended.
         lock(&self.repetition).get();
         let mut found = lock(&self.statistics).get().take().map(Arc::unwrap_or_clone);
         (&mut found as &mut dyn Any).downcast_mut::<Option<MatrixStatistics<T>>>()?.take()
     }
 
-    /// What repeats in all rows, if it was found in this layout and is of this precision.
+    /// Takes the repetition in all rows, if it was found for this layout and in precision `T`.
     pub(crate) fn take_repetition<T: Number>(&self, layout: &Layout) -> Option<Repetition<T>> {
         let mut found = lock(&self.repetition).get().take().filter(|(found, _)| found == layout);
         let mut found = found.take().map(|(_, repetition)| repetition);

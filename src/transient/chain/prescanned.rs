@@ -1,4 +1,4 @@
-//! A chain whose rows are scanned by another thread while devices open.
+//! Chain with a background scan of its rows while devices open.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sparse::dictionary_search::{self, Rows, most_values};
 use crate::sparse::{Layout, Repeat, SLICE, WidthRule};
 use crate::transient::memory::expect_host_memory;
 
-/// A chain whose rows are looked at.
+/// Chain with a background scan of its rows.
 pub(super) struct Prescanned {
     inner: Arc<dyn Transitions>,
     prescan: Prescan,
@@ -30,10 +30,10 @@ impl Prescanned {
         let stopped = stop.clone();
         let scan = move || -> Result<()> {
             let n = chain.states();
-            // Beside what every run has: the number of each row's pattern.
+            // Memory on top of that of every run: the pattern number of each row.
             expect_host_memory(n, Precision::F64.bytes(), 2 * n as u64)?;
             let statistics = Arc::new(statistics(&*chain)?);
-            // Nobody listens where a run ended early.
+            // The receiver is gone if the run ended early.
             let _ = found.send(statistics.clone());
             let repeats = interruptible(&stopped, || Ok(repetition_of(&*chain, &statistics)));
             drop(statistics);
@@ -42,13 +42,13 @@ impl Prescanned {
             }
             Ok(())
         };
-        // One more thread is no condition of a run.
+        // A run works without the thread, so a failed spawn is ignored.
         let _ = Builder::new().name("kolmo-survey".to_owned()).spawn(scan);
         Self { inner, prescan: Prescan::new(finding, searching, stop) }
     }
 }
 
-/// What repeats in all rows of a chain, which lie in slices as wide as moves the fewest bytes.
+/// Finds the repetition in all rows of a chain, in slices of the width that moves the fewest bytes.
 fn repetition_of(chain: &dyn Transitions, statistics: &MatrixStatistics<f64>) -> Repeating {
     let layout = Layout::new(&statistics.lengths, WidthRule::Auto, Precision::F64.bytes());
     let repeats = chain.repeats_among(&statistics.rows);

@@ -1,38 +1,40 @@
-//! Closed classes of states: where a chain that began somewhere ends.
+//! Closed communicating classes that are reachable from the initial states.
 //!
-//! One process finds them by one search; ranks, each of which knows the transitions of its own states, by spreading
-//! sets of states along transitions and against them. Both name the same states.
+//! A single process finds them by one depth-first search. With several ranks, each knows the
+//! transitions of its own states; sets of states are then spread along transitions and against
+//! them. The two algorithms return the same representatives.
 
 use std::ops::Range;
 
 use super::transitions::Transitions;
 use crate::ranks::Ranks;
 
-/// A chain of which each rank knows some states.
+/// Transition graph of which each rank knows some states.
 pub(crate) struct LocalGraph<'a> {
     pub(crate) transitions: &'a dyn Transitions,
     pub(crate) ranks: Ranks,
-    /// This rank's states, and everybody's.
+    /// States of this rank; `all_rows` are the states of every rank.
     pub(crate) rows: Range<usize>,
     all_rows: Vec<Range<usize>>,
 }
 
-/// The closed classes that are reached, one state of each; and which of this rank's states are reached.
+/// Reachable closed classes, and this rank's reachable states.
 pub(crate) struct Classes {
-    /// The most probable state of each class, the first of several.
+    /// Most probable state of each class; the first one on ties.
     pub(crate) representatives: Vec<usize>,
     pub(crate) reached: Vec<bool>,
 }
 
 impl Classes {
-    /// Those of a chain whose transitions are all known here.
+    /// Finds the closed classes of a chain; this rank must know all transitions.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
         let reached = reachable(transitions, initial);
         let representatives = tarjan(transitions, &reached, probable);
         Self { representatives, reached }
     }
 
-    /// The class of each state that lies in one, by its place among the representatives.
+    /// Returns the index of each state's class in `representatives`, `None` outside of closed
+    /// classes.
     pub(crate) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
         let mut class = vec![None; transitions.states()];
         let mut row = Vec::new();
@@ -50,10 +52,10 @@ impl Classes {
     }
 }
 
-/// A chain without the transitions into some states.
+/// Chain without the transitions into some states.
 struct Without<'a> {
     transitions: &'a dyn Transitions,
-    /// True for these.
+    /// True for these states.
     without: &'a (dyn Fn(usize) -> bool + Sync),
 }
 
@@ -79,8 +81,10 @@ impl Transitions for Without<'_> {
     }
 }
 
-/// The class of each state that lies in one of those that are left, if they are, for absorbing states alone, and the number of these classes:
-/// all states are known here.
+/// Finds the transient classes with exits to absorbing states only.
+///
+/// Returns the class of each state, `None` if it is in no such class, and the number of classes.
+/// All states must be known to this rank.
 pub(crate) fn last_classes(
     transitions: &dyn Transitions,
     initial: &[f64],
@@ -92,14 +96,14 @@ pub(crate) fn last_classes(
     (classes.of_states(&apart), classes.representatives.len())
 }
 
-/// Which way transitions are followed.
+/// Direction in which transitions are followed.
 #[derive(Clone, Copy, PartialEq)]
 enum Direction {
     Along,
     Against,
 }
 
-/// True if a state is to be named before another: the more probable one, the first of equals.
+/// True if `one` is preferred as representative: the more probable state, the first on ties.
 fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
     one.0 > other.0 || (one.0 == other.0 && one.1 < other.1)
 }
@@ -111,13 +115,15 @@ impl<'a> LocalGraph<'a> {
         Self { transitions, ranks, rows, all_rows }
     }
 
-    /// The rank that knows a state.
+    /// Returns the rank that owns a state.
     pub(crate) fn owner(&self, state: usize) -> usize {
         self.all_rows.partition_point(|rows| rows.end <= state)
     }
 
-    /// The closed classes that are reached from the initial probabilities of this rank's states. `probable` decides
-    /// which state stands for a class.
+    /// Finds the closed classes that are reachable from the initial probabilities of this rank's
+    /// states.
+    ///
+    /// The representative of a class is its most probable state by `probable`. Collective.
     pub(crate) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
         if !self.ranks.is_distributed() {
             return Classes::new(self.transitions, initial, probable);
@@ -126,7 +132,7 @@ impl<'a> LocalGraph<'a> {
         let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
         self.spread(begin.collect(), Direction::Along, &mut reached, |_| true);
 
-        // What is never left is a class of its own.
+        // An absorbing state is a class of its own.
         let mut row = Vec::new();
         let stays = |&i: &usize| {
             row.clear();
@@ -137,7 +143,8 @@ impl<'a> LocalGraph<'a> {
         let global: Vec<u64> = staying.iter().map(|&i| (self.rows.start + i) as u64).collect();
         let mut representatives: Vec<usize> =
             self.ranks.all_gather(&global).concat().into_iter().map(|state| state as usize).collect();
-        // States from which a class that was found is reached; the others never leave themselves.
+        // Marks states from which a known class is reachable, and unreached states. They are in no
+        // other closed class.
         let mut done: Vec<bool> = reached.iter().map(|reached| !reached).collect();
         self.spread(staying, Direction::Against, &mut done, |i| reached[i]);
         while let Some(mut state) = self.most(probable, |i| !done[i]) {
@@ -146,7 +153,7 @@ impl<'a> LocalGraph<'a> {
                 self.spread(self.here(state), Direction::Along, &mut ahead, |_| true);
                 self.spread(self.here(state), Direction::Against, &mut back, |i| ahead[i]);
                 match self.most(probable, |i| ahead[i] && !back[i]) {
-                    // From there is no way back: go on behind it.
+                    // There is no way back from `beyond`, so the search continues there.
                     Some(beyond) => state = beyond,
                     None => {
                         let first = self.most(probable, |i| ahead[i]).unwrap_or(state);
@@ -160,12 +167,12 @@ impl<'a> LocalGraph<'a> {
         Classes { representatives, reached }
     }
 
-    /// Place of a state among this rank's, if it is one of them.
+    /// Returns the index of a state among this rank's, in a vector that is empty for remote states.
     fn here(&self, state: usize) -> Vec<usize> {
         if self.rows.contains(&state) { vec![state - self.rows.start] } else { Vec::new() }
     }
 
-    /// The first of the most probable states, of all ranks, that `among` holds for.
+    /// Returns the most probable state of all ranks that satisfies `among`, the first on ties.
     fn most(&self, probable: &[f64], among: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for i in (0..probable.len()).filter(|&i| among(i)) {
@@ -174,15 +181,18 @@ impl<'a> LocalGraph<'a> {
                 best = Some(this);
             }
         }
-        // States are exact as doubles.
+        // State numbers are exact as doubles.
         let mine = best.map_or(Vec::new(), |(p, state)| vec![p, state as f64]);
         let all = self.ranks.all_gather(&mine).concat();
         let all = all.as_chunks::<2>().0.iter().map(|&[p, state]| (p, state as usize));
         all.reduce(|a, b| if ahead(b, a) { b } else { a }).map(|(_, state)| state)
     }
 
-    /// Adds to `set` all states that are reached from some of this rank's and others', within those that `within`
-    /// holds for: as far as each rank gets by itself, then from what the others met, until nobody meets anything.
+    /// Adds to `set` the states reachable from `from` on any rank, through states that satisfy
+    /// `within`.
+    ///
+    /// Alternates local searches with exchanges of the states reached on remote ranks, until no
+    /// rank reaches a new state. Collective.
     fn spread(
         &self,
         from: Vec<usize>,
@@ -247,8 +257,9 @@ fn reachable(transitions: &dyn Transitions, initial: &[f64]) -> Vec<bool> {
     reached
 }
 
-/// The closed classes by one search through all states: strongly connected components that are never left (R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1,
-/// 1972).
+/// Finds the closed classes, the strongly connected components without exits, by one search.
+///
+/// Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972.
 fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> Vec<usize> {
     const UNSEEN: u32 = u32::MAX;
     let n = transitions.states();
@@ -257,7 +268,7 @@ fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> 
     let mut stack: Vec<u32> = Vec::new();
     let mut closed = Vec::new();
     let mut counter = 0;
-    /// A state on the current path, its transitions, and the next of them to follow.
+    /// State on the current path, its transitions, and the index of the next one to follow.
     type Visit = (u32, Vec<(u32, f64)>, usize);
     let mut path: Vec<Visit> = Vec::new();
     let mut leaves = vec![false; n];
@@ -339,7 +350,7 @@ mod tests {
 
     #[test]
     fn last_classes_exit_to_absorbing_states_alone() {
-        // 0 leads to 1 <-> 2 and to 3 <-> 4, and these to 5; 6 is not reached.
+        // 0 leads to 1 <-> 2 and to 3 <-> 4, and these lead to 5; 6 is not reached.
         let chain = chain(
             7,
             &[
@@ -365,7 +376,7 @@ mod tests {
 
     #[test]
     fn each_closed_class_has_one_representative() {
-        // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 on its own.
+        // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 is isolated.
         let chain = chain(
             7,
             &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],

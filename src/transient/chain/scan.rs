@@ -1,4 +1,4 @@
-//! The pass over all transitions before a run: lengths of rows, exit rates, and the bound of a step's rounding.
+//! Scan of all transitions before a run: row lengths, exit rates, and the rounding of a step.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::ranks::Ranks;
 use crate::transient::rounding::{column_rounding, exit_share, fixed_rounding, inverse_below, step_rounding};
 use crate::{Error, Result};
 
-/// Appends a row of the stored matrix to `entries`, each column as `place` has it.
+/// Appends a row of the stored matrix to `entries`, with columns mapped by `place`.
 pub(crate) fn append_entries<T: Number>(
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
@@ -33,10 +33,10 @@ pub(crate) fn append_entries<T: Number>(
     });
 }
 
-/// Rows that a thread looks at in one go.
+/// Number of rows that a thread processes at once.
 const ROWS: usize = 4096;
 
-/// Entries of some rows of Rᵀ.
+/// Returns the number of entries of each of `rows` in Rᵀ.
 pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
     let mut lengths: Vec<u32> = zeroed(rows.len());
     let repeats = transitions.repeats_among(&rows);
@@ -51,7 +51,9 @@ pub(crate) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<
     lengths
 }
 
-/// The diagonal of a column: minus the sum of its stored rates, so that single precision loses no mass to the rounding
+/// Returns the exit rate of a column as stored.
+///
+/// In single precision it is the sum of the stored rates, so that no mass is lost to the rounding
 /// of rates. `exact` is the sum of the rates as given.
 fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
     T::of(match T::PRECISION {
@@ -60,8 +62,9 @@ fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
     })
 }
 
-/// The statistics in fixed point from those in double precision; `lazy` for an α of which every exit rate is at most nine
-/// tenths.
+/// Converts statistics in double precision to fixed point.
+///
+/// With `lazy` α is raised so that every exit rate is at most 0.9 α.
 fn fixed<T: Number>(
     transitions: &dyn Transitions,
     found: MatrixStatistics<f64>,
@@ -69,7 +72,8 @@ fn fixed<T: Number>(
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
     let MatrixStatistics { rows, lengths, non_absorbing, shares, nnz, alpha, scale, .. } = found;
-    // Far enough above every exit rate for the shares of some million transitions to be rounded up.
+    // Slightly above every exit rate, so that the shares of about a million transitions can be
+    // rounded up.
     let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
     let divisor = if alpha == 0.0 { 1.0 } else { divisor };
     let mut exit: Vec<T> = zeroed(rows.len());
@@ -100,7 +104,9 @@ fn fixed<T: Number>(
     })
 }
 
-/// Notes what leaves some states, and tells the most transitions of one; none where a sum has no room.
+/// Stores the exit share of each row; returns the largest number of transitions of a state.
+///
+/// `None` if the shares of a state do not fit into 64 bits.
 fn exit_shares<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
@@ -125,7 +131,7 @@ fn exit_shares<T: Number>(
 }
 
 impl<T: Number> MatrixStatistics<T> {
-    /// Gets to know all rows of `hull`, which includes those that are known.
+    /// Extends the statistics to all rows of `hull`, which includes the known rows.
     pub(crate) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
         let (scale, divisor) = (self.scale, self.divisor);
         let exits = |rows: Range<usize>| -> Vec<T> {
@@ -152,16 +158,17 @@ impl<T: Number> MatrixStatistics<T> {
     }
 }
 
-/// Entries of rows of other ranks.
+/// Row lengths of remote rows.
 struct RemoteRowLengths {
-    /// Ascending.
+    /// States in ascending order.
     states: Vec<u32>,
     lengths: Vec<u32>,
 }
 
 impl RemoteRowLengths {
-    /// Of the states that some rows' transitions lead to, of a chain of which each rank knows its rows alone. `lengths`
-    /// are those of this rank's. Every rank calls this at once.
+    /// Fetches the row lengths of the remote targets of `rows`, if each rank knows its rows only.
+    ///
+    /// `lengths` are those of this rank's rows. Collective.
     fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
         let marks: Vec<AtomicU64> =
             (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
@@ -170,7 +177,7 @@ impl RemoteRowLengths {
             transitions.each_outgoing(first..(first + ROWS).min(rows.end), &mut |_, row| {
                 for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
                     let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
-                    // Most are met more than once.
+                    // Most states occur more than once.
                     if mark.load(Ordering::Relaxed) & bit == 0 {
                         mark.fetch_or(bit, Ordering::Relaxed);
                     }
@@ -203,16 +210,18 @@ impl RemoteRowLengths {
     }
 }
 
-/// Surveys the transitions for a run in precision `T`.
+/// Scans the transitions for a run in precision `T`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an exit rate that is no double.
+/// [`Error::Invalid`] for an exit rate that overflows a double.
 pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
     statistics_of_rows(transitions, 0..transitions.states(), false, Ranks::ALONE)
 }
 
-/// The same where every rank looks at its own rows alone; `lazy` where every state is to stay with some probability, and the
-/// matrix says so.
+/// Scans the transitions out of `rows`, the own rows of each rank. Collective.
+///
+/// In fixed point, `lazy` gives every state a positive probability of staying, in the stored
+/// matrix.
 pub(crate) fn statistics_of_rows<T: Number>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
@@ -241,7 +250,8 @@ pub(crate) fn statistics_of_rows<T: Number>(
         )));
     }
     let scale = scale_of(alpha);
-    // Scaling is exact where what is stored stays clear of the ends of the range: the rule, and no second look is needed.
+    // Scaling is exact if the stored numbers are far from the limits of the range, as is usual.
+    // Then no second scan is needed.
     let low = T::NEGLIGIBLE.wide();
     match alpha == 0.0 || (alpha * low <= 1.0 && found.least >= low && found.least * scale >= low) {
         true => {
@@ -275,15 +285,15 @@ pub(crate) fn statistics_of_rows<T: Number>(
     })
 }
 
-/// The findings of a look at all transitions.
+/// Results of a scan of all transitions.
 #[derive(Clone, Copy)]
 struct Scan {
-    /// Largest exit rate as stored, and exact.
+    /// Largest exit rate as stored; `exact` is the largest unrounded one.
     stored: f64,
     exact: f64,
     /// Smallest rate; infinity if there is none.
     least: f64,
-    /// Largest u·(…)·α + errors of storage: the parts of g_j that 1/α multiplies.
+    /// Largest [`column_rounding`]: the part of g_j that scales with 1/α.
     scaled: f64,
 }
 
@@ -299,7 +309,7 @@ impl Scan {
         }
     }
 
-    /// Of all ranks.
+    /// Combines the results of all ranks.
     fn over(self, ranks: Ranks) -> Self {
         let [stored, exact, scaled] =
             [self.stored, self.exact, self.scaled].map(|largest| ranks.all_reduce_max(largest));
@@ -307,7 +317,7 @@ impl Scan {
     }
 }
 
-/// Looks at the transitions out of `rows`, their rates multiplied by `scale`, and notes exit rates.
+/// Scans the transitions out of `rows` with rates multiplied by `scale`, and stores exit rates.
 fn scan<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
@@ -345,7 +355,7 @@ fn scan<T: Number>(
                 };
                 let out = &mut exit[state - first];
                 let exact = exit_rate(row.iter().map(|&(_, r)| r));
-                // Where the sum overflows its compensation is no number.
+                // If the sum overflows, its compensation is NaN.
                 let exact = if exact.is_nan() { f64::INFINITY } else { exact };
                 *out = diagonal_of(row, exact);
                 let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();

@@ -1,38 +1,38 @@
 //! Names of states: the variables of a model and their values.
 
-/// Stands between the values of a state: a control character that none has.
+/// Separator between the values of a state, a control character that no value contains.
 const BETWEEN: char = '\x1f';
 
-/// The variables of a chain's model, and their values in each state.
+/// Variables of a chain's model, and their values in each state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateNames {
     variables: Vec<String>,
-    /// Values of all states, one state's after the other's.
+    /// Values of all states, concatenated state by state.
     values: String,
-    /// Ends of each state's values.
+    /// End of each state's values.
     ends: Vec<usize>,
 }
 
 impl StateNames {
-    /// Names of no states yet.
+    /// Creates an empty list of names for these variables.
     pub fn new(variables: Vec<String>) -> Self {
         Self { variables, ..Self::default() }
     }
 
-    /// The variables.
+    /// Returns the variables.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// Number of states.
+    /// Returns the number of states.
     pub fn states(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds a state with its values, one a variable; an empty one where the state has none.
+    /// Adds a state with its values, one per variable; an empty value means that it has none.
     ///
     /// # Panics
-    /// If there are not as many values as variables.
+    /// If the number of values differs from the number of variables.
     pub fn push<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) {
         let mut count = 0;
         for value in values {
@@ -46,20 +46,20 @@ impl StateNames {
         self.ends.push(self.values.len());
     }
 
-    /// Values of a state, in the order of the variables.
+    /// Returns the values of a state, in the order of the variables.
     pub fn values(&self, state: usize) -> impl Iterator<Item = &str> {
         let start = if state == 0 { 0 } else { self.ends[state - 1] };
         self.values[start..self.ends[state]].split(BETWEEN).take(self.variables.len())
     }
 
-    /// A state's name, such as `(q=2, up=true)`.
+    /// Returns the name of a state, such as `(q=2, up=true)`.
     pub fn name(&self, state: usize) -> String {
         let pairs = self.variables.iter().zip(self.values(state)).filter(|(_, value)| !value.is_empty());
         let pairs: Vec<String> = pairs.map(|(variable, value)| format!("{variable}={value}")).collect();
         format!("({})", pairs.join(", "))
     }
 
-    /// A state's values as PRISM writes them, such as `(2,true)`.
+    /// Returns the values of a state in PRISM's notation, such as `(2,true)`.
     pub fn tuple(&self, state: usize) -> String {
         format!("({})", self.values(state).collect::<Vec<_>>().join(","))
     }

@@ -1,4 +1,4 @@
-//! Facts of all transitions that are known before the matrix is built.
+//! Statistics of all transitions that are known before the matrix is built.
 
 use std::ops::Range;
 
@@ -8,34 +8,38 @@ use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::rounding::{drift, sum_rounding};
 use crate::{Error, Result};
 
-/// Largest αt: a window's weights take some hundreds of megabytes there.
+/// Largest αt: the weights of its window take some hundred megabytes.
 const MOST_ALPHA_T: f64 = 1e13;
 
-/// α/0.9 in the place of α leaves every state a probability of staying.
+/// With α/0.9 instead of α, every state has a positive probability of staying.
 pub(crate) const LAZY: f64 = 0.9;
 
-/// Facts of all transitions that the solver needs before it can build the matrix, from one pass over them.
+/// Statistics of all transitions that building the matrix requires, from one pass over them.
 #[derive(Debug, Clone)]
 pub struct MatrixStatistics<T> {
-    /// The rows that this rank knows, at first its own: whole blocks.
+    /// Rows that this rank knows, at first its own: whole blocks.
     pub rows: Range<usize>,
-    /// Entries of each of them in Rᵀ.
+    /// Number of entries of each of these rows in Rᵀ.
     pub lengths: Vec<u32>,
-    /// Their stored exit rates, in the unit of `scale`.
+    /// Stored exit rates of these rows, multiplied by `scale`.
     pub exit: Vec<T>,
-    /// Those of them that can be left.
+    /// Non-absorbing states among these rows.
     pub non_absorbing: NonAbsorbing,
-    /// Rows of every lane of all ranks; empty for a rank alone, which shares them out by the lengths.
+    /// Rows of every lane of all ranks; empty for a single rank, which shares them by the lengths.
     pub shares: Vec<Range<usize>>,
-    /// Entries of the generator, its diagonal included.
+    /// Entries of the generator, including its diagonal.
     pub nnz: u64,
     /// Largest exit rate, as given.
     pub alpha: f64,
-    /// Factor of all rates that are stored, a power of two: it brings α into [1, 2), unless 1/α overflows.
+    /// Factor of all stored rates, a power of two: it brings α into [1, 2), unless 1/α overflows.
     pub scale: f64,
-    /// 1/α in that unit as stored: at most the exact quotient, and then taken as exact, so that α is its inverse.
+    /// Stored 1/α of the scaled rates, at most the exact quotient.
+    ///
+    /// It is then taken as exact, so that α is its inverse.
     pub inverse_alpha: T,
-    /// Fixed point: α in that unit, which entries of the matrix are divided by exactly, chosen so that no quotient is 1.
+    /// Fixed point: scaled α, by which matrix entries are divided exactly.
+    ///
+    /// It is slightly above the largest exit rate, so that no quotient is 1.
     pub divisor: f64,
     /// Bound on the l1 error of one step.
     pub step: f64,
@@ -44,13 +48,14 @@ pub struct MatrixStatistics<T> {
 }
 
 impl<T: Number> MatrixStatistics<T> {
-    /// αt of a finite time above 0, α being the inverse of the stored 1/α.
+    /// Returns αt of a finite time above 0, where α is the inverse of the stored 1/α.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is more than a window is made for: one is some ten square roots wide, and its
-    /// weights are held.
+    /// [`Error::Invalid`] if αt is too large for the weights of a window to be stored; a window is
+    /// about ten square roots of αt wide.
     pub fn lambda(&self, t: f64) -> Result<f64> {
-        // No Poisson probability is computed of less; the difference is in the bound on rounding.
+        // Poisson probabilities require a normal number; the bound on rounding covers the
+        // difference.
         let time = t / self.scale;
         let lambda = match T::PRECISION {
             Precision::Q64 => time * self.divisor,
@@ -66,7 +71,7 @@ impl<T: Number> MatrixStatistics<T> {
         Ok(lambda)
     }
 
-    /// The inverse of the largest stored exit rate, in the unit of time.
+    /// Returns the inverse of the largest stored exit rate, in the unit of time.
     pub fn mean_holding(&self) -> f64 {
         match T::PRECISION {
             Precision::Q64 => self.scale / self.divisor,
@@ -74,7 +79,7 @@ impl<T: Number> MatrixStatistics<T> {
         }
     }
 
-    /// Weights of a window at a time: in fixed point at most the exact ones.
+    /// Returns the weights of a window at time `t`; in fixed point they are at most the exact ones.
     pub(crate) fn weights(&self, window: &Window, t: f64) -> Weights {
         match T::PRECISION {
             Precision::Q64 => {
@@ -85,13 +90,15 @@ impl<T: Number> MatrixStatistics<T> {
         }
     }
 
-    /// The rounding of these weights.
+    /// Returns the rounding error bound of [`weights`](Self::weights).
     pub(crate) fn weights_rounding(&self, window: &Window) -> f64 {
         if T::PRECISION == Precision::Q64 { window.rounding_below() } else { window.rounding() }
     }
 
-    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
-    /// the last iterate is the one after `steps` steps.
+    /// Bounds the rounding error of a Poisson(λ) sum over a window of `len` terms.
+    ///
+    /// The rounding of the weights is not included. `steps` is the number of steps to the last
+    /// iterate.
     pub(crate) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
         self.rounding_at_speed(lambda, f64::INFINITY, len, steps)
     }
@@ -107,9 +114,11 @@ pub fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
     row.iter_mut().for_each(|(_, rate)| *rate *= scale);
 }
 
-/// The power of two that brings a number above 0 into [1, 2); 2¹⁰²² for what is smaller than 2⁻¹⁰²², 1 for 0.
+/// Returns the power of two that brings a number above 0 into [1, 2).
+///
+/// It is 2¹⁰²² for numbers below 2⁻¹⁰²², and 1 for 0.
 pub(crate) fn scale_of(alpha: f64) -> f64 {
-    // Exponents of doubles are biased by 1023; that of a power of two's inverse lies as far on the other side.
+    // The biased exponents (bias 1023) of a power of two and of its inverse add up to 2046.
     let exponent = (alpha.to_bits() >> 52).max(1);
     match alpha > 0.0 {
         // 2⁻¹⁰²³ is subnormal.

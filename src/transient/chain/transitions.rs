@@ -1,4 +1,4 @@
-//! The transitions of a chain, whatever stores or generates them.
+//! Interface of the transitions of a chain, stored or generated.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,20 +7,24 @@ use super::prescan::Prescan;
 use crate::parallel::*;
 use crate::sparse::{Repeat, Repeats, returned};
 
-/// A source of a chain's transitions. Rows are asked for in any order and from several threads.
+/// Source of a chain's transitions, read in any order and by several threads.
 ///
 /// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates.
 pub trait Transitions: Send + Sync {
-    /// Number of states n.
+    /// Returns the number of states n.
     fn states(&self) -> usize;
 
-    /// Appends the transitions *into* `state` to `row`, as (source, rate), sources ascending: row `state` of Rᵀ.
+    /// Appends the transitions *into* `state` to `row`: row `state` of Rᵀ.
+    ///
+    /// Entries are (source, rate), sources ascending.
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
-    /// Appends the transitions *out of* `state` to `row`, as (target, rate), targets ascending: row `state` of R.
+    /// Appends the transitions *out of* `state` to `row`: row `state` of R.
+    ///
+    /// Entries are (target, rate), targets ascending.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
-    /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
+    /// Writes the exit rates of `states`, each the [`exit_rate`] of its rates by ascending target.
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
         let mut row = Vec::new();
         for (state, rate) in states.zip(out) {
@@ -30,27 +34,31 @@ pub trait Transitions: Send + Sync {
         }
     }
 
-    /// States that are like those a period before them, ascending and apart: the same rates in and out, from and to states
-    /// as far away, which are like those before them in how many transitions lead into them. What is read off the first is
-    /// copied. None unless a source says so.
+    /// Returns ranges of states that repeat with a fixed period, ascending and disjoint; default:
+    /// none.
+    ///
+    /// A state in such a range has the same rates in and out as the state one period before it,
+    /// from and to states at the same offsets. The states at these offsets also have as many
+    /// incoming transitions as those one period before. Only the first period is scanned; its
+    /// results are copied.
     fn repeats(&self) -> Vec<Repeat> {
         Vec::new()
     }
 
-    /// A look at the rows that began before a run.
+    /// Returns the background scan of the rows, if one was started.
     #[doc(hidden)]
     fn prescan(&self) -> Option<&Prescan> {
         None
     }
 
-    /// The part that the ranks of a run have in a chain that none of them knows as a whole.
+    /// Returns the interface for ranks, if each rank stores only a part of the chain.
     #[doc(hidden)]
     fn distributed(&self) -> Option<&dyn Distributed> {
         None
     }
 }
 
-/// Several problems share one chain.
+/// Lets several problems share one chain.
 impl<T: Transitions + ?Sized> Transitions for Arc<T> {
     fn states(&self) -> usize {
         (**self).states()
@@ -81,15 +89,16 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
     }
 }
 
-/// The sum of a state's rates, with Neumaier's compensation, in the order given (ascending targets), so that
-/// every source of the same chain gives the same bits.
+/// Returns the sum of a state's rates with Neumaier's compensation, in the given order.
+///
+/// Targets ascend, so every source of one chain gives the same bits.
 pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
     let mut sum = [0.0; 2];
     add_rates(&mut sum, rates);
     sum[0] + sum[1]
 }
 
-/// Goes on with the sum of [`exit_rate`]: its value and what it lost, which together are the result.
+/// Continues the compensated sum of [`exit_rate`]; the result is the sum of both elements.
 pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {
@@ -99,14 +108,17 @@ pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f6
     }
 }
 
-/// Adds the values of those of `states` that lie in `rows`, of which `values` are, as [`add_rates`] does.
+/// Adds the values of those of `states` that are in `rows`, as [`add_rates`] does.
+///
+/// `values` are the values of `rows`.
 pub fn add_states(sum_and_lost: &mut [f64; 2], states: &[u32], rows: &Range<usize>, values: &[f64]) {
     let here = states.iter().map(|&state| state as usize).filter(|state| rows.contains(state));
     add_rates(sum_and_lost, here.map(|state| values[state - rows.start]));
 }
 
-/// Transitions as a file lists them: rates R, in the file's order. Self-loops and zero rates may be present;
-/// duplicates not yet looked for.
+/// Transitions in the order of a file, with rates R.
+///
+/// It may contain self-loops and zero rates. Duplicates have not been checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransitionList {
     /// Source state of each transition.
@@ -118,7 +130,7 @@ pub struct TransitionList {
 }
 
 impl TransitionList {
-    /// An empty list for about so many transitions.
+    /// Returns an empty list with memory for about `count` transitions.
     pub(crate) fn with_capacity(count: usize) -> Self {
         Self { from: returned(count), to: returned(count), rate: returned(count) }
     }
@@ -141,7 +153,7 @@ impl TransitionList {
         self.rate.truncate(kept);
     }
 
-    /// Adds another list's transitions behind its own.
+    /// Appends the transitions of `other`.
     pub(crate) fn append(&mut self, other: &Self) {
         self.from.extend_from_slice(&other.from);
         self.to.extend_from_slice(&other.to);
@@ -152,28 +164,34 @@ impl TransitionList {
 /// Receives a state and the transitions out of it.
 pub(crate) type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
 
-/// Transitions of which a rank knows those of the blocks of 256 states that [`Ranks::share`](crate::ranks::Ranks::share) gives it, and those that it
-/// acquired.
+/// Chain of which each rank stores only some rows.
+///
+/// These are the blocks of 256 states that [`Ranks::share`](crate::ranks::Ranks::share) assigns to
+/// the rank, and the acquired rows.
 pub trait Distributed {
-    /// Gets to know `states`. Every rank calls this at once.
+    /// Fetches the rows of `states` from the ranks that store them. Collective.
     fn acquire_rows(&self, states: &Range<usize>);
 
-    /// Lets go of what is held for transitions out of states, until the next [`acquire_rows`](Self::acquire_rows). Every
-    /// rank calls this at once.
+    /// Frees the memory of transitions out of states, until the next
+    /// [`acquire_rows`](Self::acquire_rows).
+    ///
+    /// Collective.
     fn release_outgoing(&self);
 
-    /// Gives `take` each of some states, ascending, with the transitions out of it.
+    /// Calls `take` for each of `states`, ascending, with the transitions out of it.
     fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>);
 }
 
-/// The same for every chain: one that a process knows as a whole has nothing to acquire or release.
+/// Methods for every chain. A chain that is stored whole has nothing to acquire or release.
 impl dyn Transitions + '_ {
-    /// True if this process may ask for any state at once.
+    /// True if this process can read every state at any time.
     pub(crate) fn is_whole(&self) -> bool {
         self.distributed().is_none()
     }
 
-    /// Some rows, counted from the first, those apart that are like others and whose columns are among the same rows.
+    /// Returns the repetition among `rows`, with rows counted from the first.
+    ///
+    /// Repeating rows are kept only if their columns are in `rows`.
     pub(crate) fn repeats_among(&self, rows: &Range<usize>) -> Repeats {
         let whole = *rows == (0..self.states());
         let among = |repeat: Repeat| {

@@ -1,4 +1,4 @@
-//! Keeps a run's state while it works, and gives it back to a run that goes on.
+//! Saves the state of a run periodically, and restores it in a run that resumes.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use crate::transient::problem::{Observer, Options, Problem};
 use crate::transient::solution::TimeResult;
 use crate::{Error, Machine, Result};
 
-/// Time between two moments at which the state can be kept: short against the patience of a user who interrupts.
+/// Target time between two points at which the state can be saved, short for a user who interrupts.
 const LEG: Duration = Duration::from_millis(200);
-/// Longest that an interruption waits for such a moment.
+/// Longest time that an interruption waits for such a point.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A rank's wish at the end of a leg.
+/// Request of a rank at the end of a leg: the steps between two points of saving.
 const CONTINUE: u8 = 0;
 const SAVE: u8 = 1;
 const INTERRUPT: u8 = 2;
 
-/// A phase to go on with, and its vectors.
+/// Phase to resume, with its vectors.
 pub(crate) struct Resumed<S> {
     pub(crate) state: S,
     pub(crate) vectors: Vec<Vec<f64>>,
 }
 
-/// Keeps a run's state, if it is asked to.
+/// Saves the state of a run, if a checkpoint is requested.
 pub struct Checkpointer<'a> {
     active: Option<Active<'a>>,
 }
@@ -37,34 +37,34 @@ pub struct Checkpointer<'a> {
 struct Active<'a> {
     checkpoint: &'a mut Checkpoint,
     ranks: Ranks,
-    /// This rank's states, once they are known.
+    /// States of this rank, once they are known.
     rows: Range<usize>,
     identity: Identity,
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
-    /// The state to go on from, until the rows are known.
+    /// Saved state to resume from, until the rows are known.
     resumable: Option<Resumable>,
-    /// The phase to go on with, until it is taken over.
+    /// Phase to resume, until it is taken.
     resumed: Option<Resumed<Phase>>,
-    /// When the observer interrupted.
+    /// Time at which the observer interrupted.
     interrupted: Option<Instant>,
-    /// Steps of the next leg, and when the present one began.
+    /// Number of steps of the next leg; `began` is the start of the current one.
     leg: u64,
     began: Instant,
 }
 
 impl<'a> Checkpointer<'a> {
-    /// Keeps nothing.
+    /// Creates a checkpointer that saves nothing.
     pub fn none() -> Self {
         Self { active: None }
     }
 
-    /// True if it keeps nothing.
+    /// True if it saves nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
 
-    /// Keeps a run in its checkpoint, and takes over what that holds.
+    /// Creates a checkpointer for a run, which resumes from the checkpoint's content, if any.
     pub(crate) fn new(
         checkpoint: &'a mut Checkpoint,
         machine: &Machine,
@@ -72,7 +72,7 @@ impl<'a> Checkpointer<'a> {
         options: &Options,
     ) -> Result<Self> {
         let (lanes, ranks) = (&machine.lanes, machine.ranks);
-        // Sums over ranks are made by the thread that asked, not in a lane's.
+        // Sums over ranks are computed by the calling thread, not in a lane's thread.
         let identity = match ranks.is_distributed() {
             true => Identity::of(machine, problem, options)?,
             false => lanes[0].host(|| Identity::of(machine, problem, options))?,
@@ -141,7 +141,7 @@ impl<'a> Checkpointer<'a> {
         Ok(Self { active: Some(active) })
     }
 
-    /// Gets to know which states' probabilities are this rank's, and reads what the checkpoint holds of them.
+    /// Sets this rank's states, and reads their part of the checkpoint.
     pub(crate) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         active.rows = rows.clone();
@@ -154,20 +154,21 @@ impl<'a> Checkpointer<'a> {
         Ok(())
     }
 
-    /// The order that the states had before, if the run goes on.
+    /// Returns the order of states in the saved run, if the run resumes.
     pub(crate) fn order(&self) -> Option<Order> {
         self.active.as_ref().filter(|a| a.resumable.is_some()).map(|a| a.state.order)
     }
 
-    /// Notes the order chosen.
+    /// Records the chosen order.
     pub(crate) fn set_order(&mut self, order: Order) {
         if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
             active.state.order = order;
         }
     }
 
-    /// Tells what was delivered before: times of phases that are over, and probabilities. Returns the
-    /// multiplications of these phases.
+    /// Delivers the saved results: times of earlier phases, and probabilities.
+    ///
+    /// Returns the matrix–vector products of these phases.
     pub(crate) fn replay(
         &self,
         times: &mut [Option<TimeResult>],
@@ -183,21 +184,21 @@ impl<'a> Checkpointer<'a> {
         Ok(active.state.terms)
     }
 
-    /// Notes a result that was delivered.
+    /// Records a result that was delivered.
     pub(crate) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
         if let Some(active) = &mut self.active {
             active.delivered.push((place, probabilities.to_vec()));
         }
     }
 
-    /// Notes the end of a time.
+    /// Records the bound and rewards of a time that is complete.
     pub(crate) fn finished(&mut self, place: usize, time: &TimeResult) {
         if let Some(active) = &mut self.active {
             active.state.times.push((place, time.clone()));
         }
     }
 
-    /// Notes the end of a phase that took so many multiplications.
+    /// Records the end of a phase that took `terms` matrix–vector products.
     pub(crate) fn ended(&mut self, terms: u64) {
         if let Some(active) = &mut self.active {
             active.state.terms += terms;
@@ -213,22 +214,22 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// The sweep to go on with.
+    /// Returns the uniformization run to resume, if any.
     pub(crate) fn uniformization(&mut self) -> Result<Option<Resumed<UniformizationState>>> {
         self.resume(|phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None })
     }
 
-    /// The steady state to go on with.
+    /// Returns the steady-state iteration to resume, if any.
     pub(crate) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
         self.resume(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
     }
 
-    /// The intervals to go on with.
+    /// Returns the state of the subdivided method to resume, if any.
     pub(crate) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
         self.resume(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
     }
 
-    /// That what was taken over does not fit the run.
+    /// Returns the error that the restored state does not fit the run.
     pub(crate) fn unusable(&self) -> Error {
         match &self.active {
             Some(active) => unusable(active.checkpoint),
@@ -236,24 +237,24 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// The step up to which to go before the state is offered again, `to` at most.
+    /// Returns the step at which the state can be saved next, at most `to`.
     pub(crate) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
         let Some(active) = &mut self.active else { return to };
         active.began = Instant::now();
         to.min(from.saturating_add(active.leg))
     }
 
-    /// Takes note of how long a leg of so many steps took.
+    /// Records the duration of a leg of `steps` steps, and sets the length of the next one.
     pub(crate) fn record_pace(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
-            // Legs end where those of the other ranks do.
+            // All ranks end their legs at one step.
             let fit = active.ranks.all_reduce_min((LEG.as_secs_f64() / took * steps as f64) as u64);
             active.leg = fit.clamp(1, active.leg.max(steps).saturating_mul(8));
         }
     }
 
-    /// An observer that lets the present leg come to its end when it interrupts.
+    /// Returns an observer that defers an interruption to the end of the current leg.
     pub(crate) fn defer_interrupt<'b>(&'b mut self, observer: &'b mut dyn Observer) -> InterruptDeferred<'b> {
         InterruptDeferred {
             observer,
@@ -261,13 +262,13 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// Keeps a state if that is due, or if the run is to be interrupted, which it then is.
+    /// Saves a state if it is due, or if the observer has interrupted; then returns that error.
     pub(crate) fn save_if_due(
         &mut self,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
-        // What one rank is asked for or finds due, all do.
+        // All ranks act on the most urgent request of any rank.
         let asked = match (active.interrupted, active.checkpoint.due()) {
             (Some(_), _) => INTERRUPT,
             (None, true) => SAVE,
@@ -283,7 +284,7 @@ impl<'a> Checkpointer<'a> {
         if asked == Some(INTERRUPT) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
+    /// Saves the state if `result` is an interruption by the observer, and returns `result`.
     pub(crate) fn save_on_interrupt<R>(
         &mut self,
         result: Result<R>,
@@ -297,7 +298,7 @@ impl<'a> Checkpointer<'a> {
         result
     }
 
-    /// Keeps the whole answer.
+    /// Saves the complete result.
     pub(crate) fn complete(&mut self) {
         if let Some(active) = &mut self.active
             && active.resumed.is_none()
@@ -329,7 +330,7 @@ fn unusable(checkpoint: &Checkpoint) -> Error {
     }
 }
 
-/// See [`Checkpointer::patient`].
+/// Observer returned by [`Checkpointer::defer_interrupt`].
 pub(crate) struct InterruptDeferred<'a> {
     observer: &'a mut dyn Observer,
     interrupted: Option<&'a mut Option<Instant>>,
@@ -339,7 +340,7 @@ impl Observer for InterruptDeferred<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         match (self.observer.progress(done, all), &mut self.interrupted) {
             (Err(Error::Interrupted), Some(since)) => {
-                // A leg that takes longer than legs should is given up.
+                // A leg that takes far longer than planned is interrupted.
                 let since = since.get_or_insert_with(Instant::now);
                 if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
             }

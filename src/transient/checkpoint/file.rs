@@ -1,7 +1,7 @@
-//! The bytes of a checkpoint.
+//! File format of a checkpoint.
 //!
-//! One file, whatever the number of ranks: each writes its rows of every vector at their place, under a temporary name
-//! that rank 0 turns into the file's own when all of them are on the disk.
+//! There is one file for any number of ranks. Each rank writes its rows of every vector at their
+//! offsets, under a temporary name. Rank 0 renames the file when all rows are on disk.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,31 +19,31 @@ use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
-/// Number of the layout.
+/// Version of the layout.
 const LAYOUT: u32 = 3;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Largest head: a run has at most ten million times, each with some hundred bytes.
+/// Largest size of the head: a run has at most ten million times, each with some hundred bytes.
 const MOST_HEAD: u64 = 1 << 32;
-/// Most states of a vector that are hashed together.
+/// Largest number of states of a vector per hash.
 const SEGMENT: usize = 1 << 20;
-/// Numbers that are turned into bytes together.
+/// Number of values converted to bytes at once.
 const PIECE: usize = 1 << 14;
 
-/// The content of this rank's part of a checkpoint.
+/// Content of this rank's part of a checkpoint.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) identity: Identity,
     pub(super) state: State,
-    /// The states that the vectors are of.
+    /// States of the vectors.
     pub(super) rows: Range<usize>,
-    /// Results delivered: (place of the time, probabilities).
+    /// Delivered results: (index of the time, probabilities).
     pub(super) delivered: Vec<(usize, Vec<f64>)>,
-    /// Iterate and open sums.
+    /// Iterate and accumulators of open windows.
     pub(super) vectors: Vec<Vec<f64>>,
 }
 
 impl Contents {
-    /// The content for some of its states.
+    /// Restricts the content to `rows`, a part of its states.
     pub(super) fn of(mut self, rows: Range<usize>) -> Self {
         if self.rows != rows {
             let some = rows.start - self.rows.start..rows.end - self.rows.start;
@@ -54,7 +54,7 @@ impl Contents {
         self
     }
 
-    /// All vectors, with whether they are stored in single precision.
+    /// Returns all vectors, with true for those stored in single precision.
     fn all(&self) -> impl Iterator<Item = (&[f64], bool)> {
         let single = single(&self.identity);
         let results = self.delivered.iter().map(|(_, values)| (&values[..], false));
@@ -78,11 +78,11 @@ struct Head<I, S> {
     vectors: usize,
     /// First state of each segment.
     starts: Vec<u64>,
-    /// Of each vector, in the order of their bytes, the hashes of its segments.
+    /// Hashes of the segments, vector by vector, in the order of their bytes.
     hashes: Vec<u128>,
 }
 
-/// Passes numbers on as bytes.
+/// Converts numbers to bytes and passes them to `sink` in pieces.
 fn each_piece(values: &[f64], single: bool, mut sink: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(8 * PIECE.min(values.len()));
     for values in values.chunks(PIECE) {
@@ -105,10 +105,10 @@ fn hash(values: &[f64], single: bool) -> u128 {
     hasher.finish_128()
 }
 
-/// Writes under a temporary name, waits for the disk, and puts the file in its place. Every rank is told whether that
-/// was done.
+/// Writes a temporary file, syncs it to disk and renames it. Collective; all ranks return an error
+/// if one fails.
 pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()> {
-    // A segment belongs to one rank.
+    // Each segment belongs to one rank.
     let mine: Vec<u64> = contents.rows.clone().step_by(SEGMENT).map(|start| start as u64).collect();
     let hashes: Vec<u128> = contents
         .all()
@@ -119,7 +119,8 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
         .collect();
     let starts = ranks.all_gather(&mine);
     let known = ranks.all_gather(&hashes);
-    // By vectors, as each rank has them by its own.
+    // Each rank orders its hashes by vector; the file needs all ranks' hashes of one vector
+    // together.
     let mut hashes = Vec::with_capacity(known.iter().map(Vec::len).sum());
     for vector in 0..contents.delivered.len() + contents.vectors.len() {
         for (starts, hashed) in starts.iter().zip(&known) {
@@ -146,7 +147,7 @@ pub(super) fn write(path: &Path, contents: &Contents, ranks: Ranks) -> Result<()
         };
         return put().map_err(io).and_then(|()| file.commit_durably());
     }
-    // Whether everybody did his part, or the first that did not tells why.
+    // Returns the error of the first rank that failed, if any.
     let agreed = |mine: Result<()>| -> Result<()> {
         let texts = ranks.all_gather_text(&mine.err().map_or(String::new(), |e| e.to_string()));
         match texts.into_iter().enumerate().find(|(_, text)| !text.is_empty()) {
@@ -188,7 +189,7 @@ fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a rank's rows into the file that rank 0 has opened, and waits for the disk.
+/// Writes a rank's rows into the file that rank 0 has created, and syncs them to disk.
 fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     let path = PathBuf::from(name);
     let failed = |source| Error::Io { path: path.clone(), source };
@@ -212,19 +213,19 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
     file.sync_all().map_err(failed)
 }
 
-/// A checkpoint whose head is read, and whose vectors can be.
+/// Checkpoint file, opened, with its head read.
 #[derive(Debug)]
 pub(super) struct Stored<I> {
     path: PathBuf,
     input: I,
     head: Head<Identity, State>,
-    /// Where the vectors begin.
+    /// Offset of the vectors in the file.
     data: u64,
-    /// Hash of the head, and so of all the file.
+    /// Hash of the head, and thereby of the whole file.
     pub(super) hash: u128,
 }
 
-/// An error for a file that is there and holds something other than a checkpoint.
+/// Returns an error if a file exists and is not a checkpoint.
 pub(super) fn replaceable(path: &Path) -> Result<()> {
     let failed = |source| Error::Io { path: path.into(), source };
     if !path.is_file() {
@@ -243,7 +244,7 @@ pub(super) fn replaceable(path: &Path) -> Result<()> {
     })
 }
 
-/// Opens the file; none if there is none.
+/// Opens the file; `None` if it does not exist.
 pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
     let failed = |source| Error::Io { path: path.into(), source };
     let file = match File::open(path) {
@@ -265,12 +266,12 @@ fn damaged(path: &Path, why: &str) -> Error {
 
 const CHANGED: &str = "its bytes have changed";
 
-/// The bytes before the vectors.
+/// Reader of the head, which hashes its bytes.
 struct Input<'a, I> {
     path: &'a Path,
     input: I,
     hasher: XxHash3_128,
-    /// Bytes that are still there.
+    /// Number of bytes not yet read.
     left: u64,
 }
 
@@ -291,7 +292,7 @@ impl<I: Read> Input<'_, I> {
         Ok(bytes)
     }
 
-    /// So many bytes, of those that are there.
+    /// Reads `count` bytes, if the file has them.
     fn bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         if count > self.left {
             return Err(damaged(self.path, "it ends too early"));
@@ -371,7 +372,7 @@ impl<I: Read + Seek> Stored<I> {
         Ok(Self { path: path.into(), input: input.input, head, data, hash })
     }
 
-    /// Reads what it holds of some states. The segments that they lie in are checked.
+    /// Reads the content for some states, and checks the hashes of their segments.
     pub(super) fn rows(mut self, rows: Range<usize>) -> Result<Contents> {
         let (n, kept_single) = (self.head.identity.states, single(&self.head.identity));
         let places = std::mem::take(&mut self.head.delivered);
@@ -389,7 +390,7 @@ impl<I: Read + Seek> Stored<I> {
         Ok(Contents { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
     }
 
-    /// The states of `rows` of a vector that lies at `at`.
+    /// Reads the states `rows` of the vector at offset `at`.
     fn vector(&mut self, number: usize, at: u64, rows: &Range<usize>, single: bool) -> Result<Vec<f64>> {
         let starts = &self.head.starts;
         let first = starts.partition_point(|&start| start <= rows.start as u64).saturating_sub(1);
@@ -426,7 +427,7 @@ impl<I: Read + Seek> Stored<I> {
         &self.head.state
     }
 
-    /// Places of the times that were delivered.
+    /// Returns the indices of the times that were delivered.
     pub(super) fn delivered(&self) -> &[usize] {
         &self.head.delivered
     }

@@ -1,4 +1,4 @@
-//! The run that a checkpoint belongs to.
+//! Identity of the run that a checkpoint belongs to.
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -12,30 +12,31 @@ use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options, Problem};
 use crate::{Machine, Result};
 
-/// Everything that the answer's bits depend on, but for devices.
+/// All inputs that determine the bits of a result, except the devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) precision: String,
     pub(super) states: u64,
-    /// Hash of all transitions, by states in the model's own order: the sum of those of blocks, each of which a rank
-    /// can find by itself.
+    /// Hash of all transitions by states in the model's own order.
+    ///
+    /// It is the sum of the hashes of blocks, so that each rank can hash its own blocks.
     chain: u128,
     initial: u128,
     times: Vec<f64>,
     epsilon: f64,
     method: String,
     width: String,
-    /// Names and hashes, these as the chain's.
+    /// Names and hashes; each hash is the sum of those of blocks.
     rewards: Vec<(String, u128)>,
     vectors: bool,
 }
 
 impl Identity {
-    /// Every rank hashes its part of the chain.
+    /// Computes the identity of a run; each rank hashes its part of the chain. Collective.
     pub(super) fn of(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Self> {
         let n = problem.transitions.states();
         let initial = match problem.initial {
-            // Not every run needs the vector at this point, but one bit of it must not go unseen.
+            // Some runs do not need the vector here, but a change of one bit must be detected.
             Initial::Distribution(values) => entries(values.iter().copied().enumerate()),
             Initial::State(state) => entries([(*state, 1.0)]),
             Initial::Uniform(among) => {
@@ -68,7 +69,7 @@ impl Identity {
         })
     }
 
-    /// The differences between this, a checkpoint's, and a run that wants to go on.
+    /// Lists the differences between this identity of a checkpoint and that of the run to resume.
     pub(super) fn differences(&self, run: &Self) -> Vec<String> {
         let mut all = Vec::new();
         let mut differ = |what: &str, one: String, other: String| {
@@ -101,7 +102,7 @@ impl Identity {
         if self.width != run.width {
             differ("the ELL width", self.width.clone(), run.width.clone());
         }
-        // Rewards of another chain are others.
+        // Rewards of a different chain differ anyway.
         if self.states == run.states && self.rewards != run.rewards {
             let names = |rewards: &[(String, u128)]| match rewards {
                 [] => "none".to_owned(),
@@ -121,7 +122,7 @@ impl Identity {
     }
 }
 
-/// Some times, for people.
+/// Formats the times for a message, by first and last one if there are many.
 fn few(times: &[f64]) -> String {
     match times {
         [first, .., last] if times.len() > 6 => format!("{} from {first} to {last}", times.len()),
@@ -129,10 +130,10 @@ fn few(times: &[f64]) -> String {
     }
 }
 
-/// Of a reward's values, the sum of those of blocks, each rank its own.
+/// Hashes the values of a reward as the sum over blocks; each rank hashes its own. Collective.
 fn reward(values: &[f64], n: usize, ranks: Ranks) -> u128 {
     let home = home(n, ranks);
-    // Whether the values are those of all states or those at home.
+    // `values` are those of all states, or of this rank's home states.
     let own = if values.len() == n { &values[home.clone()] } else { values };
     let block = |(block, values): (usize, &[f64])| {
         let mut bytes = ((home.start / BLOCK + block) as u64).to_le_bytes().to_vec();
@@ -143,7 +144,7 @@ fn reward(values: &[f64], n: usize, ranks: Ranks) -> u128 {
     ranks.all_gather(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
 }
 
-/// Of a vector given by its entries other than zero.
+/// Hashes a vector that is given by its nonzero entries.
 fn entries(entries: impl IntoIterator<Item = (usize, f64)>) -> u128 {
     let mut hasher = XxHash3_128::new();
     for (state, value) in entries.into_iter().filter(|(_, value)| value.to_bits() != 0) {

@@ -1,26 +1,26 @@
-//! The state of a run beside its vectors, as a checkpoint holds it: one type for each method.
+//! State of a run in a checkpoint, without the vectors: one type for each method.
 
 use serde::{Deserialize, Serialize};
 
 use crate::transient::problem::Order;
 use crate::transient::solution::TimeResult;
 
-/// The state of a run beside its vectors.
+/// State of a run without its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
     /// Order of the states in use.
     pub(super) order: Order,
     /// Kinds of the devices.
     pub(super) backends: Vec<String>,
-    /// Multiplications of phases before.
+    /// Matrix–vector products of earlier phases.
     pub(super) terms: u64,
-    /// Times of phases before: (place, result).
+    /// Times of earlier phases: (index, result).
     pub(super) times: Vec<(usize, TimeResult)>,
     pub(super) phase: Phase,
 }
 
 impl State {
-    /// Multiplications done.
+    /// Returns the number of matrix–vector products done.
     pub(super) fn terms(&self) -> u64 {
         self.terms
             + match &self.phase {
@@ -32,39 +32,39 @@ impl State {
     }
 }
 
-/// The phase of a run, and its progress.
+/// Phase of a run, and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// One of the sweeps for finite times.
+    /// A uniformization run for finite times.
     Uniformization(UniformizationState),
     /// The steady state.
     Stationary(StationaryState),
-    /// Finite times by intervals.
+    /// Finite times by the subdivided method.
     Subdivided(SubdividedState),
-    /// Everything is delivered.
+    /// All results are delivered.
     Done,
 }
 
-/// The state of a sweep, beside x_k and the sums of open windows.
+/// State of a uniformization run, without x_k and the sums of open windows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UniformizationState {
-    /// Multiplications of sweeps before.
+    /// Matrix–vector products of earlier uniformization runs.
     pub(crate) before: u64,
-    /// k, and where the steps to the next decision end, if not at k.
+    /// k; `until` is the end of the steps to the next decision, if it is not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
     pub(crate) check: u64,
     pub(crate) accumulators: usize,
-    /// The first place whose window has not opened, and places that found no accumulator.
+    /// First place whose window has not opened; `left_over` are the places without an accumulator.
     pub(crate) waiting: usize,
     pub(crate) left_over: Vec<usize>,
-    /// Of each open window its place, the step of the first weight held, and what the weights were divided by.
+    /// Open windows: place, step of the first stored weight, and divisor of the weights.
     pub(crate) open: Vec<(usize, u64, f64)>,
-    /// One each planned time.
+    /// Progress of each planned time.
     pub(crate) planned: Vec<TimeProgress>,
 }
 
-/// The part of a planned time that a sweep changes.
+/// Progress of a planned time in a uniformization run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TimeProgress {
     pub(crate) index: usize,
@@ -75,34 +75,35 @@ pub(crate) struct TimeProgress {
     pub(crate) rewards: Vec<(f64, f64)>,
 }
 
-/// The state of the iteration, beside x_k.
+/// State of the steady-state iteration, without x_k.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StationaryState {
-    /// k, and where the steps before the next look at the distance end, if not at k.
+    /// k; `until` is the end of the steps to the next convergence check, if it is not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
-    /// The last distance; the smallest of the second sweep, and how long it has not become smaller.
+    /// Last distance; `best` is the smallest one, `stalled` the number of checks without a smaller
+    /// one.
     pub(crate) distance: f64,
     pub(crate) best: f64,
     pub(crate) stalled: u32,
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// The findings of the first sweep and of the iteration backwards.
+/// Bound on the hitting time and number of closed classes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Certificate {
-    /// H, if it has a bound.
+    /// H, the bound of the expected number of steps to one state of each class, if there is one.
     pub(crate) hitting_time: Option<f64>,
-    /// Closed classes.
+    /// Number of closed classes.
     pub(crate) classes: usize,
 }
 
-/// The state at the end of an interval, beside the sum.
+/// State of the subdivided method at the end of an interval, without the sum.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SubdividedState {
-    /// The time, by its place among those of the problem, and its intervals done.
+    /// Index of the time in the problem; `interval` is the number of intervals done.
     pub(crate) index: usize,
     pub(crate) interval: u64,
-    /// Multiplications done.
+    /// Matrix–vector products done.
     pub(crate) terms: u64,
 }

@@ -1,4 +1,4 @@
-//! The file of a run: opened, gone on from, and written as the run proceeds.
+//! Checkpoint file of a run: created or resumed, and written as the run proceeds.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -14,19 +14,19 @@ use crate::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
-/// Least time between two checkpoints, unless told otherwise.
+/// Default minimum time between two checkpoints.
 const LEAST: Duration = Duration::from_secs(5);
-/// Share of the time that writing takes, at most.
+/// Largest share of the run's time spent on writing.
 const SHARE: f64 = 0.01;
 
-/// The file that a run's state is kept in.
+/// File in which the state of a run is saved.
 #[derive(Debug)]
 pub struct Checkpoint {
     pub(super) path: PathBuf,
     pub(super) every: Option<Duration>,
-    /// The content of the file, until the run takes it over.
+    /// Content of the file, until the run resumes from it.
     pub(super) resumable: Option<Resumable>,
-    /// When the last write ended, or the run began.
+    /// End of the last write, or the start of the run.
     pub(super) last: Instant,
     pub(super) written: u64,
     pub(super) spent: Duration,
@@ -37,12 +37,12 @@ pub struct Checkpoint {
     pub(super) complain: fn(&Error),
 }
 
-/// A checkpoint to go on from.
+/// Checkpoint to resume from.
 #[derive(Debug)]
 pub(super) enum Resumable {
-    /// Checked as a whole.
+    /// Content that is read and checked completely.
     Whole(Box<Contents>),
-    /// Of which a rank reads its rows once it knows them.
+    /// File from which each rank reads its rows once they are known.
     File(Box<Stored<File>>),
 }
 
@@ -61,7 +61,7 @@ impl Resumable {
         }
     }
 
-    /// Places of the times that were delivered.
+    /// Returns the indices of the times that were delivered.
     pub(super) fn delivered(&self) -> Vec<usize> {
         match self {
             Self::Whole(contents) => contents.delivered.iter().map(|(place, _)| *place).collect(),
@@ -77,15 +77,15 @@ impl Resumable {
     }
 }
 
-/// Threads that keep a state now.
+/// Number of threads that are saving a state.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// True while a state is being kept: a process that is asked to stop should wait for it.
+/// True while a state is being saved; a process should not exit before that ends.
 pub fn busy() -> bool {
     BUSY.load(Ordering::Acquire) > 0
 }
 
-/// Counts among those who are busy until dropped.
+/// Marks the process as [`busy`] until it is dropped.
 pub(super) struct BusyGuard;
 
 impl BusyGuard {
@@ -102,10 +102,10 @@ impl Drop for BusyGuard {
 }
 
 impl Checkpoint {
-    /// A run that starts afresh and keeps its state in the file `path`, in place of the checkpoint that it holds now.
+    /// Starts a new run that saves its state in the file `path`, and replaces the checkpoint there.
     ///
     /// # Errors
-    /// If nothing can be written there, or the file holds something else.
+    /// If the file cannot be written, or if it exists and is not a checkpoint.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         file::replaceable(&path)?;
@@ -113,7 +113,7 @@ impl Checkpoint {
     }
 
     fn writable(path: PathBuf) -> Result<Self> {
-        // Said now and not after the first minute's work.
+        // Fails now instead of after the first minute's work.
         drop(OutputFile::create(&path)?);
         Ok(Self::at(path))
     }
@@ -134,10 +134,11 @@ impl Checkpoint {
         }
     }
 
-    /// A run that goes on from the file `path`, or starts afresh where there is none.
+    /// Resumes a run from the file `path`, or starts a new one if it does not exist.
     ///
     /// # Errors
-    /// If nothing can be written there; and if the file is no checkpoint, is damaged, or another version made it.
+    /// If the file cannot be written; if it is not a checkpoint, is damaged, or is of another
+    /// version.
     pub fn resume(path: impl Into<PathBuf>) -> Result<Self> {
         let mut checkpoint = Self::writable(path.into())?;
         if let Some(stored) = file::open(&checkpoint.path)? {
@@ -147,16 +148,18 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// As [`create`](Self::create) or [`resume`](Self::resume) on every rank. All see the same file, or its absence.
+    /// Calls [`create`](Self::create) or [`resume`](Self::resume) on every rank.
+    ///
+    /// All ranks must see one file, or no file.
     ///
     /// # Errors
-    /// As theirs; on ranks that see another file than rank 0.
+    /// As these methods; and if the file on a rank differs from that on rank 0.
     pub fn on_ranks(path: impl Into<PathBuf>, resume: bool, ranks: Ranks) -> Result<Self> {
         let path = path.into();
         if !ranks.is_distributed() {
             return if resume { Self::resume(path) } else { Self::create(path) };
         }
-        // Rank 0 makes the file that all write.
+        // Rank 0 creates the file that all ranks write.
         let made = match (ranks.is_root(), resume) {
             (true, true) => Self::writable(path),
             (true, false) => Self::create(path),
@@ -172,53 +175,55 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Writes every so often, whatever it costs. By default a hundred times as long passes as a write takes, and five
-    /// seconds at least.
+    /// Sets a fixed time between two writes, at any cost.
+    ///
+    /// By default it is a hundred times the duration of a write, and at least five seconds.
     #[must_use]
     pub fn every(mut self, time: Duration) -> Self {
         self.every = Some(time);
         self
     }
 
-    /// Calls `complain` when a write fails after one that did not. The run goes on: its work is worth more than a
-    /// state that may never be needed.
+    /// Calls `complain` if a write fails and the write before did not.
+    ///
+    /// The run continues: its result is worth more than a state that may never be needed.
     #[must_use]
     pub fn complain(mut self, complain: fn(&Error)) -> Self {
         self.complain = complain;
         self
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Multiplications that were done before this run went on; none if it started afresh.
+    /// Returns the matrix–vector products done before this run resumed; `None` for a new run.
     pub fn resumed(&self) -> Option<u64> {
         self.resumed
     }
 
-    /// Checkpoints written.
+    /// Returns the number of checkpoints written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Seconds spent on them.
+    /// Returns the seconds spent on writing.
     pub fn seconds(&self) -> f64 {
         self.spent.as_secs_f64()
     }
 
-    /// A note about the run that went on, for people.
+    /// Returns a note for the user about a resumed run.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The last write that failed. The run goes on without it.
+    /// Returns the error of the last write, if it failed; the run continues without it.
     pub fn trouble(&self) -> Option<&Error> {
         self.trouble.as_ref()
     }
 
-    /// True if it is time to write.
+    /// True if a checkpoint is due.
     pub(super) fn due(&self) -> bool {
         let pause = self.every.unwrap_or_else(|| LEAST.max(self.longest.div_f64(SHARE)));
         self.last.elapsed() >= pause
@@ -245,23 +250,23 @@ impl Checkpoint {
     }
 }
 
-/// The progress of a checkpoint, for tools and tests.
+/// Progress of a checkpoint, for tools and tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// `f64`, `f32` or `q64`.
     pub precision: String,
     /// Number of states.
     pub states: u64,
-    /// Multiplications done.
+    /// Matrix–vector products done.
     pub terms: u64,
-    /// True if nothing is left to do.
+    /// True if the run is complete.
     pub complete: bool,
 }
 
-/// Reads a checkpoint's bytes as a run that resumes would. `path` is what messages name.
+/// Reads a checkpoint from `bytes` as a resuming run does; messages name `path`.
 ///
 /// # Errors
-/// If they are no checkpoint, damaged, or made by another version.
+/// If the bytes are not a checkpoint, are damaged, or are of another version.
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
     let stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
     let n = stored.identity().states as usize;

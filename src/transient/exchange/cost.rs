@@ -1,4 +1,4 @@
-//! The cost of an exchange of halos through the host, measured with transfers of arrays that no chain has.
+//! Cost of an exchange of halos through the host, measured with separate arrays.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -12,27 +12,30 @@ use crate::ranks::{Envelope, Ranks};
 use crate::transient::solution::ExchangeCost;
 use crate::{Machine, Result};
 
-/// Rounds of a measurement of exchanges alone.
+/// Number of rounds of a measurement of exchanges without other work.
 const ROUNDS: usize = 12;
 
-/// Rounds of a measurement of exchanges beside launches, each as long as two exchanges.
+/// Number of rounds of a measurement of exchanges next to launches, each as long as two exchanges.
 const BUSY_ROUNDS: usize = 4;
 
-/// Seconds of a launch that is too small to fill a device, on its own between others: a row waits for its header, its
-/// columns and what they point to, one after the other. About 20 µs for 10⁵ rows on an H200, by its own clock.
+/// Seconds of a launch that is too small to fill a device.
+///
+/// A row waits for its header, then its columns, then the values at these columns. 10⁵ rows take
+/// about 20 µs on an H200, by its own clock.
 const SMALL_LAUNCH: f64 = 20e-6;
 
-/// The cost of an exchange between two graphics cards of one host: two H100s through Vulkan, medians.
+/// Default cost of an exchange between two GPUs of one host: two H100s through Vulkan, medians.
 const BETWEEN_CARDS: ExchangeCost = ExchangeCost { latency: 80e-6, rate: 10e9, busy: 75e-6, drain: 60e9 };
 
-/// Seconds of products from which on a measurement pays: it takes a tenth of a second, and gains some per cent.
+/// Seconds of products above which a measurement pays: it takes 0.1 s and gains a few percent.
 const WORTH_MEASURING: f64 = 2.0;
 
-/// The cost of an exchange between these lanes in a run whose products take `seconds`.
+/// Returns the cost of an exchange between the lanes; the products of the run take `seconds`.
 ///
-/// It is measured once, for later solves on the same lanes as well. A short run on graphics cards takes a typical
-/// cost instead. Ranks measure each time, since all have to do the same, and with no more values than the `states` of
-/// a chain, which a small one would wait for longer than for its solution.
+/// It is measured once per set of lanes, also for later solves. A short run on GPUs uses a typical
+/// cost instead. Ranks measure it each time, since all of them must do so together. They exchange
+/// at most `states` values, so that a small chain does not wait longer for the measurement than for
+/// its solution.
 pub(crate) fn exchange_cost(machine: &Machine, states: usize, seconds: f64) -> Result<ExchangeCost> {
     static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
     if machine.ranks.is_distributed() {
@@ -52,13 +55,13 @@ pub(crate) fn exchange_cost(machine: &Machine, states: usize, seconds: f64) -> R
     Ok(cost)
 }
 
-/// Most values of an exchange that is measured.
+/// Largest number of values in a measured exchange.
 const MOST: u64 = 1 << 19;
 
-/// Measures exchanges of few values and of `most`, and for how long they keep a lane busy.
+/// Measures exchanges of few values and of `most`, and the time for which they block a lane.
 fn measure(machine: &Machine, most: u64) -> Result<ExchangeCost> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
-    // A tenth of what is free, where that is little.
+    // At most a tenth of the free memory is used.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
     let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, most)) as usize;
     let small = large / (1 << 9);
@@ -70,13 +73,13 @@ fn measure(machine: &Machine, most: u64) -> Result<ExchangeCost> {
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     let (mut busy, mut slower) = (0.0f64, 0.0f64);
-    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it. One lane of
-    // each kind stands for the rest.
+    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for the
+    // measurement. One lane of each kind is measured.
     let kind = |lane: &Lane| (lane.device().name.clone(), lane.device().backend);
     let first = |&(i, lane): &(usize, &Lane)| lanes[..i].iter().all(|earlier| kind(earlier) != kind(lane));
     let measured = lanes.iter().enumerate().filter(|(_, lane)| !lane.device().on_host_cores());
     for (_, lane) in measured.filter(first) {
-        // Small ones are hidden in what the device does anyway.
+        // The cost of small exchanges is hidden by other device work, so it is extrapolated.
         let [quarter, whole] =
             [large / 4, large].map(|len| lane.unnoticed(|| busy_seconds(lane, len, with_values)));
         let (quarter, whole) = (quarter?, whole?);
@@ -90,14 +93,14 @@ fn measure(machine: &Machine, most: u64) -> Result<ExchangeCost> {
     Ok(ExchangeCost { latency, rate, busy, drain: (large / 4 * 8) as f64 / slower })
 }
 
-/// An array to send, and one to receive.
+/// Allocates an array to send and one to receive.
 fn arrays(lane: &Lane, elements: usize) -> Result<[Buffer<f64>; 2]> {
     lane.unnoticed(|| {
         Ok([lane.alloc_for_send("a measurement", elements)?, lane.alloc("a measurement", elements)?])
     })
 }
 
-/// Seconds of an exchange in which every lane sends to the next.
+/// Measures the seconds of an exchange in which every lane sends to the next.
 fn lane_ring(machine: &Machine, elements: usize) -> Result<f64> {
     let lanes = &machine.lanes;
     let arrays = lanes.iter().map(|lane| arrays(lane, elements)).collect::<Result<Vec<_>>>()?;
@@ -109,7 +112,7 @@ fn lane_ring(machine: &Machine, elements: usize) -> Result<f64> {
     ring_seconds(workers(lanes, &transports, machine.ranks, None))
 }
 
-/// Seconds of an exchange in which every rank's lane sends to the next rank's.
+/// Measures the seconds of an exchange in which every rank's first lane sends to the next rank's.
 fn rank_ring(machine: &Machine, elements: usize) -> Result<f64> {
     let (lane, ranks) = (&machine.lanes[..1], machine.ranks);
     let [source, target] = arrays(&lane[0], elements)?;
@@ -122,7 +125,7 @@ fn rank_ring(machine: &Machine, elements: usize) -> Result<f64> {
     ring_seconds(workers(lane, &transports, ranks, None))
 }
 
-/// Seconds of an exchange on the slowest of some lanes.
+/// Measures the seconds of an exchange on the slowest of the workers' lanes.
 fn ring_seconds(workers: Vec<Worker<'_, f64>>) -> Result<f64> {
     let median = |worker: &mut Worker<'_, f64>| -> Result<f64> {
         let mut rounds = Vec::new();
@@ -137,7 +140,9 @@ fn ring_seconds(workers: Vec<Worker<'_, f64>>) -> Result<f64> {
     Ok(medians.into_iter().fold(0.0, f64::max))
 }
 
-/// Seconds that exchanges of so many elements add to launches that hide exchanges of `exchange` seconds.
+/// Measures the seconds that exchanges of `elements` values add to launches that hide them.
+///
+/// `exchange` is the duration of an exchange without other work.
 fn busy_seconds(lane: &Lane, elements: usize, exchange: f64) -> Result<f64> {
     let [source, target] = arrays(lane, elements.next_multiple_of(2))?;
     let from = lane.alloc::<f64>("a measurement", source.len())?;
@@ -146,14 +151,14 @@ fn busy_seconds(lane: &Lane, elements: usize, exchange: f64) -> Result<f64> {
     let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
     let copied = |to: &Buffer<f64>| -> Result<Launch> { bind_copy(lane, precision, pairs, &from, to) };
     let (rows, pack) = (copied(&to)?, copied(&source)?);
-    // To itself, as to a neighbour of its own kind.
+    // The lane exchanges with itself, as with a neighbour of its own kind.
     let lanes = std::slice::from_ref(lane);
     let transport = [Transport::through_host(lanes, (0, &source), (0, [&target; 2], 0))?];
     let mut worker: Worker<'_, f64> = workers(lanes, &transport, Ranks::ALONE, None).remove(0);
     worker.exchange(0, (&Batch { sends: worker.send_buffers(), ..Batch::default() }, 0), None)?;
     let mut seconds = |count: usize, exchange: bool| -> Result<f64> {
         let interior = Batch { launches: vec![(0, &rows); count], ..Batch::default() };
-        // The boundary, and its values side by side.
+        // The boundary rows, and the packing of their values.
         let boundary = Batch {
             receives: worker.receive_buffers(0),
             launches: vec![(0, &rows), (0, &pack)],
@@ -173,7 +178,7 @@ fn busy_seconds(lane: &Lane, elements: usize, exchange: f64) -> Result<f64> {
     const SOME: usize = 64;
     seconds(SOME, false)?;
     let launch = seconds(SOME, false)? / SOME as f64;
-    // Long enough to hide an exchange.
+    // Enough launches to hide an exchange.
     let count = ((2.0 * exchange / launch.max(1e-9)).ceil() as usize).clamp(1, 1024);
     seconds(count, true)?;
     let mut least = |exchange: bool| -> Result<f64> {

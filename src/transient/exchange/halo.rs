@@ -1,4 +1,4 @@
-//! Halo transfers: rows of one part that another reads, and the transport of their values from one to the other.
+//! Halo transfers: rows of one part that another part reads, and the transport of their values.
 
 use std::path::Path;
 
@@ -11,38 +11,38 @@ use crate::transient::step::chunk::Part;
 use crate::transient::step::vector_kernels::{GATHER, gather};
 use crate::{Error, Result};
 
-/// The transfer of rows of one part to another that reads them.
+/// Transfer of rows of one part to another part that reads them.
 #[derive(Debug)]
 pub struct HaloTransfer<T> {
-    /// The rows, where a part of this rank owns them.
+    /// Source of the values, if a part of this rank owns the rows.
     pub(crate) source: Option<HaloSource<T>>,
     pub(super) transport: Transport,
 }
 
-/// Rows of a part that another reads.
+/// Rows of a part that another part reads.
 #[derive(Debug)]
 pub(crate) struct HaloSource<T> {
-    /// The part that owns them.
+    /// Number of the part that owns the rows.
     pub(crate) part: usize,
-    /// Number of the region that reads them.
+    /// Number of the region that reads the rows.
     pub(crate) reader: usize,
-    /// Their places in the owner's vector.
+    /// Indices of the rows in the owner's vector.
     places: Buffer<u32>,
-    /// Where a kernel of the owner's lane gathers their values, side by side.
+    /// Destination to which a kernel of the owner's lane gathers the values.
     pub(super) gathered: Gathered<T>,
 }
 
-/// An array in which the values of a halo lie side by side.
+/// Array in which the values of a halo are contiguous.
 #[derive(Debug)]
 pub(super) enum Gathered<T> {
-    /// The vector of the part that reads them, from that place on.
+    /// The vector of the part that reads them, from index `first` on.
     Halo { part: usize, first: usize },
-    /// One of their own, from which they leave the lane.
+    /// A separate send buffer.
     Packed(Buffer<T>),
 }
 
 impl<T: Number> HaloSource<T> {
-    /// The launch that gathers the values of iterate `which`.
+    /// Returns the launch that gathers the values of iterate `which`.
     pub(crate) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
         let (y, first) = match &self.gathered {
@@ -55,19 +55,21 @@ impl<T: Number> HaloSource<T> {
     }
 }
 
-/// A transfer from or to a part of this rank that has no buffers yet.
+/// Transfer from or to a part of this rank, without buffers yet.
 pub(crate) struct PlannedTransfer {
-    /// Numbers of the owner and the reader among all regions.
+    /// Number of the owner among all regions; `reader` is that of the reader.
     owner: usize,
     reader: usize,
     /// Global rows, ascending.
     rows: Vec<u32>,
-    /// The envelope of its messages, if it has another rank's region at one end, and whether this rank owns the rows.
+    /// Envelope of its messages and true if this rank owns the rows; `None` within a rank.
     remote: Option<(Envelope, bool)>,
 }
 
-/// The transfers from and to parts of this rank, those within it first. Both ends number the messages between the same
-/// two ranks alike: by reader, then by owner.
+/// Plans the transfers from and to parts of this rank, those within it first.
+///
+/// The two ends of a transfer use one order of messages between two ranks: by reader, then by
+/// owner.
 pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTransfer>> {
     let mut transfers = Vec::new();
     let (mut sent, mut received) = (vec![0; ranks.size()], vec![0; ranks.size()]);
@@ -84,7 +86,7 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
             }
             let mut remote = None;
             if to_rank != from_rank {
-                // A message is counted in `int`s, of halves of a double.
+                // MPI counts the elements of a message, half doubles, in an `int`.
                 if rows.len() >= 1 << 30 {
                     return Err(Error::Invalid(format!(
                         "a rank would send another rank {} values after a step, but a message \
@@ -104,13 +106,13 @@ pub(crate) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTra
     Ok(transfers)
 }
 
-/// Turns windows off, for tests and comparisons.
+/// Environment variable that disables windows, for tests and comparisons.
 const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
-/// This rank's end of messages that a window could carry: their envelope, whether this rank sends, and their bytes.
+/// End of a transfer between ranks: its envelope, true if this rank sends, and its bytes.
 pub type WindowEnd = (Envelope, bool, usize);
 
-/// A window for each end that has its other end in a process of the same host.
+/// Creates a window for each end if its other end is in a process of the same host. Collective.
 pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> {
     let off = std::env::var_os(NO_WINDOWS).is_some();
     let mut windows: Vec<Option<Window>> = ends.iter().map(|_| None).collect();
@@ -126,7 +128,7 @@ pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> 
             paths.push(path);
         }
     }
-    // Who reads finds the file on the same host alone.
+    // Only a reader on the same host finds the file.
     let offers = ranks.all_gather_text(&offers);
     let mut opened = String::new();
     for (end, window) in ends.iter().zip(&mut windows) {
@@ -153,8 +155,10 @@ pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> 
     windows
 }
 
-/// The ends of transfers, for [`windows`]. None within a rank, and where nothing comes back between the same lanes, by which a
-/// writer learns that its slot was read.
+/// Returns the ends of transfers for [`windows`].
+///
+/// `None` within a rank, and if no transfer goes back between the same lanes: the writer learns
+/// from that one that its slot was read.
 pub(super) fn window_ends<T: Number>(
     transfers: &[PlannedTransfer],
     partition: &Partition,
@@ -170,7 +174,7 @@ pub(super) fn window_ends<T: Number>(
     transfers.iter().map(end).collect()
 }
 
-/// The transfers with their buffers on this rank's lanes.
+/// Builds the transfers with their buffers on this rank's lanes.
 pub(crate) fn build<T: Number>(
     lanes: &[Lane],
     parts: &[Part<T>],

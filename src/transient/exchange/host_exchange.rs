@@ -1,9 +1,9 @@
-//! The exchange of halos through the host: a thread for each lane, and the ends that transfers have there.
+//! Exchange of halos through the host: one thread per lane, with its ends of the transfers.
 //!
-//! A lane is given the rows that others wait for in a batch of their own, and its other rows behind it. While it works
-//! on those, its thread reads the values of the first, sends them on, and lays what the neighbours send where the lane's
-//! next batch finds it: the exchange costs nothing as long as it takes no longer than the other rows. Buffers and vectors
-//! are made once.
+//! A lane receives its boundary rows in a first batch, and its other rows in a second one. During
+//! the second batch its thread reads the boundary values and sends them. It then stores the
+//! neighbours' values where the lane's next batch reads them. The exchange is hidden if it takes no
+//! longer than the other rows. Buffers and vectors are allocated once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,13 +18,15 @@ use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
 use crate::util::backoff::Spin;
 use crate::{Error, Result};
 
-/// The interval at which the thread that waits for the lanes looks at the watch, unless one of them is done.
+/// Interval at which the thread that waits for the lanes calls `watch`, unless a lane finishes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The end of a transfer at its owner's lane.
+/// Sending end of a transfer, in the thread of the owner's lane.
 enum Sender<'a, T> {
-    /// To the reader's thread: full vectors go out, empty ones come back. Where this thread fills the reader's buffers
-    /// itself, a vector is only a word: that the buffer is full, and that it is given to be emptied.
+    /// Sends to the thread of the reader's lane: full vectors go out, empty ones return.
+    ///
+    /// With `direct`, this thread fills the reader's buffers itself. A vector is then only a
+    /// signal: that the buffer is full, or that it was submitted to be emptied.
     Lane {
         buffer: &'a SendBuffer,
         direct: Option<(&'a Lane, &'a [ReceiveBuffer; 2])>,
@@ -46,7 +48,7 @@ impl<'a, T: Number> Sender<'a, T> {
         }
     }
 
-    /// Reads the values of the batch before, and sends them to iterate `which`.
+    /// Reads the values of the previous batch, and sends them to iterate `which`.
     fn send<'v>(
         &'v mut self,
         lane: &Lane,
@@ -62,7 +64,7 @@ impl<'a, T: Number> Sender<'a, T> {
                     None => lane.read_sent(buffer, &mut values)?,
                 }
                 ended(Phase::Fetch);
-                // A closed channel is a neighbour that has stopped.
+                // A closed channel means that the neighbour has stopped.
                 full.send(values).map_err(|_| Error::Interrupted)?;
             }
             Self::Rank { buffer, to, window, values } => {
@@ -79,14 +81,14 @@ impl<'a, T: Number> Sender<'a, T> {
     }
 }
 
-/// The end of a transfer at its reader's lane.
+/// Receiving end of a transfer, in the thread of the reader's lane.
 enum Reader<'a, T> {
     Lane {
         buffers: &'a [ReceiveBuffer; 2],
         direct: bool,
         full: Receiver<Vec<T>>,
         empty: SyncSender<Vec<T>>,
-        /// The vectors that go back once the buffer is given to be emptied.
+        /// Signal to return once the batch that empties the buffer has been submitted.
         word: Option<Vec<T>>,
     },
     Rank {
@@ -103,17 +105,17 @@ impl<'a, T: Number> Reader<'a, T> {
         }
     }
 
-    /// Tells an owner that the buffer that it filled is given to be emptied.
+    /// Signals the owner that the batch that empties its filled buffer has been submitted.
     fn give_back(&mut self) {
         if let Self::Lane { empty, word, .. } = self
             && let Some(word) = word.take()
         {
-            // A neighbour that has sent its last needs it no more.
+            // The channel is closed if the neighbour has sent its last values.
             let _ = empty.send(word);
         }
     }
 
-    /// Waits for the values of iterate `which`, and lays them where the next batch finds them.
+    /// Waits for the values of iterate `which`, and stores them where the next batch reads them.
     fn receive(
         &mut self,
         lane: &Lane,
@@ -130,7 +132,7 @@ impl<'a, T: Number> Reader<'a, T> {
                     return Ok(());
                 }
                 lane.write_received(&buffers[which], &values)?;
-                // A neighbour that has sent its last needs the vector no more.
+                // The channel is closed if the neighbour has sent its last values.
                 let _ = empty.send(values);
             }
             Self::Rank { buffers, window, .. } => {
@@ -147,7 +149,7 @@ impl<'a, T: Number> Reader<'a, T> {
     }
 }
 
-/// Receives, awake for a while where that takes no time of those that it waits for.
+/// Receives a value. Spins first, unless that would take time from lanes on the host's cores.
 fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
     let poll = || match from.try_recv() {
         Ok(values) => Ok(Some(values)),
@@ -161,21 +163,21 @@ fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
     }
 }
 
-/// A lane's thread: the lane, and its ends of the transfers through the host.
+/// Thread of a lane, with its ends of the transfers through the host.
 pub(super) struct Worker<'a, T> {
     pub(crate) lane: &'a Lane,
     pub(crate) number: usize,
     ranks: Ranks,
-    /// Set when one of the threads has failed.
+    /// Set if one of the threads has failed.
     stop: Arc<AtomicBool>,
     clock: Clock<'a>,
     senders: Vec<Sender<'a, T>>,
     readers: Vec<Reader<'a, T>>,
-    /// Where messages from other ranks arrive, in the order of their readers.
+    /// Receive vectors for messages from other ranks, in the order of their readers.
     arriving: Vec<Vec<T>>,
 }
 
-/// A worker for each lane, with all ends that these transports have there.
+/// Creates a worker for each lane, with its ends of these transports.
 pub(super) fn workers<'a, T: Number>(
     lanes: &'a [Lane],
     transports: impl IntoIterator<Item = &'a Transport>,
@@ -194,7 +196,7 @@ pub(super) fn workers<'a, T: Number>(
         arriving: Vec::new(),
     };
     let mut workers: Vec<Worker<'a, T>> = lanes.iter().enumerate().map(worker).collect();
-    // Of a window passes the news alone that its slot is full.
+    // With a window, the message only signals that its slot is full.
     let message =
         |len: usize, window: &Option<SharedWindow>| vec![T::ZERO; if window.is_some() { 1 } else { len }];
     for transport in transports {
@@ -202,7 +204,8 @@ pub(super) fn workers<'a, T: Number>(
             Transport::SameLane | Transport::Peer => {}
             Transport::Host { from, to, len, send, receive } => {
                 let direct = lanes[*from].can_copy_direct(&lanes[*to]);
-                // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour.
+                // Two vectors: one in transit and one being read. A lane may be one exchange ahead
+                // of its neighbour.
                 let (count, len) = if direct { (1, 0) } else { (2, *len) };
                 let ((full, values), (back, empty)) = (sync_channel(count), sync_channel(count));
                 for _ in 0..count {
@@ -238,11 +241,12 @@ pub(super) fn workers<'a, T: Number>(
     workers
 }
 
-/// Does work with every worker in a thread of its own, which waits for its lane at the end; `watch` is called every
-/// 20 ms, and its error stops all.
+/// Runs `work` with every worker in its own thread, which finally waits for its lane.
+///
+/// `watch` is called every 20 ms, and its error stops all workers.
 ///
 /// # Errors
-/// That of a lane which made its neighbours fail, rather than theirs.
+/// The original error of a lane, not the errors that it caused in its neighbours.
 pub(super) fn on_lanes<'a, T: Number, R: Send>(
     workers: Vec<Worker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
@@ -262,7 +266,8 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
             let work = &work;
             scope.spawn(move || {
                 let result = work(&mut worker);
-                // Whatever happened: nothing that the lane still works on may outlive its staging.
+                // The lane's work must end before its staging buffers are freed, also after an
+                // error.
                 let finished = worker.lane.finish();
                 let result = result.and_then(|result| finished.map(|()| result));
                 if let Err(e) = &result {
@@ -278,7 +283,7 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
         };
         let threads: Vec<_> = workers.into_iter().map(thread).collect();
         let mut watched = Ok(());
-        // A thread that panicked is finished without having said so.
+        // A thread that panicked has not decremented `running`.
         while running.load(Ordering::Acquire) > 0 && !threads.iter().all(|t| t.is_finished()) {
             std::thread::park_timeout(POLL_INTERVAL);
             if watched.is_ok() {
@@ -298,8 +303,9 @@ pub(super) fn on_lanes<'a, T: Number, R: Send>(
     })
 }
 
-/// The results of lanes that depend on one another. A lane whose neighbour failed says that it was interrupted; the
-/// neighbour's own error says why.
+/// Returns the results of all lanes, or the error that caused the others.
+///
+/// A failed lane makes its neighbours return `Interrupted`; its own error is the cause.
 fn first_cause<R>(mut results: Vec<Result<R>>) -> Result<Vec<R>> {
     let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
     match first {
@@ -309,19 +315,20 @@ fn first_cause<R>(mut results: Vec<Result<R>>) -> Result<Vec<R>> {
 }
 
 impl<'a, T: Number> Worker<'a, T> {
-    /// The buffers that a batch fills for the other lanes.
+    /// Returns the buffers that a batch fills for other lanes.
     pub(super) fn send_buffers(&self) -> Vec<&'a SendBuffer> {
         self.senders.iter().map(Sender::buffer).collect()
     }
 
-    /// The buffers from which a batch fills the halos of iterate `which`.
+    /// Returns the buffers from which a batch fills the halos of iterate `which`.
     pub(super) fn receive_buffers(&self, which: usize) -> Vec<&'a ReceiveBuffer> {
         self.readers.iter().map(|reader| reader.buffer(which)).collect()
     }
 
-    /// One exchange of the halos of iterate `which`. Gives the lane the batch `first`, which fills the send buffers, and
-    /// behind it the batch `second`, each with the number of its first step; the receive buffers are then full, for the
-    /// next batch.
+    /// Exchanges the halos of iterate `which` once.
+    ///
+    /// Submits the batch `first`, which fills the send buffers, and then `second`, each with the
+    /// number of its first step. Afterwards the receive buffers are full, for the next batch.
     pub(crate) fn exchange(
         &mut self,
         which: usize,
@@ -332,7 +339,8 @@ impl<'a, T: Number> Worker<'a, T> {
         if stop.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
-        // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
+        // The CPU computes in this thread, so it sends its boundary values before it computes
+        // `second`.
         let ahead = !lane.device().host;
         let mut ended = |phase| clock.ended(step, phase);
         with_messages(*ranks, Wait { stop, spin: !lane.device().on_host_cores() }, |messages| {
@@ -364,7 +372,7 @@ impl<'a, T: Number> Worker<'a, T> {
         })
     }
 
-    /// One exchange of values that lie packed, with nothing beside it.
+    /// Exchanges values that are already packed, without other work.
     pub(super) fn exchange_packed(&mut self, which: usize) -> Result<()> {
         let sending = Batch { sends: self.send_buffers(), ..Batch::default() };
         self.exchange(which, (&sending, 0), None)?;

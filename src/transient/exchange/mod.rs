@@ -1,8 +1,8 @@
 //! Steps on the lanes that share a chain, and the exchange of halos between them.
 //!
-//! [`parts`] holds the chain on its lanes; [`halo`] plans which rows are sent, and [`transport`] how they travel.
-//! [`host_exchange`] runs a thread for each lane, and `peer_exchange` CUDA kernels that write remote halos.
-//! [`timeline`] records the phases of a step.
+//! [`parts`] stores the chain on its lanes. [`halo`] plans which rows are sent, and [`transport`]
+//! the path of their values. [`host_exchange`] runs a thread for each lane, and `peer_exchange`
+//! runs CUDA kernels that write remote halos. [`timeline`] records the phases of a step.
 
 pub(super) mod cost;
 pub(crate) mod halo;
@@ -26,7 +26,7 @@ use crate::transient::partition::LaneExchange;
 use crate::transient::step::stages::{LaneStep, Launches, Stage};
 
 impl<T: Number> Parts<T> {
-    /// A lane's step from x[source].
+    /// Prepares the launches of a step of a lane from x[source].
     fn lane_step(
         &self,
         lanes: &[Lane],
@@ -46,7 +46,7 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// Runs steps on all lanes, the first from x[now], and leaves every halo up to date.
+    /// Runs steps on all lanes, the first from x[now]; all halos are current at the end.
     pub(super) fn run(
         &self,
         lanes: &[Lane],
@@ -71,7 +71,7 @@ impl<T: Number> Parts<T> {
                 let LaneStep { boundary, interior, rest, .. } = &work[(now + (steps.start + k) as usize) % 2];
                 boundary.iter().chain(interior).chain(rest).collect()
             };
-            // Step k is at place k mod 2.
+            // Step k is at index k mod 2.
             let program = Program { cycle: vec![all(0), all(1)] };
             return lane.run(&program, steps.start, steps.end - steps.start, watch);
         }
@@ -85,7 +85,7 @@ impl<T: Number> Parts<T> {
         .map(drop)
     }
 
-    /// Brings all halos of iterate `which` up to date, once.
+    /// Updates all halos of iterate `which` once.
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
         for (number, lane) in lanes.iter().enumerate() {
             let mut launches = self.gathers(lanes, number, which)?;
@@ -107,7 +107,7 @@ impl<T: Number> Parts<T> {
 }
 
 impl<T: Number> Worker<'_, T> {
-    /// Takes steps, the first from x[now], with an exchange after every `halo_depth` of them.
+    /// Runs steps, the first from x[now], with an exchange after every `halo_depth` steps.
     fn run(
         &mut self,
         work: &[LaneStep; 2],
@@ -143,8 +143,9 @@ impl<T: Number> Worker<'_, T> {
     }
 }
 
-/// All steps but the last from x[source] on, and the last step's boundary and its sends. Where there are several steps,
-/// the interior is all rows.
+/// Returns the launches of all steps but the last, and those of the last step's boundary and sends.
+///
+/// The first step is from x[source]. With several steps, the interior is all rows.
 fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, &Launch)> {
     let mut launches = Vec::new();
     for j in 0..count {
@@ -166,7 +167,7 @@ mod tests {
     use crate::lane::{DeviceSpec, OpenOptions};
     use crate::transient::{Chain, Initial, Observer, Options, Problem, solve};
 
-    /// Loses a lane when the first steps are done, and lets nothing be written.
+    /// Loses a lane after the first steps, and expects no result.
     struct Lose<'a>(&'a Lane);
 
     impl Observer for Lose<'_> {

@@ -1,10 +1,10 @@
 //! A chain on its lanes: parts of consecutive rows, each with its share of every vector.
 //!
-//! A lane has one part wherever it can bind the gathered vector, and more where it cannot. Rows are cut at multiples
-//! of 256; a part keeps x locally as \[left halo | own rows | right halo\]. Columns are renumbered so, in ascending
-//! order: every row adds its terms in the order of the whole matrix, and the answer has the same bits however rows
-//! are cut. Halos are brought up to date after every step, by a kernel between parts of one lane and through the
-//! host between lanes. Accumulators never travel.
+//! A lane has one part if it can bind the gathered vector, and several otherwise. Rows are cut at
+//! multiples of 256. A part stores x locally as \[left halo | own rows | right halo\], with columns
+//! renumbered in ascending order. So every row adds its terms in the order of the whole matrix, and
+//! the result has the same bits for any cut. Halos are updated after every step, by a kernel
+//! between parts of one lane and through the host between lanes. Accumulators are never sent.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,33 +28,33 @@ use crate::transient::step::matrix::{MatrixInfo, Source};
 use crate::transient::step::vector_kernels::SWEEP_ROWS;
 use crate::{Machine, Result};
 
-/// A chain on its lanes.
+/// Chain on its lanes.
 #[derive(Debug)]
 pub struct Parts<T> {
-    /// The processes that share the chain.
+    /// Processes that share the chain.
     pub ranks: Ranks,
-    /// The rows of this one.
+    /// Rows of this rank.
     pub rows: Range<usize>,
-    /// True if a state, of whatever rank, is never left.
+    /// True if some state of any rank is absorbing.
     pub absorbing: bool,
-    /// Blocks of all rows, those of other ranks included.
+    /// Number of blocks of all rows of all ranks.
     pub blocks: usize,
-    /// The parts, in the order of their rows.
+    /// Parts, in the order of their rows.
     pub parts: Vec<Part<T>>,
     /// Halo transfers between parts of one lane.
     within_lanes: Vec<HaloTransfer<T>>,
-    /// Halo transfers between parts of two lanes, of this rank or of another.
+    /// Halo transfers between parts of different lanes, of this rank or a remote one.
     pub between_lanes: Vec<HaloTransfer<T>>,
-    /// Facts of the matrix as it was stored.
+    /// Properties of the matrix as stored.
     pub matrix: MatrixInfo,
-    /// The time of the methods that ran on it.
+    /// Time spent by the methods that ran on these parts.
     pub clock: Clock,
-    /// Keeps account of steps with an exchange through the host, if asked to.
+    /// Record of steps with an exchange through the host, if requested.
     pub timeline: Option<Timeline>,
 }
 
 impl<T: Number> Parts<T> {
-    /// Lays the chain out on the lanes, and copies the matrix there.
+    /// Distributes the chain over the lanes, and copies the matrix there.
     pub fn build(
         machine: &Machine,
         transitions: &dyn Transitions,
@@ -72,7 +72,7 @@ impl<T: Number> Parts<T> {
         )
     }
 
-    /// As [`Self::build`], for one run.
+    /// Builds as [`Self::build`], for one run.
     pub(crate) fn build_for(
         machine: &Machine,
         transitions: &dyn Transitions,
@@ -98,7 +98,7 @@ impl<T: Number> Parts<T> {
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
-        // No rank is left waiting for one that lacks memory.
+        // No rank waits for another one that lacks memory.
         let assembled = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
             .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
         let (parts, formats, transfers) = ranks.all_ok(assembled)?;
@@ -123,17 +123,20 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// Places of a part's rows among those of this rank.
+    /// Returns the indices of a part's rows among those of this rank.
     pub(crate) fn own(&self, part: &Part<T>) -> Range<usize> {
         part.rows.start - self.rows.start..part.rows.end - self.rows.start
     }
 
-    /// True if no other lane, of this rank or of another, reads anything of these.
+    /// True if no other lane, of this rank or a remote one, reads values of these parts.
     pub(crate) fn closed(&self) -> bool {
         self.between_lanes.is_empty()
     }
 
-    /// Does work of launches over parts, in this thread where none of them has rows for others: they would take longer to wake.
+    /// Runs `work` that launches kernels over parts.
+    ///
+    /// It runs in this thread only if no part has enough rows for several threads, since waking
+    /// them would take longer.
     pub(crate) fn launching<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.parts.iter().all(|part| part.computed.len() < PARALLEL_ITEMS) {
             true => alone(work),
@@ -141,12 +144,13 @@ impl<T: Number> Parts<T> {
         }
     }
 
-    /// The parts of a lane, with their numbers.
+    /// Returns the parts of a lane, with their numbers.
     pub fn of(&self, lane: usize) -> impl Iterator<Item = (usize, &Part<T>)> {
         self.parts.iter().enumerate().filter(move |(_, part)| part.lane == lane)
     }
 
-    /// The array from which values of a part leave for a region, if it is there.
+    /// Returns the send array of the values that the region `reader` reads of a part, if there is
+    /// one.
     pub(crate) fn packed(&self, part: usize, reader: usize) -> Option<&Buffer<T>> {
         let sources = self.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref());
         let mut wanted = sources.filter(|source| (source.part, source.reader) == (part, reader));
@@ -156,13 +160,15 @@ impl<T: Number> Parts<T> {
         }
     }
 
-    /// Launches that bring up to date what parts of one lane read of each other in iterate `which`.
+    /// Returns launches that update the halos of iterate `which` between parts of one lane.
     pub(crate) fn gathers(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
         self.gather_launches(lanes, &self.within_lanes, which, |part| part.lane == lane)
     }
 
-    /// Launches that gather what other lanes read of iterate `which`: in the readers' vectors, or side by side. After a
-    /// step without those whose boundary lies there already.
+    /// Returns launches that gather the values of iterate `which` that other lanes read.
+    ///
+    /// They store into the readers' vectors, or into packed arrays. With `after_step`, parts whose
+    /// boundary kernels have already stored the packed values are omitted.
     pub(super) fn send_launches(
         &self,
         lanes: &[Lane],
@@ -175,7 +181,7 @@ impl<T: Number> Parts<T> {
         })
     }
 
-    /// The launches of transfers whose owners are `wanted`.
+    /// Returns the launches of the transfers from parts that satisfy `wanted`.
     fn gather_launches(
         &self,
         lanes: &[Lane],
@@ -189,7 +195,7 @@ impl<T: Number> Parts<T> {
     }
 }
 
-/// The statistics of all rows that this rank computes, those of others among them.
+/// Returns the statistics of all rows that this rank computes, including rows owned by other ranks.
 fn computed_statistics<'a, T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
@@ -205,7 +211,7 @@ fn computed_statistics<'a, T: Number>(
     all
 }
 
-/// This rank's parts, and the formats of their matrices.
+/// Builds this rank's parts; also returns the formats of their matrices.
 fn build_parts<T: Number>(
     lanes: &[Lane],
     transitions: &dyn Transitions,
@@ -223,7 +229,7 @@ fn build_parts<T: Number>(
         let lane = &lanes[number];
         let depth = partition.halo_depth;
         let source = Source::new(lane, transitions, statistics, layout, region, regions, depth);
-        // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+        // Small chains run in one workgroup, which reads HYB; its caches hold them in any format.
         let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
         let hyb = small && format == MatrixFormat::Auto;
         let assembled = source.build(if hyb { MatrixFormat::Hyb } else { format })?;

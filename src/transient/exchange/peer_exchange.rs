@@ -1,5 +1,7 @@
-//! Steps on several CUDA lanes: one thread keeps all streams filled, kernels store straight into the neighbours' halos
-//! while others compute the interior, and events keep the order.
+//! Steps on several CUDA lanes with kernels that store directly into the neighbours' halos.
+//!
+//! One thread enqueues the work of all streams, and events order it. The interior is computed while
+//! the boundary is stored.
 
 use std::ops::Range;
 
@@ -10,13 +12,14 @@ use crate::kernel::Number;
 use crate::lane::{CudaLane, Event, Lane, Side, pieces};
 use crate::transient::step::stages::LaneStep;
 
-/// The streams of the lanes, if all have one.
+/// Returns the streams of the lanes, if all have one.
 fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
     lanes.iter().map(Lane::cuda).collect()
 }
 
-/// Lanes that each lane waits for: those that write its halo before it reads it, and those that still read what it is
-/// about to overwrite.
+/// Returns the lanes that each lane must wait for.
+///
+/// These lanes write its halo before it reads it, or still read the values that it overwrites.
 fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); lanes];
     for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {
@@ -33,13 +36,15 @@ fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
     neighbours
 }
 
-/// Runs steps as [`Parts::run`] does. `work[lane][source]` is a lane's step from x[source], and the first one's source is
-/// x[now].
+/// Runs steps as [`Parts::run`] does; the first is from x[now].
 ///
-/// A lane has two streams. Beside the one that computes the interior, the other computes the rows that neighbours wait
-/// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
-/// stored what they made in it; values are stored when the neighbour, too, has done its step k − 1, which read what they
-/// replace.
+/// `work[lane][source]` is the step of a lane from x[source]. A lane has two streams: the main one
+/// computes the interior, and the side stream computes the boundary rows and stores them in the
+/// neighbours' halos.
+///
+/// Step k of either stream begins after step k − 1 of both streams, and after the neighbours have
+/// stored their boundary of step k − 1. Values are stored after step k − 1 of the neighbour, which
+/// has read the values that they replace.
 pub(crate) fn run<T: Number>(
     parts: &Parts<T>,
     lanes: &[Lane],
@@ -50,7 +55,7 @@ pub(crate) fn run<T: Number>(
 ) -> Result<()> {
     let streams = &streams(lanes).expect("lanes that reach each other's memory have streams");
     let neighbours = &neighbours(parts, lanes.len());
-    // Two events a stream, in turn: one is recorded while the other is waited for.
+    // Each stream has two events, used in turn: one is recorded while the other is waited for.
     let marks = || streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<Event>>>();
     let (main, aside) = ([marks()?, marks()?], [marks()?, marks()?]);
     let one = |step: u64| -> Result<()> {
@@ -87,7 +92,7 @@ pub(crate) fn run<T: Number>(
         |from, count| {
             let end = steps.start + from + count;
             (steps.start + from..end).try_for_each(one)?;
-            // A piece is done when both streams are, and the neighbours have stored theirs.
+            // A piece is complete when both streams and the neighbours' stores are.
             let last = (end % 2) as usize;
             let done = |(lane, stream): (usize, &&CudaLane)| {
                 for &other in neighbours[lane].iter().chain([&lane]) {

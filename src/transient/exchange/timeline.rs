@@ -1,32 +1,32 @@
-//! The phases of each lane's thread, in steps with an exchange through the host.
+//! Timeline of the phases of each lane's thread, in steps with an exchange through the host.
 
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// A phase of a thread in a step.
+/// Phase of a thread in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Submits the rows that others wait for, and the receives before them; on the CPU computes them.
+    /// Submits the boundary rows, and the receives before them; on the CPU computes them.
     Boundary,
-    /// Submits the rows that nobody waits for; on the CPU computes them.
+    /// Submits the interior rows, which no other lane reads; on the CPU computes them.
     Interior,
     /// Waits for the boundary rows and fetches their values.
     Fetch,
-    /// Hands values to the neighbours.
+    /// Sends values to the neighbours.
     Send,
     /// Waits for the neighbours' values.
     Wait,
-    /// Lays them where the device finds them.
+    /// Stores these values where the device reads them.
     Fill,
 }
 
-/// All phases, in the order in which a device's thread goes through them.
+/// All phases, in the order of a device's thread.
 pub const PHASES: [Phase; 6] =
     [Phase::Boundary, Phase::Interior, Phase::Fetch, Phase::Send, Phase::Wait, Phase::Fill];
 
 impl Phase {
-    /// The name.
+    /// Returns the name of the phase.
     pub fn name(self) -> &'static str {
         match self {
             Self::Boundary => "boundary",
@@ -42,19 +42,19 @@ impl Phase {
 /// One phase of one exchange on one lane.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Moment {
-    /// The lane.
+    /// Number of the lane.
     pub lane: usize,
-    /// First step since the exchange before.
+    /// First step since the previous exchange.
     pub step: u64,
-    /// The phase.
+    /// Phase.
     pub phase: Phase,
-    /// Seconds since the timeline began.
+    /// Start, in seconds since the timeline began.
     pub from: f64,
-    /// The same, at the end.
+    /// End, in seconds since the timeline began.
     pub to: f64,
 }
 
-/// A record of moments, kept while it is asked for.
+/// Record of the phases of all lanes.
 #[derive(Debug)]
 pub struct Timeline {
     start: Instant,
@@ -68,13 +68,13 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Everything so far, in no order; forgets it.
+    /// Returns and removes all moments so far, in no particular order.
     pub fn take(&self) -> Vec<Moment> {
         std::mem::take(&mut self.moments.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 
-/// One lane's hand on the timeline, if there is one.
+/// Recorder of one lane's phases; does nothing without a timeline.
 pub(crate) struct Clock<'a> {
     timeline: Option<&'a Timeline>,
     lane: usize,
@@ -93,7 +93,7 @@ impl<'a> Clock<'a> {
         self.timeline.map_or(0.0, |timeline| timeline.start.elapsed().as_secs_f64())
     }
 
-    /// A phase has ended.
+    /// Records the end of a phase.
     pub(crate) fn ended(&mut self, step: u64, phase: Phase) {
         if self.timeline.is_some() {
             let (from, to) = (self.last, self.now());

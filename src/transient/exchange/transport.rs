@@ -1,4 +1,4 @@
-//! The transport of values from the rows of one part to another that reads them.
+//! Transport of values from the part that owns rows to the part that reads them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +8,21 @@ use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, ReceiveBuffer, SendBuffer, Window};
 use crate::ranks::Envelope;
 
-/// The transport of values from their owner to either iterate of the reader. `from` and `to` are numbers of lanes.
+/// Transport of values from their owner to either iterate of the reader.
+///
+/// `from` and `to` are numbers of lanes.
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// A kernel copies them within a lane.
+    /// A kernel copies the values within a lane.
     SameLane,
-    /// A kernel stores them into memory of another lane.
+    /// A kernel stores the values into the memory of another lane.
     Peer,
-    /// The host copies them between two lanes, from one buffer to the other or through a vector.
+    /// The host copies the values between two lanes, from buffer to buffer or through a vector.
     Host { from: usize, to: usize, len: usize, send: SendBuffer, receive: [ReceiveBuffer; 2] },
-    /// They go to another rank: in a message, or in a window of which a message says that it is full.
+    /// Sends the values to another rank, in a message, or in a window with a message that it is
+    /// full.
     ToRank { from: usize, len: usize, send: SendBuffer, to: Envelope, window: Option<SharedWindow> },
-    /// They come from another rank.
+    /// Receives the values from another rank.
     FromRank {
         to: usize,
         len: usize,
@@ -29,7 +32,7 @@ pub(super) enum Transport {
     },
 }
 
-/// A window between two processes of a host, and the number of the next exchange through it.
+/// Window between two processes of a host, with the number of the next exchange through it.
 #[derive(Debug)]
 pub(super) struct SharedWindow {
     pub(crate) window: Arc<Window>,
@@ -37,7 +40,7 @@ pub(super) struct SharedWindow {
 }
 
 impl SharedWindow {
-    /// The number of this exchange.
+    /// Returns the number of this exchange.
     pub(crate) fn next(&self) -> u64 {
         self.exchanges.fetch_add(1, Ordering::Relaxed)
     }
@@ -50,7 +53,8 @@ impl From<Window> for SharedWindow {
 }
 
 impl Transport {
-    /// From all of an array on one lane to places from `first` on of two vectors on another.
+    /// Sends a whole array of one lane to the elements from `first` on of two vectors on another
+    /// lane.
     pub(super) fn through_host<T: Number>(
         lanes: &[Lane],
         (from, packed): (usize, &Buffer<T>),
@@ -62,7 +66,7 @@ impl Transport {
         Ok(Self::Host { from, to, len, send, receive })
     }
 
-    /// From all of an array on a lane to another rank.
+    /// Sends a whole array of a lane to another rank.
     pub(super) fn to_rank<T: Number>(
         lanes: &[Lane],
         (from, packed): (usize, &Buffer<T>),
@@ -76,7 +80,7 @@ impl Transport {
         Ok(Self::ToRank { from, len: packed.len(), send, to, window })
     }
 
-    /// From another rank to `len` places from `first` on of two vectors on a lane.
+    /// Receives from another rank into `len` elements from `first` on of two vectors on a lane.
     pub(super) fn from_rank<T: Number>(
         lanes: &[Lane],
         (to, x, first): (usize, [&Buffer<T>; 2], usize),

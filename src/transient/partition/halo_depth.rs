@@ -1,30 +1,35 @@
-//! The halo depth: how many steps lanes take between two exchanges. An exchange through the host has a latency that a
-//! step of a small chain does not hide, and rows that neighbours compute as well make it rarer.
+//! Halo depth: the number of steps that lanes take between two exchanges.
+//!
+//! A step of a small chain does not hide the latency of an exchange through the host. Lanes that
+//! also compute some rows of their neighbours need fewer exchanges.
 
 use super::subdomain::{Kind, Region};
 use crate::transient::solution::ExchangeCost;
 
-/// Most steps between two exchanges.
+/// Largest number of steps between two exchanges.
 pub const MAX_HALO_DEPTH: usize = 64;
 
-/// The seconds and bytes of a lane's step.
+/// Seconds and bytes of a step of a lane.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Work {
-    /// Seconds of its own rows.
+    /// Seconds for the own rows.
     pub(crate) compute: f64,
-    /// Seconds of rows that it computes for one more step without an exchange, in each step but the last.
+    /// Seconds per step for the additional rows of one more step without an exchange.
+    ///
+    /// They are computed in each step but the last.
     pub(crate) ghosts: f64,
-    /// Share of its rows that no other lane waits for.
+    /// Share of the own rows that no other lane reads.
     pub(crate) interior: f64,
-    /// Bytes of its halo of one step.
+    /// Bytes of the halo of one step.
     pub(crate) bytes: f64,
-    /// Bytes of its halo beside them for one more step without an exchange: all rows as far as it reads.
+    /// Additional bytes of the halo for one more step without an exchange: all rows as far as it
+    /// reads.
     pub(crate) deeper: f64,
 }
 
 impl Work {
-    /// That of a region whose own rows take `compute` seconds.
+    /// Returns the work of a region; its own rows take `compute` seconds.
     pub(crate) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
         let hull = region.halo_width();
         let rows = region.rows.len().max(1) as f64;
@@ -39,10 +44,12 @@ impl Work {
         }
     }
 
-    /// Seconds of a step with an exchange every `halo_depth` steps, and of them those that the exchange takes.
+    /// Returns the seconds of a step with an exchange every `halo_depth` steps, and those exposed.
+    ///
+    /// The exposed seconds are the part of the exchange that is not hidden.
     pub(crate) fn step(self, halo_depth: usize, cost: ExchangeCost) -> (f64, f64) {
         let k = halo_depth as f64;
-        // Every step computes k − 1 layers of halo, and the last its boundary twice.
+        // Every step computes k − 1 layers of halo, and the last step its boundary twice.
         let ghosts = k * (k - 1.0) * self.ghosts;
         let again = if halo_depth == 1 { 0.0 } else { (1.0 - self.interior) * self.compute };
         let bytes = self.bytes + (k - 1.0) * self.deeper;
@@ -51,8 +58,10 @@ impl Work {
     }
 }
 
-/// The number of steps between two exchanges with the shortest predicted step; a larger one only where its step is a
-/// tenth less, or a seventieth where it is known what an exchange keeps a lane from. The bits are the same for any.
+/// Returns the halo depth with the shortest predicted step; it does not affect the bits.
+///
+/// A larger depth must gain a tenth, or 1.5 % if the time for which an exchange blocks a lane is
+/// known.
 pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
     let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, cost).0).fold(0.0, f64::max);
     let enough = if cost.busy > 0.0 { 0.985 } else { 0.9 };
@@ -67,14 +76,16 @@ pub(crate) fn choose(work: &[Work], cost: ExchangeCost) -> usize {
 }
 
 impl ExchangeCost {
-    /// Seconds of an exchange of so many bytes.
+    /// Returns the seconds of an exchange of `bytes` bytes.
     fn seconds(self, bytes: f64) -> f64 {
         self.latency + bytes / self.rate
     }
 
-    /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
-    /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
-    /// steps pass, all rows of the last one do.
+    /// Returns the seconds by which an exchange of `bytes` bytes prolongs `halo_depth` steps.
+    ///
+    /// With an exchange after every step, it is hidden by the rows that no other lane reads, a
+    /// share `interior` of the `compute` seconds of a step. With several steps it is hidden by all
+    /// rows of the last one.
     pub(super) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
         let hidden = if halo_depth == 1 { interior * compute } else { compute };
         self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
@@ -107,8 +118,8 @@ mod tests {
 
     #[test]
     fn exchanges_that_keep_a_lane_busy_are_rarer_though_hidden() {
-        // Two wgpu adapters and `wlan:204,6`: 496, 468 and 476 µs a step in HYB with 1, 2 and 3 of them between two
-        // exchanges, 289, 271 and 299 µs in patterns.
+        // Two wgpu adapters with `wlan:204,6`: 1, 2 and 3 steps between two exchanges take 496, 468
+        // and 476 µs a step in HYB, and 289, 271 and 299 µs in patterns.
         let cost = ExchangeCost { latency: 72e-6, rate: 11.5e9, busy: 60e-6, drain: 40e9 };
         let hyb = Work { compute: 402e-6, ghosts: 4e-6, interior: 0.99, bytes: 757e3, deeper: 1.41e6 };
         let patterns = Work { compute: 190e-6, ghosts: 2e-6, ..hyb };

@@ -1,8 +1,8 @@
-//! The partition of the rows of a chain over lanes, and the cost that is expected of it.
+//! Partition of the rows of a chain over lanes, and its predicted cost.
 //!
-//! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads. [`halo_depth`]
-//! chooses the number of steps between two exchanges of halos. [`reordering`] renumbers states so that halos
-//! become small.
+//! Each lane has a [`subdomain`]: consecutive rows, and a halo of the remote rows that it reads.
+//! [`halo_depth`] chooses the number of steps between two exchanges of halos. [`reordering`]
+//! renumbers states so that halos become small.
 
 pub(super) mod halo_depth;
 pub(super) mod reordering;
@@ -22,27 +22,28 @@ pub(crate) use crate::transient::problem::{Exchange, Partitioning};
 pub(crate) use crate::transient::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::{Error, Machine, Result};
 
-/// Returns the cost of an exchange between the lanes of a machine, from the number of states and the seconds that
-/// the run's products take.
+/// Returns the cost of an exchange between the lanes of a machine.
+///
+/// Its arguments are the machine, the number of states and the seconds of the run's products.
 pub(super) type MeasureExchange = fn(&Machine, usize, f64) -> Result<ExchangeCost>;
 
-/// Facts of a run that decide how its rows are split.
+/// Properties of a run that determine how its rows are split.
 #[derive(Debug)]
 pub(crate) struct RunFacts {
-    /// The requested choices.
+    /// Requested options.
     pub(super) choices: Partitioning,
-    /// The requested format of the matrix.
+    /// Requested format of the matrix.
     pub(super) format: MatrixFormat,
-    /// Expected number of matrix–vector products: measurements and searches must not take longer than these.
+    /// Expected number of matrix–vector products; measurements and searches must not take longer.
     pub(super) steps: f64,
-    /// Measures an exchange between the lanes, for a number of states and of seconds.
+    /// Measures the cost of an exchange between the lanes.
     pub(super) exchange_cost: MeasureExchange,
-    /// The partition, where it is known already.
+    /// Partition, if it is already known.
     pub(super) known: Option<Partition>,
 }
 
 impl RunFacts {
-    /// Facts of a run of any length.
+    /// Returns the properties of a run of unlimited length.
     pub(super) fn endless(
         choices: Partitioning,
         format: MatrixFormat,
@@ -52,17 +53,19 @@ impl RunFacts {
     }
 }
 
-/// The parts of all lanes of all ranks.
+/// Parts of all lanes of all ranks.
 #[derive(Debug)]
 pub(crate) struct Partition {
-    /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it reads of regions of
-    /// this one.
+    /// Regions of all lanes of all ranks.
+    ///
+    /// For a remote region, only its rows and the rows that it reads of this rank's regions are
+    /// known.
     pub(super) regions: Vec<Region>,
-    /// The numbers of this rank's among them.
+    /// Indices of this rank's regions.
     pub(super) own: Range<usize>,
     /// Number of this rank's first lane among all.
     pub(super) first: usize,
-    /// The rank of each lane.
+    /// Rank of each lane.
     pub(super) ranks: Vec<usize>,
     pub(super) plan: Vec<LanePlan>,
     /// Steps between two exchanges.
@@ -71,17 +74,17 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// This rank's regions.
+    /// Returns this rank's regions.
     pub(super) fn own_regions(&self) -> &[Region] {
         &self.regions[self.own.clone()]
     }
 
-    /// This rank's rows, of all lanes' shares.
+    /// Returns this rank's rows, from the shares of all lanes.
     pub(super) fn rows(&self, shares: &[Range<usize>]) -> Range<usize> {
         rows_of(shares, self.first, self.ranks.iter().filter(|&&r| r == self.ranks[self.first]).count())
     }
 
-    /// This rank's rows, and those of others that it computes, too.
+    /// Returns the hull of this rank's rows and the rows that it computes redundantly.
     pub(super) fn computed(&self, rows: &Range<usize>) -> Range<usize> {
         self.own_regions().iter().fold(rows.clone(), |hull, region| {
             hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
@@ -89,14 +92,16 @@ impl Partition {
     }
 }
 
-/// The rows of some lanes.
+/// Returns the rows of `lanes` lanes from `first` on.
 pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Range<usize> {
     shares[first].start..shares[first + lanes - 1].end
 }
 
-/// The rows of every lane of all ranks, known alike to all: contiguous, at multiples of 256, the bytes of a step in
-/// proportion to what each lane moves in a second. A lane, and a rank, may get none. Each rank adds up its part of the
-/// bytes; `known` are the lengths of all rows, where there is one rank.
+/// Returns the rows of every lane of all ranks, contiguous and cut at multiples of 256.
+///
+/// The bytes of a step are in proportion to the bandwidth of each lane. A lane, and a rank, may get
+/// no rows. All ranks return equal shares; each adds up its part of the bytes. `known` are the
+/// lengths of all rows, if there is one rank.
 pub(super) fn share(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -118,10 +123,10 @@ pub(super) fn share(
     Ok(shares(lengths, transitions.states(), &bandwidths, machine.precision.bytes(), ranks))
 }
 
-/// Splits the rows of a chain over lanes, as [`share`] gives them, and their parts.
+/// Splits the rows of a chain, shared by [`share`], into parts on each lane.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] for a lane whose bindings are too small for any part.
+/// [`Error::OutOfMemory`] if the largest binding of a lane is too small for any part.
 pub(super) fn split(
     machine: &Machine,
     transitions: &dyn Transitions,
@@ -137,7 +142,7 @@ pub(super) fn split(
     let ranks: Vec<usize> =
         counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
     let cutter = Cutter { transitions, first, whole: ranks.len() == 1, real, options };
-    // No rank goes on alone.
+    // All ranks fail together.
     let regions = all.all_ok(cutter.cut(lanes, &shares[first..first + lanes.len()]))?;
     let alone = Partition {
         own: 0..regions.len(),
@@ -162,13 +167,13 @@ pub(super) fn split(
     Ok(partition)
 }
 
-/// Most elements of a vector that a lane can bind.
+/// Returns the largest number of elements of a vector that a lane can bind.
 pub(super) fn most_elements(lane: &Lane, real: u64) -> usize {
     let limits = lane.device().limits;
     (limits.binding.min(limits.buffer) / real) as usize
 }
 
-/// The way in which these lanes exchange halos in a run whose products take `seconds`.
+/// Returns the transport of halos between the lanes; the products of the run take `seconds`.
 fn lane_exchange(
     machine: &Machine,
     states: usize,
@@ -188,8 +193,9 @@ fn is_periodic(transitions: &dyn Transitions) -> bool {
     distinct.iter().map(Range::len).sum::<usize>() < transitions.states() / 8
 }
 
-/// Seconds of each lane's own rows, whose entries take no memory traffic in patterns. Of other ranks' regions only the
-/// owner knows the entries.
+/// Returns the seconds for each lane's own rows.
+///
+/// Entries stored as patterns take no memory traffic. Only the owner knows the entries of a region.
 fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: bool) -> Vec<f64> {
     let entry = if patterns { 0 } else { real + 4 };
     let bytes = |r: &Region| r.entries * entry + r.rows.len() as u64 * 5 * real;
@@ -199,7 +205,7 @@ fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64, patterns: 
     bandwidths.iter().enumerate().map(seconds).collect()
 }
 
-/// Gives the regions the halo depth that was asked for, or that makes a step shortest, where all lanes have room for it.
+/// Gives the regions the requested or optimal halo depth, if the memory of all lanes suffices.
 fn deepen(
     partition: &mut Partition,
     machine: &Machine,
@@ -214,7 +220,7 @@ fn deepen(
     if !single || options.exchange == Exchange::Full {
         return;
     }
-    // Of a chain that is read by parts a rank knows its own rows.
+    // In a distributed chain a rank knows its own rows only.
     let fixed = if transitions.is_whole() { options.halo_depth } else { Some(1) };
     let depth = fixed.unwrap_or_else(|| {
         let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
@@ -235,7 +241,9 @@ fn deepen(
     }
 }
 
-/// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own read.
+/// Gathers the regions of all ranks; also returns the indices of this rank's. Collective.
+///
+/// Every rank sends the owners the rows that its own regions read.
 fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
     if !all.is_distributed() {
         let own = 0..mine.len();
@@ -246,7 +254,7 @@ fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Re
     let own = first..first + mine.len();
     let mut regions: Vec<Region> = known.into_iter().flatten().map(Region::from_remote).collect();
     regions.splice(own.clone(), mine);
-    // To each rank: the reader, how many rows, and these.
+    // To each rank: the reader, the number of rows, and the rows.
     let mut wanted = vec![Vec::new(); all.size()];
     for reader in own.clone() {
         for other in regions.iter().filter(|r| ranks[r.lane] != all.rank()) {
@@ -269,8 +277,9 @@ fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Re
     (regions, own)
 }
 
-/// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
-/// once.
+/// Returns the bandwidth of each lane of all ranks in bytes per second; 1 for a single lane.
+///
+/// It is measured once, since devices may differ.
 pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
@@ -287,12 +296,12 @@ pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
     Ok(ranks.all_gather(&mine).concat())
 }
 
-/// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
+/// Returns the bytes moved by a step of one row: its entries, E, x, y, and the accumulator twice.
 pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }
 
-/// Shares n rows out over lanes. `lengths` are those of this rank's part of the rows.
+/// Shares n rows over lanes; `lengths` are those of this rank's part of the rows.
 fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks) -> Vec<Range<usize>> {
     let mut bytes: Vec<u64> =
         lengths.par_chunks(BLOCK).map(|rows| rows.iter().map(|&l| row_bytes(l, real)).sum()).collect();
@@ -302,7 +311,7 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
         here += *b;
         *b = here;
     }
-    // Blocks before each cut, of this rank's part and then of all.
+    // Number of blocks before each cut, in this rank's part and then in all.
     let whole: f64 = bandwidths.iter().sum();
     let mut before = 0.0;
     let mut cuts: Vec<u64> = Vec::new();
@@ -323,19 +332,19 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
     shares
 }
 
-/// The lanes of this rank, whose rows are cut into parts.
+/// Cuts the rows of this rank's lanes into parts.
 struct Cutter<'a> {
     transitions: &'a dyn Transitions,
     /// Number of the first lane.
     first: usize,
-    /// There is no other lane, so that a single part needs no halo.
+    /// True if there is no other lane, so that a single part needs no halo.
     whole: bool,
     real: u64,
     options: Partitioning,
 }
 
 impl Cutter<'_> {
-    /// The regions of all lanes.
+    /// Returns the regions of all lanes.
     fn cut(&self, lanes: &[Lane], shares: &[Range<usize>]) -> Result<Vec<Region>> {
         let mut regions = Vec::new();
         for (number, (lane, rows)) in lanes.iter().zip(shares).enumerate() {
@@ -359,7 +368,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// The regions of a lane that can bind `largest` elements, if there are some that fit.
+    /// Returns the regions of a lane that can bind `largest` elements; `None` if none fit.
     fn cut_share(&self, lane: usize, rows: &Range<usize>, largest: usize) -> Option<Vec<Region>> {
         if rows.is_empty() {
             return Some(Vec::new());
@@ -385,7 +394,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Some rows and their halo.
+    /// Returns a region of `rows` with its halo.
     fn region(&self, lane: usize, rows: Range<usize>) -> Region {
         let mut region = Region::new(self.transitions, lane, rows);
         if self.options.exchange == Exchange::Full {
@@ -395,10 +404,10 @@ impl Cutter<'_> {
     }
 }
 
-/// The cost of an exchange between lanes that store into each other's memory: events, and a first value's way.
+/// Cost of an exchange between lanes that store into each other's memory: events and latency.
 const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
 
-/// The plans of all lanes of all ranks, whose own rows take `compute` seconds.
+/// Plans all lanes of all ranks; their own rows take `compute` seconds. Collective.
 fn plan(machine: &Machine, partition: &Partition, compute: &[f64], options: Partitioning) -> Vec<LanePlan> {
     let real = machine.precision.bytes();
     let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
@@ -415,7 +424,7 @@ fn plan(machine: &Machine, partition: &Partition, compute: &[f64], options: Part
         let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
         let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
         let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
-        // The whole vector is ready only at a step's end.
+        // The whole vector is complete only at the end of a step.
         let interior = if options.exchange == Exchange::Full { 0.0 } else { interior };
         let bytes = halo as f64 * real as f64;
         let exposed = match halo {

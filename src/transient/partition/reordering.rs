@@ -1,4 +1,4 @@
-//! Orders of the states: neighbours in the chain close together in memory, and halos small.
+//! Orders of the states that place neighbours close together in memory and make halos small.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,17 +15,17 @@ use crate::transient::problem::{Observer, Problem};
 use crate::transient::solution::LanePlan;
 use crate::{Error, Machine, Result};
 
-/// Share of a step in the exchange below which no other order is tried.
+/// Share of the exchange in a step below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;
 
-/// A chain whose states have other numbers.
+/// Chain with renumbered states.
 pub(crate) struct Reordered<'a> {
     inner: &'a dyn Transitions,
-    /// The model's number of each state of this order, and the other way round.
+    /// Model's number of each state of this order; `new` is the inverse.
     old: Vec<u32>,
     new: Vec<u32>,
     ranks: Ranks,
-    /// Where the chain begins, one probability of each state in the model's order.
+    /// Initial probability of each state, in the model's order.
     pub(crate) initial: Cow<'a, [f64]>,
 }
 
@@ -38,17 +38,18 @@ impl<'a> Reordered<'a> {
         Self { inner, old, new, ranks, initial }
     }
 
-    /// A vector in this order.
+    /// Permutes a vector to this order.
     pub(crate) fn permute(&self, values: &[f64]) -> Vec<f64> {
         self.old.iter().map(|&state| values[state as usize]).collect()
     }
 
-    /// Rewards in this order.
+    /// Permutes rewards to this order.
     pub(crate) fn rewards(&self, rewards: &[Reward]) -> Vec<Reward> {
         rewards.iter().map(|r| Reward { name: r.name.clone(), values: self.permute(&r.values) }).collect()
     }
 
-    /// An observer of this order that tells `inner` results in the model's own.
+    /// Returns an observer of results in this order, which passes them to `inner` in the model's
+    /// order.
     pub(crate) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
         Restore { inner, order: self, rows: std::iter::once(0..self.new.len()).collect() }
     }
@@ -82,13 +83,15 @@ impl Transitions for Reordered<'_> {
 struct Restore<'a> {
     inner: &'a mut dyn Observer,
     order: &'a Reordered<'a>,
-    /// States of every rank: as many in the model's order as it has in the other.
+    /// States of every rank, equally many in either order.
     rows: Vec<Range<usize>>,
 }
 
 impl Restore<'_> {
-    /// This rank's states in the model's order, of probabilities of as many in the other: each rank sends the others
-    /// what is theirs, ascending by the model's numbers.
+    /// Returns the probabilities of this rank's states in the model's order.
+    ///
+    /// `probabilities` are those of equally many states in the other order. Each rank sends every
+    /// other rank its values, ascending by the model's numbers.
     fn collected(&self, probabilities: &[f64]) -> Vec<f64> {
         let Reordered { new, ranks, .. } = self.order;
         let mine = &self.rows[ranks.rank()];
@@ -129,10 +132,10 @@ impl Observer for Restore<'_> {
     }
 }
 
-/// Bytes a state of the whole chain: whether it was seen, its place twice, its initial probability twice.
+/// Bytes per state of the whole chain: visited flag, index twice, initial probability twice.
 const WHOLE: u64 = 1 + 2 * 4 + 2 * 8;
 
-/// Seconds in which a thread reads the row and the column of one state, from a sample of the chain's states.
+/// Returns the seconds in which a thread reads the row and the column of a state, from a sample.
 fn lookup_seconds(transitions: &dyn Transitions) -> f64 {
     const SAMPLES: usize = 1024;
     let (n, mut row) = (transitions.states(), Vec::new());
@@ -146,15 +149,15 @@ fn lookup_seconds(transitions: &dyn Transitions) -> f64 {
     started.elapsed().as_secs_f64() / sampled as f64
 }
 
-/// The chain in the requested order, if that is not its own, and the order's name.
+/// Reorders the chain, unless it keeps its own order; also returns the order used.
 ///
-/// Every rank looks at all states for a requested order, and finds the same one. [`Order::Auto`] searches
-/// only where the run's steps can gain more time than the search takes. If the chain keeps its own order, the
-/// partition that was found on the way is left in `run`.
+/// For a requested order every rank reads all states and finds the same permutation.
+/// [`Order::Auto`] searches only if the run's steps can gain more time than the search takes. If
+/// the chain keeps its own order, the computed partition is stored in `run`.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that; those of a lane that is
-/// measured.
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the host's memory does not suffice; errors
+/// of a lane that is measured.
 pub(crate) fn reorder<'a>(
     machine: &Machine,
     problem: &Problem<'a>,
@@ -190,13 +193,13 @@ pub(crate) fn reorder<'a>(
             return Ok((Some(make(requested, initial.into())), requested));
         }
         Order::Bfs | Order::Rcm => return Ok((Some(make(requested, initial.into())), requested)),
-        // Other orders take a look at all states, of which a rank knows its own.
+        // Other orders require all states, and a rank knows its own only.
         Order::Auto if machine.lanes.len() == 1 || ranks.is_distributed() => {
             return Ok((None, Order::Natural));
         }
         Order::Auto => {}
     }
-    // Seconds of the slowest lane's step, and those that it would take without an exchange.
+    // Seconds of the slowest lane's step, and those without an exchange.
     let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64, Partition)> {
         let shares = share(machine, transitions, Some(lengths))?;
         let partition = split(machine, transitions, &shares, run)?;
@@ -210,7 +213,8 @@ pub(crate) fn reorder<'a>(
         return Ok(chosen);
     }
     let pass = lookup_seconds(transitions) * transitions.states() as f64;
-    // A breadth-first search looks every state up once; the narrow one searches twice, and looks up degrees.
+    // A breadth-first search reads every state once. Reverse Cuthill–McKee searches twice, and
+    // reads degrees.
     for (order, passes) in [(Order::Bfs, 1.0), (Order::Rcm, 4.0)] {
         if run.steps * (best - compute) <= passes * pass {
             break;
@@ -218,7 +222,8 @@ pub(crate) fn reorder<'a>(
         let reordered = make(order, initial.into());
         let lengths: Cow<'_, [u32]> = reordered.old.iter().map(|&state| lengths[state as usize]).collect();
         let (step, ..) = predicted(&reordered, &lengths)?;
-        // A tenth at least: the prediction is no better than that, and the model's own order compresses better.
+        // A tenth at least: the prediction is not more accurate, and the model's order compresses
+        // better.
         if step < 0.9 * best {
             best = step;
             chosen = (Some(reordered), order);
@@ -228,8 +233,10 @@ pub(crate) fn reorder<'a>(
     Ok(chosen)
 }
 
-/// States in the order in which a breadth-first search meets them: from the initial states, or (`narrow`) from the end
-/// of a longest path of levels with neighbours in ascending order of their degree, reversed.
+/// Returns the states in the order of a breadth-first search from the initial states.
+///
+/// With `narrow` it returns the reverse Cuthill–McKee order: the search starts at the end of a
+/// longest path of levels, neighbours ascend by degree, and the order is reversed.
 pub(crate) fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
     let n = transitions.states();
     let mut search = Search { transitions, seen: vec![false; n], order: Vec::with_capacity(n), narrow };
@@ -237,7 +244,8 @@ pub(crate) fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narr
         for root in 0..n {
             if !search.seen[root] {
                 let from = search.order.len();
-                // The last state met lies at the end of a long path; from there once more.
+                // The last state found is at the end of a long path; the second search starts
+                // there.
                 search.from(&[root as u32]);
                 let end = search.order[search.order.len() - 1];
                 for state in search.order.drain(from..) {
@@ -310,7 +318,7 @@ mod tests {
     use crate::transient::chain::transitions::TransitionList;
     use crate::transient::exchange::cost::exchange_cost;
 
-    /// A ring whose states are numbered in a way that scatters neighbours.
+    /// Cycle with a numbering that scatters neighbours.
     fn scattered(n: u32) -> Csr {
         let name = |i: u32| (i * 7919 + 5) % n;
         let mut list = TransitionList::default();
@@ -324,7 +332,7 @@ mod tests {
         Csr::from_list(n as usize, list).unwrap()
     }
 
-    /// A chain that counts how often a state's outgoing transitions are looked up.
+    /// Chain that counts the reads of outgoing transitions.
     struct Counted(Csr, std::sync::atomic::AtomicUsize);
 
     impl Transitions for Counted {
@@ -394,7 +402,7 @@ mod tests {
             let mut states = order.clone();
             states.sort_unstable();
             assert!(states.iter().copied().eq(0..1000), "every state once");
-            // Two at a time around the ring, from one end to the other.
+            // Two states at a time, from one end of the cycle to the other.
             assert_eq!(bandwidth(&Reordered::new(&ring, order, Ranks::ALONE, Cow::Borrowed(&[]))), 2);
         }
     }

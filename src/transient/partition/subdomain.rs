@@ -1,4 +1,4 @@
-//! The rows of a part: its own, those that it computes to need fewer exchanges, and those that it only reads.
+//! Rows of a part: those it owns, those it computes redundantly, and those it only reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,74 +8,75 @@ use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::transient::chain::transitions::Transitions;
 
-/// Rows of a part and what they read.
+/// Rows of a part and the rows that they read.
 #[derive(Debug, Clone)]
 pub(crate) struct Region {
     pub(crate) lane: usize,
-    /// The own rows.
+    /// Own rows.
     pub(crate) rows: Range<usize>,
-    /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
-    /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
+    /// Rows that the part computes: its own, and with a deeper halo those on which they depend.
+    ///
+    /// Their values equal the owner's bit for bit, for as many steps as the halo is deep.
     pub(crate) computed: Range<usize>,
-    /// The halo: rows of others that the computed rows read, global, ascending.
+    /// Halo: remote rows that the computed rows read, global, ascending.
     pub(crate) halo: Vec<u32>,
-    /// The number of halo rows before the computed rows.
+    /// Number of halo rows before the computed rows.
     pub(crate) left: usize,
-    /// Entries of its own rows, and those whose columns are not its own.
+    /// Number of entries of the own rows; `remote` counts those outside of its own columns.
     pub(crate) entries: u64,
     pub(crate) remote: u64,
 }
 
-/// Who needs some rows of a region.
+/// Classification of rows of a region by their readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A part of another lane computes them too, or reads them.
+    /// A part of another lane reads or computes these rows.
     Boundary,
-    /// No other lane wants them; or all rows that the region computes, where several steps pass between exchanges.
+    /// No other lane reads these rows; with a deeper halo, all rows that the region computes.
     Interior,
 }
 
 /// Rows of a region that are stored, and computed in a step, together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Global rows; some may lie in two pieces.
+    /// Global rows; some may be in two pieces.
     pub(crate) rows: Range<usize>,
     pub(crate) kind: Kind,
-    /// Number of the one region that reads them, where the piece is stored for it alone.
+    /// Number of the region that reads the rows, if the piece is stored for it alone.
     pub(crate) reader: Option<usize>,
 }
 
 impl Region {
-    /// Some rows, with the halo of a single step.
+    /// Creates a region of `rows` with the halo of a single step.
     pub(crate) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
         let (halo, entries, remote) = reads(transitions, &rows, &rows);
         let left = halo.partition_point(|&h| (h as usize) < rows.start);
         Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
     }
 
-    /// A region of whose entries nothing is known.
+    /// Creates a region without information on its entries.
     pub(super) fn without_halo(lane: usize, rows: Range<usize>, computed: Range<usize>) -> Self {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }
 
-    /// The lane, rows and computed rows, for other ranks.
+    /// Returns the lane, rows and computed rows, for other ranks.
     pub(super) fn to_remote(&self) -> [u64; 5] {
         let (rows, computed) = (&self.rows, &self.computed);
         [self.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
     }
 
-    /// A region of another rank, from [`Self::to_remote`].
+    /// Creates a region of another rank, from [`Self::to_remote`].
     pub(super) fn from_remote(numbers: [u64; 5]) -> Self {
         let [lane, start, end, first, last] = numbers.map(|number| number as usize);
         Self::without_halo(lane, start..end, first..last)
     }
 
-    /// The rows of another region that it reads and does not compute, ascending.
+    /// Returns the rows of another region that this one reads and does not compute, ascending.
     pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
         among(&self.halo, &other.rows)
     }
 
-    /// The number of rows before and behind its own up to the farthest that it reads.
+    /// Returns the number of rows before and after its own up to the farthest that it reads.
     pub(crate) fn halo_width(&self) -> usize {
         match (self.halo.first(), self.halo.last()) {
             (Some(&first), Some(&last)) => {
@@ -86,24 +87,25 @@ impl Region {
         }
     }
 
-    /// Adds rows that it reads, behind those that were known.
+    /// Appends rows that it reads; they come after all known ones.
     pub(super) fn add_halo(&mut self, rows: &[u32]) {
         self.halo.extend(rows);
         debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
         self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
     }
 
-    /// Reads every other row.
+    /// Extends the halo to all rows that it does not compute.
     pub(super) fn read_all(&mut self, n: usize) {
         self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
         self.left = self.computed.start;
     }
 
-    /// Computes as many rows around its own as `halo_depth` steps without an exchange take.
+    /// Extends the computed rows for `halo_depth` steps without an exchange.
     ///
-    /// After the exchange all rows of the vector are right; after step j those that depend on right ones alone. The
-    /// computed rows grow by the hull of what they read, in whole blocks, `halo_depth` − 1 times: after the last step the
-    /// own rows are still right.
+    /// After the exchange all elements of the vector are valid. After each step those are valid
+    /// that depend on valid ones only. The computed rows grow `halo_depth` − 1 times by the hull of
+    /// the rows that they read, in whole blocks. So the own rows are still valid after the last
+    /// step.
     pub(super) fn deepen(&mut self, transitions: &dyn Transitions, halo_depth: usize) {
         let n = transitions.states();
         for _ in 1..halo_depth {
@@ -122,17 +124,17 @@ impl Region {
         }
     }
 
-    /// Elements of its vectors.
+    /// Returns the number of elements of its vectors.
     pub(crate) fn len(&self) -> usize {
         self.computed.len() + self.halo.len()
     }
 
-    /// Place of its first own row in its vectors.
+    /// Returns the index of its first own row in its vectors.
     pub(crate) fn own(&self) -> usize {
         self.left + self.rows.start - self.computed.start
     }
 
-    /// Place of a global column in its vectors.
+    /// Returns the index of a global column in its vectors.
     pub(crate) fn local(&self, column: u32) -> u32 {
         let c = column as usize;
         (if self.computed.contains(&c) {
@@ -143,7 +145,9 @@ impl Region {
         }) as u32
     }
 
-    /// The rows that it reads or computes and another region owns: global, ascending, side by side in its vectors.
+    /// Returns the rows that it reads or computes and `owner` owns: global, ascending.
+    ///
+    /// They are contiguous in its vectors.
     pub(crate) fn halo_from(&self, owner: &Self) -> Vec<u32> {
         let (left, right) = self.halo.split_at(self.left);
         let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
@@ -153,21 +157,25 @@ impl Region {
         rows
     }
 
-    /// Those of some own rows that another region reads, counted from the first of them, and the place of the first in all
-    /// that it reads of this one; the others follow.
+    /// Returns those of the own rows `rows` that `reader` reads, counted from the first of `rows`.
+    ///
+    /// Also returns the index of the first one among all rows of this region that `reader` reads;
+    /// the others follow it.
     pub(crate) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
         let read = reader.halo_from(self);
         let place = read.partition_point(|&row| (row as usize) < rows.start);
         (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
     }
 
-    /// The rows that are computed in a step, in pieces cut at multiples of a block.
+    /// Returns the rows that are computed in a step, in pieces cut at multiples of a block.
     ///
-    /// With an exchange after every step these are the own rows, in ascending pieces; the interior is the longest run
-    /// of own rows that no part of another lane reads. With several steps in between, most steps take all computed rows
-    /// at once, which are therefore one piece. The boundary is stored beside it once more: the last step computes it
-    /// first, and again with all others. As that is all the boundary is for, its rows can be computed straight to where
-    /// they leave from, if one region alone reads each piece.
+    /// With an exchange after every step, these are the own rows in ascending pieces. The interior
+    /// is the longest range of own rows that no part of another lane reads.
+    ///
+    /// With a deeper halo, most steps compute all rows at once, so these are one piece. The
+    /// boundary is stored a second time: the last step computes it first, and then again with all
+    /// rows. Since the boundary serves only for sending, its rows can be computed directly into the
+    /// send buffer if only one region reads each piece.
     pub(crate) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
         let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
         let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
@@ -190,7 +198,7 @@ impl Region {
         pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
     }
 
-    /// The longest run of whole blocks of own rows that no other region reads.
+    /// Returns the longest range of whole blocks of own rows that no other region reads.
     fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
         let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
         read.sort_unstable();
@@ -208,18 +216,20 @@ impl Region {
     }
 }
 
-/// Those of ascending rows that lie in a range.
+/// Returns the rows within `range`; `rows` ascend.
 fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
     let before = |end: usize| rows.partition_point(|&row| (row as usize) < end);
     let first = before(range.start);
     &rows[first..before(range.end).max(first)]
 }
 
-/// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
+/// Finds the columns outside of `own` that `rows` read, ascending.
+///
+/// Also returns the number of all their entries, and of those outside.
 fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
     let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
     let mut lengths: Vec<u32> = zeroed(rows.len());
-    // Rows that are like others read nothing outside.
+    // Repeating rows read nothing outside.
     let repeats = transitions.repeats_among(rows);
     let scan = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
         let mut remote = 0;
@@ -255,7 +265,7 @@ mod tests {
     use crate::transient::chain::csr::Csr;
     use crate::transient::chain::transitions::TransitionList;
 
-    /// A line of states with steps of one up and of `reach` down.
+    /// Line of states with steps of one up and of `reach` down.
     fn line(n: u32, reach: u32) -> Csr {
         let mut list = TransitionList::default();
         let mut push = |from, to| {
@@ -283,7 +293,9 @@ mod tests {
         cuts.windows(2).enumerate().map(part).collect()
     }
 
-    /// Follows which places hold the right value: after an exchange all, after a step those that read right ones.
+    /// True if the own rows are valid `steps` steps after an exchange.
+    ///
+    /// After an exchange all elements are valid. After a step those are that read valid ones only.
     fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
         let mut right = vec![true; region.len()];
         let mut row = Vec::new();
@@ -296,7 +308,7 @@ mod tests {
                 right[region.local(i as u32) as usize] =
                     reads.fold(true, |all, column| all & before[region.local(column) as usize]);
             }
-            // What is only read is old after a step.
+            // The halo is out of date after a step.
             for &h in &region.halo {
                 right[region.local(h) as usize] = false;
             }
@@ -318,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_chain_that_reads_everything_is_computed_whole() {
-        // State 3 leads to every other.
+        // State 3 leads to every other state.
         let list = TransitionList {
             from: (0..1200).map(|_| 3).collect(),
             to: (0..1200).map(|i| if i < 3 { i } else { i + 1 }).collect(),
@@ -398,7 +410,7 @@ mod tests {
                 let stays = region.pieces(&all, 1).iter().all(|piece| piece.reader.is_none());
                 assert!(stays, "one step: the boundary stays");
             }
-            // Three layers of 300 rows lead through a lane of one block to the next.
+            // Three layers of 300 rows extend through a lane of one block to the next lane.
             assert_eq!(listed, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
         }
     }
