@@ -58,7 +58,7 @@ pub(crate) fn fixed_rounding(n: usize, most: f64) -> (f64, f64) {
 /// `step` the error bound of one step, and `vector` the error bound of a stored vector.
 pub(crate) fn sum_rounding<T: Number>(step: f64, vector: f64, lambda: f64, len: u64, steps: u64) -> f64 {
     // This covers the steps, the stored initial vector and weights, and each addition to a partial
-    // sum of mass ≤ 1. λ has a relative error of at most 2⁻⁵², which moves the weights by 2 max_k
+    // sum of mass ≤ 1. The relative error of λ, at most 2⁻⁵², moves the weights by 2 max_k
     // p_k(λ) ≤ 2/√(2eλ) per unit. λ is raised to the smallest normal number if it is below.
     let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt()
         + 2.0 * f64::MIN_POSITIVE;
