@@ -65,7 +65,7 @@ const U: f64 = f64::EPSILON / 2.0;
 /// Largest supported λ, 2⁵³: up to it all integers are exact in f64.
 pub const MAX_LAMBDA: f64 = 9_007_199_254_740_992.0;
 
-/// Share of ε for the left tail, which saves accumulations only.
+/// Share of ε for the left tail. It is small, as a larger `left` saves accumulations only.
 const LEFT_SHARE: f64 = 1.0 / 16.0;
 
 /// Share of ε for the right tail, fixed so that a smaller ε never gives a narrower window.
