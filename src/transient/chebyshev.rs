@@ -1,9 +1,9 @@
-//! Chebyshev method: polynomials of P instead of its powers, fewer if P is nearly self-adjoint.
+//! Chebyshev method: Chebyshev polynomials of P instead of powers, for nearly self-adjoint P.
 //!
-//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then π(t) = Σ
-//! c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. The sum up to K is a
-//! curve in a whose defect has a closed form. The rounding error δ_k of the computed v_{k+1} is a
-//! further defect. With E_k = E (|S| − k)⁺ the total error is at most
+//! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then
+//! π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. The defect of
+//! the sum up to K, as a function of a, has a closed form. The rounding error δ_k of the computed
+//! v_{k+1} is a further defect. With E_k = E (|S| − k)⁺ the total error is at most
 //!
 //! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖,
 //!

@@ -1,7 +1,8 @@
 //! Cost model of convergence checks and Krylov products, in products of a uniformization run.
 //!
 //! It determines how often checks are made. The costs depend only on the sizes of a chain and on
-//! the kind of its lanes, so the bits of a result do not depend on timing.
+//! the kind of its lanes, so the bits of a result do not depend on timing. Times are converted to
+//! the bytes that a device moves meanwhile, and divided by the bytes of a product.
 
 use super::chain::statistics::MatrixStatistics;
 use super::step::vector_kernels::SWEEP_ROWS;
@@ -35,9 +36,8 @@ impl Costs {
 
     /// Returns the cost of a convergence check.
     ///
-    /// A check reads two vectors and synchronizes with the host, in bytes that a device moves
-    /// meanwhile. CPU lanes use the cost of a device too, where it is largest: a run then
-    /// terminates at one step on all devices, with equal bits.
+    /// A check reads two vectors and synchronizes with the host. CPU lanes use the cost of a device
+    /// too, where it is largest: a run then terminates at one step on all devices, with equal bits.
     pub(super) fn check(&self) -> f64 {
         2.0 + 2e8 / (self.product + self.launch(false))
     }
@@ -53,8 +53,7 @@ impl Costs {
 
     /// Returns the cost of a check of all transient classes, on the host.
     ///
-    /// It reads the rows in both directions, at about ten nanoseconds per entry, in bytes that a
-    /// device moves meanwhile.
+    /// It reads the rows in both directions, at about ten nanoseconds per entry.
     pub(super) fn class_check(&self) -> f64 {
         (4e4 * self.entries + 2e8) / (self.product + self.launch(false))
     }
@@ -79,7 +78,7 @@ impl Costs {
         1.0 + all * self.vectors() as f64 / MOST_VECTORS as f64 / (self.product + self.launch(self.on_host))
     }
 
-    /// Returns the launch overhead of a step, in bytes that a device moves meanwhile.
+    /// Returns the launch overhead of a step, in bytes that the device could move meanwhile.
     ///
     /// It is negligible if one launch computes hundreds of steps.
     fn launch(&self, on_host: bool) -> f64 {

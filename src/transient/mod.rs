@@ -1,9 +1,9 @@
 //! Transient probabilities of a continuous-time Markov chain, by uniformization.
 //!
 //! # Problem
-//! A chain of n states moves from state i to state j ≠ i at rate r_ij ≥ 0 and leaves i at rate E_i
-//! = Σ_j r_ij. Its generator is Q = R − diag(E). Started from the distribution π(0), a row vector,
-//! it has at time t the distribution
+//! A chain of n states moves from state i to state j ≠ i at rate r_ij ≥ 0 and leaves i at rate
+//! E_i = Σ_j r_ij. Its generator is Q = R − diag(E). Started from the distribution π(0), a row
+//! vector, it has at time t the distribution
 //!
 //! π(t) = π(0) e^{Qt}, which solves dπ/dt = π Q.
 //!

@@ -239,7 +239,7 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
             )));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
-            // Values at home only are counted from the first state there.
+            // Values of the home states only start at the first of these.
             let first = if reward.values.len() == n { 0 } else { distributed_rewards::home(n, ranks).start };
             let (name, value) = (&reward.name, reward.values[state]);
             return Err(Error::Invalid(format!(

@@ -237,7 +237,7 @@ fn pairs(keys: impl IntoIterator<Item = Key>) -> Vec<Pair> {
 /// Number of rows that a thread processes at once.
 const ROWS: usize = 1 << 14;
 
-/// Largest ratio of begun rows to transitions, with [`ROWS`] added to the transitions.
+/// Largest number of rows of [`NumberedRows`] per transition, to limit the memory of empty rows.
 const MOST_ROWS: usize = 16;
 
 /// Key of a pair in hash tables: the offset (0 unless `far`) and the bits of the rate.

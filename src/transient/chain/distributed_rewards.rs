@@ -1,5 +1,7 @@
-//! Rewards of a distributed chain: each rank stores those of its home states until it knows its
-//! rows.
+//! Rewards of a distributed chain.
+//!
+//! Each rank first stores the rewards of its home states, the states of its blocks in the file.
+//! Once the rows are shared over the devices, the rewards are redistributed to them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,7 +39,7 @@ pub(crate) fn home_reward(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     Reward { values, ..reward }
 }
 
-/// Sends values to the homes of their states. Collective.
+/// Sends values to the ranks on which their states are at [`home`]. Collective.
 ///
 /// `values` are those of the states from `first` on. States without a value on any rank get 0.
 pub(crate) fn move_to_home(n: usize, first: usize, values: &[f64], ranks: Ranks) -> Vec<f64> {

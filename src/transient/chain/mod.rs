@@ -47,7 +47,8 @@ impl Labels {
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value per state, or per home state if each rank has read its part of the chain.
+    /// One value per state; for a chain that ranks have read in parts, per state of this rank's
+    /// blocks.
     pub values: Vec<f64>,
 }
 

@@ -153,7 +153,7 @@ impl<'a> LocalGraph<'a> {
                 self.spread(self.here(state), Direction::Along, &mut ahead, |_| true);
                 self.spread(self.here(state), Direction::Against, &mut back, |i| ahead[i]);
                 match self.most(probable, |i| ahead[i] && !back[i]) {
-                    // There is no way back from `beyond`, so the search continues there.
+                    // There is no path back from `beyond`, so the search continues there.
                     Some(beyond) => state = beyond,
                     None => {
                         let first = self.most(probable, |i| ahead[i]).unwrap_or(state);

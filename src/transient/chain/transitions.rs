@@ -98,7 +98,8 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
     sum[0] + sum[1]
 }
 
-/// Continues the compensated sum of [`exit_rate`]; the result is the sum of both elements.
+/// Adds `rates` to a compensated sum, as [`exit_rate`] does; its value is
+/// `sum_and_lost[0]` + `sum_and_lost[1]`.
 pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {

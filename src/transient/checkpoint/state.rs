@@ -50,15 +50,15 @@ pub(crate) enum Phase {
 pub(crate) struct UniformizationState {
     /// Matrix–vector products of earlier uniformization runs.
     pub(crate) before: u64,
-    /// k; `until` is the end of the steps to the next decision, if it is not k.
+    /// Number k of the current iterate; `until` is the step of the next decision, if it is not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
     pub(crate) check: u64,
     pub(crate) accumulators: usize,
-    /// First place whose window has not opened; `left_over` are the places without an accumulator.
+    /// First planned time with a window not yet open; `left_over` are times without an accumulator.
     pub(crate) waiting: usize,
     pub(crate) left_over: Vec<usize>,
-    /// Open windows: place, step of the first stored weight, and divisor of the weights.
+    /// Open windows: planned time, step of the first stored weight, and divisor of the weights.
     pub(crate) open: Vec<(usize, u64, f64)>,
     /// Progress of each planned time.
     pub(crate) planned: Vec<TimeProgress>,
@@ -78,11 +78,11 @@ pub(crate) struct TimeProgress {
 /// State of the steady-state iteration, without x_k.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StationaryState {
-    /// k; `until` is the end of the steps to the next convergence check, if it is not k.
+    /// Number k of the current iterate; `until` is the step of the next check, if it is not k.
     pub(crate) steps: u64,
     pub(crate) until: Option<u64>,
-    /// Last distance; `best` is the smallest one, `stalled` the number of checks without a smaller
-    /// one.
+    /// Last measured distance; `best` is the smallest one so far, and `stalled` the
+    /// number of checks without improvement.
     pub(crate) distance: f64,
     pub(crate) best: f64,
     pub(crate) stalled: u32,

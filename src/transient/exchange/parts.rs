@@ -135,8 +135,8 @@ impl<T: Number> Parts<T> {
 
     /// Runs `work` that launches kernels over parts.
     ///
-    /// It runs in this thread only if no part has enough rows for several threads, since waking
-    /// them would take longer.
+    /// If no part has enough rows for several threads, it uses this thread alone: waking the others
+    /// would take longer.
     pub(crate) fn launching<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.parts.iter().all(|part| part.computed.len() < PARALLEL_ITEMS) {
             true => alone(work),

@@ -68,7 +68,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Returns and removes all moments so far, in no particular order.
+    /// Returns and removes the phases recorded so far, in no particular order.
     pub fn take(&self) -> Vec<Moment> {
         std::mem::take(&mut self.moments.lock().unwrap_or_else(|e| e.into_inner()))
     }

@@ -1,48 +1,53 @@
-//! Coefficients of Chebyshev's expansion of e^{a(P − I)}, and the integrals in the bound of its error.
+//! Coefficients of the Chebyshev expansion of e^{a(P − I)}, and the integrals in its error bound.
 //!
-//! With w_k = e^{−a} I_k(a), I_k the modified Bessel functions,
+//! With w_k = e^{−a} I_k(a), where I_k are the modified Bessel functions,
 //!
 //! e^{a(P − I)} = w_0 T_0(P) + 2 Σ_{k ≥ 1} w_k T_k(P).
 //!
-//! w_k is the probability that two independent Poisson variables of mean a/2 differ by k, S say (Skellam 1946), so that
-//! w_0 + 2 Σ w_k = 1, and ∫₀ᵃ e^{−s} I_k(s) ds = 2 Σ_{j > k} (j − k) w_j = E (|S| − k)⁺, see `docs/certificate.md`.
+//! Let S be the difference of two independent Poisson variables of mean a/2. Then w_k is the
+//! probability that S = k (Skellam 1946). So w_0 + 2 Σ w_k = 1, and
+//!
+//! ∫₀ᵃ e^{−s} I_k(s) ds = 2 Σ_{j > k} (j − k) w_j = E (|S| − k)⁺, see `docs/certificate.md`.
 //!
 //! # Tail
-//! E e^{hS} = e^{a(cosh h − 1)}, so P(S ≥ k) ≤ e^{f(k)} with f(k) = a(cosh h − 1) − hk, sinh h = k/a (Chernoff). M is the
-//! first k with e^{f(k)} ≤ 2⁻¹⁰⁰.
+//! From E e^{hS} = e^{a(cosh h − 1)} follows P(S ≥ k) ≤ e^{f(k)} with f(k) = a(cosh h − 1) − hk,
+//! sinh h = k/a (Chernoff). M is the first k with e^{f(k)} ≤ 2⁻¹⁰⁰.
 //!
 //! # Rounding
-//! Weights recur downwards by c_{j−1} = c_{j+1} + (2j/a) c_j from c_{M+1} = 0 and c_M = 1 (J. C. P. Miller 1952) and are divided by
-//! c_0 + 2 Σ c_j. The exact solution of the recurrence with that beginning is a multiple of I_j + μ (−1)^j K_j with |μ| = I_{M+1} /
-//! K_{M+1}; K_j ascends, so its second term is at most I_{M+1} and each w_j is met to 3 (M + 1) e^{f(M)} relatively and
-//! 2 e^{f(M)} absolutely. All terms are positive: in double words, of which a step errs by 26u² relatively, M steps do by less than
-//! 2⁻⁷⁰ for M below 2²⁵, and what is then rounded to a double by u (1 + 2⁻⁸).
+//! Weights recur downwards by c_{j−1} = c_{j+1} + (2j/a) c_j from c_{M+1} = 0 and c_M = 1
+//! (J. C. P. Miller 1952). They are divided by c_0 + 2 Σ c_j. The exact solution of this recurrence
+//! is a multiple of I_j + μ (−1)^j K_j with |μ| = I_{M+1} / K_{M+1}. K_j increases with j, so the
+//! second term is at most I_{M+1}. Each w_j is therefore met to a relative 3 (M + 1) e^{f(M)} and
+//! an absolute 2 e^{f(M)}.
+//!
+//! All terms are positive. A step in double words has a relative error of 26u², so M steps have one
+//! below 2⁻⁷⁰ for M below 2²⁵. The final rounding to a double adds u (1 + 2⁻⁸).
 
 use super::poisson::DoubleWord;
 
-/// By how much upper bounds are above sums of weights.
+/// Factor by which upper bounds exceed computed sums of weights.
 const MARGIN: f64 = 1.0 + 1e-9;
 
-/// The coefficients at one a.
+/// Coefficients of the expansion for one a.
 #[derive(Debug)]
 pub(crate) struct Series {
     /// w_0, 2 w_1, 2 w_2, … up to M.
     pub(crate) coefficients: Vec<f64>,
-    /// Upper bounds of E (|S| − k)⁺ for k = 0 … M + 1, by at most a relative 10⁻⁹ and 10⁻¹⁵ above them.
+    /// Upper bounds of E (|S| − k)⁺ for k = 0 … M + 1, at most a relative 10⁻⁹ and 10⁻¹⁵ above it.
     pub(crate) excess: Vec<f64>,
-    /// Bound of the sum of all coefficients' errors, their relative rounding to doubles aside.
+    /// Bound of the sum of all coefficients' errors, without their relative rounding to doubles.
     pub(crate) doubt: f64,
 }
 
-/// The range of a that there are coefficients for.
+/// Supported range of a.
 pub(crate) const RANGE: std::ops::RangeInclusive<f64> = 1e-3..=1e10;
 
-/// f(k): an upper bound of ln P(S ≥ k).
+/// Returns f(k), an upper bound of ln P(S ≥ k).
 fn ln_tail(a: f64, k: f64) -> f64 {
     k * k / (a.hypot(k) + a) - k * (k / a).asinh()
 }
 
-/// The least k ≥ 1 with f(k) ≤ `ln`.
+/// Returns the least k ≥ 1 with f(k) ≤ `ln`.
 fn first_below(a: f64, ln: f64) -> u64 {
     let mut end = 1;
     while ln_tail(a, end as f64) > ln {
@@ -56,18 +61,18 @@ fn first_below(a: f64, ln: f64) -> u64 {
     end
 }
 
-/// About as many products as the expansion takes for an error of `epsilon` where no norm grows.
+/// Estimates the matrix–vector products for an error of `epsilon`, if no norm grows.
 pub(crate) fn products(a: f64, epsilon: f64) -> u64 {
     first_below(a, epsilon.ln() - 0.5 * a.max(1.0).ln()) + 2
 }
 
 impl Series {
-    /// ∫ c_k over all s up to a, within a relative 10⁻⁹.
+    /// Returns ∫ c_k(s) ds from 0 to a, within a relative 10⁻⁹.
     pub(crate) fn integral(&self, k: usize) -> f64 {
         self.excess[k] / MARGIN * if k == 0 { 1.0 } else { 2.0 }
     }
 
-    /// The coefficients at `a` within [`RANGE`].
+    /// Computes the coefficients for an `a` within [`RANGE`].
     pub(crate) fn new(a: f64) -> Self {
         assert!(RANGE.contains(&a), "a = {a:e} has no coefficients here");
         let most = first_below(a, -100.0 * std::f64::consts::LN_2);
@@ -85,8 +90,8 @@ impl Series {
 
         let count = most as f64 + 1.0;
         let tail = 1.01 * ln_tail(a, most as f64).exp();
-        // Sums of positive terms, whose rounding is below 2 (M + 1) u; E (|S| − k)⁺ beyond M is at most
-        // 2 (M + 1/h) e^{f(M)}, and 1/h at most M.
+        // The rounding of these sums of positive terms is below 2 (M + 1) u. E (|S| − k)⁺ beyond M
+        // is at most 2 (M + 1/h) e^{f(M)}, and 1/h is at most M.
         let mut excess = vec![20.0 * count * count * tail; most as usize + 2];
         let (mut above, mut value) = (0.0, 0.0);
         for k in (0..=most as usize).rev() {
@@ -105,7 +110,7 @@ impl Series {
 mod tests {
     use super::*;
 
-    /// I_k(a) by its power series, which has no negative term.
+    /// Returns I_k(a) by its power series, which has no negative term.
     fn bessel(k: i32, a: f64) -> f64 {
         let mut term = (1..=k).fold(1.0, |term, i| term * 0.5 * a / f64::from(i));
         let (mut sum, mut j) = (0.0, 0.0);

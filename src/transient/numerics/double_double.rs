@@ -1,9 +1,11 @@
-//! Sums with twice the digits of a double.
+//! Sums in double-double arithmetic, with twice the digits of a double.
 
-/// u: half the distance of 1 to the next double.
+/// Unit roundoff u: half the distance of 1 to the next double.
 pub(crate) const UNIT: f64 = 0.5 * f64::EPSILON;
 
-/// A sum as it is rounded at every step, and what was lost: as exact as one of twice the digits.
+/// Compensated sum: the sum rounded at every step, and the accumulated rounding errors.
+///
+/// The result is as accurate as if rounded once from twice the digits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Exact {
     pub(crate) sum: f64,
@@ -24,12 +26,14 @@ impl Exact {
         self.lost += a.mul_add(b, -product);
     }
 
-    /// The double next to it.
+    /// Returns the sum, rounded to a double.
     pub(crate) fn value(self) -> f64 {
         self.sum + self.lost
     }
 
-    /// A bound of the exact sum's magnitude, of at most `terms` numbers or products whose magnitudes sum to `all`.
+    /// Bounds the magnitude of the exact sum of at most `terms` numbers or products.
+    ///
+    /// `all` is the sum of their magnitudes.
     pub(crate) fn magnitude(self, terms: usize, all: f64) -> f64 {
         self.value().abs() * (1.0 + 4.0 * UNIT) + (2.0 * terms as f64 * UNIT).powi(2) * all
     }

@@ -1,41 +1,47 @@
-//! Fixed point: where it begins, and the error that its answers show by themselves.
+//! Fixed point: the initial vector, and the error of a result read off its missing mass.
 //!
-//! Every number that is computed is at most the exact one, so the l1 error of an answer is what its probabilities lack of
-//! those of the beginning: a difference of two integers. `docs/certificate.md` has the proof.
+//! Every computed number is at most the exact one. So the l1 error of a result is the initial mass
+//! minus the mass of its probabilities, a difference of two integers. `docs/certificate.md` has the
+//! proof.
 
 use crate::kernel::{Number, Q64};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 
-/// What fractions of 2¹⁰⁰ are made of: those of 2⁶⁴ and all probabilities above 2⁻⁴⁷ are some.
+/// 2¹⁰⁰, the unit of exact sums.
+///
+/// Multiples of 2⁻⁶⁴ and all doubles above 2⁻⁴⁷ are multiples of 2⁻¹⁰⁰.
 const PARTS: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
-/// The sum of numbers of all ranks, exact but for what lies below 2⁻¹⁰⁰, which is rounded up: its 2¹⁰⁰-fold.
+/// Returns 2¹⁰⁰ times the sum of all ranks' values, with each value rounded up to a multiple of
+/// 2⁻¹⁰⁰.
 pub(crate) fn exact_mass(values: &[f64], ranks: Ranks) -> u128 {
     let blocks = values.par_chunks(1 << 14);
     let block = |block: &[f64]| block.iter().map(|p| (p * PARTS).ceil() as u128).sum::<u128>();
     sum_of(blocks.map(block).reduce(|| 0, |a, b| a + b), ranks)
 }
 
-/// The sum over all ranks.
+/// Returns the sum over all ranks.
 fn sum_of(own: u128, ranks: Ranks) -> u128 {
     let word = |k: u32| u128::from(ranks.all_reduce_sum((own >> (32 * k)) as u32 as u64)) << (32 * k);
     (0..4).map(word).sum()
 }
 
-/// What is missing of a mass, at least.
+/// Returns an upper bound of the difference of two masses, from `exact_mass`.
 pub(crate) fn missing(given: u128, found: u128) -> f64 {
     let missing = given.saturating_sub(found) as f64 * (1.0 + f64::EPSILON);
     missing / PARTS
 }
 
-/// The numbers that a vector begins with, as doubles with their bits: rounded down, and in all less than 1.
+/// Returns the initial vector in Q64, rounded down to a mass below 1.
+///
+/// Its bits are reinterpreted as doubles.
 pub(crate) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
     const MOST: u128 = u64::MAX as u128;
     let mut bits: Vec<u64> = initial.par_iter().map(|&p| Q64::of(p).bits()).collect();
     let sum = sum_of(bits.par_iter().map(|&p| u128::from(p)).reduce(|| 0, |a, b| a + b), ranks);
     if sum > MOST {
-        // At most a millionth more.
+        // The sum exceeds 1 by at most 10⁻⁶.
         let part = (MOST << 63) / sum;
         bits.par_iter_mut().for_each(|p| *p = ((u128::from(*p) * part) >> 63) as u64);
     }

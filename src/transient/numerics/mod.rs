@@ -1,8 +1,8 @@
-//! Numerical building blocks that know nothing of chains.
+//! Numerical building blocks that are independent of chains.
 //!
-//! [`poisson`] has the truncation windows and weights of uniformization, [`chebyshev_coefficients`] those of
-//! Chebyshev's expansion. [`double_double`] sums with an error of 2⁻¹⁰⁶; [`fixed_point`] counts the probability
-//! that q64 loses.
+//! [`poisson`] computes the truncation windows and weights of uniformization, and
+//! [`chebyshev_coefficients`] the coefficients of the Chebyshev method. [`double_double`] sums with
+//! an error of 2⁻¹⁰⁶. [`fixed_point`] measures the probability lost in q64.
 
 pub(super) mod chebyshev_coefficients;
 pub(super) mod double_double;

@@ -1,64 +1,77 @@
-//! Poisson probabilities p_k(λ) = e^−λ λ^k / k!: the window of terms that a bound asks for, and their
+//! Poisson probabilities p_k(λ) = e^−λ λ^k / k!: the window of terms for a given ε, and their
 //! weights.
 //!
-//! The transient distribution is π(t) = Σ_k p_k(αt) π(0) P^k. A term is one multiplication by P, so a
-//! window's last term `right` is what a run costs, while terms before `left` are multiplied but not
-//! accumulated.
+//! The transient distribution is π(t) = Σ_k p_k(αt) π(0) P^k. Each term takes one matrix–vector
+//! product, so the cost of a run is the last term `right` of its window. Terms before `left` are
+//! computed but not accumulated.
 //!
 //! # Window
-//! The points are quantiles, not the outcome of bounds that overshoot as in B. L. Fox and P. W. Glynn,
-//! "Computing Poisson probabilities" (1988), doi:10.1145/42404.42409: tails are evaluated as p_k times a
-//! continued fraction,
+//! The end points are exact quantiles. The bounds of B. L. Fox and P. W. Glynn, "Computing Poisson
+//! probabilities" (1988), doi:10.1145/42404.42409 give larger windows. Tails are evaluated as p_k
+//! times a continued fraction,
 //!
 //! P(N > k) = p_k λ / (k+1−λ + 1·λ/(k+2−λ + 2·λ/(k+3−λ + …))), k + 1 > λ,\
 //! P(N ≤ k) = p_k λ / (λ−k + 1·k/(λ−k+2 + 2(k−1)/(λ−k+4 + …))), k < λ
 //!
-//! (the incomplete gamma functions P(k+1, λ) and Q(k+1, λ); see W. Gautschi, "A computational procedure for
-//! incomplete gamma functions" (1979), doi:10.1145/355853.355863). All elements are positive, so that nothing
-//! cancels and two consecutive convergents enclose the value. ln p_k is Loader's saddle point form (C.
-//! Loader, "Fast and accurate computation of binomial probabilities", 2000): −D(k, λ) − δ(k) − ½ ln 2πk,
-//! where D = k ln(k/λ) + λ − k ≥ 0 is the deviance and δ the error of Stirling's formula. It loses nothing
-//! for large λ and cannot underflow.
+//! (the incomplete gamma functions P(k+1, λ) and Q(k+1, λ); see W. Gautschi, "A computational
+//! procedure for incomplete gamma functions" (1979), doi:10.1145/355853.355863). All elements are
+//! positive. So nothing cancels, and two consecutive convergents enclose the value.
+//!
+//! ln p_k is computed by Loader's saddle point formula (C. Loader, "Fast and accurate computation
+//! of binomial probabilities", 2000): −D(k, λ) − δ(k) − ½ ln 2πk. Here D = k ln(k/λ) + λ − k ≥ 0 is
+//! the deviance, and δ is the error of Stirling's formula. The formula stays accurate for large λ
+//! and cannot underflow.
 //!
 //! # Rounding of the tails
-//! Let u = 2⁻⁵³, and let ln and exp be within 2 ulp. D has a relative error below 40u: for |k−λ| < (k+λ)/3 it
-//! is a series in (k−λ)/(k+λ) whose first term dominates, and k−λ is formed with one rounding; beyond that
-//! range k|ln(k/λ)| + |k−λ| is at most 6.3 D, and roundings are at most 5u of it. δ and ½ ln 2πk add less
-//! than 128u. The numerator and the denominator of a fraction's convergent are polynomials in its elements
-//! with positive coefficients, so that n elements with at most 6u each make 12n·u, and the product of n
-//! quotients that gives the convergent 2n·u more. It is stopped at a relative change of 2⁻⁴⁸ = 32u, known to
-//! within 24n·u, which bounds its distance from the value. So u·(64(|ln p_k| + |ln λ| + |ln G|) + 1024 + 48n)
-//! bounds the error of the logarithm of a tail p_k λ / G, and every comparison with ε and every tail given to
-//! a caller includes it: some 10⁻¹³ of the tail.
+//! Let u = 2⁻⁵³, and let ln and exp be within 2 ulp.
+//!
+//! * D has a relative error below 40u. For |k−λ| < (k+λ)/3 it is a series in (k−λ)/(k+λ) in which
+//!   the first term dominates, and k−λ is formed with one rounding. Beyond that range
+//!   k|ln(k/λ)| + |k−λ| is at most 6.3 D, and the roundings are at most 5u of it.
+//! * δ and ½ ln 2πk add less than 128u.
+//! * The numerator and the denominator of a convergent are polynomials in the elements of the
+//!   fraction with positive coefficients. So n elements with at most 6u each make 12n·u.
+//! * The convergent is a product of n quotients, which makes 2n·u more.
+//! * The iteration ends at a relative change of 2⁻⁴⁸ = 32u, known to within 24n·u. This change
+//!   bounds the distance of the convergent from the value.
+//!
+//! So u·(64(|ln p_k| + |ln λ| + |ln G|) + 1024 + 48n) bounds the error of the logarithm of a tail
+//! p_k λ / G. Every comparison with ε and every returned tail includes it. It is about 10⁻¹³ of the
+//! tail.
 //!
 //! # Rounding of the weights
-//! Weights start at the mode ⌊λ⌋ with 2⁶⁰⁰ (so that the smallest of a window for any ε > 0 is a normal
-//! number) and recur outwards by w_{k+1} = w_k λ/(k+1) in double-word arithmetic, whose product and quotient
-//! have relative errors of 7u² and 16u² (M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error
-//! bounds for basic building blocks of double-word arithmetic" (2017), doi:10.1145/3121432). A window is at
-//! most 2³³ terms long for λ ≤ 2⁵³, so a weight's error is below 2³³ · 24u² < 2⁻⁶⁸ before it is rounded to
-//! f64. They are divided by the sum of *all* weights, which runs on beyond the window until the geometric
-//! series that bounds the rest, w_k ρ/(1−ρ), is below 2⁻⁶⁶ of the sum on either side. Each ŵ_k is then
-//! p_k (1 + θ) with |θ| ≤ u (1 + 2⁻⁸), plus at most 2⁻¹⁰⁷¹ where parts of p_k are no normal numbers: Σ|ŵ_k − p_k| ≤
-//! u (1 + 2⁻⁸) + 2⁻¹⁰⁷¹ · terms, whatever λ. Weights that are started from a rounded p_m and recur in f64
-//! have errors that grow as u·√λ.
+//! The recurrence starts at the mode ⌊λ⌋ with the weight 2⁶⁰⁰. With this start the smallest weight
+//! of a window is a normal number for any ε > 0. Weights recur outwards by w_{k+1} = w_k λ/(k+1) in
+//! double-word arithmetic. Its product and quotient have relative errors of 7u² and 16u²
+//! (M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks
+//! of double-word arithmetic" (2017), doi:10.1145/3121432). A window has at most 2³³ terms for
+//! λ ≤ 2⁵³. So the error of a weight is below 2³³ · 24u² < 2⁻⁶⁸ before it is rounded to f64.
 //!
-//! All of this is for λ as given. A relative error η of λ itself moves the distribution by at most η √(2λ/e)
-//! in l1 (2λη times the largest p_k); it is the same as an error η of t.
+//! The weights are divided by the sum of *all* weights. That sum continues beyond the window on
+//! either side until the remainder is below 2⁻⁶⁶ of the sum. The remainder is bounded by the
+//! geometric series w_k ρ/(1−ρ). Each ŵ_k is then p_k (1 + θ) with |θ| ≤ u (1 + 2⁻⁸), plus at most
+//! 2⁻¹⁰⁷¹ if parts of p_k are not normal numbers. Hence for every λ
+//!
+//! Σ|ŵ_k − p_k| ≤ u (1 + 2⁻⁸) + 2⁻¹⁰⁷¹ · terms.
+//!
+//! A recurrence in f64 from a rounded p_m would have errors that grow as u·√λ.
+//!
+//! All bounds hold for λ as given. A relative error η of λ moves the distribution by at most
+//! η √(2λ/e) in l1 (2λη times the largest p_k). It is equivalent to a relative error η of t.
 
 /// Unit roundoff of f64, 2⁻⁵³.
 const U: f64 = f64::EPSILON / 2.0;
 
-/// The largest λ, 2⁵³: up to it an f64 tells every term from the next.
+/// Largest supported λ, 2⁵³: up to it all integers are exact in f64.
 pub const MAX_LAMBDA: f64 = 9_007_199_254_740_992.0;
 
-/// The share of ε that the left tail may take: it saves accumulations only.
+/// Share of ε for the left tail. It is small, as a larger `left` saves accumulations only.
 const LEFT_SHARE: f64 = 1.0 / 16.0;
 
-/// The right tail's share, fixed so that a smaller ε never gives a narrower window.
+/// Share of ε for the right tail, fixed so that a smaller ε never gives a narrower window.
 const RIGHT_SHARE: f64 = 1.0 - LEFT_SHARE;
 
-/// Weight of the mode before normalisation, 2⁶⁰⁰.
+/// Weight of the mode before normalization, 2⁶⁰⁰.
 const MODE_WEIGHT: f64 = 4.149_515_568_880_993e180;
 
 /// Terms left … right of the Poisson distribution: all but a mass of at most ε.
@@ -66,7 +79,7 @@ const MODE_WEIGHT: f64 = 4.149_515_568_880_993e180;
 pub struct Window {
     /// First term.
     pub left: u64,
-    /// Last term: the number of multiplications.
+    /// Last term: the number of matrix–vector products.
     pub right: u64,
     /// λ = αt.
     pub lambda: f64,
@@ -76,24 +89,26 @@ pub struct Window {
     above: f64,
 }
 
-/// Weights of a window's terms.
+/// Weights of the terms of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
-    /// The term of the first weight.
+    /// Term of the first weight.
     pub left: u64,
     /// p_k for k = left, left + 1, …
     pub values: Vec<f64>,
     /// Proved upper bound of the mass outside of the window, at most ε.
     pub truncation: f64,
-    /// Proved bound of Σ|ŵ_k − p_k| over the window, from floating point.
+    /// Proved bound of the rounding error Σ|ŵ_k − p_k| over the window.
     pub rounding: f64,
     /// Upper bound of P(N > right).
     above: f64,
 }
 
 impl Window {
-    /// The window with P(N < left) + P(N > right) ≤ `epsilon`: `left` is the last with P(N < left) ≤ ε/16, and `right`
-    /// the first with P(N > right) ≤ 15ε/16.
+    /// Computes the window with P(N < left) + P(N > right) ≤ `epsilon`.
+    ///
+    /// `left` is the last term with P(N < left) ≤ ε/16, and `right` the first with
+    /// P(N > right) ≤ 15ε/16.
     ///
     /// # Panics
     /// Unless λ is in 0 … [`MAX_LAMBDA`] and ε strictly between 0 and 1.
@@ -109,8 +124,8 @@ impl Window {
         let ln_epsilon = epsilon.ln();
         let floor = lambda as u64;
 
-        // P(N ≤ ⌊λ⌋) exceeds 1/16, so `left` is at most ⌊λ⌋.
-        // Less the rounding of the logarithms on this side of the comparisons.
+        // P(N ≤ ⌊λ⌋) exceeds 1/16, so `left` is at most ⌊λ⌋. The share is reduced by the rounding
+        // of the logarithms on this side of the comparisons.
         let share = |part: f64| ln_epsilon + part.ln() - 8.0 * U * (1.0 + ln_epsilon.abs());
         let (left_share, right_share) = (share(LEFT_SHARE), share(RIGHT_SHARE));
         let left = partition_point(0, floor, |left| ln_at_most(lambda, left).upper() > left_share);
@@ -122,24 +137,24 @@ impl Window {
         }
         let right = partition_point(left, end, fits);
 
-        // A tail below the range of f64 is still not zero.
+        // A tail below the range of f64 is still positive.
         let tail = |ln: f64| (ln.exp() * (1.0 + 8.0 * U)).max(f64::from_bits(1)).min(epsilon);
         let above = tail(ln_above(lambda, right).upper());
         let below = if left == 0 { 0.0 } else { tail(ln_at_most(lambda, left - 1).upper()) };
         Self { left, right, lambda, truncation: (below + above).min(epsilon), above }
     }
 
-    /// Proved upper bound of P(N < left) + P(N > right), at most ε.
+    /// Returns a proved upper bound of P(N < left) + P(N > right), at most ε.
     pub fn truncation(&self) -> f64 {
         self.truncation
     }
 
-    /// Number of terms.
+    /// Returns the number of terms.
     pub fn terms(&self) -> u64 {
         self.right - self.left + 1
     }
 
-    /// The rounding of its [weights](Self::weights), before they are computed.
+    /// Returns the rounding error bound of the [weights](Self::weights), before they are computed.
     pub(crate) fn rounding(&self) -> f64 {
         if self.lambda == 0.0 {
             0.0
@@ -148,20 +163,21 @@ impl Window {
         }
     }
 
-    /// The rounding of its [weights from below](Self::weights_below).
+    /// Returns the rounding error bound of the [weights from below](Self::weights_below).
     pub(crate) fn rounding_below(&self) -> f64 {
         self.rounding() + (4.0 * U + self.terms() as f64 * (-64f64).exp2())
     }
 
-    /// The weights of all terms, 8 bytes each (twice that while they are computed).
+    /// Computes the weights of all terms: 8 bytes each, and twice that during the computation.
     pub fn weights(&self) -> Weights {
         self.weights_of(0.0)
     }
 
-    /// The weights at λ + `low`, of which λ is the nearest double; none is more than the exact one.
+    /// Computes weights at λ + `low`, each at most the exact one; λ must be the nearest double.
     pub fn weights_below(&self, low: f64) -> Weights {
         let mut weights = self.weights_of(low);
-        // Each is within u (1 + 2⁻⁸) of p_k, relatively; two doubles below it lies at least 2u below.
+        // Each is within a relative u (1 + 2⁻⁸) of p_k. The second double below it is smaller by a
+        // relative 2u at least.
         weights.values.iter_mut().for_each(|w| *w = w.next_down().next_down().max(0.0));
         weights.rounding = self.rounding_below();
         weights
@@ -188,7 +204,8 @@ impl Window {
             }
         };
         let lambda = DoubleWord { hi: self.lambda, lo: low };
-        // What may be left out of the sum on either side, with a bit to spare for the roundings of the test.
+        // Bound of the remainder of the sum on either side, with one bit for the roundings of the
+        // test.
         let negligible = MODE_WEIGHT * (-67.0f64).exp2();
         let mode = self.lambda as u64;
         let mut sum = DoubleWord::from(0.0);
@@ -219,18 +236,21 @@ impl Window {
 }
 
 impl Weights {
-    /// P(N > right), and a bound of the error of that.
+    /// Returns P(N > right), and a bound of its error.
     pub fn above(&self) -> (f64, f64) {
-        // A relative excess of some 10⁻¹³, which the module's head derives; what has underflowed is not known so well.
+        // The relative excess is about 10⁻¹³ (module docs). A value that has underflowed is less
+        // accurate.
         (self.above, 1e-11 * self.above + f64::MIN_POSITIVE)
     }
 
-    /// P(N > k) for k = left−1, left, …, right: one value more than there are weights. Cumulative rewards are
-    /// (1/α) Σ_k P(N > k) c_k over the terms' rewards c_k; terms before `left` have a P(N > k) between the first value
-    /// and 1.
+    /// Returns P(N > k) for k = left−1, left, …, right: one value more than there are weights.
     ///
-    /// Sums are double words, and they start with the upper bound of P(N > right): each value is within
-    /// `rounding` + u of P(N > k), plus the excess of that bound, which the module's head derives (10⁻¹² of it or so).
+    /// Cumulative rewards are (1/α) Σ_k P(N > k) c_k over the terms' rewards c_k. For terms before
+    /// `left`, P(N > k) is between the first value and 1.
+    ///
+    /// Sums are double words, and they start with the upper bound of P(N > right). Each value is
+    /// within `rounding` + u of P(N > k), plus the excess of that bound (about 10⁻¹² of it, see the
+    /// module docs).
     pub fn tails(&self) -> Vec<f64> {
         let mut tails = vec![0.0; self.values.len() + 1];
         let mut sum = DoubleWord::from(self.above);
@@ -243,12 +263,14 @@ impl Weights {
     }
 }
 
-/// Upper bound of E\[(N − k)⁺\], with a relative excess of at most the rounding that the module derives (plus the
-/// smallest number above zero): what remains to be multiplied when a sweep stops at term k.
+/// Returns an upper bound of E\[(N − k)⁺\], the expected number of steps after step k.
 ///
-/// E\[(N − k)⁺\] = λ P(N ≥ k) − k P(N > k). In terms of the fractions, with H and T what follows the first element of each,
-/// this is λ p_k (1 + H) / (k+1−λ + H) for k + 1 > λ and (λ − k) + λ p_k T / (λ−k + T) otherwise: sums
-/// and products of positive numbers.
+/// The relative excess is at most the rounding in the module docs, plus the smallest positive
+/// number.
+///
+/// E\[(N − k)⁺\] = λ P(N ≥ k) − k P(N > k). Let H and T be the fractions after the first element of
+/// P(N > k) and of P(N ≤ k). The value is then λ p_k (1 + H) / (k+1−λ + H) for k + 1 > λ, and
+/// (λ − k) + λ p_k T / (λ−k + T) otherwise. These are sums and products of positive numbers.
 ///
 /// # Panics
 /// Unless λ is in 0 … [`MAX_LAMBDA`].
@@ -258,7 +280,7 @@ pub fn expected_excess(lambda: f64, k: u64) -> f64 {
         return 0.0;
     }
     let (ln_p, ln_lambda) = (ln_probability(lambda, k), lambda.ln());
-    // λ p_k with the slack of all that it is multiplied with: a sum of logarithms, since p_k may underflow.
+    // λ p_k with the error bounds of all its factors: a sum of logarithms, since p_k may underflow.
     let scale = |fraction: &Fraction| (ln_p + ln_lambda + slack(&[ln_p, ln_lambda], fraction.elements)).exp();
     let first = excess(k + 1, lambda);
     let value = if first > 0.0 {
@@ -275,7 +297,9 @@ fn check_lambda(lambda: f64) {
     assert!((0.0..=MAX_LAMBDA).contains(&lambda), "lambda = {lambda} is not in 0 … {MAX_LAMBDA}");
 }
 
-/// The first number in `start..end` for which `found` holds, `end` when there is none; it holds from there on.
+/// Returns the first number in `start..end` that satisfies `found`, or `end`.
+///
+/// `found` must hold for all numbers after the first one.
 fn partition_point(mut start: u64, mut end: u64, found: impl Fn(u64) -> bool) -> u64 {
     while start < end {
         let middle = start + (end - start) / 2;
@@ -288,14 +312,15 @@ fn partition_point(mut start: u64, mut end: u64, found: impl Fn(u64) -> bool) ->
     start
 }
 
-/// k − λ with one rounding, also where k is no f64.
+/// Returns k − λ with one rounding, also if k is not representable as f64.
 fn excess(k: u64, lambda: f64) -> f64 {
     let floor = lambda.floor();
-    // λ ≤ 2⁵³, so ⌊λ⌋ is a u64; the difference is rounded only where it is far above 2⁵³, and λ then negligible.
+    // λ ≤ 2⁵³, so ⌊λ⌋ fits into a u64. The integer difference is rounded only if it is far above
+    // 2⁵³; the fraction of λ is then negligible.
     (i128::from(k) - floor as i128) as f64 - (lambda - floor)
 }
 
-/// A logarithm and a bound of its absolute error.
+/// Logarithm with a bound of its absolute error.
 #[derive(Debug, Clone, Copy)]
 struct Ln {
     value: f64,
@@ -307,18 +332,18 @@ impl Ln {
         self.value + self.error
     }
 
-    /// ln(1 − e^x) of a probability below 1/2, where its relative error does not grow.
+    /// Returns ln(1 − e^x) for a probability e^x below 1/2; its relative error does not grow there.
     fn complement(self) -> Self {
         Self { value: (-self.value.exp_m1()).ln(), error: 2.0 * self.error + 16.0 * U }
     }
 }
 
-/// The bound that the module's head derives.
+/// Returns the error bound of a tail's logarithm (module docs, "Rounding of the tails").
 fn slack(logarithms: &[f64], elements: u64) -> f64 {
     U * (64.0 * logarithms.iter().map(|ln| ln.abs()).sum::<f64>() + 1024.0 + 48.0 * elements as f64)
 }
 
-/// ln P(N > k).
+/// Returns ln P(N > k).
 fn ln_above(lambda: f64, k: u64) -> Ln {
     let first = excess(k + 1, lambda);
     if first <= 0.0 {
@@ -329,37 +354,39 @@ fn ln_above(lambda: f64, k: u64) -> Ln {
     tail(lambda, k, first, h)
 }
 
-/// ln P(N ≤ k) for k ≤ λ − 1.
+/// Returns ln P(N ≤ k) for k ≤ λ − 1.
 fn ln_at_most(lambda: f64, k: u64) -> Ln {
     debug_assert!(excess(k + 1, lambda) <= 0.0, "k = {k} is too near lambda = {lambda}");
     tail(lambda, k, -excess(k, lambda), at_most_fraction(lambda, k))
 }
 
-/// ln(p_k λ / (first + fraction)).
+/// Returns ln(p_k λ / (first + fraction)).
 fn tail(lambda: f64, k: u64, first: f64, fraction: Fraction) -> Ln {
     let parts = [ln_probability(lambda, k), lambda.ln(), -(first + fraction.value).ln()];
     Ln { value: parts.iter().sum(), error: slack(&parts, fraction.elements) }
 }
 
-/// Value of a continued fraction and how many of its elements that took.
+/// Value of a continued fraction, and the number of its elements that were evaluated.
 struct Fraction {
     value: f64,
     elements: u64,
 }
 
-/// 1·λ/(k+2−λ + 2·λ/(k+3−λ + …)), k + 1 > λ.
+/// Returns 1·λ/(k+2−λ + 2·λ/(k+3−λ + …)), k + 1 > λ.
 fn above_fraction(lambda: f64, k: u64) -> Fraction {
     let first = excess(k + 1, lambda);
     continued_fraction(|n| n * lambda, |n| first + n)
 }
 
-/// 1·k/(λ−k+2 + 2(k−1)/(λ−k+4 + …)), k < λ; it ends with element k.
+/// Returns 1·k/(λ−k+2 + 2(k−1)/(λ−k+4 + …)), k < λ; the fraction ends with element k.
 fn at_most_fraction(lambda: f64, k: u64) -> Fraction {
     let (first, end) = (-excess(k, lambda), k as f64 + 1.0);
     continued_fraction(|n| n * (end - n).max(0.0), |n| first + 2.0 * n)
 }
 
-/// a(1)/(b(1) + a(2)/(b(2) + …)) by the modified Lentz method, for a ≥ 0 (0 ends it) and b > 0.
+/// Evaluates a(1)/(b(1) + a(2)/(b(2) + …)) by the modified Lentz method.
+///
+/// Requires b > 0 and a ≥ 0; the fraction ends if a is 0.
 fn continued_fraction(a: impl Fn(f64) -> f64, b: impl Fn(f64) -> f64) -> Fraction {
     const CHANGE: f64 = 32.0 * U;
     let (numerator, mut value) = (a(1.0), b(1.0));
@@ -379,7 +406,7 @@ fn continued_fraction(a: impl Fn(f64) -> f64, b: impl Fn(f64) -> f64) -> Fractio
     }
 }
 
-/// ln p_k(λ), λ > 0.
+/// Returns ln p_k(λ), λ > 0.
 fn ln_probability(lambda: f64, k: u64) -> f64 {
     if k == 0 {
         return -lambda;
@@ -388,13 +415,14 @@ fn ln_probability(lambda: f64, k: u64) -> f64 {
     -deviance(lambda, k) - stirling_error(k) - 0.5 * (std::f64::consts::TAU * x).ln()
 }
 
-/// D(k, λ) = k ln(k/λ) + λ − k, k > 0.
+/// Returns the deviance D(k, λ) = k ln(k/λ) + λ − k, k > 0.
 pub(crate) fn deviance(lambda: f64, k: u64) -> f64 {
     let (x, d) = (k as f64, excess(k, lambda));
     if d.abs() >= (x + lambda) / 3.0 {
         return x * (x / lambda).ln() - d;
     }
-    // With v = (k−λ)/(k+λ), ln(k/λ) = 2(v + v³/3 + v⁵/5 + …), of which the first term less k−λ is (k−λ)v.
+    // With v = (k−λ)/(k+λ), ln(k/λ) = 2(v + v³/3 + v⁵/5 + …). The first term of k ln(k/λ) minus k−λ
+    // is (k−λ)v.
     let v = d / (x + lambda);
     let (mut sum, mut power, mut j) = (d * v, 2.0 * x * v, 1.0);
     loop {
@@ -408,9 +436,9 @@ pub(crate) fn deviance(lambda: f64, k: u64) -> f64 {
     }
 }
 
-/// δ(k) = ln k! − (k + ½) ln k + k − ½ ln 2π, k > 0.
+/// Returns δ(k) = ln k! − (k + ½) ln k + k − ½ ln 2π, k > 0.
 fn stirling_error(k: u64) -> f64 {
-    /// δ(1) … δ(15), from an evaluation with 40 digits.
+    /// δ(1) … δ(15), evaluated with 40 digits.
     const SMALL: [f64; 15] = [
         0.081_061_466_795_327_26,
         0.041_340_695_955_409_3,
@@ -431,13 +459,14 @@ fn stirling_error(k: u64) -> f64 {
     if let Some(&small) = SMALL.get(k as usize - 1) {
         return small;
     }
-    // Stirling's series, whose error is below its first neglected term, 691/(360360 k¹¹) < 2⁻⁵² at k = 16.
+    // The error of Stirling's series is below its first omitted term, 691/(360360 k¹¹) < 2⁻⁵² at
+    // k = 16.
     let x = k as f64;
     let y = 1.0 / (x * x);
     (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - (1.0 / 1680.0 - y / 1188.0) * y) * y) * y) / x
 }
 
-/// An unevaluated sum of two f64, hi = hi + lo rounded.
+/// Unevaluated sum of two f64; hi is the sum rounded to f64.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoubleWord {
     pub(crate) hi: f64,
@@ -445,22 +474,24 @@ pub(crate) struct DoubleWord {
 }
 
 impl DoubleWord {
-    /// x + y exactly, for |x| ≥ |y| or x = 0 (Dekker 1971).
+    /// Returns x + y exactly, for |x| ≥ |y| or x = 0 (Dekker 1971).
     fn ordered_sum(x: f64, y: f64) -> Self {
         let hi = x + y;
         Self { hi, lo: y - (hi - x) }
     }
 
-    /// x + y exactly (Knuth, Møller).
+    /// Returns x + y exactly (Knuth, Møller).
     fn sum(x: f64, y: f64) -> Self {
         let hi = x + y;
         let z = hi - x;
         Self { hi, lo: (x - (hi - z)) + (y - z) }
     }
 
-    /// x·y exactly (Dekker 1971): without a fused multiply–add, which is slow on processors that lack it.
+    /// Returns x·y exactly (Dekker 1971).
+    ///
+    /// It uses no fused multiply–add, which is slow on processors without that instruction.
     fn product(x: f64, y: f64) -> Self {
-        /// The 26 leading bits and the rest.
+        /// Splits x into its 26 leading bits and the remainder.
         fn halves(x: f64) -> (f64, f64) {
             let scaled = 134_217_729.0 * x;
             let high = scaled - (scaled - x);
@@ -489,7 +520,7 @@ impl From<u64> for DoubleWord {
 impl std::ops::Add for DoubleWord {
     type Output = Self;
 
-    /// Relative error 3u² for terms of one sign.
+    /// Adds with a relative error of 3u² for terms of one sign.
     fn add(self, y: Self) -> Self {
         let s = Self::sum(self.hi, y.hi);
         Self::ordered_sum(s.hi, s.lo + (self.lo + y.lo))
@@ -507,7 +538,7 @@ impl std::ops::Neg for DoubleWord {
 impl std::ops::Mul for DoubleWord {
     type Output = Self;
 
-    /// Relative error 7u².
+    /// Multiplies with a relative error of 7u².
     fn mul(self, y: Self) -> Self {
         let p = Self::product(self.hi, y.hi);
         Self::ordered_sum(p.hi, p.lo + (self.hi * y.lo + self.lo * y.hi))
@@ -517,7 +548,7 @@ impl std::ops::Mul for DoubleWord {
 impl std::ops::Div for DoubleWord {
     type Output = Self;
 
-    /// Relative error 16u².
+    /// Divides with a relative error of 16u².
     fn div(self, y: Self) -> Self {
         let hi = self.hi / y.hi;
         let r = y * Self::from(hi);

@@ -1,10 +1,10 @@
-//! Poisson windows and weights against closed forms and values of high precision.
+//! Tests of Poisson windows and weights against closed forms and high-precision values.
 
 use super::*;
 use crate::transient::chain::transitions::exit_rate;
 use proptest::prelude::*;
 
-/// Sum with compensation.
+/// Returns the compensated sum.
 fn sum(values: &[f64]) -> f64 {
     exit_rate(values.iter().copied())
 }
@@ -14,7 +14,7 @@ fn assert_relative(actual: f64, expected: f64, tolerance: f64, what: &str) {
     assert!(error <= tolerance, "{what}: {actual:e} instead of {expected:e}, relative error {error:e}");
 }
 
-/// The f64 nearest to exp(−λ + k ln λ − ln k!), evaluated with 50 digits by mpmath 1.3.
+/// Expected: the f64 nearest to exp(−λ + k ln λ − ln k!), evaluated with 50 digits by mpmath 1.3.
 #[test]
 fn weights_have_known_values() {
     for (lambda, k, expected) in [
@@ -44,7 +44,8 @@ fn weights_have_known_values() {
 
 #[test]
 fn right_is_the_quantile() {
-    // Exact quantiles of 15/16 · 10⁻⁶; up to 10³ they are those of 10⁻⁶ as well, then 10479 and 1004757.
+    // Exact quantiles of 15/16 · 10⁻⁶. Up to λ = 10³ they equal those of 10⁻⁶; the next ones of
+    // 10⁻⁶ are 10479 and 1004757.
     for (lambda, right) in [(0.01, 2), (1.0, 9), (25.0, 52), (100.0, 151), (1e3, 1154), (1e4, 10_480)] {
         assert_eq!(Window::new(lambda, 1e-6).right, right, "lambda = {lambda}");
     }
@@ -79,8 +80,8 @@ fn extremes_of_the_range() {
     // 3 · 10⁻³⁰⁰ is met by the first term, 3 · 10⁻³⁰¹ needs the second.
     assert_eq!(Window::new(1e-300, 3e-300).right, 0);
     assert_eq!(Window::new(1e-300, 3e-301).right, 1);
-    // Beyond 2⁵³ numbers of terms are no f64. The normal distribution's quantile is a check of the magnitude:
-    // z(10⁻⁶·15/16) = 4.766 standard deviations.
+    // Above 2⁵³ term numbers are not exact in f64. The quantile of the normal distribution,
+    // z(10⁻⁶·15/16) = 4.766 standard deviations, checks the magnitude.
     let window = Window::new(MAX_LAMBDA, 1e-6);
     let z = (window.right - MAX_LAMBDA as u64) as f64 / MAX_LAMBDA.sqrt();
     assert!((4.766..4.767).contains(&z), "{z}");
@@ -109,7 +110,7 @@ fn expected_excess_has_known_values() {
         assert_excess(lambda, k, expected);
     }
     assert!(expected_excess(1e4, 20_000) < 1e-300);
-    // A sweep that stops at any k pays no more than this.
+    // Early termination at any k adds no more than this.
     for k in [0, 9_000, 9_999, 10_000, 10_001, 11_000] {
         let simple = (1e4 - k as f64).max(0.0) + 1e2;
         assert!(expected_excess(1e4, k) <= simple, "k = {k}");
@@ -118,10 +119,10 @@ fn expected_excess_has_known_values() {
 
 fn assert_excess(lambda: f64, k: u64, expected: f64) {
     let actual = expected_excess(lambda, k);
-    // Never below, but for the rounding of the expected value itself.
+    // Never below, except for the rounding of the expected value itself.
     assert!(actual >= expected * (1.0 - 4.0 * U), "E(N - {k})+ at {lambda}: {actual:e} < {expected:e}");
-    // Twice the slack of the module's head: |ln p_k| < 1000 wherever λ p_k is not negligible, and fewer than 10⁴
-    // elements up to λ = 10⁸.
+    // Twice the error bound of the module docs: |ln p_k| < 1000 unless λ p_k is negligible, and
+    // there are fewer than 10⁴ elements up to λ = 10⁸.
     let tolerance = 2.0 * U * (64.0 * (1e3 + 40.0) + 1024.0 + 48.0 * 1e4);
     assert_relative(actual, expected, tolerance, &format!("E(N - {k})+ at {lambda}"));
 }
@@ -185,8 +186,8 @@ proptest! {
         let mass = sum(&weights.values);
         prop_assert!(mass <= 1.0 + weights.rounding + 2.0 * U, "{}", mass);
         prop_assert!(mass + weights.truncation >= 1.0 - weights.rounding - 2.0 * U, "{}", mass);
-        // One term less on the right, or one more on the left, would break the bound: by the weights themselves,
-        // up to the rounding of the tails.
+        // One term less on the right, or one more on the left, would exceed the bound: by the
+        // weights, up to the rounding of the tails.
         let above = weights.tails()[weights.values.len()];
         let below = weights.truncation - above;
         let rounding = 2.0 * U * (64.0 * 100.0 + 1024.0 + 48.0 * 1e4);
