@@ -1,19 +1,23 @@
-//! PageRank of small graphs by elimination, where products with P hardly gain: a damping factor
-//! near 1 on a graph of a period.
+//! PageRank by elimination, for small graphs on which products with P hardly converge.
 //!
-//! The rows of I − d P have off-diagonal entries −d P_ij and sum to 1 − d. Elimination that
-//! computes each pivot as the sum of what leaves its row has no subtraction, so that small 1 − d
-//! costs no digits (W. K. Grassmann, M. I. Taksar, D. P. Heyman, "Regenerative analysis and steady
-//! state distributions for Markov chains", Operations Research 33, 1985,
-//! doi:10.1287/opre.33.5.1107). Corrections by residuals in twice the digits follow.
+//! Such graphs are periodic, with a damping factor d near 1.
 //!
-//! A residual has both signs, and each sign is solved by itself, so that the difference keeps errors
-//! of ε ‖r‖₁ / (1 − d). Corrections gain nothing once 1 − d is near ε. What f64 leaves too wide is
-//! then eliminated in double-word numbers, whose ε is 2⁻¹⁰⁰.
+//! The rows of I − d P have off-diagonal entries −d P_ij and sum to 1 − d. The elimination computes
+//! each pivot as the sum of the probabilities that leave its row. It has no subtraction, so that a
+//! small 1 − d costs no digits (W. K. Grassmann, M. I. Taksar, D. P. Heyman, "Regenerative analysis
+//! and steady state distributions for Markov chains", Operations Research 33, 1985,
+//! doi:10.1287/opre.33.5.1107). Iterative refinement with residuals in double-double arithmetic
+//! follows.
 //!
-//! Bounds are proved by the last residual r, with its own rounding. As (I − d Pᵀ)⁻¹ has no negative
-//! entry and columns that sum to 1 / (1 − d), the error of a node is at most ‖r‖₁ / (1 − d). Where
-//! all s_i are 1/n, |r| ≤ δ (1 − d) s gives a relative error of at most δ.
+//! A residual r has both signs. Its positive and its negative part are solved separately, so that
+//! the difference has errors of ε ‖r‖₁ / (1 − d). Corrections gain nothing once 1 − d is near ε. If
+//! f64 leaves too wide a bound, the elimination is repeated in double-double numbers, with ε =
+//! 2⁻¹⁰⁰.
+//!
+//! The last residual r, with its own rounding, proves the bounds. (I − d Pᵀ)⁻¹ has no negative
+//! entry, and its columns sum to 1 / (1 − d), so the error of a node is at most ‖r‖₁ / (1 − d). If
+//! all entries of the teleport distribution s are 1/n, |r| ≤ δ (1 − d) s gives a relative error of
+//! at most δ.
 
 use std::ops::{Add, Div, Mul};
 
@@ -24,35 +28,37 @@ use crate::Result;
 use crate::parallel::*;
 use crate::transient::poisson::DoubleWord;
 
-/// Nodes of a graph that is eliminated at most: their matrix has 8 MiB, or 16 MiB of double words.
+/// Largest number of nodes for elimination: the matrix has 8 MiB, in double-double 16 MiB.
 const MOST_NODES: usize = 1024;
-/// Products before elimination, at least: more than damping factors of every day take.
+/// Smallest number of products before elimination, more than usual damping factors take.
 const PRODUCTS: u32 = 500;
-/// Corrections at most; one in f64 gains about twelve digits of 1 − d.
+/// Largest number of corrections; each in f64 gains about twelve digits of 1 − d.
 const CORRECTIONS: usize = 6;
-/// Rows from which elimination is shared out over threads.
+/// Number of remaining rows from which elimination runs on several threads.
 const MANY: usize = 256;
 
-/// Elimination of one graph, once.
+/// Decides when a graph is solved by elimination, and does so at most once.
 pub(super) struct Elimination {
-    /// Products that take as long; none where the graph is too large, or it has been done.
+    /// Number of products that take as long as elimination.
+    ///
+    /// None if the graph is too large, or after elimination.
     after: Option<u32>,
 }
 
 impl Elimination {
-    /// Elimination of the first n nodes.
+    /// Plans the elimination of the first n nodes.
     pub(super) fn new(graph: &Graph, n: usize) -> Self {
         let product = graph.entries() + 8 * n;
         let after = (n.pow(3) / (4 * product)).max(PRODUCTS as usize) as u32;
         Self { after: (n <= MOST_NODES).then_some(after) }
     }
 
-    /// True once so many products have taken as long as elimination.
+    /// True once the products done have taken as long as elimination.
     pub(super) fn is_due(&self, products: u32) -> bool {
         self.after.is_some_and(|after| products >= after)
     }
 
-    /// PageRank of the first n nodes, which have no links from others.
+    /// Returns the PageRank of the first n nodes, which have no edges from later nodes.
     pub(super) fn solve(
         &mut self,
         graph: &Graph,
@@ -68,7 +74,7 @@ impl Elimination {
                 .all(|node| node.half_width <= (options.relative * node.estimate).max(options.epsilon))
         };
         let exact = start.solve::<f64>(graph, options, watch)?;
-        // Where the residual is hardly more than its rounding, no better answer can be proved.
+        // The residual is hardly more than its rounding: no better bound can be proved.
         if exact.as_ref().is_some_and(|exact| exact.bound <= 4.0 * exact.rounding || met(exact)) {
             return Ok(exact);
         }
@@ -77,20 +83,20 @@ impl Elimination {
     }
 }
 
-/// PageRank with its proved error.
+/// PageRank with its proved error bound.
 pub(super) struct Exact {
     x: Vec<f64>,
-    /// False for nodes that no way leads to, whose PageRank is 0.
+    /// False for nodes that no path leads to from a start node: their PageRank is 0.
     reached: Vec<bool>,
     bound: f64,
-    /// Part of the bound that the rounding of the residual has.
+    /// Contribution of the residual's rounding to the bound.
     rounding: f64,
-    /// The bound is that of relative errors.
+    /// True if `bound` is relative, false if it is absolute.
     relative: bool,
 }
 
 impl Exact {
-    /// The node at a place.
+    /// Returns the interval of the node at a place.
     pub(super) fn node(&self, graph: &Graph, place: u32) -> Node {
         let x = self.x[place as usize];
         let error = match (self.reached[place as usize], self.relative) {
@@ -103,11 +109,11 @@ impl Exact {
     }
 }
 
-/// s.
+/// Teleport distribution s.
 struct Teleport {
-    /// True for nodes to start at.
+    /// True for nodes with s_i > 0.
     at: Vec<bool>,
-    /// s_i of each.
+    /// s_i of each of these nodes.
     share: DoubleWord,
 }
 
@@ -123,7 +129,7 @@ impl Teleport {
         Self { at, share: DoubleWord::from(1.0) / DoubleWord::from(count as u64) }
     }
 
-    /// True for each node that a way leads to from a start.
+    /// Returns true for each node that a path leads to from a node with s_i > 0.
     fn reached(&self, graph: &Graph) -> Vec<bool> {
         let mut reached = self.at.clone();
         let mut grows = true;
@@ -138,7 +144,7 @@ impl Teleport {
         reached
     }
 
-    /// PageRank by elimination in numbers of one kind, and corrections.
+    /// Computes PageRank by elimination in the arithmetic of `T`, with iterative refinement.
     fn solve<T: Number>(
         &self,
         graph: &Graph,
@@ -177,7 +183,7 @@ impl Teleport {
         if self.at[i] { self.share } else { DoubleWord::from(0.0) }
     }
 
-    /// (1 − d) s + d Pᵀ x − x, with a bound of the rounding of each entry.
+    /// Returns the residual (1 − d) s + d Pᵀ x − x, and a rounding bound per entry.
     fn residual(
         &self,
         graph: &Graph,
@@ -195,8 +201,8 @@ impl Teleport {
             let links = graph.entries_into(i).map(of_link).fold(zero, |sum, term| sum + term);
             let gained = rest * self.of(i) + DoubleWord::from(damping) * (links + at_ends * self.of(i));
             let r = gained + DoubleWord::from(-1.0) * x[i];
-            // An operation rounds by at most 16 u² of its operands, all positive but in the
-            // difference; u = ε / 2.
+            // The rounding error of an operation is at most 16 u² times its operands, u = ε / 2.
+            // All operands are positive, except in the difference.
             let operations = (graph.links_into(i).len() + n + 16) as f64;
             let rounding = operations * 4.0 * f64::EPSILON * f64::EPSILON * (gained.hi + x[i].hi.abs());
             (r, rounding + f64::MIN_POSITIVE)
@@ -204,7 +210,9 @@ impl Teleport {
         (0..n).map(row).unzip()
     }
 
-    /// δ, or ‖r‖₁ / (1 − d) from seeds, for entries of r of these sizes.
+    /// Error bound from the absolute values of the residual r.
+    ///
+    /// Without seeds it is the relative bound δ, else ‖r‖₁ / (1 − d).
     fn bound(&self, sizes: impl Iterator<Item = f64>, rest: f64) -> f64 {
         let bound = match self.at.iter().all(|&at| at) {
             true => sizes.fold(0.0, f64::max) / (rest * self.share.hi),
@@ -214,12 +222,12 @@ impl Teleport {
     }
 }
 
-/// Numbers that elimination computes with.
+/// Number types of the elimination: f64 and double-double.
 trait Number: Copy + Send + Sync + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self> {
-    /// The nearest one.
+    /// Rounds to the nearest number of this type.
     fn of(x: DoubleWord) -> Self;
 
-    /// The number itself.
+    /// Converts to double-double, without rounding.
     fn wide(self) -> DoubleWord;
 }
 
@@ -243,8 +251,10 @@ impl Number for DoubleWord {
     }
 }
 
-/// Rows i of the matrix after the elimination of all later nodes: left of the diagonal its entries
-/// over the pivot of i, right of it those towards later nodes, at the time of their elimination.
+/// LU factors of I − d P, eliminated from the last node to the first.
+///
+/// Row i left of the diagonal has its entries over pivot i. Right of the diagonal are the entries
+/// for later nodes, as they were when each of these was eliminated.
 struct Factors<T> {
     n: usize,
     entries: Vec<T>,
@@ -271,7 +281,7 @@ impl<T: Number> Factors<T> {
         for (_, row) in entries.chunks_mut(n).enumerate().filter(|&(i, _)| graph.degrees[i] == 0) {
             (0..n).for_each(|j| row[j] = follows * T::of(start.of(j)));
         }
-        // 1 − d is exact in a double word, and in f64 from d = 1/2 on.
+        // 1 − d is exact in double-double, and in f64 for d ≥ 1/2.
         let mut excess = vec![T::of(DoubleWord::from(1.0) + DoubleWord::from(-damping)); n];
         let mut pivots = vec![zero; n];
         for k in (0..n).rev() {
@@ -306,7 +316,7 @@ impl<T: Number> Factors<T> {
         Ok(Self { n, entries, pivots })
     }
 
-    /// x of x = d Pᵀ x + b, for b without negative entries.
+    /// Solves x = d Pᵀ x + b for b without negative entries.
     fn solve(&self, b: Vec<T>) -> Vec<T> {
         let n = self.n;
         let row = |k: usize| &self.entries[k * n..][..n];

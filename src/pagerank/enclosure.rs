@@ -1,7 +1,8 @@
-//! PageRank by powers of P, with an enclosure of every node.
+//! PageRank by powers of P, with lower and upper bounds of every node.
 //!
-//! A product reads a number of 32 bits a link, gathers as many iterates, and reads or writes five numbers a node. Where four
-//! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
+//! Per edge a product reads a 32-bit index and gathers one iterate. Per node it reads or writes
+//! five numbers. If four or five digits suffice, iterates are stored in f32 and summed in f64. That
+//! is half the bytes, and twice as many iterates fit into a cache.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -16,19 +17,21 @@ use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::{Error, Result, Status};
 
-/// Nodes that one thread works on at a time, and links into them but for those of the last one.
+/// Limits of a piece of work for one thread: nodes, and edges into all of them except the last.
 const ROWS: usize = 1024;
 const LINKS: usize = 16 * ROWS;
 
-/// Products after which intervals that cannot become short enough are the answer.
+/// Number of products after which intervals are returned if they cannot reach the requested width.
 const LONG: u32 = 1 << 20;
 
-/// PageRank of `targets`, each to the half-width of `options` or to rounding; `watch` gets the products done, and how many
-/// there will be at most where that is known, else 0.
+/// Returns the PageRank of `targets`, to the half-width of `options` or down to rounding.
+///
+/// `watch` gets the number of products done, and their largest possible number, or 0 if it is
+/// unknown.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a damping factor, seeds or targets that there are no answers for, [`Error::OutOfMemory`], and what
-/// `watch` returns.
+/// [`Error::Invalid`] for a damping factor without PageRank, and for invalid or repeated seeds or
+/// targets; [`Error::OutOfMemory`]; the errors of `watch`.
 pub fn page_rank(
     graph: &Graph,
     targets: &[u32],
@@ -43,15 +46,18 @@ pub fn page_rank(
     }
 }
 
-/// Whether all that iterates of f32 are rounded by is at most half of what is asked for. From seeds there may be nodes that
-/// are hardly reached, whose numbers f32 has none for.
+/// True if iterates in f32 contribute at most half of the requested half-width by rounding.
+///
+/// From seeds some nodes may be hardly reached. Their probabilities underflow in f32.
 fn is_single(graph: &Graph, options: &Options) -> bool {
     let rounding = |products: u64| products as f64 * of_storage::<f32>();
     let most = most_products(graph, options).filter(|_| options.seeds.is_empty());
     most.is_some_and(|most| 2.0 * rounding(most + 4) <= options.relative.max(options.epsilon))
 }
 
-/// Bound of the relative error of an entry of a product by what is stored: an iterate, a degree's inverse and their product.
+/// Bound of the relative error of a product's entry by storage as `T`.
+///
+/// Stored are an iterate, the inverse of a degree, and their product.
 fn of_storage<T: Real>() -> f64 {
     3.0 * T::PRECISION.unit_roundoff()
 }
@@ -70,7 +76,7 @@ fn by_powers<T: Real>(
     let most = most_products(graph, options).unwrap_or(0);
     let (mut elimination, mut exact) = (Elimination::new(graph, core.nodes), None);
     loop {
-        // Σ_(j<K) d^j z_j, without the last iterate, from which the enclosure goes on.
+        // Adds d^k z_k. The enclosure bounds the sum of all later terms.
         let factor = options.damping.powi(powers.products as i32);
         sums.par_iter_mut()
             .zip(&places)
@@ -88,7 +94,7 @@ fn by_powers<T: Real>(
         let all = || sums.par_iter().zip(&places).with_min_len(ROWS);
         let long = powers.products >= LONG;
         let is_done = |node: &Node| {
-            // The rounding of all products so far leaves no room for the rest.
+            // Unattainable: the rounding of the products so far alone exceeds the requested width.
             let (least_x, most_x) = (node.estimate - node.truncation, node.estimate + node.truncation);
             let unattainable = long && enclosure.rounding * least_x > (options.relative * most_x).max(least);
             met(node) || node.truncation <= node.rounding || unattainable
@@ -97,7 +103,7 @@ fn by_powers<T: Real>(
             let products = u64::from(powers.products);
             exact = elimination.solve(graph, core.nodes, options, &mut || watch(products, most))?;
         }
-        // A node of the smaller interval.
+        // Takes the smaller interval of products and elimination.
         let best = |(sum, t): (&f64, &u32)| {
             let by_products = node((sum, t));
             let exact = exact.as_ref().filter(|_| (*t as usize) < core.nodes);
@@ -106,7 +112,7 @@ fn by_powers<T: Real>(
         };
         let last = powers.products >= options.most_products || options.is_timed_out(started);
         let is_done = |target: (&f64, &u32)| is_done(&node(target)) || exact.is_some() && met(&best(target));
-        // Without seeds elimination leaves nothing but the rounding of its answer.
+        // Without seeds only rounding is left after elimination.
         let ended = last || exact.is_some() && (long || options.seeds.is_empty()) || all().all(is_done);
         if ended {
             let nodes: Vec<Node> = all().map(best).collect();
@@ -155,18 +161,20 @@ pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result
     Ok(())
 }
 
-/// Bytes of the iterates, and of what is kept of so many nodes.
+/// Bytes of the iterates, and of the data kept per target.
 fn of_iterates(graph: &Graph, targets: usize) -> u64 {
     49 * graph.nodes() as u64 + 84 * targets as u64
 }
 
-/// Bytes that the graph and PageRank of so many nodes take on the host.
+/// Host memory in bytes for the graph and the PageRank of `targets` nodes.
 pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
     4 * (graph.entries() + 2 * graph.counts.len() + 5 * graph.nodes()) as u64 + of_iterates(graph, targets)
 }
 
-/// Products after which what is left out of a node, d^(k+1) in sum, is small enough whatever the graph is, where that is
-/// known: no node's PageRank is below (1 − d) / n, unless there are seeds.
+/// Largest number of products that any graph can need; none if it is unknown.
+///
+/// After k products the terms left out sum to d^(k+1). Without seeds, no node's PageRank is below
+/// (1 − d) / n. With seeds there is no such lower bound.
 pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
     let least = match &options.seeds[..] {
         [] => (1.0 - options.damping) / graph.nodes() as f64,
@@ -177,15 +185,17 @@ pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
     products.is_finite().then(|| (products as u64).clamp(1, u64::from(options.most_products)))
 }
 
-/// The part of a graph that PageRank is computed on: without nodes that no link leads to or from, where all others have links.
+/// Part of a graph on which PageRank is iterated, without isolated nodes.
 ///
-/// With P without what nodes without a link lead to, PageRank is proportional to y = s + d Pᵀ y. A node alone has y_i = s_i, and
-/// no part in any other. On the rest no probability is lost, so that Σ y is their share of s over 1 − d.
+/// It leaves out nodes without edges to or from them, if every other node has an outgoing edge. Let
+/// P be the transition matrix in which dangling nodes have empty rows. Then PageRank is
+/// proportional to y = s + d Pᵀ y. An isolated node has y_i = s_i and no effect on other nodes. In
+/// the remaining part no probability is lost, so Σ y there is its share of s over 1 − d.
 struct Core {
     nodes: usize,
-    /// Σ s of its nodes.
+    /// Σ s_i of the nodes of this part.
     share: f64,
-    /// (1 − d) Σ y.
+    /// (1 − d) Σ y over all nodes.
     all: f64,
     damping: f64,
 }
@@ -205,7 +215,7 @@ impl Core {
         Self { nodes, share, all: share + (1.0 - d) * (1.0 - share), damping: d }
     }
 
-    /// A node of the whole graph whose PageRank in this part is known.
+    /// Converts a node's PageRank within this part to that in the whole graph.
     fn in_graph(&self, node: Node) -> Node {
         if self.share == 1.0 {
             return node;
@@ -220,7 +230,7 @@ impl Core {
         )
     }
 
-    /// A node without links, at a place.
+    /// Returns the PageRank of the isolated node at a place.
     fn alone(&self, graph: &Graph, options: &Options, place: u32) -> Node {
         let node = graph.order[place as usize];
         let start = match &options.seeds[..] {
@@ -233,8 +243,11 @@ impl Core {
     }
 }
 
-/// What a product shows of its rows: quotients of sums of two iterates, the share at nodes without a link, and whether a node
-/// was reached that was not before.
+/// Statistics of a product over some of its rows.
+///
+/// * The smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i.
+/// * The probability at dangling nodes.
+/// * True if a node was reached for the first time.
 #[derive(Debug, Clone, Copy)]
 struct ProductStatistics {
     quotients: (f64, f64),
@@ -252,11 +265,11 @@ impl ProductStatistics {
     }
 }
 
-/// s.
+/// Teleport distribution s.
 enum Teleport {
-    /// All nodes, each with this.
+    /// Probability of each node, if there are no seeds.
     Everywhere(f64),
-    /// Seeds.
+    /// Probability of every node, 0 except for seeds.
     At(Vec<f64>),
 }
 
@@ -270,30 +283,30 @@ impl Teleport {
     }
 }
 
-/// z_k = (Pᵀ)^k s, one after the other, stored as T.
+/// Iterates z_k = (Pᵀ)^k s, computed one after another and stored as `T`.
 struct Powers<'a, T> {
     graph: &'a Graph,
     start: Teleport,
-    /// Nodes that one thread works on at a time.
+    /// Ranges of nodes, each the work of one thread.
     pieces: Vec<Range<usize>>,
-    /// One over the number of links out of a node; 0 where there is none.
+    /// Inverse of each node's number of outgoing edges; 0 for dangling nodes.
     inverse: Vec<T>,
     /// z_k, z_(k−1), and z_k times `inverse`.
     z: Vec<T>,
     before: Vec<T>,
     spread: Vec<T>,
     next_spread: Vec<T>,
-    /// Nodes that were reached from seeds.
+    /// True for nodes reached from seeds so far; empty without seeds.
     reached: Vec<bool>,
-    /// Σ z_k of nodes without a link.
+    /// Σ of z_k over dangling nodes.
     dangling: f64,
-    /// Whether the last product reached a node for the first time.
+    /// True if the last product reached a node for the first time.
     grows: bool,
-    /// k.
+    /// Number of products, k.
     products: u32,
-    /// Factors between which every z_k + z_(k−1) lies, of the sum before it.
+    /// Smallest and largest (z_k + z_(k−1))_i / (z_(k−1) + z_(k−2))_i over all nodes i.
     quotients: (f64, f64),
-    /// Bound of the relative error of an entry of a product.
+    /// Bound of the relative error of a product's entry.
     rounding: f64,
 }
 
@@ -325,7 +338,8 @@ impl<'a, T: Real> Powers<'a, T> {
         let dangling = at_ends.sum();
         let longest = (0..n).into_par_iter().map(|i| graph.links_into(i).len()).reduce(|| 0, usize::max);
         let pieces = pieces(graph, n);
-        // A row's sum, the sum over nodes without a link by pieces, and a few products.
+        // Operations of a row's sum, of the sum over dangling nodes in pieces, and of a few
+        // products.
         let operations = longest + n.min(ROWS) + pieces.len() + 8 + usize::from(!graph.counts.is_empty());
         let zeros = || vec![T::ZERO; n];
         Self {
@@ -346,7 +360,7 @@ impl<'a, T: Real> Powers<'a, T> {
         }
     }
 
-    /// z_(k+1) from z_k.
+    /// Computes z_(k+1) from z_k.
     fn step(&mut self) {
         let (mut before, mut next_spread) = (&mut self.before[..], &mut self.next_spread[..]);
         let mut reached = &mut self.reached[..];
@@ -370,7 +384,7 @@ impl<'a, T: Real> Powers<'a, T> {
             .map(|piece| piece.statistics)
             .reduce(ProductStatistics::and)
             .expect("a graph has a node");
-        // z_0 has none before it.
+        // z_0 has no predecessor, so there are no quotients yet.
         self.quotients = if self.products == 0 { (0.0, f64::INFINITY) } else { statistics.quotients };
         (self.dangling, self.grows) = (statistics.dangling, statistics.grows);
         std::mem::swap(&mut self.z, &mut self.before);
@@ -379,7 +393,7 @@ impl<'a, T: Real> Powers<'a, T> {
     }
 }
 
-/// The first n nodes in pieces of about the same work.
+/// Splits the first n nodes into ranges of about equal work.
 fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
     let (mut all, mut first) = (Vec::new(), 0);
     for end in 1..=n {
@@ -392,7 +406,7 @@ fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
     all
 }
 
-/// A product's rows of some nodes, `first` the first of them.
+/// Some rows of a product, from node `first` on.
 struct Piece<'a, T> {
     graph: &'a Graph,
     spread: &'a [T],
@@ -449,7 +463,7 @@ impl<T: Real> Body for Rows<'_, '_, T> {
     }
 }
 
-/// Σ of some entries, as several sums, since an addition waits for the one before.
+/// Sums the gathered entries in eight independent sums, which hides the latency of additions.
 #[inline(always)]
 fn gathered<T: Real>(links: &[u32], spread: &[T]) -> f64 {
     let (eights, rest) = links.as_chunks::<8>();
@@ -470,12 +484,13 @@ struct Enclosure {
     damping: f64,
     /// d^K.
     factor: f64,
-    /// Bounds of Σ_j d^j u_(K+j) over u_K = z_K + z_(K+1).
+    /// Bounds of Σ_j d^j u_(K+j) / u_K for u_k = z_k + z_(k+1).
     series: (f64, f64),
-    /// By how much the lower bounds of all nodes together are too small, and the upper ones too large: all that is left out
-    /// sums to d^(K+1) / (1 − d).
+    /// Excess of the lower and of the upper bounds, each summed over all nodes.
+    ///
+    /// The terms left out are known in sum: d^(K+1) / (1 − d).
     excess: (f64, f64),
-    /// Of sums that have been rounded all the way, relative; and of numbers below the normal ones.
+    /// Relative rounding bound of the sums, and absolute bound of underflow.
     rounding: f64,
     underflow: f64,
 }
@@ -491,7 +506,7 @@ impl Enclosure {
         let rounding = (f64::from(powers.products) + 4.0) * (powers.rounding + 4.0 * f64::EPSILON);
         let factor = damping.powi(powers.products as i32 - 1);
         let (low, high) = (series(lo * (1.0 - slack)), series(hi * (1.0 + slack)));
-        // z_K + z_(K+1) sums to 2, and z_K to 1.
+        // The entries of z_K + z_(K+1) sum to 2, those of z_K to 1.
         let together = |series: f64| damping * factor * (2.0 * series - 1.0) / (1.0 + damping);
         let rest = damping * factor / (1.0 - damping);
         let excess = |by: f64| by.max(0.0) + 4.0 * rounding * rest;
@@ -505,16 +520,17 @@ impl Enclosure {
         }
     }
 
-    /// The node at a place, whose terms to z_K have this sum.
+    /// Returns the interval of the node at a place; `sum` is Σ_(j≤K) d^j z_j of this node.
     fn node<T: Real>(&self, powers: &Powers<'_, T>, sum: f64, place: u32) -> Node {
         let node = powers.graph.order[place as usize];
         let (last, next) = (powers.before[place as usize].wide(), powers.z[place as usize].wide());
         if sum == 0.0 && next == 0.0 && !powers.grows {
-            // No way leads there.
+            // No path leads to this node.
             return Node::certain(node, 0.0, 0.0, self.underflow);
         }
         let (d, factor) = (self.damping, self.factor);
-        // With T = Σ_(j≥K) d^j z_j and S = Σ_(j≥K) d^j u_j it is d S = d T + T − d^K z_K: T − d^K z_K = d (S − d^K z_K) / (1 + d).
+        // Let T = Σ_(j≥K) d^j z_j and S = Σ_(j≥K) d^j u_j. Then d S = d T + T − d^K z_K, so T − d^K
+        // z_K = d (S − d^K z_K) / (1 + d).
         let rest = |series: f64| d * factor * ((last + next) * series - last) / (1.0 + d);
         // The next term is known, and all later ones sum to d^(K+2) / (1 − d) over all nodes.
         let known = d * factor * next;
@@ -528,7 +544,7 @@ impl Enclosure {
     }
 }
 
-/// What numbers that are too small for all digits are off by, those of a product and all its links together.
+/// Absolute error of numbers below the normal range, for a product with all its edges.
 fn underflow(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 2f64.powi(34 - 150),

@@ -1,32 +1,42 @@
-//! PageRank of graphs: chosen nodes, or all of them, each with certain bounds.
+//! PageRank of graphs: selected nodes, or all of them, each with a proved interval.
 //!
 //! # Problem
-//! A reader follows one of the n links of a page, each as probable, with the probability d (the damping factor, 0.85 as a
-//! rule), and else starts anew: at any page (global PageRank), or at one of some seeds (personalised). Where a page has no
-//! link, the reader starts anew, too. x_i is the share of time at page i: x = d Pᵀ x + (1 − d) s, which sums to 1.
+//! A random surfer follows one of the edges out of its node, all equally probable, with the
+//! probability d (damping factor, usually 0.85). Otherwise it restarts at any node (global
+//! PageRank), or at one of some seeds (personalised). It also restarts at nodes without outgoing
+//! edges.
 //!
-//! A link that is there twice is twice as probable, as igraph and NetworkX's multigraphs have it; a page may link to itself.
+//! The PageRank x_i is the fraction of time at node i: x = d Pᵀ x + (1 − d) s, which sums to 1. s
+//! is the teleport distribution.
+//!
+//! An edge that is listed twice is twice as probable, as in multigraphs of igraph and NetworkX. A
+//! node may have an edge to itself.
 //!
 //! # Method
-//! x = (1 − d) Σ_k d^k z_k with z_k = (Pᵀ)^k s, of which z_0 … z_K are computed. What is left out is at most d^(K+1) in sum;
-//! and where no entry of z_k + z_(k+1) differs from the one before by more than factors lo … hi, none of later ones does,
-//! since Pᵀ has no negative entry. Then what is left out of *every* node lies between two geometric series. As it sums to
-//! d^(K+1), no node can lie further above the lower one than all do together. The middle of both is much closer than the
-//! partial sum: on graphs that mix well 20 products suffice for 10⁻⁴ of each node, where the sum alone takes 140 (`enclosure.rs`).
-//! Rounding has a bound of its own, relative to each node, as all terms are positive.
+//! x = (1 − d) Σ_k d^k z_k with z_k = (Pᵀ)^k s, of which z_0 … z_K are computed. The terms left out
+//! sum to d^(K+1). Let lo and hi bound the quotients of z_k + z_(k+1) and its predecessor, entry by
+//! entry. They bound all later quotients as well, since Pᵀ has no negative entry. Hence the terms
+//! left out of *every* node lie between two geometric series. As they sum to d^(K+1), no node can
+//! exceed its lower series by more than all nodes together. The middle of the two bounds is much
+//! closer than the partial sum. On graphs that mix well, 20 products suffice for 10⁻⁴ of each node,
+//! and the sum alone takes 140 (`enclosure.rs`). Rounding has a bound relative to each node, as all
+//! terms are positive.
 //!
-//! A push from a target against the links, with walks over what it leaves, reads nothing that has little to do with the target
-//! (`push.rs`). At a mean degree d̄ it passes some d̄ / δ links until no residual is above δ, and for a half-width h walks take
-//! 4 δ x / h² / (1 − d) steps. For a *relative* half-width of 10⁻⁴ at x = 10⁻⁶, d̄ = 8 and the best δ that is 3 · 10⁸ for one
-//! target, where 20 products with 8 · 10⁶ links are 1.7 · 10⁸ for all of them: [`page_rank`] is the method. For an *absolute* one of
-//! 10⁻⁶ it is some 10⁶ for a node of average rank, more for a hub: [`local_page_rank`] answers for few targets of a graph that is
-//! kept in memory.
+//! A push from a target against the edges, with walks from its residuals, reads only the
+//! surroundings of the target (`push.rs`). At a mean degree d̄ it passes some d̄ / δ edges until no
+//! residual exceeds δ. For a half-width h, walks then take 4 δ x / h² / (1 − d) steps.
+//!
+//! * For a *relative* half-width of 10⁻⁴ at x = 10⁻⁶, d̄ = 8 and the best δ, that is 3 · 10⁸ for
+//!   one target. 20 products with 8 · 10⁶ edges are 1.7 · 10⁸ for all nodes, so [`page_rank`] is
+//!   the method.
+//! * For an *absolute* one of 10⁻⁶ it is some 10⁶ for a node of average rank, more for a hub. Use
+//!   [`local_page_rank`] for few targets of a graph that is kept in memory.
 //!
 //! # Example
 //! ```
 //! use kolmo::pagerank::{Graph, Options, page_rank};
 //!
-//! // 0 and 1 link to each other, 2 links to 0; 3 has no link.
+//!  // Edges in both directions between 0 and 1, and one from 2 to 0; 3 has no edge.
 //! let graph = Graph::new(4, &[0, 1, 2], &[1, 0, 0])?;
 //! let solution = page_rank(&graph, &[0, 3], &Options::default(), &mut |_done, _most| Ok(()))?;
 //! let [first, last] = &solution.nodes[..] else { unreachable!() };
@@ -35,14 +45,15 @@
 //! ```
 //!
 //! # Sources
-//! * L. Page, S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking: bringing order to the web", Stanford InfoLab
-//!   1999-66, 1999.
-//! * L. Collatz, "Einschließungssatz für die charakteristischen Zahlen von Matrizen", Mathematische Zeitschrift 48, 1942,
-//!   doi:10.1007/BF01180013: quotients of iterates as bounds.
-//! * R. Andersen, C. Borgs, J. Chayes, J. Hopcroft, V. Mirrokni, S.-H. Teng, "Local computation of PageRank contributions",
-//!   WAW 2007, doi:10.1007/978-3-540-77004-6_12: push from a target.
-//! * P. Lofgren, S. Banerjee, A. Goel, "Personalized PageRank estimation and search: a bidirectional approach", WSDM 2016,
-//!   doi:10.1145/2835776.2835823; T. C. Kwok, Z. Wei, M. Yang, "On solving asymmetric diagonally dominant linear systems in
+//! * L. Page, S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking: bringing order to
+//!   the web", Stanford InfoLab 1999-66, 1999.
+//! * L. Collatz, "Einschließungssatz für die charakteristischen Zahlen von Matrizen", Mathematische
+//!   Zeitschrift 48, 1942, doi:10.1007/BF01180013: quotients of iterates as bounds.
+//! * R. Andersen, C. Borgs, J. Chayes, J. Hopcroft, V. Mirrokni, S.-H. Teng, "Local computation of
+//!   PageRank contributions", WAW 2007, doi:10.1007/978-3-540-77004-6_12: push from a target.
+//! * P. Lofgren, S. Banerjee, A. Goel, "Personalized PageRank estimation and search: a
+//!   bidirectional approach", WSDM 2016, doi:10.1145/2835776.2835823: push before walks.
+//! * T. C. Kwok, Z. Wei, M. Yang, "On solving asymmetric diagonally dominant linear systems in
 //!   sublinear time", ITCS 2026, arXiv:2509.13891: push before walks.
 
 mod elimination;
@@ -63,68 +74,74 @@ use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::{Error, Result};
 
-/// Links that a graph can have.
+/// Largest number of edges of a graph.
 pub const MOST_LINKS: usize = u32::MAX as usize;
-/// Links out of a node, up to which doubles count them.
+/// Largest number of edges out of a node: f64 counts exactly up to it.
 const MOST_PARALLEL: f64 = 9_007_199_254_740_992.0;
 
-/// A directed graph, by the links into each node.
+/// Directed graph, stored by the edges into each node.
 ///
-/// Inside, nodes stand in the order of their links, those with the most first: what is gathered most often lies together, and
-/// rows of one length follow each other.
+/// Nodes are stored in descending order of their number of edges; the index in this order is a
+/// node's place. Iterates that are gathered most often are then adjacent, as are rows of equal
+/// length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
-    /// The node at each place, and the place of each node.
+    /// Node at each place, and place of each node.
     order: Vec<u32>,
     places: Vec<u32>,
-    /// Where the links into the node at a place begin in `sources`, which are places.
+    /// Edges into the node at place i come from the places `sources[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     sources: Vec<u32>,
-    /// Numbers of parallel links, one for each of `sources`; empty where all are 1.
+    /// Number of parallel edges per entry of `sources`; empty if all are 1.
     counts: Vec<u64>,
-    /// Links out of the node at each place.
+    /// Number of edges out of the node at each place.
     degrees: Vec<u64>,
-    /// Names of the nodes, ascending; none where they are their numbers.
+    /// Names of the nodes in ascending order; none if they are the numbers 0, 1, 2, ….
     names: Option<Vec<u64>>,
-    /// Links out of nodes; made when walks need them.
+    /// Edges out of each node, built when walks first need them.
     out: OnceLock<OutLinks>,
 }
 
-/// Links out of the node at each place.
+/// Edges out of the node at each place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OutLinks {
-    /// Where they begin in `ends`, which are places.
+    /// Edges out of the node at place i lead to the places `ends[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     ends: Vec<u32>,
-    /// Numbers of parallel links up to each of `ends`, added up from the node's first; empty where all are single.
+    /// Running sums of the numbers of parallel edges, from each node's first; empty if all are 1.
     up_to: Vec<u64>,
 }
 
 impl Graph {
-    /// The graph of so many nodes with the links `from[k]` → `to[k]`; one that is there twice counts twice.
+    /// Creates a graph of `nodes` nodes with the edges `from[k]` → `to[k]`.
+    ///
+    /// An edge that is listed twice counts twice.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a node that is none, lists of different lengths, and more than [`MOST_LINKS`];
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] for a node out of range, for lists of different lengths, and for more
+    /// than [`MOST_LINKS`] edges; [`Error::OutOfMemory`].
     pub fn new(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
         Self::counted(nodes, from, to, &[], false)
     }
 
-    /// The graph with each link in both directions; one from a node to itself stays one. Where every link has its reverse
-    /// already, as in a symmetric matrix, none is added.
+    /// Creates a graph with each edge in both directions, edges from a node to itself once.
+    ///
+    /// Nothing is added if every edge has its reverse already, as in a symmetric matrix.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn undirected(nodes: usize, from: &[u32], to: &[u32]) -> Result<Self> {
         Self::counted(nodes, from, to, &[], true)
     }
 
-    /// As [`new`](Self::new) or [`undirected`](Self::undirected), with `counts[k]` parallel links `from[k]` → `to[k]`, whole
-    /// numbers of at least 1. Without any counts all are 1. Memory is that of as many single links as there are counts.
+    /// Creates a graph with `counts[k]` parallel edges `from[k]` → `to[k]`, whole numbers ≥ 1.
+    ///
+    /// It is as by [`new`](Self::new), or by [`undirected`](Self::undirected) if `undirected`. If
+    /// `counts` is empty, all are 1. Each count takes the memory of one edge.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`Error::Invalid`] for a count that is no whole number above 0, and for a node with more
-    /// than 2⁵³ links.
+    /// Those of [`new`](Self::new), and [`Error::Invalid`] for a count that is no positive whole
+    /// number, and for a node with more than 2⁵³ outgoing edges.
     pub fn counted(nodes: usize, from: &[u32], to: &[u32], counts: &[f64], undirected: bool) -> Result<Self> {
         let directed = Self::directed(nodes, from, to, counts)?;
         if !undirected || directed.is_symmetric() {
@@ -185,7 +202,7 @@ impl Graph {
                 return fail(format!("node {node} has more than 2^53 edges; divide the numbers of edges"));
             }
         }
-        // Entries of both directions.
+        // Listed edges in both directions.
         let mut links = vec![0u32; nodes];
         from.iter().chain(to).for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
         let mut order: Vec<u32> = (0..nodes as u32).collect();
@@ -202,7 +219,7 @@ impl Graph {
         Ok(Self { order, places, starts, sources, counts, degrees, names: None, out: OnceLock::new() })
     }
 
-    /// True if as many links lead from each node to each other as lead back.
+    /// True if each pair of nodes has equally many edges in both directions.
     fn is_symmetric(&self) -> bool {
         let into = |i: usize| (self.links_into(i).len() as u64).max(self.counts_into(i).iter().sum());
         if (0..self.nodes()).any(|i| into(i) != self.degrees[i]) {
@@ -212,7 +229,7 @@ impl Graph {
         let numbered =
             (0..self.nodes()).flat_map(|i| self.entries_into(i).map(move |(_, count)| (i as u32, count)));
         let (starts, ends) = by_first(self.nodes(), from, numbered);
-        // Numbers of parallel links by the other node, however many entries they are made of.
+        // Sums the numbers of parallel edges per neighbour, which may have several entries.
         let merged = |entries: &mut dyn Iterator<Item = (u32, u64)>| {
             let mut all: Vec<(u32, u64)> = entries.collect();
             all.sort_unstable_by_key(|&(node, _)| node);
@@ -230,10 +247,11 @@ impl Graph {
         })
     }
 
-    /// The graph with names for its nodes, ascending.
+    /// Returns the graph with the given node names, in ascending order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for names that do not ascend, or are not as many as the nodes.
+    /// [`Error::Invalid`] for names that do not ascend, or for a number of names other than that of
+    /// nodes.
     pub fn named(self, names: Vec<u64>) -> Result<Self> {
         if names.len() != self.nodes() || !names.is_sorted_by(|a, b| a < b) {
             let (given, nodes) = (names.len(), self.nodes());
@@ -241,7 +259,7 @@ impl Graph {
                 "{given} names of {nodes} nodes: expected equal numbers, and ascending names"
             )));
         }
-        // Nodes 0, 1, 2, … need none.
+        // Names 0, 1, 2, … are not stored.
         let plain = names.last().is_some_and(|&last| last == names.len() as u64 - 1);
         Ok(Self { names: (!plain).then_some(names), ..self })
     }
@@ -251,7 +269,7 @@ impl Graph {
         self.degrees.len()
     }
 
-    /// Number of links, parallel ones each.
+    /// Number of edges, parallel ones counted each.
     pub fn links(&self) -> usize {
         match self.counts.is_empty() {
             true => self.sources.len(),
@@ -259,19 +277,19 @@ impl Graph {
         }
     }
 
-    /// Entries that the links take, one for all that are parallel.
+    /// Number of stored entries, one per group of parallel edges.
     fn entries(&self) -> usize {
         self.sources.len()
     }
 
-    /// Nodes without a link to others or to themselves.
+    /// Number of nodes without an outgoing edge.
     pub fn dangling(&self) -> usize {
         self.degrees.iter().filter(|&&degree| degree == 0).count()
     }
 
-    /// Nodes with a link to them or from them, which come first.
+    /// Number of nodes with an edge to or from them, which have the first places.
     fn linked(&self) -> usize {
-        // Places from the first node without links on.
+        // Bisection for the first place without edges.
         let is_linked = |i: usize| self.degrees[i] > 0 || self.starts[i] < self.starts[i + 1];
         let (mut low, mut high) = (0, self.nodes());
         while low < high {
@@ -281,12 +299,12 @@ impl Graph {
         low
     }
 
-    /// The name of a node: its number where it has no other.
+    /// Returns the name of a node, its number if the graph has no names.
     pub fn name(&self, node: u32) -> u64 {
         self.names.as_ref().map_or(u64::from(node), |names| names[node as usize])
     }
 
-    /// The node of that name.
+    /// Returns the node of a name.
     pub fn node(&self, name: u64) -> Option<u32> {
         match &self.names {
             Some(names) => names.binary_search(&name).ok().map(|node| node as u32),
@@ -294,7 +312,7 @@ impl Graph {
         }
     }
 
-    /// The links, as pairs of names, by the node that they lead to.
+    /// Edges as pairs of node names, ordered by target node.
     pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counted_pairs().flat_map(|(from, to, count)| {
             let pair = (self.name(from), self.name(to));
@@ -302,7 +320,7 @@ impl Graph {
         })
     }
 
-    /// Pairs of linked nodes with the number of their parallel links, by the node that they lead to.
+    /// Pairs of adjacent nodes with their number of parallel edges, ordered by target node.
     pub fn counted_pairs(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         let of = move |(i, &place): (u32, &u32)| {
             let entries = self.entries_into(place as usize);
@@ -311,7 +329,7 @@ impl Graph {
         (0..).zip(&self.places).flat_map(of)
     }
 
-    /// Links out of the node at each place.
+    /// Returns the edges out of the node at each place.
     fn out_links(&self) -> &OutLinks {
         self.out.get_or_init(|| {
             let from = || self.sources.iter().copied();
@@ -332,7 +350,7 @@ impl Graph {
         })
     }
 
-    /// Numbers of parallel links into the node at place i; empty where all are 1.
+    /// Numbers of parallel edges into the node at place i; empty if all are 1.
     #[inline(always)]
     fn counts_into(&self, i: usize) -> &[u64] {
         match self.counts.is_empty() {
@@ -341,20 +359,22 @@ impl Graph {
         }
     }
 
-    /// Places of the nodes that link to the one at place i, with the number of their parallel links.
+    /// Places of the predecessors of the node at place i, with their numbers of parallel edges.
     fn entries_into(&self, i: usize) -> impl Iterator<Item = (u32, u64)> {
         let counts = self.counts_into(i).iter().copied().chain(std::iter::repeat(1));
         self.links_into(i).iter().copied().zip(counts)
     }
 
-    /// Places of the nodes that link to the one at place i.
+    /// Places of the predecessors of the node at place i.
     #[inline(always)]
     fn links_into(&self, i: usize) -> &[u32] {
         &self.sources[self.starts[i] as usize..self.starts[i + 1] as usize]
     }
 }
 
-/// Lists of pairs by the first of both: where the list of each begins, and the seconds, in the order that they are given in.
+/// Groups pairs by their first member.
+///
+/// Returns the offsets of the groups, and the second members of each in their given order.
 fn by_first<T: Copy + Default>(
     count: usize,
     first: impl Iterator<Item = u32> + Clone,

@@ -2,25 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// Options of a PageRank computation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// d: the probability that a reader follows a link, at least 0 and below 1.
+    /// Damping factor d, the probability of following an edge: at least 0 and below 1.
     pub damping: f64,
-    /// Nodes to start anew at, each as probable; none for all nodes.
+    /// Nodes to restart at, with equal probability; empty for all nodes.
     pub seeds: Vec<u32>,
-    /// Half-width that no interval may exceed, over its estimate.
+    /// Requested half-width relative to the estimate; the larger of this and `epsilon` counts.
     pub relative: f64,
-    /// Half-width that is good enough whatever the estimate is.
+    /// Requested absolute half-width.
     pub epsilon: f64,
-    /// Products with P at most.
+    /// Largest number of products with P.
     pub most_products: u32,
-    /// Time after which the bounds reached are the answer.
+    /// Time limit, after which the bounds reached so far are returned.
     pub time_limit: Option<Duration>,
 }
 
 impl Options {
-    /// True if the time limit of work that started then has passed.
+    /// True if the time limit has passed since `started`.
     pub(super) fn is_timed_out(&self, started: Instant) -> bool {
         self.time_limit.is_some_and(|limit| started.elapsed() >= limit)
     }

@@ -1,14 +1,17 @@
-//! PageRank of a node by itself: a push from it against the links, and walks over what the push leaves.
+//! PageRank of a single node, by a push against the edges and by walks that sample its residuals.
 //!
-//! With P without what nodes without a link lead to, p_v + Σ_u (expected visits of u from v, discounted) (1 − d) r_u is what a
-//! reader from v spends at the target t; at first p = 0 and r is 1 at t. A push at u moves (1 − d) r_u to p_u and d r_u over
-//! the links into u, a share of one over its degree to each node that has one; it is done wherever r_u > δ. As x itself is
-//! (1 + d / (1 − d) · Σ x of nodes without a link) times what starts from s alone,
+//! Let P be the transition matrix in which dangling nodes have empty rows. Throughout the push, p_v
+//! + Σ_u V_vu (1 − d) r_u is the discounted time that a surfer from v spends at the target t. V_vu
+//! is its discounted number of visits to u. At first p = 0, r_t = 1, and all other r are 0. A push
+//! at u adds (1 − d) r_u to p_u, and sends d r_u back along the edges into u. Each source gets a
+//! share of one over its degree. Nodes with r_u > δ are pushed.
 //!
-//! x_t = s·p + Σ_v x_v g_v,  g_v = r_v, and d / (1 − d) · s·p more where v has no link.
+//! x is 1 + d / (1 − d) · Σ (x of dangling nodes) times the result for s alone, so
 //!
-//! Where a reader stands who has just given up is distributed as x: walks of geometric lengths end there, and the mean of g
-//! at their ends is the sum. It lies within [0, max g] for certain.
+//! x_t = s·p + Σ_v x_v g_v,  g_v = r_v, plus d / (1 − d) · s·p if v is dangling.
+//!
+//! A surfer's position at its restart is distributed as x. Walks of geometric lengths end there,
+//! and the mean of g at their ends is the sum. It lies in [0, max g] for certain.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,14 +27,14 @@ use crate::walk::confidence::{student, unseen};
 use crate::walk::sequence::philox::philox;
 use crate::{Error, Result, Status};
 
-/// How walks are walked.
+/// Options of the walks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Walks {
-    /// Probability that an interval is to hold its PageRank.
+    /// Probability of a confidence interval.
     pub confidence: f64,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Walks of a node at most.
+    /// Largest number of walks per node.
     pub most: u64,
 }
 
@@ -41,25 +44,31 @@ impl Default for Walks {
     }
 }
 
-/// Independent samples, whose spread makes the interval.
+/// Number of independent replicates, whose spread gives the interval.
 const REPLICATES: u64 = 16;
-/// Walks of a replicate that one thread walks at a time, and of the first round.
+/// Walks of a replicate in one piece of a thread's work, and in the first round.
 const BLOCK: u64 = 1 << 10;
 
-/// PageRank of `targets`, each by itself, to the half-width `options.epsilon` with the probability of `walks`. What it takes depends on
-/// that half-width and on the links into what leads to a target, not on the size of the graph, but for a list of all links out of
-/// nodes that the graph keeps from the first call on; `watch` gets the targets done. Where walks would take longer than products
-/// with the whole graph, [`page_rank`](super::page_rank) answers.
+/// Returns the PageRank of each of `targets` by a push and walks, to `options.epsilon`.
+///
+/// Intervals hold with the probability `walks.confidence`. The cost depends on the half-width and
+/// on the edges into nodes that lead to the target, and hardly on the size of the graph. The first
+/// call makes a list of all edges by their sources, which the graph keeps. If walks would take
+/// longer than products with the whole graph, [`page_rank`](super::page_rank) is used instead.
+///
+/// `watch` gets the numbers of targets done and of all targets.
 ///
 /// # Errors
-/// As [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width, which alone says how far to push.
+/// Those of [`page_rank`](super::page_rank), and [`Error::Invalid`] without an absolute half-width,
+/// which determines the depth of the push.
 ///
 /// ```
 /// use kolmo::pagerank::{Options, Walks, local_page_rank};
 ///
 /// let (_, graph) = kolmo::models::graph("barabasi:1000,4", 0).unwrap()?;
 /// let options = Options { seeds: vec![900], epsilon: 1e-4, ..Options::default() };
-/// let solution = local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_done, _all| Ok(()))?;
+///  let solution =
+///      local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_done, _all| Ok(()))?;
 /// assert!(solution.nodes[0].half_width <= 1e-4);
 /// # Ok::<(), kolmo::Error>(())
 /// ```
@@ -100,7 +109,7 @@ pub fn local_page_rank(
         let ends =
             Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps, started };
         if ends.steps() > MANY_STEPS.max(products_cost(graph, options)) {
-            // Products answer for this node and all that are left.
+            // Products are used for this target and all later ones.
             let certain = Options { relative: 0.0, ..options.clone() };
             let rest = page_rank(graph, &targets[k..], &certain, watch)?;
             products = rest.products;
@@ -119,30 +128,31 @@ pub fn local_page_rank(
     Ok(Solution { status, nodes, products, quotients: (0.0, 0.0), steps, direct: false, seconds })
 }
 
-/// What a push from a target leaves.
+/// Result of a push from a target.
 struct Push {
-    /// s·p.
+    /// s·p, a lower bound of the target's PageRank.
     known: f64,
-    /// r.
+    /// Residuals r.
     residuals: Vec<f64>,
-    /// No g is above it.
+    /// Upper bound of all g.
     range: f64,
-    /// Of nodes without a link.
+    /// Additional g of dangling nodes.
     at_ends: f64,
-    /// Links that were passed.
+    /// Number of edges passed.
     links: u64,
 }
 
 impl Push {
-    /// `seeds` and `target` are places.
+    /// Pushes from `target`; `seeds` and `target` are places.
     fn new(graph: &Graph, options: &Options, seeds: &[u32], target: u32, dangling: bool) -> Self {
         let (n, d) = (graph.nodes(), options.damping);
-        // Walks over residuals of δ at most: (2 δ / h)² of them at most, and as many as the first round has in any case.
+        // Number of walks for residuals of at most δ: at most (2 δ / h)², and at least the first
+        // round.
         let walks = |delta: f64| (4.0 * (delta / options.epsilon).powi(2)).max((REPLICATES * BLOCK) as f64);
         let (mut p, mut r) = (vec![0.0; n], vec![0.0; n]);
         r[target as usize] = 1.0;
         let (mut links, mut all, mut touched, mut delta) = (0u64, 0.0, vec![target], 1.0);
-        // δ is halved while that promises to save more steps of walks than links that have been passed.
+        // δ is halved as long as the walks still need more steps than the number of edges passed.
         'push: loop {
             let most = walks(delta) / (1.0 - d);
             delta *= 0.5;
@@ -181,11 +191,11 @@ impl Push {
     }
 }
 
-/// Ends of walks from the start, in search of g.
+/// Walks that sample g at their ends.
 struct Ends<'a> {
     graph: &'a Graph,
     out: &'a OutLinks,
-    /// Places.
+    /// Places of the seeds.
     seeds: &'a [u32],
     options: &'a Options,
     walks: &'a Walks,
@@ -194,10 +204,10 @@ struct Ends<'a> {
     started: Instant,
 }
 
-/// Steps of walks that take a fraction of a second, and need no comparison with products.
+/// Steps that take a fraction of a second, up to which walks are not compared with products.
 const MANY_STEPS: f64 = (1u64 << 24) as f64;
 
-/// Steps of walks that take as long as products to the half-width, were each of these as many as the bound allows.
+/// Number of steps that take as long as products to the half-width, at their largest number.
 fn products_cost(graph: &Graph, options: &Options) -> f64 {
     let certain = Options { relative: 0.0, ..options.clone() };
     let products = most_products(graph, &certain).map_or(f64::INFINITY, |most| most as f64);
@@ -205,7 +215,7 @@ fn products_cost(graph: &Graph, options: &Options) -> f64 {
 }
 
 impl Ends<'_> {
-    /// Steps of walks to the half-width, were g evenly distributed up to its range.
+    /// Predicted number of steps to the half-width, if g is uniform on its range.
     fn steps(&self) -> f64 {
         let walks = (self.pushed.range / self.options.epsilon).powi(2);
         walks.min(self.walks.most as f64) / (1.0 - self.options.damping)
@@ -216,7 +226,7 @@ impl Ends<'_> {
         let mut sums = vec![0.0; REPLICATES as usize];
         let (mut done, mut next) = (0, BLOCK);
         let most = (self.walks.most / REPLICATES).max(1);
-        // Each number was rounded as often as links were passed, at most.
+        // Each number was rounded at most once per edge passed.
         let of_rounding =
             |estimate: f64| (2 * links + 64) as f64 * f64::EPSILON * estimate + f64::MIN_POSITIVE;
         let certain = 0.5 * range;
@@ -242,7 +252,7 @@ impl Ends<'_> {
             let rounding = of_rounding(estimate);
             let half_width = statistical + rounding;
             if half_width <= self.options.epsilon || done >= most || self.options.is_timed_out(self.started) {
-                // It lies between s·p and max g above it, wherever the estimate is.
+                // PageRank is between s·p and s·p + max g, for any estimate.
                 let certain = (estimate - known).max(all - estimate) + rounding;
                 return Node { node, estimate, half_width, statistical, truncation: 0.0, rounding, certain };
             }
@@ -250,7 +260,7 @@ impl Ends<'_> {
         }
     }
 
-    /// g at the end of a walk.
+    /// Returns g at the end of a walk.
     fn at_end(&self, node: u32, replicate: u64, walk: u64) -> f64 {
         let (n, d, seeds) = (self.graph.nodes() as u64, self.options.damping, self.seeds);
         let key = [self.walks.seed as u32 ^ node, (self.walks.seed >> 32) as u32 ^ 0x7061_6765];
@@ -258,7 +268,7 @@ impl Ends<'_> {
             let [a, b, c, e] = philox([walk as u32, (walk >> 32) as u32, replicate as u32, k], key);
             [u64::from(a) << 32 | u64::from(b), u64::from(c) << 32 | u64::from(e)]
         };
-        // Each of so many with the same probability, but for 2^−64 of them.
+        // Uniform choice of one of `count`: each probability is within 2⁻⁶⁴ of 1 / `count`.
         let one_of = |word: u64, count: u64| ((u128::from(word) * u128::from(count)) >> 64) as u64;
         let teleport = |word: u64| match seeds {
             [] => one_of(word, n) as u32,

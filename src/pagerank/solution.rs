@@ -1,63 +1,65 @@
-//! PageRank of nodes, with bounds.
+//! Results of PageRank, with bounds.
 
 use serde::Serialize;
 
 use crate::Status;
 
-/// A node's PageRank, within the half-width of the estimate.
+/// PageRank of a node, with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub node: u32,
-    /// PageRank, near enough.
+    /// Estimated PageRank.
     pub estimate: f64,
-    /// Half-width of the interval: the sum of the three that follow.
+    /// Half-width of the interval: `statistical` + `truncation` + `rounding`.
     pub half_width: f64,
-    /// Of the probability asked for, where there were walks.
+    /// Statistical part of the half-width, at the requested confidence; 0 without walks.
     pub statistical: f64,
-    /// What the terms that were left out can move the estimate by.
+    /// Error bound of the terms left out.
     pub truncation: f64,
-    /// What rounding can.
+    /// Error bound of rounding.
     pub rounding: f64,
-    /// Half-width around the estimate that is certain, whatever walks have found.
+    /// Half-width of the certain interval around the estimate, which does not depend on the walks.
     pub certain: f64,
 }
 
 impl Node {
-    /// A node of which no part is left to chance.
+    /// Creates a node whose interval is certain.
     pub(super) fn certain(node: u32, estimate: f64, truncation: f64, rounding: f64) -> Self {
         let half_width = truncation + rounding;
         Self { node, estimate, half_width, statistical: 0.0, truncation, rounding, certain: half_width }
     }
 }
 
-/// Seconds of a run's phases.
+/// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Reading or generating the graph.
+    /// Time to read or generate the graph.
     pub load: f64,
-    /// Products with P.
+    /// Time to compute PageRank.
     pub solve: f64,
-    /// Everything.
+    /// Total time.
     pub total: f64,
 }
 
-/// PageRank of the nodes that were asked for.
+/// PageRank of the requested nodes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solution {
-    /// Whether every half-width is what was asked for.
+    /// Met if every half-width is at most the requested one.
     pub status: Status,
-    /// The nodes, in the order they were asked for.
+    /// Nodes in the requested order.
     pub nodes: Vec<Node>,
-    /// Products with P.
+    /// Number of products with P.
     pub products: u32,
-    /// Factors between which each sum of two iterates lay of the one before it, in the end.
+    /// Smallest and largest (z_k + z_(k+1))_i / (z_(k−1) + z_k)_i of the last product.
+    ///
+    /// z_k is the start distribution after k steps along edges.
     pub quotients: (f64, f64),
-    /// Steps of walks.
+    /// Number of steps of walks.
     pub steps: u64,
-    /// True if elimination found the answer, after products that would not have ended.
+    /// True if elimination was used, because products converge too slowly.
     pub direct: bool,
-    /// Times.
+    /// Times of the run.
     pub seconds: Seconds,
 }

@@ -1,26 +1,32 @@
-//! Intervals from independent replicates.
+//! Confidence intervals from independent replicates.
 //!
-//! Student's interval knows what samples show. A large value of small probability that none of N samples has is missing
-//! in their mean and in their spread alike: it is met by the certified range D of what a walk adds up. No event that is
-//! missed has a probability above ln(1/α) / N but with the probability α, and it moves the mean by D times as much at most:
-//! D · 3 / N at 95 % (J. A. Hanley, A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983,
-//! doi:10.1001/jama.1983.03330370053031). Empirical Bernstein bounds have the same term beside the sample variance
-//! (J.-Y. Audibert, R. Munos, C. Szepesvári, "Exploration–exploitation tradeoff using variance estimates in multi-armed
-//! bandits", Theoretical Computer Science 410, 2009, doi:10.1016/j.tcs.2009.01.016; A. Maurer, M. Pontil, COLT 2009).
+//! Student's interval uses only values that occur in the samples. A large value of small
+//! probability may be missing in all N samples, and thus in their mean and their spread. The proved
+//! range D of a walk's sum covers this case. With the probability 1 − α, an event that no sample
+//! has is of probability at most ln(1/α) / N. It moves the mean by at most D times as much, D · 3 /
+//! N at 95 %.
 //!
-//! Here the half-width is the larger of Student's and of [`unseen`], D · 4/3 · ln(2/(1 − confidence)) / N. The distribution
-//! that is worst for Student, two values D apart, has then 93.6 % or more at 16 replicates and 95 % (hits are Poisson
-//! distributed; 0 % without it), since Student's interval is the larger one from some five hits on.
+//! * J. A. Hanley, A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249,
+//!   1983, doi:10.1001/jama.1983.03330370053031.
+//! * Empirical Bernstein bounds add this term to the sample variance: J.-Y. Audibert, R. Munos, C.
+//!   Szepesvári, "Exploration–exploitation tradeoff using variance estimates in multi-armed
+//!   bandits", Theoretical Computer Science 410, 2009, doi:10.1016/j.tcs.2009.01.016; A. Maurer, M.
+//!   Pontil, COLT 2009.
 //!
-//! Replicates whose points are stratified may all agree, so that their spread says nothing of a part of small probability
-//! within a stratum. Each of the N points of such strata misses that part independently, with the same probability as
-//! above, so that the term holds for them, too. It is never left out.
+//! The half-width is the larger of Student's and of [`unseen`], D · 4/3 · ln(2/(1 − confidence)) /
+//! N. The worst distribution for Student has two values D apart. At 16 replicates and 95 % its
+//! coverage is then 93.6 % or more, and 0 % without the term. Hits are Poisson distributed, and
+//! Student's interval is the larger one from some five hits on.
+//!
+//! Replicates with stratified points may all agree. Their spread then does not show a part of small
+//! probability within a stratum. Each of the N points misses that part independently, with the
+//! probability above, so the term covers them as well. It always applies.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Mean and half-width of the two-sided Student interval of some independent estimates of one number.
+/// Mean and half-width of the two-sided Student interval from independent estimates of a number.
 ///
-/// A single estimate says nothing of its error: its half-width is infinite.
+/// The half-width of a single estimate is infinite.
 pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     let count = estimates.len() as f64;
     let mean = estimates.iter().sum::<f64>() / count;
@@ -32,13 +38,14 @@ pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     (mean, quantile(count - 1.0, confidence) * deviation)
 }
 
-/// The half-width below which a mean of so many samples, each within `range` of it, does not fall: what none of them has
-/// shown may move it as far.
+/// Smallest half-width for the mean of `samples` values within `range` of it.
+///
+/// It covers values too rare to occur in the samples.
 pub(crate) fn unseen(range: f64, samples: f64, confidence: f64) -> f64 {
     4.0 / 3.0 * (2.0 / (1.0 - confidence)).ln() * range / samples
 }
 
-/// The quantile of Student's t with that many degrees of freedom that |t| stays below with probability `confidence`.
+/// Returns q with P(|t| < q) = `confidence` for Student's t with `freedom` degrees of freedom.
 pub(crate) fn quantile(freedom: f64, confidence: f64) -> f64 {
     let t = StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom");
     t.inverse_cdf(0.5 + 0.5 * confidence)
@@ -62,13 +69,15 @@ mod tests {
         }
     }
 
-    /// Samples of two values, 1 with the probability λ / N: their number is Poisson distributed in each of 16 replicates.
+    /// Checks the coverage if each sample is 1 with the probability λ / N, else 0.
+    ///
+    /// The number of ones is Poisson distributed in each of 16 replicates.
     #[test]
     fn rare_values_are_covered() {
         use crate::walk::sequence::philox::philox;
         let (replicates, runs, samples) = (16, 4000, 1e6);
         let poisson = |mean: f64, run: u32, replicate: u32| {
-            // Knuth's: uniform numbers are multiplied until their product is below e^−λ.
+            // Knuth's method: uniform numbers are multiplied until their product is below e^−λ.
             let (mut product, mut count) = (1.0, 0u32);
             loop {
                 let word = philox([count, replicate, run, mean.to_bits() as u32], [5, 7])[0];
@@ -87,14 +96,14 @@ mod tests {
                 let (mean, half) = student(&means, 0.95);
                 covered += u32::from((mean - hits / samples).abs() <= half.max(unseen(1.0, samples, 0.95)));
             }
-            // 93.6 % and three standard errors of 0.39 %.
+            // 93.6 % less three standard errors of 0.39 %.
             assert!(f64::from(covered) >= 0.924 * f64::from(runs), "{hits}: {covered} of {runs}");
         }
     }
 
     #[test]
     fn a_small_example_by_hand() {
-        // Mean 2, variance 1, standard error 1/√3, t with 2 degrees 4.303.
+        // Mean 2, variance 1, standard error 1/√3, quantile 4.303 at 2 degrees of freedom.
         let (mean, half) = student(&[1.0, 2.0, 3.0], 0.95);
         assert!(mean == 2.0 && (half - 4.303 / 3f64.sqrt()).abs() < 1e-3, "{half}");
         assert_eq!(student(&[5.0, 5.0], 0.95), (5.0, 0.0));

@@ -1,4 +1,4 @@
-//! A run: what is asked for, what is noted on the way, and the solution in the end.
+//! State of a run: problem, options, times and warnings, from which the solution is assembled.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, m
 use crate::lane::Lane;
 use crate::{Machine, Result};
 
-/// A run on its way.
+/// A run in progress.
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) problem: &'a Problem<'a>,
@@ -19,9 +19,9 @@ pub(crate) struct Run<'a> {
     pub(crate) seconds: Seconds,
     warnings: Vec<String>,
     started: Instant,
-    /// When the time limit ends.
+    /// Time at which the time limit is reached.
     end: Option<Instant>,
-    /// Seconds of all downloads before.
+    /// Seconds of the lanes' downloads before the run.
     before: f64,
 }
 
@@ -39,17 +39,19 @@ impl<'a> Run<'a> {
         Self { machine, problem, options, scramble, replicates, seconds, warnings, started, end, before }
     }
 
-    /// Whether the time limit has passed.
+    /// True if the time limit has passed.
     pub(crate) fn is_timed_out(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
+    /// Number of points of a replicate, in the first round and at most.
+    ///
+    /// `by_norm(false)` is N of (2.20) for the norm of L, `by_norm(true)` for the norm of the rows.
     pub(crate) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
 
-    /// The solution.
+    /// Assembles the solution.
     pub(crate) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
@@ -88,12 +90,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Seconds of all downloads from some lanes so far.
+/// Seconds of all downloads from the lanes so far.
 fn downloads(lanes: &[Lane]) -> f64 {
     lanes.iter().map(|lane| lane.transfer_seconds().1).sum()
 }
 
-/// What the walks of a batch of right-hand sides come to.
+/// Result of the walks for a batch of right-hand sides.
 #[derive(Default)]
 pub(crate) struct BatchResult {
     pub(crate) components: Vec<Component>,
@@ -104,13 +106,13 @@ pub(crate) struct BatchResult {
     pub(crate) table_bytes: u64,
     pub(crate) tabled: u32,
     pub(crate) jacobi: Option<Jacobi>,
-    /// Seconds of the tables' uploads, and of walks.
+    /// Seconds of the uploads of tables, and of walks.
     pub(crate) upload: f64,
     pub(crate) solve: f64,
 }
 
 impl BatchResult {
-    /// Adds another batch's.
+    /// Adds the result of another batch.
     pub(crate) fn add(&mut self, other: Self) {
         self.components.extend(other.components);
         self.rounds.extend(other.rounds);

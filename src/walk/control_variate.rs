@@ -1,9 +1,12 @@
-//! The residual as control variate: x = h + (I − L)⁻¹ r for any h with r = f − (I − L) h. Walks on r in the place of f have a
-//! smaller variance the smaller r is; r is computed for all components at once, and h kept for those that are asked for.
+//! Residual as control variate, which reduces the variance of walks.
 //!
-//! Sweeps of Jacobi's method make h = Σ_{k<K} L^k f and r = L^K f, one read of the matrix each. Where ρ is near 1 they gain
-//! little: there BiCGSTAB goes on, usually until r is so small that its norm alone bounds what is left, ‖r‖ / (1 − ρ), and no
-//! walk has to be walked.
+//! x = h + (I − L)⁻¹ r for any h with r = f − (I − L) h. Walks that sample r instead of f have a
+//! smaller variance if r is small. r is computed for all components at once, h is kept for the
+//! requested ones.
+//!
+//! Jacobi sweeps give h = Σ_{k<K} L^k f and r = L^K f, and each reads the matrix once. If ρ, the
+//! norm of L, is near 1, they gain little, and BiCGSTAB continues. Usually r is then so small that
+//! its norm alone bounds the remaining error, ‖r‖ / (1 − ρ), without walks.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -18,85 +21,96 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::lane::HostArray;
 use crate::parallel::*;
 
-/// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
-/// an entry, and divides the error of walks by three or four.
+/// Largest number of sweeps by [`ControlVariate::Auto`].
+///
+/// At random columns a sweep costs three or four reads of the matrix, a cache line per entry. It
+/// divides the error of walks by three or four.
 pub const MOST_AUTO: u32 = 8;
 
-/// Rows that one thread works on at a time.
+/// Rows per piece of a thread's work.
 const ROWS: usize = 1024;
 
-/// Products with L that a Krylov method takes at most, and as many more as four times the edges of a square grid, unless walks
-/// would take much longer than further products.
+/// Largest number of products with L by a Krylov method: `MOST_PRODUCTS` + `EDGES` · √n.
+///
+/// √n is the edge of a square grid. If walks would take much longer than more products, more are
+/// allowed.
 const MOST_PRODUCTS: usize = 1000;
 const EDGES: usize = 4;
-/// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
+/// Cost of walks, in products, above which [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
 
-/// Steps of walks that one entry of a further product may save: a thousandth of their time, at some ten entries a step.
+/// Steps of walks per entry of an additional product.
+///
+/// A step takes as long as some ten entries. All additional products together then take at most a
+/// thousandth of the time of the walks.
 const STEPS_AN_ENTRY: f64 = 100.0;
 
-/// Whether walks of so many steps take longer than BiCGSTAB on a matrix of so many entries.
+/// True if walks of `steps` steps take longer than BiCGSTAB on a matrix of `entries` entries.
 pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
     steps > WORTH_PRODUCTS * entries as f64
 }
 
-/// Where [`ControlVariate::Auto`] has nothing left to do.
+/// Accuracy at which [`ControlVariate::Auto`] ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
-    /// The error of a component that is good enough.
+    /// Requested error of a component.
     pub error: f64,
-    /// Chains that are walked for it in any case.
+    /// Number of chains that walk in any case.
     pub chains: f64,
 }
 
 impl Goal {
-    /// As many sweeps as may be taken.
+    /// Goal that is never reached: as many sweeps as allowed.
     pub const EXACT: Self = Self { error: 0.0, chains: 1.0 };
 }
 
-/// What is asked of a control variate.
+/// Requested components and functionals of the control variate, and its accuracy.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Components whose h is wanted.
+    /// Components of h to compute.
     pub components: &'a [u32],
-    /// Functionals of h that are wanted, as rows behind the last.
+    /// Functionals of h to compute, numbered after the last row.
     pub functionals: &'a [Functional],
-    /// Where nothing is left to do.
+    /// Accuracy at which nothing is left to do.
     pub goal: Goal,
 }
 
 impl Request<'_> {
-    /// Entry m of a vector, or its functional m − n.
+    /// Returns entry m of x, or functional m − n of x.
     fn of(&self, m: u32, x: &[f64]) -> f64 {
         x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
     }
 }
 
-/// h, r and what they took.
+/// Control variate h with its residual r.
 #[derive(Debug)]
 pub struct Control {
-    /// h of each component and functional that was asked for, ascending.
+    /// h of each requested component and functional, in ascending order.
     h: Vec<(u32, f64)>,
     /// f − (I − L) h.
     pub r: HostArray<f64>,
-    /// Sweeps K.
+    /// Number of sweeps K.
     pub sweeps: u32,
-    /// Products with L that BiCGSTAB took.
+    /// Number of products with L by BiCGSTAB.
     pub products: usize,
-    /// Parts that h was added up from.
+    /// Number of vectors that h is the sum of.
     pub parts: u32,
     /// max_i |r_i| / v_i.
     pub norm: f64,
-    /// Norms of all that was multiplied by L, and of what that was added to, for rounding: Σ_{k<K} max_i |(L^k f)_i| / v_i after
-    /// sweeps.
+    /// Sum of the norms of all vectors in products with L, for the rounding bound.
+    ///
+    /// It includes the vectors that products were added to. After sweeps on the host it is Σ_{k<K}
+    /// max_i |(L^k f)_i| / v_i.
     pub norms: f64,
-    /// Seconds of one sweep; 0 without any.
+    /// Seconds per sweep; 0 without sweeps on the host.
     pub sweep_seconds: f64,
-    /// What the last sweep made of the norm: the next ones gain about as much.
+    /// Factor by which the last sweep reduced the norm, a prediction for further ones.
+    ///
+    /// For sweeps on a lane it is the mean factor.
     pub rate: f64,
 }
 
-/// Of some numbers.
+/// Norm, sum and sum of squares of some numbers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     /// Largest absolute value.
@@ -122,7 +136,7 @@ impl Moments {
     }
 }
 
-/// One sweep of some rows.
+/// One sweep over some rows.
 struct Sweep<'a> {
     split: &'a Split<'a>,
     certificate: &'a Certificate,
@@ -149,10 +163,12 @@ impl Body for Sweep<'_> {
 }
 
 impl Control {
-    /// Takes the sweeps, and what follows them. `krylov` is that of the splitting and the certificate.
+    /// Computes h and r by sweeps, and by BiCGSTAB if requested or faster.
+    ///
+    /// `krylov` has to belong to this splitting and certificate.
     ///
     /// # Errors
-    /// Those of `progress`, which gets the products with L so far.
+    /// Those of `progress`, which gets the number of products with L so far, and those of the lane.
     pub fn new(
         split: &Split<'_>,
         certificate: &Certificate,
@@ -188,8 +204,8 @@ impl Control {
         if !auto && krylov.gains(most, split.matrix().nnz()) {
             control.sweeps_on_lane((split, certificate, krylov), f, request, most, progress)?;
         }
-        // What walks have to find out is how much r differs from place to place: half the width of an interval, were
-        // all that a walk collects independent, each weight at most the norm's share of the one before.
+        // Walks have to estimate the variation of r. `independent` is the half-width if all terms
+        // of a walk were independent, with weights that fall by the norm per step.
         let mut spread = f64::INFINITY;
         let rho = certificate.norm;
         while control.sweeps < most {
@@ -204,14 +220,15 @@ impl Control {
             }
             let r = if control.sweeps > 0 { &control.r[..] } else { f };
             control.h.iter_mut().for_each(|(m, h)| *h += request.of(*m, r));
-            // One pass: what L makes of r, and the norm.
+            // One pass computes L r and its norm.
             let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
                 dispatch(Sweep { split, certificate, r, first: block * ROWS, next, moments: &mut here });
                 here
             };
             let blocks = next.par_chunks_mut(ROWS).enumerate();
-            // Blocks in their order: the number of sweeps, and with it every bit, depends on these sums.
+            // Blocks are added in order: these sums determine the number of sweeps, and so every
+            // bit.
             let moments: Vec<Moments> = blocks.map(rows).collect();
             let Moments { norm, sum, squares } = moments.into_iter().fold(Moments::default(), Moments::with);
             std::mem::swap(&mut control.r, &mut next);
@@ -235,7 +252,7 @@ impl Control {
         if wanted == ControlVariate::Krylov
             || wanted == ControlVariate::Auto && rho < 1.0 && takes_longer_than_krylov(steps(), entries)
         {
-            // A tenth of what is good enough is left: walks of no step.
+            // Ends with a tenth of the requested error, so that walks need no step.
             let enough = 0.1 * goal.error * (1.0 - rho);
             let enough = enough.max(f64::EPSILON * control.norm);
             let worth = (steps() / (STEPS_AN_ENTRY * entries.max(1) as f64)).min(1e6);
@@ -245,7 +262,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Steps of the walks of one component until the goal is met, were all that they collect independent.
+    /// Predicted number of steps per component until the goal, for independent terms of a walk.
     fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
         if self.norm <= goal.error * (1.0 - rho) {
             return 0.0;
@@ -254,8 +271,9 @@ impl Control {
         chains.max(goal.chains) * (self.norm / (goal.error * (1.0 - rho))).ln() / -rho.ln()
     }
 
-    /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough` or so many products
-    /// are done.
+    /// Adds BiCGSTAB's solution for r to h, as long as that halves the norm of r.
+    ///
+    /// It ends once the norm is at most `enough`, or after `most` products.
     fn krylov(
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
@@ -277,7 +295,9 @@ impl Control {
         Ok(())
     }
 
-    /// Adds z to h if no more than this share of the norm of r is left, whatever a lane takes it to be. `next` is overwritten.
+    /// Adds z to h if the norm of r falls to `share` of it or less, computed on the host.
+    ///
+    /// Returns true if it does. `next` is overwritten.
     fn gains_by(
         &mut self,
         z: &[f64],
@@ -301,7 +321,7 @@ impl Control {
         true
     }
 
-    /// As many sweeps, on the lane; none where they make the norm of r no smaller.
+    /// Runs `sweeps` sweeps on the lane; drops them if they do not reduce the norm of r.
     fn sweeps_on_lane(
         &mut self,
         (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
@@ -322,18 +342,19 @@ impl Control {
         Ok(())
     }
 
-    /// h_m, or functional m − n of h.
+    /// Returns h_m, or functional m − n of h.
     ///
     /// # Panics
-    /// If m is none of those that were asked for.
+    /// If m was not requested.
     pub fn h(&self, m: u32) -> f64 {
         let place = self.h.binary_search_by_key(&m, |&(m, _)| m);
         self.h[place.unwrap_or_else(|_| panic!("component {m} was not requested"))].1
     }
 
-    /// About what walks collect from each state on, to order rows by: r + L r. After sweeps r itself, which is as good
-    /// where most of what L is to make of it has been made, within a quarter of the error; another sweep divides it by three
-    /// or four for the same cost.
+    /// Approximate mean sum of walks from each state, by which rows are sorted: r + L r.
+    ///
+    /// After sweeps it is r itself. The error of walks is then within a quarter of that with r + L
+    /// r. A further sweep costs as much, and divides the error by three or four.
     pub fn values(&self, split: &Split<'_>) -> Cow<'_, [f64]> {
         if self.sweeps > 0 {
             return Cow::Borrowed(&self.r);
@@ -352,7 +373,7 @@ mod tests {
     use crate::sparse::CsrMatrix;
     use crate::walk::options::Splitting;
 
-    /// A control variate that nobody ends.
+    /// Computes a control variate without interruption.
     fn made(
         (split, certificate): (&Split<'_>, &Certificate),
         f: &[f64],
@@ -406,7 +427,7 @@ mod tests {
 
     #[test]
     fn sweeps_on_a_device_equal_those_on_the_host() {
-        // A grid, whose rows sum to 0.99.
+        // A grid with row sums up to 0.99.
         let (edge, sweeps) = (200, 150);
         let n = edge * edge;
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
@@ -430,7 +451,7 @@ mod tests {
             let there = of(&lane);
             assert_eq!((there.sweeps, there.parts, there.products), (sweeps, 1, 0));
             assert!((there.rate - certificate.norm).abs() < 0.1, "{}", there.rate);
-            // Sums of at most 5000, of 150 sweeps of five numbers.
+            // Sums of at most 5000, from 150 sweeps over five entries.
             let rounding = 5000.0 * 150.0 * 5.0 * f64::EPSILON;
             let apart = there.r.iter().zip(&host.r[..]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(apart < rounding, "{apart:e}");
@@ -442,7 +463,7 @@ mod tests {
 
     #[test]
     fn krylov_converges_where_sweeps_stagnate() {
-        // ρ = 1 − 1e-5: a path, with signs that sums of |L| do not see.
+        // A path with ρ = 1 − 1e-5, and with signs that row sums of |L| ignore.
         let n = 500;
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
             row.extend((i > 0).then(|| (i as u32 - 1, 0.5)));
@@ -473,14 +494,14 @@ mod tests {
                 }
             }
         }
-        // Where the norm says enough there is nothing to do.
+        // If the norm already meets the goal, nothing is left to do.
         let easy = Goal { error: 1e9, chains: 16384.0 };
         assert_eq!(made((&split, &certificate), &f, &[0], ControlVariate::Auto, easy).products, 0);
     }
 
     #[test]
     fn sweeps_end_where_walks_have_no_variance() {
-        // Every row averages all unknowns: after one sweep r is the same everywhere, though not small.
+        // Every row averages all unknowns: after one sweep r is constant, though not small.
         let n = 64;
         let matrix =
             CsrMatrix::from_rows(n, n, |_, row| row.extend((0..n as u32).map(|j| (j, 0.9 / n as f64))));

@@ -1,40 +1,47 @@
-//! Chosen components of the solution of A x = b, by quasi-random walks, each with an interval.
+//! Single components of the solution of A x = b by quasi-random walks, each with an interval.
 //!
 //! # Problem
-//! A is n × n and sparse, b one right-hand side or several; wanted are x_m for a few rows m, or functionals ⟨h, x⟩, each
-//! within a half-width ε, without the other unknowns.
+//! A is n × n and sparse, and b is one right-hand side or several. Requested are x_m for a few rows
+//! m, or functionals ⟨h, x⟩, each within a half-width ε. No other unknowns are computed.
 //!
 //! # Method
-//! A x = b becomes x = L x + f (`splitting.rs`), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
-//! weight W_0 = 1 and goes from row i to row j with the probability p_ij; W is multiplied by l_ij / p_ij. The mean of
-//! θ = Σ_k W_k f_{s_k} is x_m. Probabilities are almost optimal, p_ij = |l_ij| / Σ_j |l_ij|, so that |l_ij / p_ij| is the
-//! sum of the row, whatever j.
+//! A x = b becomes x = L x + f (`splitting.rs`), for which x_m = Σ_k (L^k f)_m. A chain starts at
+//! the row s_0 = m with the weight W_0 = 1. It goes from row i to row j with the probability p_ij,
+//! and W is multiplied by l_ij / p_ij. The mean of θ = Σ_k W_k f_{s_k} is x_m. The almost optimal
+//! probabilities p_ij = |l_ij| / Σ_j |l_ij| are used. For these, |l_ij / p_ij| is the sum of row i
+//! for each j.
 //!
-//! Here walks start from points of a low-discrepancy sequence (`sequence/`), one coordinate a step, and rows list their
-//! entries in the order of what they lead to (`table/`); they tally the residual r of some sweeps in the place of f
-//! (`control_variate.rs`). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
-//! may matter more (`confidence.rs`); certain bounds of truncation and rounding are added. Before the first step a
-//! certificate of convergence (`convergence/certificate.rs`) proves that walks converge and have a variance, or says why not. Walks of
-//! a functional draw the row that they start at (`table/functional.rs`).
+//! The implementation adds to this:
 //!
-//! | paper | here |
-//! |---|---|
-//! | L, f (2.1) | [`Split`](splitting::Split) |
-//! | P, B (2.5), (2.14) | a record of a [`Table`](table::Table): distribution function, signs, row sum |
-//! | θ (2.10) | what a thread of the kernel `walk` adds up |
-//! | T (2.16) | [`length`](error::a_priori::length), [`length_as_printed`](error::a_priori::length_as_printed) |
-//! | N (2.20) | [`chains`](error::a_priori::chains) |
-//! | number of blocks and threads (3.3) | [`Grid`] |
+//! * Walks use points of a low-discrepancy sequence (`sequence/`), one coordinate per step. The
+//!   entries of a row are sorted by the values of the rows they lead to (`table/`).
+//! * Walks sample the residual r of an approximate solution instead of f (`control_variate.rs`).
+//! * R independently scrambled replicates give a Student interval. It is widened if values too rare
+//!   to occur in the chains may matter more (`confidence.rs`). Proved bounds of truncation and
+//!   rounding are added.
+//! * Before the first step, a certificate (`convergence/certificate.rs`) proves that walks converge
+//!   and have a finite variance. Otherwise the error has the reason.
+//! * Walks of a functional draw their start row (`table/functional.rs`).
 //!
-//! # Example: PageRank of one page
-//! x = 0.85 P x + 0.15 with the probability P_ij that a reader of page i goes on to page j: L and f are given.
+//!  | paper | here |
+//!  |---|---|
+//!  | L, f (2.1) | [`Split`](splitting::Split) |
+//!  | P, B (2.5), (2.14) | a record of a [`Table`](table::Table): distribution function, signs, row sum |
+//!  | θ (2.10) | sum of a thread of the kernel `walk` |
+//!  | T (2.16) | [`length`](error::a_priori::length), [`length_as_printed`](error::a_priori::length_as_printed) |
+//!  | N (2.20) | [`chains`](error::a_priori::chains) |
+//!  | number of blocks and threads (3.3) | [`Grid`] |
+//!
+//! # Example: expected discounted reward
+//! x = 0.85 P x + 0.15 for a random surfer with the transition matrix P. x_i is the discounted sum
+//! of rewards of 0.15 per step from node i. L and f are given.
 //!
 //! ```
 //! use kolmo::Machine;
 //! use kolmo::sparse::CsrMatrix;
 //! use kolmo::walk::{Options, Problem, Splitting, solve};
 //!
-//! // 1000 pages, each of which links to the next and to page 0.
+//! // 1000 nodes with edges to the next one and to node 0.
 //! let n = 1000;
 //! let l = CsrMatrix::from_rows(n, n, |i, row| match i {
 //!     999 => row.push((0, 0.85)),
@@ -52,26 +59,32 @@
 //! ```
 //!
 //! # Shapes, units, cost
-//! A is a [`CsrMatrix`](crate::sparse::CsrMatrix), right-hand sides are vectors of n numbers, components are rows counted
-//! from 0. A walk of T steps reads T records of some tens of bytes, wherever they lie: its cost does not depend on n, that
-//! of the preparation (some sweeps over A, one record a row) does. [`Options::lazy`] walks without any preparation.
+//! A is a [`CsrMatrix`](crate::sparse::CsrMatrix), right-hand sides are vectors of n numbers, and
+//! components are rows counted from 0. A walk of T steps reads T records of some tens of bytes
+//! each, at a cost that does not depend on n. The preparation does: it takes some sweeps over A,
+//! and makes one record per row. [`Options::lazy`] makes walks without preparation.
 //!
 //! # Bounds and errors
-//! The half-width of a [`Component`] is the sum of its [`Bound`]: a Student interval of the probability
-//! [`Options::confidence`], and certain bounds of what is left out when walks end and of rounding. The solution's status is
-//! met where every half-width is at most ε. [`solve`] fails with [`Error::Divergent`](crate::Error::Divergent) where walks
-//! would diverge or have no variance, naming the row, its sum and the bounds of the spectral radius; with
-//! [`Error::Invalid`](crate::Error::Invalid) for input without an answer; with errors of lanes, and with what the callback
-//! returns.
+//! The half-width of a [`Component`] is the sum of its [`Bound`]: a Student interval for the
+//! probability [`Options::confidence`], and proved bounds of truncation and rounding. The
+//! solution's status is met if every half-width is at most ε.
 //!
-//! Where components are many, or intervals short, sweeps over the whole system are faster; a
-//! [`Solution`] says what they would take.
+//! Errors of [`solve`]:
+//!
+//! * [`Error::Divergent`](crate::Error::Divergent) if walks would diverge or have an infinite
+//!   variance, with the row, its sum and the bounds of the spectral radius;
+//! * [`Error::Invalid`](crate::Error::Invalid) for invalid input;
+//! * errors of lanes, and of the callback.
+//!
+//! For many components, or short intervals, sweeps over the whole system are faster. A [`Solution`]
+//! has their predicted cost.
 //!
 //! # Sources
-//! * J. H. Curtiss, "Monte Carlo methods for the iteration of linear operators", Journal of Mathematics and Physics 32,
-//!   1953, doi:10.1002/sapm1953321209.
-//! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015.
-//! * The sequences have theirs: [`sequence`].
+//! * J. H. Curtiss, "Monte Carlo methods for the iteration of linear operators", Journal of
+//!   Mathematics and Physics 32, 1953, doi:10.1002/sapm1953321209.
+//! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic
+//!   equations", ISCC 2015.
+//! * Sources of the sequences: [`sequence`].
 
 #[doc(hidden)]
 pub mod bicgstab;
@@ -109,7 +122,7 @@ pub use solve::solve;
 
 pub use crate::Status;
 
-/// The kernels of walks and of what is before them, but for those of sequences.
+/// Kernels of walks and of their preparation, except for those of sequences.
 pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
     let walks = [
         &sampling::kernels::WALK,

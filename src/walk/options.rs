@@ -1,4 +1,4 @@
-//! What is asked for, and what of it can be answered.
+//! Problem and options of walks, and checks of both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +9,36 @@ use crate::sparse::CsrMatrix;
 use crate::util::quantity::count;
 use crate::{Error, Result};
 
-/// A x = b and what is wanted of x.
+/// System A x = b with the requested components and functionals of x.
 #[derive(Debug, Clone, Copy)]
 pub struct Problem<'a> {
     /// A, n × n; L itself with [`Splitting::Given`].
     pub matrix: &'a CsrMatrix,
     /// Right-hand sides b, each of n numbers.
     pub rhs: &'a [Vec<f64>],
-    /// Components of x, from 0, each once.
+    /// Requested components of x, counted from 0, without repetition.
     pub components: &'a [u32],
-    /// Functionals: h of n numbers each, of which ⟨h, x⟩ is wanted.
+    /// Requested functionals ⟨h, x⟩, each by its h of n numbers.
     pub functionals: &'a [Vec<f64>],
 }
 
-/// Sweeps that can be asked for.
+/// Largest number of sweeps.
 const MOST_SWEEPS: u32 = 100_000;
 
-/// The control variate of walks.
+/// Control variate of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlVariate {
-    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
-    /// length is given.
+    /// [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) if walks would take longer.
+    ///
+    /// The second is left out if the number or length of chains is given.
     Auto,
-    /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps, fewer where they leave little to walk for.
+    /// At most [`MOST_AUTO`](super::control_variate::MOST_AUTO) sweeps.
+    ///
+    /// Fewer are made if the residual is small before.
     Jacobi,
-    /// That many sweeps; 0 walks on f itself.
+    /// Given number of sweeps; with 0 walks sample f itself.
     Sweeps(u32),
-    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
+    /// BiCGSTAB, until no walk is needed or the residual does not shrink any more.
     Krylov,
 }
 
@@ -69,14 +72,16 @@ impl fmt::Display for ControlVariate {
     }
 }
 
-/// How L and f come from A and b.
+/// Splitting of A x = b into x = L x + f.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Splitting {
-    /// Jacobi, scaled where a row sum of |L| is not below 1.
+    /// Jacobi, scaled if a row sum of |L| is 1 or more.
     Auto,
     /// L = I − D⁻¹A, f = D⁻¹b with D = diag(A).
     Jacobi,
-    /// V⁻¹LV and V⁻¹f of Jacobi with a positive diagonal V, whose row sums are all below 1; x = V y.
+    /// V⁻¹LV and V⁻¹f of Jacobi, with x = V y.
+    ///
+    /// V is a positive diagonal matrix for which all row sums of |V⁻¹LV| are below 1.
     ScaledJacobi,
     /// L = I − ωA, f = ωb.
     Richardson(f64),
@@ -127,34 +132,36 @@ impl fmt::Display for Splitting {
 /// Order of the entries in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
-    /// By what the entry leads to: sign(l_ij) h_j. The map from fractions to values is then monotone, which is what
-    /// quasi-random points are good at.
+    /// By the approximate value of the row that an entry leads to, times the sign of l_ij.
+    ///
+    /// The map from fractions to values is then monotone, for which quasi-random points are
+    /// accurate.
     Value,
     /// By column.
     Index,
 }
 
-/// Steps of a chain.
+/// Number of steps of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// So many that what is left out is at most δ.
+    /// Smallest number for which the truncation is at most δ.
     Bound,
-    /// That many.
+    /// Given number.
     Steps(u32),
     /// (2.16) as printed.
     Printed,
 }
 
-/// Chains of a component.
+/// Number of chains of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// Twice as many again and again, until the interval meets ε.
+    /// Doubled repeatedly, until the half-width is at most ε.
     Grow,
-    /// That many over all replicates.
+    /// Given number, over all replicates.
     Number(u64),
     /// (2.20) with ‖L‖.
     Norm,
-    /// (2.20) with the norm of the component's row, as the paper suggests; that is no bound.
+    /// (2.20) with the norm of the component's row, as the paper suggests; it is not a bound.
     RowNorm,
 }
 
@@ -200,66 +207,70 @@ impl fmt::Display for Count {
     }
 }
 
-/// Groups and threads of a group.
+/// Grid of thread groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Groups.
+    /// Number of groups.
     pub groups: u32,
-    /// Threads of a group: 32, 64, 128, 256, 512 or 1024.
+    /// Threads per group: 32, 64, 128, 256, 512 or 1024.
     pub size: u32,
 }
 
 impl Grid {
-    /// The grid of the figures of 2015.
+    /// Grid of the measurements published in 2015.
     pub const PUBLISHED: Self = Self { groups: 84, size: 512 };
 }
 
-/// How walks are walked.
+/// Options of walks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Half-width that intervals must not exceed; `None` is 10⁻³ of max |f| / (1 − norm).
+    /// Requested half-width.
+    ///
+    /// By default it is 10⁻³ of max |f| / (1 − norm), for a functional times Σ |h_i|.
     pub epsilon: Option<f64>,
-    /// Probability that an interval is to hold the component.
+    /// Probability that an interval contains the component.
     pub confidence: f64,
-    /// Where the points come from.
+    /// Sequence of points.
     pub sequence: Sequence,
-    /// How replicates differ; `None` is the sequence's own way.
+    /// Randomisation of the replicates; by default that of the sequence.
     pub scramble: Option<Scramble>,
     /// Seed of all streams.
     pub seed: u64,
-    /// Independent replicates R.
+    /// Number of independent replicates R.
     pub replicates: u32,
-    /// Chains of a component over all replicates.
+    /// Number of chains of a component over all replicates.
     pub chains: Count,
-    /// Chains of a component at most, over all replicates.
+    /// Largest number of chains of a component, over all replicates.
     pub max_chains: u64,
-    /// Steps T of a chain at most.
+    /// Largest number of steps T of a chain.
     pub length: Length,
-    /// Bound of the truncation; `None` is a tenth of ε.
+    /// Bound of the truncation; by default a tenth of ε.
     pub delta: Option<f64>,
-    /// How L and f come from A and b.
+    /// Splitting of A x = b into x = L x + f.
     pub splitting: Splitting,
     /// Order of the entries in a row.
     pub order: RowOrder,
-    /// What walks walk on what is left of.
+    /// Control variate: approximate solution from whose residual walks estimate the correction.
     pub control: ControlVariate,
-    /// One sequence for all components.
+    /// Use one sequence for all components.
     pub shared: bool,
-    /// Walk although nothing proves that walks converge.
+    /// Walk even if convergence is not proved.
     pub force: bool,
-    /// Walk straight from A, without a table, order, control variate or certificate: intervals are then conditional on the rows
-    /// that no walk met being no worse than those that were met.
+    /// Walk on A itself, without table, row order, control variate or certificate.
+    ///
+    /// Intervals are then conditional: rows that no walk met must be no worse than those met.
     pub lazy: bool,
-    /// Walk on a grid of that many groups and threads, a replicate after the other.
+    /// Walk on a grid of thread groups, one replicate after another.
     pub grid: Option<Grid>,
-    /// Make the points ahead, into a buffer.
+    /// Compute the points in advance, into a buffer.
     pub ahead: bool,
-    /// Generators of MTGP32, each with a parameter set of its own.
+    /// Number of MTGP32 generators, each with its own parameter set.
     pub groups: u32,
-    /// After that time no more products and chains are begun, and what there is by then is the answer. The certificate of
-    /// convergence is found in any case.
+    /// Time after which no products and chains are begun, and the current result is returned.
+    ///
+    /// The certificate of convergence is computed in any case.
     pub time_limit: Option<Duration>,
-    /// Time after which walks end, not counting the preparation: that of a pilot.
+    /// Time limit of the walks of a pilot, without the preparation.
     #[doc(hidden)]
     pub walk_limit: Option<Duration>,
 }
@@ -293,7 +304,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The number of walks and their length follow from ε.
+    /// True if the number and length of chains follow from ε.
     pub(super) fn walks_as_needed(&self) -> bool {
         self.chains == Count::Grow && self.length == Length::Bound
     }
@@ -301,14 +312,14 @@ impl Options {
 
 /// Points of a replicate in the first round.
 pub const PILOT: u64 = 1 << 10;
-/// Points that a replicate can have.
+/// Largest number of points of a replicate.
 const MOST_POINTS: u64 = 1 << 31;
-/// Steps that a chain can have.
+/// Limit of the number of steps of a chain.
 pub(super) const MOST_LENGTH: u32 = 1 << 24;
-/// Replicates that can be asked for.
+/// Largest number of replicates.
 const MOST_REPLICATES: u32 = 1 << 16;
 
-/// What can be wrong before anything is computed.
+/// Checks the problem and the options before any computation.
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let n = problem.matrix.rows();
@@ -392,7 +403,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The scramble and how many replicates it makes.
+/// Returns the scramble, and the number of replicates that differ by it.
 pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scramble, u32) {
     let scramble = options.scramble.unwrap_or(options.sequence.default_scramble());
     if options.sequence.varies(scramble) {
@@ -406,7 +417,9 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
     (scramble, 1)
 }
 
-/// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
+/// Number of points of a replicate, in the first round and at most.
+///
+/// `by_norm(false)` is N of (2.20) for the norm of L, `by_norm(true)` for the norm of the rows.
 pub(super) fn points(
     options: &Options,
     replicates: u32,

@@ -1,4 +1,4 @@
-//! Components, their intervals, and what else is known.
+//! Results of walks: components, functionals, their intervals, and data of the run.
 
 use serde::Serialize;
 
@@ -8,68 +8,72 @@ use crate::Status;
 use crate::util::quantity::times_power_of_two;
 use crate::{Error, Result};
 
-/// Parts of a half-width; they add up.
+/// Parts of a half-width, which is their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bound {
-    /// Interval of the probability asked for: Student's of the replicates, or what no chain can have shown where that is
-    /// more (`confidence.rs`).
+    /// Half-width of the confidence interval.
+    ///
+    /// It is that of Student's interval over the replicates, or the larger half-width for values
+    /// too rare to occur in any chain (`confidence.rs`).
     pub statistical: f64,
-    /// What chains leave out by ending, certain.
+    /// Proved bound of the terms that are missing because chains end.
     pub truncation: f64,
-    /// Rounding of all numbers, certain.
+    /// Proved bound of rounding.
     pub rounding: f64,
 }
 
 impl Bound {
-    /// The half-width.
+    /// Returns the half-width.
     pub fn total(&self) -> f64 {
         self.statistical + self.truncation + self.rounding
     }
 }
 
-/// What is estimated.
+/// Kind of the estimated quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
-    /// A component of x.
+    /// Component of x.
     Component,
-    /// ⟨h, x⟩.
+    /// Functional ⟨h, x⟩.
     Functional,
 }
 
-/// One component of one solution, or one functional of it.
+/// Estimate of a component or functional for one right-hand side.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Component {
-    /// Which of the two.
+    /// Kind: component or functional.
     pub quantity: Quantity,
-    /// Its number, from 0, among components or functionals.
+    /// Number among the components or functionals, from 0.
     pub component: u32,
     /// Number of the right-hand side, from 0.
     pub rhs: usize,
-    /// x there, or ⟨h, x⟩.
+    /// Estimated x_m, or ⟨h, x⟩.
     pub estimate: f64,
-    /// What its half-width must not exceed: ε as given, or by default, then times Σ |h_i| of a functional.
+    /// Requested or default half-width; the default of a functional has the factor Σ |h_i|.
     pub epsilon: f64,
-    /// Half-width of its interval: the sum of the bound's parts.
+    /// Half-width of the interval: the sum of the parts of `bound`.
     pub half_width: f64,
-    /// The parts.
+    /// Parts of the half-width.
     pub bound: Bound,
-    /// Chains over all replicates.
+    /// Number of chains over all replicates.
     pub chains: u64,
-    /// Steps of a chain at most.
+    /// Largest number of steps of a chain.
     pub length: u32,
 }
 
 impl Component {
-    /// Whether more chains are of no use: the interval is short enough, or what is certain and `floor`, below which no
-    /// number of chains makes it, leave no room for that.
+    /// True if more chains are of no use: the half-width is at most ε, or cannot become so.
+    ///
+    /// The latter holds if the proved parts leave less for the statistical part than `floor`, its
+    /// smallest value for any number of chains.
     pub(super) fn settled(&self, epsilon: f64, floor: impl FnOnce() -> f64) -> bool {
         let left = epsilon - self.bound.truncation - self.bound.rounding;
         self.half_width <= epsilon || left < 0.0 || self.bound.statistical > 0.0 && floor() > left
     }
 
-    /// Its name: `component 7`, `functional 0`.
+    /// Returns the name, as `component 7` or `functional 0`.
     pub fn name(&self) -> String {
         match self.quantity {
             Quantity::Component => format!("component {}", self.component),
@@ -77,15 +81,17 @@ impl Component {
         }
     }
 
-    /// Chains that are still missing, `most` in all, should the interval shrink with their root, as those of random numbers
-    /// do.
+    /// Predicted number of missing chains, for at most `most` in all.
+    ///
+    /// It assumes that intervals shrink with the square root of their number, as those of random
+    /// numbers.
     pub(super) fn more_chains(&self, most: f64) -> f64 {
         let (chains, left) = (self.chains as f64, self.epsilon - self.bound.truncation - self.bound.rounding);
         let wanted = chains * (self.bound.statistical / left.max(f64::MIN_POSITIVE)).powi(2);
         (wanted.min(most) - chains).max(0.0)
     }
 
-    /// The component of a system whose right-hand side is 2^e times as large.
+    /// Returns the component for a right-hand side that is 2^e times as large.
     pub(super) fn times_power_of_two(self, e: i32) -> Result<Self> {
         let times = |x: f64| times_power_of_two(x, e);
         let Bound { statistical, truncation, rounding } = self.bound;
@@ -98,7 +104,7 @@ impl Component {
                 self.estimate
             )));
         }
-        // Numbers below 2^−1022 are rounded to multiples of 2^−1074, of which there are four.
+        // Below 2^−1022 each of the four numbers is rounded to a multiple of 2^−1074.
         let exact = |x: f64| x == 0.0 || times(x).abs() >= f64::MIN_POSITIVE;
         let all = [self.estimate, statistical, truncation, rounding];
         let lost = if all.into_iter().all(exact) { 0.0 } else { 4.0 * f64::from_bits(1) };
@@ -111,92 +117,94 @@ impl Component {
     }
 }
 
-/// Seconds of a run's phases.
+/// Times of a run in seconds.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// Reading or generating the system.
+    /// Time to read or generate the system.
     pub load: f64,
-    /// Splitting, sweeps, order and table.
+    /// Time for splitting, sweeps, row order and chain table.
     pub build: f64,
-    /// The certificate of convergence, where it took a vector.
+    /// Time for the certificate of convergence; 0 if it needed no vector.
     pub certificate: f64,
-    /// Tables to the lanes.
+    /// Time to upload tables.
     pub upload: f64,
-    /// Walks.
+    /// Time of the walks.
     pub solve: f64,
-    /// Sums from the lanes.
+    /// Time to download sums.
     pub download: f64,
-    /// Everything.
+    /// Total time.
     pub total: f64,
 }
 
-/// What Jacobi sweeps over the whole system would take for the same bound, by those that were run.
+/// Predicted cost of Jacobi sweeps over the whole system until the error bound is ε.
+///
+/// The prediction uses the sweeps of the control variate.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Jacobi {
-    /// Sweeps from x = 0 until the bound of the error of every component is ε.
+    /// Number of sweeps from x = 0 until every component has an error bound of ε.
     pub sweeps: f64,
     /// Their seconds on this host.
     pub seconds: f64,
 }
 
 impl Jacobi {
-    /// Both, one after the other.
+    /// Cost for two right-hand sides, one after the other.
     pub(super) fn and(self, other: Self) -> Self {
         Self { sweeps: self.sweeps.max(other.sweeps), seconds: self.seconds + other.seconds }
     }
 }
 
-/// Components and all that is known of them.
+/// Estimates and data of a run of walks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solution {
-    /// Whether every half-width is at most ε.
+    /// Met if every half-width is at most ε.
     pub status: Status,
-    /// Right-hand side by right-hand side, components in the order they were asked for.
+    /// Components in the requested order, per right-hand side.
     pub components: Vec<Component>,
-    /// Functionals in the same way.
+    /// Functionals in the requested order, per right-hand side.
     pub functionals: Vec<Component>,
-    /// What was known of a component or functional after each round of chains, round by round.
+    /// Estimates of all components and functionals after each round of chains, round by round.
     pub rounds: Vec<Component>,
-    /// Of the component or functional with the largest half-width over ε.
+    /// Parts of the half-width for the component or functional with the largest half-width over ε.
     pub bound: Bound,
-    /// Its ε, given or by default.
+    /// ε of that component or functional, requested or by default.
     pub epsilon: f64,
-    /// Unknowns.
+    /// Number of unknowns.
     pub n: usize,
-    /// Entries of the matrix.
+    /// Number of entries of the matrix.
     pub nnz: usize,
-    /// The splitting, with `Auto` decided.
+    /// Splitting of the system, with `Auto` resolved.
     pub splitting: Splitting,
     /// Certified norm of L in the scaling that proves convergence.
     pub norm: f64,
-    /// ‖L‖∞ and the first row that has it.
+    /// ‖L‖∞ and the first row with this sum.
     pub row_norm: (f64, usize),
-    /// Products with |L| behind the certificate.
+    /// Number of products with |L| for the certificate.
     pub products: usize,
-    /// Sweeps of the control variate; of several right-hand sides the most.
+    /// Sweeps of the control variate, the maximum over right-hand sides.
     pub sweeps: u32,
-    /// Products with L that BiCGSTAB took for the control variate, of all right-hand sides together.
+    /// Products with L by BiCGSTAB for the control variate, over all right-hand sides.
     pub krylov: usize,
-    /// The sequence and how replicates differ.
+    /// Sequence of the points, and randomisation of the replicates.
     pub sequence: (Sequence, Scramble),
-    /// Dimensions that come from the sequence; later ones are Philox's.
+    /// Number of dimensions of the sequence itself; all further ones use Philox.
     pub tabled: u32,
-    /// Replicates.
+    /// Number of replicates.
     pub replicates: u32,
-    /// Steps of all chains at most: chains times length.
+    /// Largest number of steps of all chains: chains times length.
     pub steps: u64,
-    /// Bytes of the chain table.
+    /// Size of the chain table in bytes.
     pub table_bytes: u64,
-    /// The competitor, if sweeps were run.
+    /// Predicted cost of sweeps instead of walks, if sweeps were run.
     pub jacobi: Option<Jacobi>,
-    /// What a user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Times.
+    /// Times of the run.
     pub seconds: Seconds,
 }
 
-/// Whether all of them are finite, with half-widths of at most their ε.
+/// Met if all estimates are finite, and no half-width exceeds its ε.
 pub(super) fn met(components: &[Component]) -> Status {
     match components.iter().all(|c| c.estimate.is_finite() && c.half_width <= c.epsilon) {
         true => Status::Met,
@@ -204,7 +212,7 @@ pub(super) fn met(components: &[Component]) -> Status {
     }
 }
 
-/// The component with the largest half-width over ε.
+/// Returns the component with the largest half-width over ε.
 pub(super) fn largest(components: &[Component]) -> &Component {
     let share = |c: &Component| if c.half_width > 0.0 { c.half_width / c.epsilon } else { 0.0 };
     components.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("at least one quantity")

@@ -1,4 +1,4 @@
-//! Components of x with their intervals.
+//! Solver by walks: components and functionals of x with intervals.
 
 use std::cell::OnceCell;
 use std::time::Instant;
@@ -28,12 +28,14 @@ use crate::lane::HostArray;
 use crate::util::quantity::times_power_of_two;
 use crate::{Error, Machine, Result};
 
-/// Estimates components of x, and functionals, with intervals; `watch` gets the steps done and to do, before them products with
-/// the matrix and 0.
+/// Estimates components and functionals of x, with intervals.
+///
+/// `watch` gets the steps done and their total. Before the walks it gets the number of products
+/// with the matrix, and 0.
 ///
 /// # Errors
-/// [`Error::Invalid`] for input without an answer, [`Error::Divergent`] for systems whose walks would not converge,
-/// errors of lanes, and what `watch` returns.
+/// [`Error::Invalid`] for invalid input, [`Error::Divergent`] for systems whose walks would not
+/// converge, and the errors of lanes and of `watch`.
 pub fn solve(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -47,7 +49,7 @@ pub fn solve(
         return lazy::solve(run, watch);
     }
     match prepared(run, watch) {
-        // What the components do not depend on is no reason to refuse them.
+        // Components may be independent of the part of the system without convergence.
         Err(Error::Divergent { .. }) if let Some(part) = ReachableSystem::of(problem) => {
             part.back(problem, prepared(Run::start(machine, &part.problem(), options), watch))
         }
@@ -55,7 +57,7 @@ pub fn solve(
     }
 }
 
-/// One right-hand side, over a power of 2.
+/// Right-hand side, scaled by a power of 2.
 struct ScaledRhs {
     /// f over 2^exponent.
     f: HostArray<f64>,
@@ -71,7 +73,7 @@ impl ScaledRhs {
         Ok(Self { f, exponent, epsilon: 0.0, delta: 0.0 })
     }
 
-    /// Takes the ε that is asked for, and δ or a tenth of it.
+    /// Sets ε, and δ or by default a tenth of ε.
     fn aim(&mut self, epsilon: f64, delta: Option<f64>) {
         let scaled = |x| times_power_of_two(x, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
         let epsilon = scaled(epsilon);
@@ -79,7 +81,7 @@ impl ScaledRhs {
     }
 }
 
-/// ε where nobody gives one: that of the right-hand side with the largest.
+/// Default ε: the largest one of all right-hand sides.
 fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
     let of = |rhs: &ScaledRhs| times_power_of_two(default_epsilon(&rhs.f, certificate), rhs.exponent);
     // b = 0 has no scale of its own.
@@ -87,7 +89,7 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
     scaled.map(of).reduce(f64::max).unwrap_or_else(|| of(&all[0]))
 }
 
-/// Walks on all of the system.
+/// Solves with certificate, control variate and chain table.
 fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
@@ -122,19 +124,19 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
         let batch = RhsBatch { run, split, targets, certificate, rhs, first, epsilon, per_replicate };
         result.add(batch.solve(watch)?);
     }
-    // Components and functionals of a batch come one behind the other.
+    // Batches have all components, then all functionals.
     result.components.sort_by_key(|c| c.rhs);
     Ok(run.finish(&certificate, result))
 }
 
-/// Right-hand sides that share their walks.
+/// Right-hand sides whose walks are shared.
 struct RhsBatch<'a> {
     run: &'a Run<'a>,
     split: &'a Split<'a>,
     targets: &'a Targets<'a>,
     certificate: &'a Certificate,
     rhs: &'a [ScaledRhs],
-    /// Number of the first one.
+    /// Number of the first right-hand side.
     first: usize,
     /// ε of components.
     epsilon: f64,
@@ -158,7 +160,7 @@ impl RhsBatch<'_> {
         }
         let length = bounds.length;
         let (sequence, seed) = (options.sequence, options.seed);
-        // Walks of functionals take some steps to where they begin, unless they end there.
+        // Walks of functionals take extra steps to their start rows, unless they end there.
         let before = targets.functionals.iter().map(|h| h.steps()).max().filter(|_| length > 0).unwrap_or(0);
         let dimensions = length + before;
         let points =
@@ -199,7 +201,7 @@ impl RhsBatch<'_> {
         })
     }
 
-    /// True if rounding keeps walks from every ε, and from less than half of the error of no walk.
+    /// True if for all rows rounding exceeds ε and half of the error bound without walks.
     fn rounding_decides(&self, bounds: &ErrorBounds<'_>) -> bool {
         let (targets, points) = (self.targets, self.per_replicate.0);
         let rows = || targets.components.iter().copied().chain(targets.functional_rows());
@@ -215,17 +217,17 @@ impl RhsBatch<'_> {
             })
     }
 
-    /// The control variate of each right-hand side, and the chain table.
+    /// Computes the control variate of each right-hand side, and the chain table.
     fn prepare(&self, watch: Watch<'_>) -> Result<(Vec<Control>, Table)> {
         let Self { run, split, targets, certificate, .. } = *self;
-        // Half of it, since what a walk collects hangs together more or less.
+        // The goal is half of ε, since the terms of a walk are correlated.
         let chains = self.per_replicate.0.min(PILOT) * u64::from(run.replicates);
-        // Who gives the number of walks, or their length, wants walks.
+        // A given number or length of walks excludes BiCGSTAB, so that walks are made.
         let wanted = match run.options.control {
             ControlVariate::Auto if !run.options.walks_as_needed() => ControlVariate::Jacobi,
             wanted => wanted,
         };
-        // v is at most 1, whatever the component.
+        // v is at most 1 for all components.
         let reach = targets.most(|_| 1.0, |h| h.scale / targets.epsilon_of(h));
         let mut krylov = Krylov::new(&run.machine.lanes[0]);
         let control = |rhs: &ScaledRhs| {
@@ -236,7 +238,7 @@ impl RhsBatch<'_> {
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
         drop(krylov);
-        // Several columns have one order: the first one's.
+        // All columns share one order, that of the first.
         let order = match run.options.order {
             RowOrder::Value => Some(controls[0].values(split)),
             RowOrder::Index => None,
@@ -246,7 +248,8 @@ impl RhsBatch<'_> {
         Ok((controls, table))
     }
 
-    /// T and the weight at which chains are cut, so that the truncation is at most δ for every component.
+    /// Returns T and the weight at which chains end, for a truncation of at most δ in every
+    /// component.
     fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
         controls.iter().zip(self.rhs).try_fold((0, f32::INFINITY), |(length, cut), (control, rhs)| {
             let (own_length, own_cut) = self.length_of(control, rhs)?;
@@ -287,14 +290,14 @@ impl RhsBatch<'_> {
                 times_power_of_two(delta, rhs.exponent)
             )));
         }
-        // |W| v_s ‖r‖ / (1 − ρ) ≤ δ, where scaled walks carry v_m in the place of v_s ≤ 1.
+        // W| v_s ‖r‖ / (1 − ρ) ≤ δ; scaled walks carry v_m instead of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };
         let cut = delta * left / (norm * most(Certificate::walk_scale, |h| h.walk_scale));
-        // Rounded down, and never as large as the weight 1 that chains begin with.
+        // Rounded down, and always below 1, the weight at which chains start.
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }
 
-    /// What the sweeps that were run say of a solution by sweeps alone.
+    /// Predicts the cost of a solution by sweeps alone, from those that were run.
     fn jacobi(&self, control: &Control, epsilon: f64) -> Option<Jacobi> {
         if control.sweeps < 2 || control.products > 0 || control.norm == 0.0 || self.certificate.norm >= 1.0 {
             return None;

@@ -1,4 +1,4 @@
-//! A x = b as x = L x + f.
+//! Splitting of A x = b into x = L x + f.
 
 use super::options::Splitting;
 use crate::kernel::cpu::simd::{Body, dispatch, prefetch_line};
@@ -11,22 +11,22 @@ use crate::{Error, Result};
 /// Largest number of unknowns: one bit of a state's number is a sign.
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
 
-/// Rows that one thread works on at a time.
+/// Rows per piece of a thread's work.
 const ROWS: usize = 1024;
 
-/// Rows between asking for what a row's columns stand for and using it: about what the memory takes for it.
+/// Number of rows between prefetch and use of a row's operands, about the latency of memory.
 pub(super) const AHEAD: usize = 6;
-/// Columns of a row that are asked for.
+/// Number of columns of a row that are prefetched.
 const PREFETCHED: usize = 16;
 
-/// Three powers of 2 whose product is 2^e.
+/// Returns three powers of 2 whose product is 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
     [power(first), power(second), power(e - first - second)]
 }
 
-/// What becomes of the diagonal of A.
+/// Diagonal of L as a function of that of A.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Diagonal {
     /// l_ii = 0.
@@ -38,7 +38,7 @@ enum Diagonal {
 }
 
 impl Diagonal {
-    /// c and d of l_ii = c a_ii + d.
+    /// Returns c and d of l_ii = c a_ii + d.
     #[inline(always)]
     fn line(self) -> (f64, f64) {
         match self {
@@ -49,28 +49,28 @@ impl Diagonal {
     }
 }
 
-/// x = L x + f of one matrix. L is not stored: its rows are made from those of A whenever they are asked for.
+/// The system x = L x + f of a matrix; rows of L are computed from those of A when needed.
 #[derive(Debug)]
 pub struct Split<'a> {
     matrix: &'a CsrMatrix,
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: HostArray<f64>,
-    /// Entries of each row of L.
+    /// Number of entries of each row of L.
     counts: HostArray<u32>,
     statistics: RowStatistics,
 }
 
-/// What a look at some rows finds.
+/// Statistics of some rows.
 #[derive(Debug, Clone, Copy)]
 struct RowStatistics {
-    /// Whether all rows have what they need.
+    /// True if entries are finite and no required diagonal entry is missing.
     sound: bool,
-    /// The most entries of a row of A.
+    /// Largest number of entries of a row of A.
     longest: usize,
-    /// The most entries of a row of L.
+    /// Largest number of entries of a row of L.
     branches: u32,
-    /// The row of the largest Σ_j |l_ij|, the first of several, and what that is at most.
+    /// First row with the largest Σ_j |l_ij|, and an upper bound of this sum.
     worst: (usize, f64),
 }
 
@@ -88,18 +88,21 @@ impl RowStatistics {
     }
 }
 
-/// `value` and the rounding of that many operations.
+/// Returns an upper bound of a number ≥ 0 that was computed as `value` by `operations` operations.
 #[inline(always)]
 pub(super) fn up(value: f64, operations: usize) -> f64 {
     value * (1.0 + operations as f64 * f64::EPSILON)
 }
 
 impl<'a> Split<'a> {
-    /// Looks through the matrix and prepares its rows.
+    /// Scans the matrix and prepares its rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a matrix that is not square, is empty or too large, has an entry that is not finite, or
-    /// a diagonal entry that the splitting needs and that is missing or zero.
+    /// [`Error::Invalid`] for a matrix that
+    ///
+    /// * is not square, is empty or too large,
+    /// * has an entry that is not finite,
+    /// * has a zero or no diagonal entry that the splitting needs.
     pub fn new(matrix: &'a CsrMatrix, splitting: Splitting) -> Result<Self> {
         let n = matrix.rows();
         let fail = |reason: String| Err(Error::Invalid(reason));
@@ -123,7 +126,7 @@ impl<'a> Split<'a> {
             Splitting::Richardson(w) => (Diagonal::Richardson(w), -w),
             _ => (Diagonal::None, 0.0),
         };
-        // All that is asked of rows is asked in one pass; which row is to blame, only where one is.
+        // A single pass collects all statistics; the invalid row is searched only after a failure.
         let (mut factor, mut counts) = join(|| HostArray::large(n), || HostArray::<u32>::large(n));
         let blocks = factor.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate();
         let scanned = blocks.map(|(block, (factor, counts))| {
@@ -156,24 +159,26 @@ impl<'a> Split<'a> {
         self.matrix.rows()
     }
 
-    /// The matrix A.
+    /// Returns the matrix A.
     pub fn matrix(&self) -> &'a CsrMatrix {
         self.matrix
     }
 
-    /// f of a right-hand side b.
+    /// Returns f of a right-hand side b.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another length than that of x and for what is not finite.
+    /// [`Error::Invalid`] for a length other than that of x, and for an f that is not finite.
     pub fn constant(&self, b: &[f64]) -> Result<HostArray<f64>> {
         self.constant_over(b, 0)
     }
 
-    /// f of a right-hand side b over 2^e, and e: max |f| lies between 1 and 4 then, whatever the size of b, so that
-    /// squares of what walks add up neither over- nor underflow. Only what is far below max |f| is rounded by it.
+    /// Returns f of a right-hand side b over 2^e, and e, with 1 ≤ max |f| < 4.
+    ///
+    /// Squares of a walk's sum then neither overflow nor underflow, for any size of b. Only numbers
+    /// far below max |f| are rounded by it.
     ///
     /// # Errors
-    /// As [`Self::constant`].
+    /// Those of [`Self::constant`].
     pub fn scaled_constant(&self, b: &[f64]) -> Result<(HostArray<f64>, i32)> {
         let size = |(b, factor): (&f64, &f64)| match *b {
             0.0 => i32::MIN,
@@ -185,7 +190,7 @@ impl<'a> Split<'a> {
         Ok((self.constant_over(b, e)?, e))
     }
 
-    /// f over 2^e.
+    /// Returns f over 2^e.
     fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
         if b.len() != self.unknowns() {
             return Err(Error::Invalid(format!(
@@ -225,24 +230,24 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// The entries of row i of L that are not zero: (column, value), columns ascending.
+    /// Nonzero entries of row i of L: (column, value), in ascending order of columns.
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         self.each(i).filter(|&(_, l)| l != 0.0)
     }
 
-    /// (j, l_ij) of all entries of the row of A, those that became 0 among them: to find out which did costs more than to
-    /// work on them.
+    /// (j, l_ij) for all entries of row i of A, including zeros of L, which are cheaper kept than
+    /// tested.
     #[inline(always)]
     pub(super) fn each(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         let (columns, values) = self.matrix.row(i);
         let (factor, (scale, plus)) = (self.factor[i], self.diagonal.line());
-        // The same for all entries, so that nothing is asked of each.
+        // One formula for all entries avoids a branch per entry.
         let entry = move |own: bool, a: f64| if own { scale * a + plus } else { factor * a };
         columns.iter().zip(values).map(move |(&j, &a)| (j, entry(j as usize == i, a)))
     }
 
-    /// Asks the memory for x_j of the columns of row i, which may lie anywhere.
+    /// Prefetches x_j for the columns of row i, which may be far apart.
     #[inline(always)]
     pub(super) fn prefetch<T>(&self, i: usize, x: &[T]) {
         for &j in self.matrix.row(i).0.iter().take(PREFETCHED) {
@@ -250,39 +255,40 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Σ_j l_ij x_j.
+    /// Returns Σ_j l_ij x_j.
     #[inline(always)]
     pub fn times(&self, i: usize, x: &[f64]) -> f64 {
         self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
-    /// Entries of the longest row of A.
+    /// Number of entries of the longest row of A.
     pub fn longest_row(&self) -> usize {
         self.statistics.longest
     }
 
-    /// Whether a walk has a choice anywhere: all walks from a row are the same where no row of L has two entries.
+    /// True if walks have a choice: without a row of L with two entries, all walks from a row are
+    /// equal.
     pub fn branches(&self) -> bool {
         self.statistics.branches > 1
     }
 
-    /// Σ_j |l_ij|.
+    /// Returns Σ_j |l_ij|.
     pub fn row_sum(&self, i: usize) -> f64 {
         self.each(i).map(|(_, l)| l.abs()).sum()
     }
 
-    /// The row of the largest Σ_j |l_ij|, the first of several, and that sum, rounded up.
+    /// Returns the first row with the largest Σ_j |l_ij|, and an upper bound of this sum.
     pub fn worst_row(&self) -> (usize, f64) {
         self.statistics.worst
     }
 
-    /// Entries of row i of L that are not zero, and those that are but for underflow.
+    /// Number of nonzero entries of row i of L, including those that underflow to 0.
     #[inline(always)]
     pub fn entries(&self, i: usize) -> usize {
         self.counts[i] as usize
     }
 
-    /// out = f + L h.
+    /// Computes out = f + L h.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
@@ -290,13 +296,13 @@ impl<'a> Split<'a> {
         });
     }
 
-    /// Rows of |L| v, `first` the first of them.
+    /// Computes rows of |L| v, from row `first` on.
     pub fn absolute(&self, first: usize, v: &[f64], out: &mut [f64]) {
         dispatch(Absolute { split: self, v, first, out });
     }
 }
 
-/// |L| v of some rows.
+/// L| v in some rows.
 struct Absolute<'a> {
     split: &'a Split<'a>,
     v: &'a [f64],
@@ -318,7 +324,7 @@ impl Body for Absolute<'_> {
     }
 }
 
-/// f + L h of some rows.
+/// f + L h in some rows.
 struct Sweep<'a> {
     split: &'a Split<'a>,
     f: &'a [f64],
@@ -341,11 +347,11 @@ impl Body for Sweep<'_> {
     }
 }
 
-/// The first look at some rows.
+/// First pass over some rows.
 struct RowScan<'a> {
     matrix: &'a CsrMatrix,
     diagonal: Diagonal,
-    /// The factor of all rows; none of Jacobi.
+    /// Factor of all rows; none for Jacobi, whose rows have different ones.
     constant: Option<f64>,
     first: usize,
     factor: &'a mut [f64],
@@ -361,7 +367,7 @@ impl Body for RowScan<'_> {
         for (k, (factor, count)) in self.factor.iter_mut().zip(self.counts).enumerate() {
             let i = self.first + k;
             let (columns, values) = self.matrix.row(i);
-            // What is not finite makes the sum so.
+            // The sum is not finite if an entry is not.
             let (mut own, mut others, mut entries) = (0.0, 0.0, 0);
             for (&j, &a) in columns.iter().zip(values) {
                 let here = j as usize == i;
@@ -387,7 +393,7 @@ impl Body for RowScan<'_> {
     }
 }
 
-/// The error of the first entry that is not finite, or else of the first row without a diagonal entry.
+/// Returns the error of the first entry that is not finite, or of the first missing diagonal entry.
 fn invalid_row(matrix: &CsrMatrix) -> Error {
     if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
         let row = matrix.starts().partition_point(|&s| s <= e) - 1;
@@ -413,7 +419,7 @@ fn invalid_row(matrix: &CsrMatrix) -> Error {
     ))
 }
 
-/// The error of a row of L that is too large.
+/// Returns the error of a row of L that exceeds the range of f64.
 fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
     Error::Invalid(format!(
         "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} are out of \
@@ -422,7 +428,7 @@ fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
     ))
 }
 
-/// a_ii, 0 where there is none.
+/// Returns a_ii, or 0 if there is no such entry.
 fn diagonal(matrix: &CsrMatrix, i: usize) -> f64 {
     let (columns, values) = matrix.row(i);
     columns.binary_search(&(i as u32)).map_or(0.0, |k| values[k])
@@ -485,7 +491,7 @@ mod tests {
         );
         let large = refusal(&[&[(0, 1.0)], &[(0, 1e308), (1, 1e308)]], 2, Splitting::Richardson(1.0));
         assert!(large.contains("row 1") && large.contains("are out of range of f64"), "{large}");
-        // What is no splitting of A is no reason to refuse L.
+        // A matrix without a splitting may still be given as L.
         assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
         let a = matrix(&[&[(0, 2.0)]], 1);
         let split = Split::new(&a, jacobi).unwrap();

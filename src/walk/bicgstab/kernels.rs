@@ -1,4 +1,4 @@
-//! The kernels of BiCGSTAB and of Jacobi sweeps, and their CPU twins.
+//! Kernels of BiCGSTAB and of Jacobi sweeps, and their CPU implementations.
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::simd::{Body, SLICE, dispatch, fused};
@@ -9,30 +9,30 @@ use crate::sparse::BLOCK;
 use crate::sparse::spmv_cpu::{Matrix, Plain};
 
 kernel! {
-    /// (I − M) x and its scalar products.
+    /// Product y = (I − M) x, with the scalar products of y with z and with itself.
     pub(crate) static BICGSTAB_PRODUCT = bicgstab_product + hyb + slices + tail + float + tree + bicgstab(rows, first_row)(
         slices: &[u32], columns: &[u32], values: &[T], scalars: &[T], x: &[T], z: &[T], y: &mut [T],
         sums: &mut [[T; 2]],
     );
-    /// The residual behind the first half of an iteration.
+    /// Residual after the first half of an iteration.
     pub(crate) static BICGSTAB_HALF = bicgstab_half + bicgstab(rows)(scalars: &[T], q: &[T], r: &mut [T]);
-    /// x and the residual behind an iteration.
+    /// x and the residual after an iteration.
     pub(crate) static BICGSTAB_WHOLE = bicgstab_whole + tree + bicgstab(rows, weighted)(
         scalars: &[T], d: &[T], t: &[T], shadow: &[T], w: &[T], x: &mut [T], r: &mut [T], sums: &mut [[T; 2]],
     );
-    /// The next direction.
+    /// Next search direction.
     pub(crate) static BICGSTAB_DIRECTION = bicgstab_direction + bicgstab(rows)(
         scalars: &[T], r: &[T], q: &[T], d: &mut [T],
     );
-    /// What a Jacobi sweep has found, and what it leaves.
+    /// Update by a Jacobi sweep: x += r, then r −= q, with q = (I − M) r.
     pub(crate) static JACOBI_UPDATE = jacobi_update(rows)(q: &[T], x: &mut [T], r: &mut [T]);
-    /// The next scalar.
+    /// Next scalar of the iteration.
     pub(crate) static BICGSTAB_SCALARS = bicgstab_scalars + tree + bicgstab(blocks, stage)(
         sums: &[[T; 2]], scalars: &mut [T],
     );
 }
 
-/// All of them.
+/// All kernels of this module.
 pub(crate) static ALL: [&Kernel; 6] = [
     &BICGSTAB_PRODUCT,
     &BICGSTAB_HALF,
@@ -42,7 +42,7 @@ pub(crate) static ALL: [&Kernel; 6] = [
     &JACOBI_UPDATE,
 ];
 
-// Places of scalars, as `shaders/lib/bicgstab.wgsl` has them.
+// Indices of the scalars, equal to those in `shaders/lib/bicgstab.wgsl`.
 pub(crate) const RHO: usize = 0;
 const ALPHA: usize = 1;
 const OMEGA: usize = 2;
@@ -50,13 +50,13 @@ const BETA: usize = 3;
 pub(crate) const ENOUGH: usize = 4;
 pub(crate) const ITERATIONS: usize = 5;
 pub(crate) const ACTIVE: usize = 6;
-/// How many there are.
+/// Number of scalars.
 pub(crate) const SCALARS: usize = 7;
 
-/// Far beyond what any scalar is while iterations gain.
+/// Limit of the scalars, far above their size in any converging iteration.
 const LARGEST: f64 = 1e30;
 
-/// Rows that a thread takes at a time.
+/// Rows per piece of a thread's work.
 const ROWS: usize = 1024;
 
 #[inline(always)]
@@ -68,16 +68,16 @@ fn larger<T: Real>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// The sums of a block, given those of its rows.
+/// Returns the sums of a block from the terms of its rows.
 #[inline(always)]
 fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -> [T; 2] {
     [tree(a, T::plus), tree(b, second)]
 }
 
-/// Some rows of a product, whole blocks but for the last.
+/// Some rows of a product: whole blocks, except for the last one.
 struct Product<'a, T> {
     matrix: Plain<'a, T>,
-    /// The first row, in the chunk and in all.
+    /// First row, in the chunk and in the whole matrix.
     row: usize,
     first: usize,
     x: &'a [T],
@@ -153,7 +153,7 @@ impl<T: Real> Body for Update<'_, T> {
     }
 }
 
-/// −a.
+/// Returns −a.
 fn minus<T: Real>(a: T) -> T {
     T::of(-1.0).times(a)
 }
@@ -183,13 +183,13 @@ fn bicgstab_direction<T: Real>(
     });
 }
 
-/// Some rows of a whole iteration, whole blocks but for the last.
+/// Some rows of the update after an iteration: whole blocks, except for the last one.
 struct Whole<'a, T> {
     scalars: &'a [T],
     d: &'a [T],
     t: &'a [T],
     shadow: &'a [T],
-    /// None where rows are not weighted.
+    /// Weights of the residual's rows; none if all are 1.
     w: Option<&'a [T]>,
     x: &'a mut [T],
     r: &'a mut [T],

@@ -1,11 +1,15 @@
-//! BiCGSTAB (H. A. van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG for the solution of
-//! nonsymmetric linear systems", SIAM Journal on Scientific and Statistical Computing 13, 1992, doi:10.1137/0913035) on a lane.
+//! BiCGSTAB and Jacobi sweeps for (I − M) x = b on a lane.
 //!
-//! The matrix lies there in HYB, and scalars never leave the lane: an iteration is some launches that nobody waits for, and the host
-//! looks at them every sixteen iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
-//! once. It is none that anybody may trust: who asks for it multiplies by the matrix once more, on the host.
+//! BiCGSTAB is by H. A. van der Vorst, "Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG
+//! for the solution of nonsymmetric linear systems", SIAM Journal on Scientific and Statistical
+//! Computing 13, 1992, doi:10.1137/0913035.
 //!
-//! Sweeps of Jacobi's method run there, too, where so many are asked for that they are worth the way of the matrix.
+//! The lane has the matrix in HYB format, and computes the scalars. An iteration is a few launches
+//! without synchronisation. The host reads the scalars after every sixteen iterations. All lanes
+//! add in one order, so they return equal bits if they round a fused product once. The result is
+//! not proved: a caller checks it by another product with the matrix on the host.
+//!
+//! Jacobi sweeps run on the lane if there are enough of them to pay for the upload of the matrix.
 
 use super::kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
 use super::kernels::{
@@ -19,24 +23,27 @@ use crate::sparse::{BLOCK, Hyb, Layout, RowSource, SLICE, WidthRule, cut};
 use crate::walk::splitting::Split;
 use crate::{Error, Result};
 
-/// Rows of one piece of work on the host.
+/// Rows per piece of work on the host.
 const ROWS: usize = 4096;
 
-/// Iterations between two looks at them: what a look takes is little beside them, and so are those behind the last that
-/// mattered, whose launches do nothing.
+/// Number of iterations between two convergence checks.
+///
+/// A check takes little time compared with them. Iterations after convergence do, too: their
+/// launches return at once.
 const CHECK_INTERVAL: usize = 16;
 
-/// Stored entries from which on a device gains more than it takes to prepare its kernels, tens of milliseconds.
+/// Stored entries from which a device saves more than its kernels take to prepare, tens of ms.
 const MANY: u64 = 1 << 17;
 
-/// Sweeps from which a matrix is worth its way to a device: it takes as long as some tens of sweeps on the host.
+/// Number of sweeps from which a matrix is uploaded, which takes some tens of sweeps on the host.
 const MANY_SWEEPS: u32 = 100;
 
-/// Entries of a chunk, at most: the host has no more of the matrix than that beside the lane.
+/// Largest number of entries of a chunk, which bounds the copy of the matrix on the host.
 const CHUNK: u64 = 1 << 24;
 
-/// Gets the number of products so far, now and then. An error, or a `false`, ends the work; with `false` what there is by
-/// then is used.
+/// Callback that gets the number of products so far.
+///
+/// An error or `false` ends the work. With `false` the current iterate is used.
 pub(crate) type ProgressFn<'a> = &'a mut (dyn FnMut(usize) -> Result<bool> + Send);
 
 /// Some rows of the matrix on a lane.
@@ -49,7 +56,7 @@ struct Chunk {
     values: Buffer<f64>,
 }
 
-/// A matrix M on a lane, and launches that solve (I − M) x = b.
+/// A matrix M on a lane, with launches that solve (I − M) x = b.
 #[derive(Debug)]
 pub(crate) struct Bicgstab {
     lane: Lane,
@@ -57,7 +64,7 @@ pub(crate) struct Bicgstab {
     iteration: Vec<Launch>,
     sweep: Vec<Launch>,
     x: Buffer<f64>,
-    /// What begins as b: residual, direction, shadow residual.
+    /// Residual, search direction and shadow residual, which are b at first.
     rights: [Buffer<f64>; 3],
     scalars: Buffer<f64>,
     #[expect(dead_code, reason = "charged to the lane for as long as launches have it")]
@@ -65,11 +72,14 @@ pub(crate) struct Bicgstab {
 }
 
 impl Bicgstab {
-    /// A matrix of n rows, given one by one, columns ascending. Residuals are measured by their largest entry, each times its
-    /// weight if there are some. It lies on `lane`, or, where that lacks f64 or room or would not gain anything, with the host.
+    /// Prepares a matrix of n rows, which `row` returns with ascending columns.
+    ///
+    /// The norm of a residual is its largest absolute entry, times the row's weight if there are
+    /// `weights`. The matrix is on `lane`, or on the host if the lane has no f64 or too little
+    /// memory, or would gain nothing.
     ///
     /// # Errors
-    /// Those of the lane, and for lack of memory those of the host.
+    /// Those of the lane, and a lack of memory on the host.
     pub(crate) fn new(
         lane: &Lane,
         n: usize,
@@ -87,8 +97,8 @@ impl Bicgstab {
         });
         let layout = Layout::new(&lengths, WidthRule::Auto, Precision::F64.bytes());
         let device = lane.device();
-        // Not in the queue of a CPU lane, whose threads are at hand: one of them that held it could come to wait for it, with what it
-        // does for another solution meanwhile.
+        // CPU lanes are left out to prevent a deadlock. A thread that holds the queue of a CPU lane
+        // may meanwhile work on another solution, which waits for that queue.
         if !device.host && device.f64 && layout.stored() >= MANY {
             match Self::on(lane, n, &layout, row, weights, CHUNK) {
                 Err(Error::OutOfMemory { .. }) => {}
@@ -196,8 +206,10 @@ impl Bicgstab {
         Ok(Self { lane: lane.clone(), n, iteration, sweep, x, rights, scalars, others })
     }
 
-    /// x, roughly, and the number of products: until the residual's norm is `enough`, `most` products are done, or `progress` ends
-    /// it. How good x is is for the caller to find out.
+    /// Returns an approximate x and the number of products.
+    ///
+    /// The iteration ends once the residual's norm is at most `enough`, after `most` products, or
+    /// if `progress` returns `false`. The caller has to check the error of x.
     ///
     /// # Errors
     /// Those of the lane and of `progress`.
@@ -209,7 +221,7 @@ impl Bicgstab {
         progress: ProgressFn<'_>,
     ) -> Result<(Vec<f64>, usize)> {
         let mut scalars = [0.0; SCALARS];
-        // In one order, whatever the number of threads.
+        // Added in one order, for any number of threads.
         let squares = b.par_chunks(ROWS).map(|b| b.iter().map(|b| b * b).sum::<f64>());
         scalars[RHO] = squares.collect::<Vec<f64>>().into_iter().sum();
         (scalars[ENOUGH], scalars[ACTIVE]) = (enough, 1.0);
@@ -228,7 +240,9 @@ impl Bicgstab {
         Ok((self.found()?, used))
     }
 
-    /// Σ_{k<K} M^k b of K sweeps of Jacobi's method, and K: `count`, or fewer if `progress`, which gets their number, ends them.
+    /// Returns Σ_{k<K} M^k b by K Jacobi sweeps, and K.
+    ///
+    /// K is `count`, or less if `progress`, which gets the number of sweeps, returns `false`.
     ///
     /// # Errors
     /// Those of the lane and of `progress`.
@@ -245,14 +259,16 @@ impl Bicgstab {
         Ok((self.found()?, done))
     }
 
-    /// Residuals are b, and x is 0.
+    /// Starts with x = 0, residuals b and the given scalars.
     fn begin(&self, b: &[f64], scalars: &[f64; SCALARS]) -> Result<()> {
         self.rights.iter().try_for_each(|right| self.lane.upload(b, right, 0))?;
         self.lane.clear(&self.x)?;
         self.lane.upload(scalars, &self.scalars, 0)
     }
 
-    /// Launches, `count` times, or fewer if `progress`, which gets their number, ends them; about how many were done.
+    /// Runs `launches` up to `count` times, and returns about how often.
+    ///
+    /// `progress` gets their number, and ends them with `false`.
     fn repeat(
         &self,
         launches: &[Launch],
@@ -284,7 +300,7 @@ impl Bicgstab {
     }
 }
 
-/// L of a splitting on a lane, once BiCGSTAB is asked for.
+/// BiCGSTAB for the matrix L of a splitting, uploaded to a lane at its first use.
 #[derive(Debug)]
 pub struct Krylov<'a> {
     lane: &'a Lane,
@@ -292,18 +308,20 @@ pub struct Krylov<'a> {
 }
 
 impl<'a> Krylov<'a> {
-    /// Nothing yet.
+    /// Creates it without a matrix.
     pub fn new(lane: &'a Lane) -> Self {
         Self { lane, made: None }
     }
 
-    /// True if so many sweeps of a matrix of so many entries take longer on the host than on the lane.
+    /// True if `sweeps` take longer on the host than on the lane, at this number of entries.
     pub(crate) fn gains(&self, sweeps: u32, entries: usize) -> bool {
         let device = self.lane.device();
         !device.host && device.f64 && sweeps >= MANY_SWEEPS && entries as u64 >= MANY
     }
 
-    /// Makes it, when it is first asked for; norms are those of certificates with this vector.
+    /// Returns the solver, which it prepares at the first call.
+    ///
+    /// Norms are scaled by `vector`, that of the certificate.
     pub(crate) fn of(&mut self, split: &Split<'_>, vector: Option<&[f64]>) -> Result<&Bicgstab> {
         let made = match self.made.take() {
             Some(made) => made,
@@ -317,7 +335,7 @@ impl<'a> Krylov<'a> {
     }
 }
 
-/// The CPU's, and a device's if there is one.
+/// Returns the CPU lane, and a device's lane if there is one.
 #[cfg(test)]
 pub(crate) fn lanes() -> Vec<Lane> {
     use crate::lane::{DeviceSpec, OpenOptions};
@@ -337,7 +355,9 @@ mod tests {
     use super::*;
     use crate::lane::{DeviceSpec, OpenOptions};
 
-    /// A grid of `edge` columns; every hundredth row has 70 entries more. Rows of |M| sum to 0.94 or less.
+    /// Returns row i of a grid of `edge` columns; every hundredth row has 70 more entries.
+    ///
+    /// Rows of |M| sum to 0.94 or less.
     fn entries(i: usize, n: usize, edge: usize, row: &mut Vec<(u32, f64)>) {
         let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
         row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2)));
@@ -348,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Of some hundred rows, which one thread computes, and of many; as one chunk and as several.
+    /// Compares lanes on some hundred rows (one thread) and on many, in one chunk and in several.
     #[test]
     fn solutions_do_not_depend_on_the_lane() {
         for (edge, weighted) in [(23, false), (100, true)] {
@@ -371,11 +391,11 @@ mod tests {
             for lane in lanes() {
                 for most in [u64::MAX, 1000] {
                     let made = Bicgstab::on(&lane, n, &layout, &row, weights, most).expect("it fits");
-                    // A launch a chunk and product, and six others.
+                    // One launch per chunk and product, and six more.
                     assert_eq!(made.iteration.len() > 8, most == 1000);
                     let (sums, done) = made.sweeps(&b, 9, &mut |_| Ok(true)).expect("it runs");
                     assert_eq!(done, 9);
-                    // What is kept serves several right-hand sides.
+                    // The solver is reused for several right-hand sides.
                     made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
                     let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
                     let residual = (0..n).map(|i| {
@@ -385,10 +405,12 @@ mod tests {
                         size(i, b[i] - x[i] + product)
                     });
                     let norm = residual.fold(0.0, f64::max);
-                    // Each product rounds a row of at most 75 entries, of an x below 50 / (1 − 0.94), with weights to 4.
+                    // Each product rounds a row of at most 75 entries, for x below 50 / (1 − 0.94),
+                    // with weights up to 4.
                     let rounding = used as f64 * 75.0 * f64::EPSILON * 4.0 * 50.0 / 0.06;
                     assert!(norm <= 1e-8 + rounding && (4..500).contains(&used), "{norm:e} {used}");
-                    // Adapters in software may round a fused product twice: `tests/command/cli_walk.rs` has their bits.
+                    // Software adapters may round a fused product twice;
+                    // `tests/command/cli_walk.rs` has their bits.
                     if lane.device().software {
                         continue;
                     }

@@ -1,8 +1,9 @@
-//! Whether walks on a system have an answer: bounds of spectral radii, each with the vector that proves it.
+//! Proof that walks converge: bounds of spectral radii, each with the vector that proves it.
 //!
-//! For a positive vector v, min_i (Mv)_i/v_i ≤ ρ(M) ≤ max_i (Mv)_i/v_i for a matrix M without negative entries
-//! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
-//! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
+//! For a positive vector v and a matrix M without negative entries, min_i (Mv)_i/v_i ≤ ρ(M) ≤ max_i
+//! (Mv)_i/v_i (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| and V = diag(v)
+//! the upper bound is ‖V⁻¹LV‖∞. A vector that proves convergence is thus a scaling that makes every
+//! row sum of |L| smaller than 1.
 
 use crate::lane::Lane;
 use crate::parallel::*;
@@ -12,59 +13,63 @@ use crate::walk::options::Splitting;
 use crate::walk::splitting::{Split, up};
 use crate::{Error, Result};
 
-/// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
-/// is known of the boundary by one point.
+/// Largest number of products with |L| of a solve: `SOLVE_PRODUCTS` + `EDGES` · √n.
+///
+/// √n is the edge of a square grid. A product carries information from the boundary one point
+/// further.
 const SOLVE_PRODUCTS: usize = 600;
 const EDGES: usize = 2;
-/// Products of small matrices: as many as a chain of n rows asks for, up to so many entries in all, a second or so.
+/// For small matrices `CHAIN` · n products, as a chain of n rows needs.
+///
+/// They read at most `MOST_ENTRIES` entries in all, which takes about a second.
 const CHAIN: usize = 4;
 const MOST_ENTRIES: usize = 1 << 28;
-/// Solves that sharpen a bound.
+/// Largest number of solves, each of which sharpens the bound.
 const SOLVES: usize = 3;
-/// Products of the shifted power iteration.
+/// Number of products of the shifted power iteration.
 const POWERS: usize = 64;
-/// Rows of a product that one thread works on at a time.
+/// Rows of a product per piece of a thread's work.
 const ROWS: usize = 1024;
 
-/// What is known of a system's walks before the first step.
+/// Certificate of convergence of walks.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The splitting, with `Auto` decided.
+    /// Splitting of the system, with `Auto` resolved.
     pub splitting: Splitting,
-    /// ‖L‖∞ of the splitting itself.
+    /// ‖L‖∞ of the unscaled splitting.
     pub row_norm: f64,
-    /// The row that has it.
+    /// Row with the largest sum of |l_ij|.
     pub worst_row: usize,
-    /// v with |L| v ≤ `norm` · v; 1 in every entry where there is none.
+    /// v with |L| v ≤ `norm` · v; if it is none, all entries are 1.
     pub vector: Option<Vec<f64>>,
-    /// Whether walks run on V⁻¹LV.
+    /// True if walks run on V⁻¹LV.
     pub scaled: bool,
-    /// max_i (|L|v)_i / v_i, rounded up; 1 or more only where walks were forced.
+    /// max_i (|L|v)_i / v_i, rounded up; 1 or more only if walks are forced.
     pub norm: f64,
-    /// Products with |L| behind the vector.
+    /// Number of products with |L| spent on the vector.
     pub products: usize,
 }
 
 impl Certificate {
-    /// v_i.
+    /// Returns v_i.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
         self.vector.as_ref().map_or(1.0, |v| v[i])
     }
 
-    /// v_i where walks run on the scaled system, else 1.
+    /// Returns v_i if walks run on the scaled system, else 1.
     #[inline]
     pub fn walk_scale(&self, i: usize) -> f64 {
         if self.scaled { self.scale(i) } else { 1.0 }
     }
 
-    /// g_i / v_i where walks run on the scaled system, else g_i.
+    /// Returns g_i / v_i if walks run on the scaled system, else g_i.
     #[inline(always)]
     pub fn on_walks(&self, i: usize, g: f64) -> f64 {
         if self.scaled { g / self.scale(i) } else { g }
     }
 
-    /// max_i |g_i| / v_i.
+    /// Returns max_i |g_i| / v_i.
     pub fn scaled_norm(&self, g: &[f64]) -> f64 {
         g.par_iter()
             .enumerate()
@@ -77,21 +82,24 @@ impl Certificate {
 /// Bounds of a spectral radius.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// The vector of the upper bound, at most 1 in each entry.
+    /// Vector that proves the upper bound, at most 1 in each entry.
     pub vector: Vec<f64>,
     /// Lower bound.
     pub lower: f64,
     /// Upper bound.
     pub upper: f64,
-    /// Products that it took.
+    /// Number of products spent on the bounds.
     pub products: usize,
 }
 
-/// Decides whether and how walks run. BiCGSTAB is taken on `lane`, and what it finds proved on the host.
+/// Decides on which system walks run, and proves that they converge.
+///
+/// BiCGSTAB runs on `lane`, and its result is proved on the host. If neither convergence nor
+/// divergence can be proved, `force` makes walks run.
 ///
 /// # Errors
-/// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`. What
-/// `progress` returns, which is to be no `false`.
+/// [`Error::Divergent`] with the worst row, the bounds and a suggestion; the errors of the lane and
+/// of `progress`, which must not return `false`.
 pub fn certify(
     split: &Split<'_>,
     wanted: Splitting,
@@ -152,7 +160,8 @@ pub fn certify(
         return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
     }
     let mut products = bounds.products;
-    // Second moments have the entries of |L| times a row sum each: their spectral radius is at most the product.
+    // The second moments have the entries |l_ij| times the sum of row i. Their spectral radius is
+    // at most the largest row sum times that of |L|.
     let variance = row_norm * bounds.upper * (1.0 + 2.0 * f64::EPSILON);
     if !scaled && row_norm > 1.0 && variance >= 1.0 {
         let square = second_moments(split, lane, progress)?;
@@ -178,13 +187,13 @@ pub fn certify(
     Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
 }
 
-/// How far from 1 rounding may take the bounds of a spectral radius of 1: that of a matrix whose rows sum to 1.
+/// Distance of the bounds from 1, by rounding, for a matrix whose rows sum to 1.
 const NO_LOSS: f64 = 1e-9;
 const NO_ABSORPTION: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
                             without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
                             conjugate gradients where it is symmetric";
 
-/// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
+/// Bounds for the second moments of unscaled walks: a matrix of entries |l_ij| times row sum i.
 fn second_moments(split: &Split<'_>, lane: &Lane, progress: ProgressFn<'_>) -> Result<Bounds> {
     let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
     let row = |i: usize, row: &mut Vec<(u32, f64)>| {
@@ -198,9 +207,11 @@ fn second_moments(split: &Split<'_>, lane: &Lane, progress: ProgressFn<'_>) -> R
     bounds((lane, split.unknowns(), &row), product, |i| split.entries(i) + 5, progress)
 }
 
-/// Bounds of the spectral radius of a matrix without negative entries, given by its n rows for BiCGSTAB on a lane, and for what is
-/// proved by some rows, from the first of them on, of its product with a vector; `terms` is the number of operations of a
-/// row of the product.
+/// Bounds the spectral radius of a matrix without negative entries.
+///
+/// `row` returns its n rows, for BiCGSTAB on the lane. `product` computes rows of its product with
+/// a vector, from a first row on, for the proof. `terms` is the number of operations per row of the
+/// product.
 fn bounds(
     (lane, n, row): (&Lane, usize, RowSource<'_, f64>),
     product: impl Fn(usize, &[f64], &mut [f64]) + Sync,
@@ -219,14 +230,15 @@ fn bounds(
         (0..n).into_par_iter().map(ratio).reduce(|| 0.0, f64::max)
     };
 
-    // (I − M) v = right has a positive solution if ρ(M) < 1, and then (Mv)_i / v_i = 1 − right_i / v_i. With
-    // right = 1 first, then the last v, which is inverse iteration.
+    // If ρ(M) < 1, (I − M) v = right has a positive solution, with (Mv)_i / v_i = 1 − right_i /
+    // v_i. Right is 1 at first and then the last v, which is inverse iteration.
     let mut right = vec![1.0; n];
     let bicgstab = Bicgstab::new(lane, n, row, None)?;
     let of_chain = (CHAIN * n).min(MOST_ENTRIES / (0..n).map(&terms).sum::<usize>().max(1));
     let most = of_chain.max(SOLVE_PRODUCTS + EDGES * n.isqrt());
     for round in 0..SOLVES {
-        // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
+        // A quarter of the smallest entry: (Mv)_i < v_i for a positive v with any residual below
+        // it.
         let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
         let (v, used) = bicgstab.solve(&right, enough, most, progress)?;
         products += used;
@@ -259,7 +271,8 @@ fn bounds(
         if upper < best.upper {
             (best.upper, best.vector) = (upper, v.clone());
         }
-        // ρ(M) is at least that of M on any set of its rows and columns: on those where v is large, too.
+        // ρ(M) is at least that of any principal submatrix of M, as of the rows in which v is
+        // large.
         let last = step + 1 == POWERS;
         for floor in [0.0, 1e-6, 1e-3, 1e-1] {
             if floor > 0.0 && !last {
@@ -285,7 +298,7 @@ fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
 }
 
-/// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
+/// Default ε: a thousandth of max |f_i| / (1 − norm), without the divisor if walks are forced.
 pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
@@ -302,7 +315,7 @@ mod tests {
         CsrMatrix::from_rows(rows.len(), rows.len(), |i, row| row.extend_from_slice(rows[i]))
     }
 
-    /// The path of n states with the weight `w` to either side: ρ = 2 w cos(π/(n + 1)).
+    /// Path of n states with weights `w` and −`w`: ρ(|L|) = 2 w cos(π/(n + 1)).
     fn path(n: usize, w: f64) -> CsrMatrix {
         CsrMatrix::from_rows(n, n, |i, row| {
             if i > 0 {
@@ -324,7 +337,7 @@ mod tests {
         let matrix = path(n, 0.5);
         let certificate = certificate_of(&matrix, Splitting::Given, false).unwrap();
         let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
-        // Not sharper than the truth, and within a fifth of the steps that the truth asks for.
+        // The norm is an upper bound, and walks have at least 0.8 of the decay rate −ln ρ.
         assert!(
             certificate.norm >= rho && certificate.norm.ln() < 0.8 * rho.ln(),
             "{} {rho}",
@@ -366,23 +379,23 @@ mod tests {
 
     #[test]
     fn infinite_variance_is_an_error_that_suggests_scaling() {
-        // ρ(|L|) = sqrt(4 · 0.2) < 1; the second moments have the entries 16 and 0.04 off the diagonal and
-        // ρ = 0.8, so that they are finite; with a loop in the large row they are not.
+        // ρ(|L|) = sqrt(4 · 0.2) < 1. The second moments have the entries 16 and 0.04 off the
+        // diagonal and ρ = 0.8, so that they are finite. With a loop in the large row they are not.
         let matrix = given(&[&[(1, 4.0)], &[(0, 0.2)]]);
         assert!(certificate_of(&matrix, Splitting::Given, false).is_ok());
-        // |L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939; second moments 4.3·[0.3, 4],
-        // 0.15·[0.15, 0]: ρ ≥ 1.29.
+        // L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939. The second moments are
+        // 4.3·[0.3, 4], 0.15·[0.15, 0]: ρ ≥ 1.29.
         let matrix = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
         let error = certificate_of(&matrix, Splitting::Given, false).unwrap_err().to_string();
         assert!(error.contains("infinite") && error.contains("row 0"), "{error}");
         let certificate = certificate_of(&matrix, Splitting::ScaledJacobi, false);
-        // As a system A the diagonal is another; as L the scaling is what helps.
+        // Jacobi's splitting has another diagonal than the given L, so either outcome is possible.
         assert!(certificate.is_err() || certificate.unwrap().scaled);
     }
 
     #[test]
     fn auto_scales_where_a_row_is_not_dominant() {
-        // Diagonal 2, off-diagonal −1: row sums 1 inside, ρ < 1.
+        // Diagonal 2, off-diagonal −1: inner row sums of |L| are 1, and ρ < 1.
         let n = 30;
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
             if i > 0 {

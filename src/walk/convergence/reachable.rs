@@ -1,14 +1,15 @@
-//! The part of a system that some components depend on.
+//! Subsystem that the requested components depend on.
 
 use crate::sparse::CsrMatrix;
 use crate::walk::options::Problem;
 use crate::walk::solution::{Quantity, Solution};
 use crate::{Error, Result};
 
-/// The equations of all unknowns that walks from the components and functionals can reach, with numbers of their own. No
-/// other unknown has a part in them.
+/// Equations of all unknowns that walks from the components and functionals can reach.
+///
+/// They contain no other unknowns, and have their own numbering.
 pub(crate) struct ReachableSystem {
-    /// The numbers in the whole system, ascending.
+    /// Numbers of its unknowns in the whole system, ascending.
     rows: Vec<u32>,
     matrix: CsrMatrix,
     rhs: Vec<Vec<f64>>,
@@ -17,7 +18,7 @@ pub(crate) struct ReachableSystem {
 }
 
 impl ReachableSystem {
-    /// None where that is the whole system, or nothing of it.
+    /// Returns the subsystem, or none if it is empty or the whole system.
     pub(crate) fn of(problem: &Problem<'_>) -> Option<Self> {
         let whole = problem.matrix;
         let entries = |i: u32| {
@@ -60,7 +61,7 @@ impl ReachableSystem {
         Problem { matrix, rhs, components, functionals }
     }
 
-    /// The answer in the numbers of the whole system.
+    /// Converts row numbers of a solution or error to those of the whole system.
     pub(crate) fn back(&self, problem: &Problem<'_>, answer: Result<Solution>) -> Result<Solution> {
         let mut solution = answer.map_err(|error| match error {
             Error::Divergent { what, row, sum, matrix, lower, upper, and, remedy } => {

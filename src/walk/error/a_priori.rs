@@ -1,17 +1,19 @@
-//! How many chains, and how long, by the a-priori estimates of S. Lai, J. Jin, M. Guo, X. Lin, ISCC 2015, section 2.2.
+//! A-priori estimates of the number and length of chains.
 //!
-//! | here | there |
-//! |---|---|
-//! | [`length_as_printed`] | (2.16), which leaves out the factor 1 − ‖L‖ and so bounds the last term, not the rest |
-//! | [`length`] | (2.16) with that factor: the terms after T add up to at most δ |
-//! | [`chains`] | (2.20): the probable error, which half of all runs exceed, is at most ε |
+//! They are from S. Lai, J. Jin, M. Guo, X. Lin, ISCC 2015, section 2.2.
+//!
+//!  | function | equation there |
+//!  |---|---|
+//!  | [`length_as_printed`] | (2.16) without the factor 1 − ‖L‖: it bounds the last term only |
+//!  | [`length`] | (2.16) with that factor: the terms after T sum to at most δ |
+//!  | [`chains`] | (2.20): the probable error, which half of all runs exceed, is at most ε |
 
 /// T of (2.16) as printed: ‖L‖^T ‖f‖ ≤ δ.
 pub fn length_as_printed(delta: f64, f: f64, norm: f64) -> f64 {
     ((delta / f).ln() / norm.ln()).ceil().max(0.0)
 }
 
-/// The least T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ.
+/// Smallest T with ‖L‖^(T+1) ‖f‖ / (1 − ‖L‖) ≤ δ.
 pub fn length(delta: f64, f: f64, norm: f64) -> f64 {
     (((delta * (1.0 - norm) / f).ln() / norm.ln()).ceil() - 1.0).max(0.0)
 }
@@ -28,7 +30,7 @@ mod tests {
 
     #[test]
     fn formulas_by_hand() {
-        // 0.5^T ≤ 1/8: three steps; 0.5^(T+1) / 0.5 ≤ 1/8: the same three, one more than with the whole tail at T = 2.
+        // 0.5^T ≤ 1/8 at T = 3, and 0.5^(T+1) / 0.5 ≤ 1/8 as well.
         assert_eq!(length_as_printed(0.125, 1.0, 0.5), 3.0);
         assert_eq!(length(0.125, 1.0, 0.5), 3.0);
         // At 0.9 the tail is ten terms long: 0.9^T ≤ 0.01 has T = 44, 0.9^(T+1) ≤ 0.001 has T = 65.

@@ -1,8 +1,10 @@
-//! Functionals of lazy walks: unknowns behind those of the system, whose rows lead to where walks begin.
+//! Functionals of lazy walks, as additional unknowns after those of the system.
 //!
-//! Σ_i h_i x_i / Σ_i |h_i| is the unknown of a row with the entries h_i / Σ |h_i| of L. As a step reads all of its row, rows have
-//! at most [`GROUP`] entries, and others lead to them: a walk needs `levels` steps until it stands in the system. All entries are
-//! halved, since nothing can be said of walks that meet a row sum of 1; a walk that begins in the system has the weight 2^−levels.
+//! Σ_i h_i x_i / Σ_i |h_i| is the unknown of a row of L with the entries h_i / Σ |h_i|. A step
+//! reads all entries of its row, so rows have at most [`GROUP`] entries. Larger functionals are
+//! trees of such rows: a walk takes `levels` steps to reach the system. All entries are halved,
+//! because walks that meet a row sum of 1 have no error bound. A walk thus enters the system with
+//! the weight 2^−levels.
 
 use crate::lane::cpu::expect_memory;
 use crate::sparse::CsrMatrix;
@@ -10,39 +12,40 @@ use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::options::Problem;
 use crate::{Error, Result};
 
-/// Entries of a row: the rounding of a lazy step is bounded by the square of that number.
+/// Largest number of entries of a row; the rounding bound of a lazy step grows with its square.
 const GROUP: usize = 16;
 
-/// What walks begin at: components, or a functional.
+/// Start rows of walks: the components, or one functional.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
     pub(super) rows: Vec<u32>,
-    /// The functional's number.
+    /// Number of the functional, none for components.
     pub(super) functional: Option<u32>,
-    /// Steps until walks stand in the system.
+    /// Number of steps before walks reach the system.
     pub(super) levels: u32,
-    /// Σ |h_i| / 2^exponent, at least 1 where h is not 0; 1 for components.
+    /// Σ |h_i| / 2^exponent, at least 1 unless h is 0; 1 for components.
     pub(super) norm: f64,
     pub(super) exponent: i32,
 }
 
 impl Start {
-    /// ε of the mean, in which |h_i| sum to 1, where that of the functional is given.
+    /// Converts ε of a functional to that of its mean, for which Σ |h_i| = 1.
     pub(super) fn of_mean(&self, epsilon: f64) -> f64 {
         let of_mean = times_power_of_two(epsilon / self.norm.max(1.0), -self.exponent);
         of_mean.clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 }
 
-/// A system with its functionals as unknowns.
+/// A system with its functionals as additional unknowns.
 #[derive(Debug)]
 pub(super) struct Extended {
     pub(super) matrix: CsrMatrix,
     pub(super) rhs: Vec<f64>,
 }
 
-/// The components of a problem and its functionals, and the system with these as unknowns, if there are any. `given` is
-/// whether the matrix is L.
+/// Returns the starts of the components and functionals, and the system extended by the latter.
+///
+/// Without functionals there is no extended system. `given` is true if the matrix is L.
 pub(super) fn starts(problem: &Problem<'_>, given: bool) -> Result<(Vec<Start>, Option<Extended>)> {
     let n = problem.matrix.rows();
     let components =
@@ -66,7 +69,7 @@ pub(super) fn starts(problem: &Problem<'_>, given: bool) -> Result<(Vec<Start>, 
                 rows.push(entries.iter().map(|&(i, h)| (i, 0.5 * (h / sum))).collect());
                 ((n + rows.len() - 1) as u32, sum)
             };
-            // Of h = 0 there is a row without entries.
+            // h = 0 has a row without entries.
             let groups: Vec<(u32, f64)> = match entries[..] {
                 [] => vec![group(&[])],
                 _ => entries.chunks(GROUP).map(group).collect(),

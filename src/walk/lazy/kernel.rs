@@ -1,4 +1,4 @@
-//! Walks straight from A in compressed rows: their kernel, and what it walks on.
+//! Kernel of lazy walks, which read A itself in compressed rows, and its arrays.
 
 use super::observed::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
 use crate::kernel::block_sums::tree;
@@ -16,14 +16,17 @@ use crate::walk::sequence::{Points, Stream};
 use crate::{Error, Result};
 
 kernel! {
-    /// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
+    /// Sums of walks over blocks, and norms of the rows that they met.
+    ///
+    /// The norms are the largest row sum, the largest |f| and the largest number of entries of a
+    /// row.
     pub(crate) static WALK_LAZY = walk_lazy + walk_params + random + walk_block + tree(like walk)(
         starts: &[u32], columns: &[u32], values: &[T], rhs: &[T], tasks: &[[u32; 4]], table: &[u32],
         out: &mut [[T; 4]],
     );
 }
 
-/// The arrays of a launch.
+/// Arrays of a launch of the kernel.
 struct Launched<'a, T> {
     starts: &'a [u32],
     columns: &'a [u32],
@@ -48,7 +51,9 @@ impl<T: Real> Rows for Launched<'_, T> {
     }
 }
 
-/// The walks of one block: θ, the largest row sum, the largest |f| and the most entries of a row of each.
+/// Walks of one block, with four results per walk.
+///
+/// They are θ, the largest row sum, the largest |f| and the largest number of entries of a row.
 struct LazyBlock<'a, T, R> {
     rows: &'a R,
     given: bool,
@@ -62,7 +67,7 @@ struct LazyBlock<'a, T, R> {
     out: &'a mut [[T; 4]; BLOCK],
 }
 
-/// Dimensions whose coordinates are made at a time.
+/// Number of dimensions whose coordinates are computed at a time.
 const DIMENSIONS: usize = 16;
 
 impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
@@ -102,7 +107,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                 if entries > *longest {
                     *longest = entries;
                 }
-                // The quotients of f32 numbers in f64 round to those in f32.
+                // Quotients of f32 numbers, computed in f64 and then rounded, equal those in f32.
                 let over = |a: T, b: T| T::of(a.wide() / b.wide());
                 let f = over(T::of(self.rows.rhs(row as usize)), diagonal);
                 *theta = fma(weight[i], f, *theta);
@@ -137,13 +142,13 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
     }
 }
 
-/// The sum of the θ of two walks, and the larger of the rest.
+/// Adds the θ of two walks, and takes the maximum of their other results.
 fn join<T: Real>(a: [T; 4], b: [T; 4]) -> [T; 4] {
     let larger = |a: T, b: T| if b > a { b } else { a };
     [a[0].plus(b[0]), larger(a[1], b[1]), larger(a[2], b[2]), larger(a[3], b[3])]
 }
 
-/// The blocks of a launch through these rows.
+/// Computes the blocks of a launch on the given rows.
 fn blocks<T: Real, R: Rows>(
     rows: &R,
     given: bool,
@@ -167,14 +172,14 @@ fn walk_lazy<T: Real>(_: &Call<'_>, p: walk::Params, b: walk_lazy::Bindings<'_, 
     blocks(&rows, p.given == 1, &points(&p, table), &p, tasks, &mut out[range(&p)]);
 }
 
-/// The system as a lane walks on it: CPUs on that of the host, devices on a copy.
+/// System of lazy walks on a lane: the host's arrays for a CPU, a copy for a device.
 pub(super) struct LazyTables<'a> {
     view: SystemView<'a>,
     points: &'a Points,
     device: Option<DeviceSystem>,
 }
 
-/// The arrays on a device.
+/// Copies of the arrays on a device.
 struct DeviceSystem {
     starts: Buffer<u32>,
     columns: Buffer<u32>,
@@ -245,7 +250,7 @@ impl BlockKernel for LazyTables<'_> {
     }
 }
 
-/// The sum of θ of each task, and what its walks observed.
+/// Returns the sum of θ per task, and the norms of the rows that its walks met.
 pub(super) fn sums(
     launcher: &Launcher<'_, LazyTables<'_>>,
     tasks: &[Task],

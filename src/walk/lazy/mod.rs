@@ -1,6 +1,8 @@
-//! Walks straight from A in compressed rows, without a table, an order, sweeps or a certificate: what they cost does not
-//! depend on the size of the system. What is known of L is what the rows that walks met say; their intervals are
-//! conditional on the others being no worse.
+//! Lazy walks, which read A in compressed rows without any preparation.
+//!
+//! They use no table, row order, sweeps or certificate, so that their cost does not depend on the
+//! size of the system. Only the rows that walks met are known. The intervals are conditional on all
+//! other rows being no worse.
 
 mod functional;
 mod kernel;
@@ -31,7 +33,7 @@ use crate::lane::Lane;
 use crate::util::quantity::times_power_of_two;
 use crate::{Error, Result};
 
-/// [`solve`](super::solve()) without any preparation.
+/// Estimates as [`solve`](super::solve()) does, but without preparation.
 pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let precision = machine.precision;
@@ -41,7 +43,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
         Some(extended) => (&extended.matrix, &extended.rhs[..]),
         None => (problem.matrix, &problem.rhs[0][..]),
     };
-    // Below 2^−126 numbers of f32 have gaps of 2^−149; those of the right-hand side may lie there.
+    // Below 2^−126 f32 has gaps of 2^−149; entries of the right-hand side may be that small.
     let underflow = match precision {
         Precision::F32 => f64::from(f32::from_bits(1)) / least_in_f32(matrix)?,
         Precision::F64 | Precision::Q64 => 0.0,
@@ -101,13 +103,13 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
         )?);
     }
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
-    // Nothing is certified: the norm is that of rows that were met.
+    // No certificate: the norm is the largest one of the rows met.
     let (norm, vector, scaled) = (observed.get().norm, None, false);
     let observed = Certificate { splitting, row_norm: norm, worst_row: 0, vector, scaled, norm, products: 0 };
     Ok(run.finish(&observed, result))
 }
 
-/// Whether the matrix is L itself; an error for what lazy walks have no answer to.
+/// Returns true if the matrix is L itself, or an error for options that lazy walks do not support.
 fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
@@ -156,14 +158,14 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     Ok(given)
 }
 
-/// How far walks from a start go.
+/// Limits of walks from a start: ε, length and smallest weight.
 struct WalkLimits {
-    /// ε of a component, or of the mean that a functional is Σ |h_i| times, of the system over 2^exponent.
+    /// ε of a component or of a functional's mean, in the system scaled by 2^−exponent.
     epsilon: f64,
-    /// The same as it is given or by default.
+    /// Requested or default ε, in the units of the caller.
     wanted: f64,
     levels: u32,
-    /// Steps through the system at most, and the weight at which walks end.
+    /// Largest number of steps through the system, and the weight at which walks end.
     length: u32,
     cut: f32,
 }
@@ -205,17 +207,17 @@ impl WalkLimits {
         Ok(Self { epsilon, wanted, levels: start.levels, length: length as u32, cut })
     }
 
-    /// Steps of a walk at most.
+    /// Largest number of steps of a walk.
     fn steps(&self) -> u32 {
         self.length + self.levels
     }
 
-    /// An estimate of the system over 2^exponent, in the caller's units.
+    /// Converts an estimate of the scaled system to the units of the caller.
     fn unscaled(&self, c: Component, start: &Start, exponent: i32) -> Result<Component> {
         let c = Component { epsilon: self.wanted, ..c };
         let Some(component) = start.functional else { return c.times_power_of_two(exponent) };
         let Bound { statistical, truncation, rounding } = c.bound;
-        // A product is rounded; so are the sums behind the norm, some of each level.
+        // The product is rounded, as are the sums of the norm, several per level.
         let off = (20.0 * f64::from(self.levels) + 4.0) * f64::EPSILON;
         let times = |x: f64| x * start.norm * (1.0 + off);
         let rounding = times(rounding + off * c.estimate.abs());
@@ -225,23 +227,23 @@ impl WalkLimits {
     }
 }
 
-/// Bounds that hold if no row is worse than those that walks met.
+/// Error bounds that hold if no row is worse than those that walks met.
 struct ConditionalBounds<'a> {
     run: &'a Run<'a>,
     given: bool,
     limits: &'a WalkLimits,
-    /// Relative error of numbers of f32 that are too small for all of their digits.
+    /// Relative error of f32 numbers below the normal range.
     underflow: f64,
 }
 
 impl ConditionalBounds<'_> {
-    /// A component of the scaled system, or the mean that a functional is Σ |h_i| times.
+    /// Returns a component of the scaled system, or the mean of a functional, with its bounds.
     fn component(&self, observed: ObservedNorms, estimate: &RunningEstimate) -> Component {
         let confidence = self.run.options.confidence;
         let (value, student) = estimate.interval(0, 0.0, f64::from(self.limits.levels).exp2(), confidence);
-        // Where time was up chains have taken no step.
+        // Chains have no step if the time limit came before them.
         let length = self.limits.steps().min(estimate.length);
-        // Walks without a choice are all the same.
+        // If no row offers a choice, all walks are equal.
         let statistical = match length > 0 && observed.longest > if self.given { 1.0 } else { 2.0 } {
             true => student.max(unseen(range(observed, value), estimate.chains() as f64, confidence)),
             false => 0.0,
@@ -253,7 +255,7 @@ impl ConditionalBounds<'_> {
         estimate.component(value, Bound { statistical, truncation, rounding }, length)
     }
 
-    /// Bounds of truncation and rounding.
+    /// Returns bounds of truncation and rounding.
     fn certain(&self, observed: ObservedNorms, points: u64, length: u32) -> (f64, f64) {
         let u = self.run.machine.precision.unit_roundoff();
         let u64 = Precision::F64.unit_roundoff();
@@ -263,23 +265,23 @@ impl ConditionalBounds<'_> {
         }
         let (steps, levels) = (f64::from(length), self.limits.levels);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
-        // Steps through the system: a walk that ends before it has none, and leaves out all.
+        // Steps through the system: a walk that ends before it has none, and is all truncation.
         let tail = match length.checked_sub(levels) {
             Some(inside) => rho.powi(inside.saturating_add(1).min(i32::MAX as u32) as i32),
             None => 1.0,
         };
         let truncation = sum * f64::from(self.limits.cut).max(tail) * (1.0 + slack);
-        // f, and what adds it up: a chain, a block, blocks on the host and replicates.
+        // Rounding of f and of the sums: over a chain, a block, blocks on the host, and replicates.
         let host = points as f64 / BLOCK as f64 + f64::from(self.run.replicates) + 8.0;
         let adding = (steps + 13.0) * u + host * u64 + self.underflow;
-        // A row of L: its entries, their sum and its quotient; and probabilities, which end where sums of up to d entries
-        // exceed a number of 32 bits times all of them.
+        // A row of L: its entries, their sum and its quotient. Probabilities are compared as sums
+        // of up to d entries with a 32-bit number times the whole sum.
         let row = (d + 5.0) * u + d * (d + 11.0) * u + d / 4_294_967_296.0;
         (truncation, sum * (adding + row / (1.0 - rho) + row * f64::from(levels)))
     }
 }
 
-/// How far what a walk adds up lies from its mean at most.
+/// Upper bound of the distance between a walk's sum and its mean.
 fn range(observed: ObservedNorms, estimate: f64) -> f64 {
     observed.most() + estimate.abs()
 }

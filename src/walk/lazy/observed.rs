@@ -1,4 +1,4 @@
-//! The system of lazy walks, and what walks observe of its size.
+//! System of lazy walks, and norms of the rows that they met.
 
 use crate::kernel::Real;
 use crate::parallel::*;
@@ -7,19 +7,19 @@ use crate::util::quantity::exponent;
 use crate::walk::sequence::philox::philox;
 use crate::{Error, Result};
 
-/// The number of entries that stands for a row without a diagonal entry: columns are counted in 32 bits.
+/// Marks a row without diagonal entry, as its number of entries; columns have 32 bits only.
 pub(super) const NO_DIAGONAL: f64 = 8_589_934_592.0;
 
-/// Compressed rows, wherever they lie.
+/// A matrix in compressed rows with its right-hand side, for any storage.
 pub(super) trait Rows: Sync {
-    /// Where row i begins and ends.
+    /// Range of the entries of row i.
     fn range(&self, i: usize) -> std::ops::Range<usize>;
     /// Column and value of an entry.
     fn entry(&self, e: usize) -> (u32, f64);
     /// b_i.
     fn rhs(&self, i: usize) -> f64;
 
-    /// a_ii, or 1 where the matrix is L, and Σ_j |a_ij| of the others.
+    /// Returns a_ii, or 1 if the matrix is L, and Σ_j |a_ij| over all other entries.
     #[inline(always)]
     fn sums<T: Real>(&self, i: u32, given: bool) -> (T, T) {
         let (mut diagonal, mut sum) = (T::of(f64::from(u8::from(given))), T::ZERO);
@@ -32,8 +32,9 @@ pub(super) trait Rows: Sync {
         (diagonal, sum)
     }
 
-    /// The column of the first entry up to which |a| add up to more than `aim`, or of the last one, and whether it is
-    /// positive.
+    /// Returns the column of the entry that `aim` selects, and true if that entry is positive.
+    ///
+    /// It is the first entry up to which the sum of |a| exceeds `aim`, or else the last one.
     #[inline(always)]
     fn choose<T: Real>(&self, i: u32, given: bool, aim: T) -> (u32, bool) {
         let (mut reached, mut next, mut positive) = (T::ZERO, i, true);
@@ -51,16 +52,16 @@ pub(super) trait Rows: Sync {
     }
 }
 
-/// The system as its owner has it, in compressed rows.
+/// System in the arrays of the caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SystemView<'a> {
     /// A, or L itself.
     pub(super) matrix: &'a CsrMatrix,
     /// b, or f.
     pub(super) rhs: &'a [f64],
-    /// Whether they are L and f.
+    /// True if they are L and f.
     pub(super) given: bool,
-    /// Powers of 2 that the right-hand side is walked on times.
+    /// Powers of 2 by which the right-hand side is multiplied.
     pub(super) powers: [f64; 3],
 }
 
@@ -82,19 +83,19 @@ impl Rows for SystemView<'_> {
     }
 }
 
-/// What the rows that walks met say of L and f: norms, if no other row is worse.
+/// Norms of L and f over the rows that walks met; those of all rows if no other row is worse.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ObservedNorms {
     /// Largest row sum of |L|.
     pub(super) norm: f64,
     /// Largest |f|.
     pub(super) f: f64,
-    /// Entries of the longest row, the diagonal's among them.
+    /// Number of entries of the longest row, with the diagonal.
     pub(super) longest: f64,
 }
 
 impl ObservedNorms {
-    /// What is observed before the first walk.
+    /// Norms before the first walk.
     pub(super) const NOTHING: Self = Self { norm: 0.0, f: 0.0, longest: 0.0 };
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -105,12 +106,12 @@ impl ObservedNorms {
         }
     }
 
-    /// The most that a walk adds up, in absolute value.
+    /// Upper bound of the absolute value of a walk's sum.
     pub(super) fn most(self) -> f64 {
         if self.norm < 1.0 { self.f / (1.0 - self.norm) } else { f64::INFINITY }
     }
 
-    /// An error if walks met what they cannot walk on.
+    /// Returns an error if a row had no diagonal entry, or an entry that is not finite.
     pub(super) fn check(self) -> Result<Self> {
         let fail = |reason: &str| Err(Error::Invalid(format!("a row that walks met {reason}")));
         if self.longest >= NO_DIAGONAL {
@@ -123,8 +124,9 @@ impl ObservedNorms {
     }
 }
 
-/// A pilot: a few short walks from each of some rows. `see` gets the rows that they meet, with their diagonal entries and
-/// the sums of the others.
+/// Makes a few short pilot walks from each of the first rows.
+///
+/// `see` gets the rows that they meet, with diagonal entries and sums of all other |a_ij|.
 fn pilot(
     view: &SystemView<'_>,
     rows: &[u32],
@@ -166,7 +168,7 @@ fn pilot(
     Ok(())
 }
 
-/// The exponent of the largest |f| that a few walks meet, 0 where they meet none.
+/// Exponent of the largest |f| that pilot walks meet, 0 if they meet none.
 pub(super) fn pilot_exponent(view: &SystemView<'_>, rows: &[u32], seed: u64) -> Result<i32> {
     let mut largest = None;
     pilot(view, rows, seed, |i, diagonal, _| {
@@ -179,12 +181,12 @@ pub(super) fn pilot_exponent(view: &SystemView<'_>, rows: &[u32], seed: u64) -> 
     Ok(largest.unwrap_or(0))
 }
 
-/// What a few walks meet.
+/// Norms of the rows that pilot walks meet.
 pub(super) fn pilot_norms(view: &SystemView<'_>, rows: &[u32], seed: u64) -> Result<ObservedNorms> {
     let mut observed = ObservedNorms::NOTHING;
     pilot(view, rows, seed, |i, diagonal, sum| {
         let longest = if diagonal == 0.0 { NO_DIAGONAL } else { view.range(i).len() as f64 };
-        // Row by row, since the greater of a number and a NaN is the number.
+        // Checked row by row, since the maximum of a number and NaN is the number.
         let here = ObservedNorms { norm: sum / diagonal.abs(), f: (view.rhs(i) / diagonal).abs(), longest }
             .check()?;
         observed = observed.and(here);
@@ -193,10 +195,10 @@ pub(super) fn pilot_norms(view: &SystemView<'_>, rows: &[u32], seed: u64) -> Res
     Ok(observed)
 }
 
-/// The least |a| that is not 0.
+/// Returns the smallest nonzero |a|.
 ///
 /// # Errors
-/// [`Error::Invalid`] for one that f32 does not hold to its 24 bits.
+/// [`Error::Invalid`] for an entry that f32 does not represent with all 24 bits.
 pub(super) fn least_in_f32(matrix: &CsrMatrix) -> Result<f64> {
     let normal = |a: f64| a == 0.0 || (a.abs() as f32).is_normal();
     if let Some(entry) = matrix.value().par_iter().position_first(|&a| !normal(a)) {

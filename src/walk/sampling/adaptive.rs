@@ -1,4 +1,4 @@
-//! Adaptive sampling: more and more chains, until intervals are short enough or a budget ends.
+//! Adaptive sampling: doubles the number of chains until intervals suffice or a limit is reached.
 
 use std::time::Instant;
 
@@ -8,33 +8,35 @@ use crate::walk::context::{BatchResult, Run};
 use crate::walk::solution::{Bound, Component, Quantity};
 use crate::{Error, Result};
 
-/// A component on its way to its interval, or a functional as a row behind the last.
+/// Running estimate of a component, or of a functional as a row after the last one.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningEstimate {
     pub(crate) row: u32,
-    /// Σ θ of each replicate, column by column.
+    /// Σ θ per replicate and column; the columns of a replicate are adjacent.
     sums: Vec<f64>,
     columns: usize,
     /// Points of each replicate.
     pub(crate) points: u64,
-    /// Steps of its chains, at most.
+    /// Largest number of steps of its chains.
     pub(crate) length: u32,
 }
 
 impl RunningEstimate {
-    /// Mean and statistical half-width of offset + scale · θ in a column.
+    /// Returns the mean and statistical half-width of offset + scale · θ in a column.
     pub(crate) fn interval(&self, column: usize, offset: f64, scale: f64, confidence: f64) -> (f64, f64) {
         let sums = self.sums.iter().skip(column).step_by(self.columns);
         let means: Vec<f64> = sums.map(|s| offset + scale * s / self.points as f64).collect();
         student(&means, confidence)
     }
 
-    /// Chains so far, over all replicates.
+    /// Number of chains so far, over all replicates.
     pub(crate) fn chains(&self) -> u64 {
         self.points * (self.sums.len() / self.columns) as u64
     }
 
-    /// The component as it is estimated so far, by chains of at most so many steps. Its ε is for the caller to say.
+    /// Returns the current estimate as a component, for chains of at most `length` steps.
+    ///
+    /// The caller sets its ε.
     pub(crate) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
         Component {
             quantity: Quantity::Component,
@@ -54,20 +56,23 @@ impl RunningEstimate {
 pub(crate) struct AdaptiveSampling<'a> {
     pub(crate) run: &'a Run<'a>,
     pub(crate) rows: &'a [u32],
-    /// Right-hand sides, and columns that are added up.
+    /// Number of right-hand sides, and of columns that walks sum.
     pub(crate) rhs: usize,
     pub(crate) columns: usize,
-    /// Points of a replicate: in the first round and at most.
+    /// Points of a replicate: in the first round, and at most.
     pub(crate) points: (u64, u64),
-    /// Steps of a chain at most, and the weight at which it ends.
+    /// Largest number of steps of a chain, and the weight at which it ends.
     pub(crate) length: u32,
     pub(crate) cut: f32,
 }
 
 impl AdaptiveSampling<'_> {
-    /// Walks from all rows, and again as much for those that are not `settled`, until the time limit. `sums` walks;
-    /// `component` is what is known of one so far, for a right-hand side. `watch` gets the steps done, and those to do if
-    /// intervals shrink with the root of the number of chains.
+    /// Makes walks from all rows, and doubles them for rows not `settled`, until the time limit.
+    ///
+    /// * `sums` makes the walks.
+    /// * `component` returns the current estimate for a right-hand side.
+    /// * `watch` gets the number of steps done and the predicted total, for intervals that shrink
+    ///   with the square root of the number of chains.
     pub(crate) fn run(
         &self,
         mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
@@ -137,7 +142,7 @@ impl AdaptiveSampling<'_> {
             expected = (chains * f64::from(self.length)) as u64;
         }
         if all.iter().any(|estimate| estimate.points == 0) {
-            // Time was up before the first round: what is known without a step.
+            // The time limit came before the first round: estimate without a step.
             let round = Round { points: (0, 1), length: 0, cut: self.cut };
             let rows: Vec<usize> = (0..all.len()).collect();
             let sums = sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;

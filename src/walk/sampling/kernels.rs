@@ -1,4 +1,4 @@
-//! The kernels of walks and their CPU twins.
+//! Kernels of walks on chain tables, and their CPU implementations.
 
 use std::ops::Range;
 
@@ -12,29 +12,29 @@ use crate::walk::sequence::{Points, Stream};
 use crate::walk::table::record_layout::{HEAD, UNIT};
 
 kernel! {
-    /// Sums of walks over blocks.
+    /// Sums of walks over blocks, for one right-hand side.
     pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, stride, given,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
-    /// The same for [`COLUMNS`] right-hand sides.
+    /// Sums of walks over blocks, for [`COLUMNS`] right-hand sides.
     pub(crate) static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
 
-/// The kernels' number for a buffer of points, beside those of the sequences.
+/// Number of a buffer of points in the kernels; smaller numbers are sequences.
 pub(crate) const BUFFER: u32 = 4;
 
-/// Walks of a block.
+/// Walks per block.
 pub(crate) const BLOCK: usize = 256;
 
-/// Dimensions whose coordinates are made at a time: their 16 KiB stay in the first cache.
+/// Number of dimensions whose coordinates are computed at a time: 16 KiB, which fit the L1 cache.
 const DIMENSIONS: usize = 16;
 
-/// The target of the entry of a row that the fraction u falls on: the twin of `choose`.
+/// Returns the target of the entry that the fraction u selects; the CPU version of `choose`.
 #[inline(always)]
 pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
     let mut at = HEAD;
@@ -56,26 +56,30 @@ pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
     record[at + 1]
 }
 
-/// The sum of two f32.
+/// Sum of two f32.
 #[inline(always)]
 pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
 }
 
-/// Where the coordinates of a block's points come from.
+/// Source of the coordinates of a block's points.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     /// By random access.
     Access(&'a Points, Stream),
-    /// Rows of that many points, a row a dimension; the block's first point is the first of each.
+    /// Buffer with one row per dimension, and its row length in points.
+    ///
+    /// The block's first point is the first one of each row.
     Buffer(&'a [u32], usize),
 }
 
-/// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
-/// row, which was asked for a step ahead, the others have theirs.
+/// Walks of one block, on C columns.
+///
+/// All walks take a step before any takes the next one. Each prefetches its next row, so that the
+/// row is in cache when the walk's turn comes.
 pub(crate) struct Block<'a, T, const C: usize> {
     pub(crate) rows: &'a [u32],
-    /// g of each row; of one column it is in the records.
+    /// g of each row; if C is 1, it is in the records instead.
     pub(crate) columns: &'a [[T; C]],
     pub(crate) source: Source<'a>,
     pub(crate) row: u32,
@@ -149,29 +153,30 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     }
 }
 
-/// The sums of two walks, column by column.
+/// Adds the sums of two walks, column by column.
 pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
     array(|c| a[c].plus(b[c]))
 }
 
-/// The numbers of a launch's blocks.
+/// Numbers of the blocks of a launch.
 pub(crate) fn range(p: &walk::Params) -> Range<usize> {
     let first = (p.first + p.step * p.groups).min(p.end);
     first as usize..(first + p.groups).min(p.end) as usize
 }
 
-/// The weight at which a launch's walks end.
+/// Weight at which the walks of a launch end.
 pub(crate) fn cut<T: Real>(p: &walk::Params) -> T {
     T::of(f64::from(f32::from_bits(p.cut)))
 }
 
-/// The points that a launch's parameters name, given the sequence's table.
+/// Points by the parameters of a launch and the sequence's table.
 pub(crate) fn points(p: &walk::Params, table: &[u32]) -> Points {
     Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
 }
 
-/// Fills `out` with the blocks of a launch. `block` gets the first row, the stream, the number of the first point and the
-/// number of walks.
+/// Fills `out` with the results of a launch's blocks.
+///
+/// `block` gets the first row, the stream, the number of the first point and the number of walks.
 pub(crate) fn each_block<V: Send>(
     p: &walk::Params,
     tasks: &[[u32; 4]],
@@ -188,7 +193,7 @@ pub(crate) fn each_block<V: Send>(
     });
 }
 
-/// The blocks of a launch on these tables: records, tasks, the sequence's.
+/// Computes the blocks of a launch from the tables of records, tasks and the sequence.
 fn blocks<T: Real, const C: usize>(
     p: walk::Params,
     (rows, tasks, table): (&[u32], &[[u32; 4]], &[u32]),

@@ -1,4 +1,4 @@
-//! Walks in blocks on some lanes, whatever their kernel walks on: which lane walks which blocks, and what comes back.
+//! Distribution of blocks of walks over lanes and ranks, for any kernel of walks.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -14,49 +14,49 @@ use crate::ranks::Ranks;
 use crate::walk::sequence::{PointBuffer, PointSource, Points, on_cpu};
 use crate::{Machine, Result};
 
-/// The first row of some chains and their stream.
+/// First row and stream of some chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// Component of x, the number of a row.
+    /// Row of the component.
     pub row: u32,
-    /// The component's number in the streams: its row, or 0 for all where they share one sequence.
+    /// Component number of the stream: the row, or 0 if all components share one sequence.
     pub component: u32,
-    /// The replicate's number in the streams.
+    /// Replicate number of the stream.
     pub replicate: u32,
 }
 
-/// What all chains of a round have in common.
+/// Parameters of all chains of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     /// Points of every task's stream: first, and one past the last.
     pub points: (u32, u32),
-    /// Steps of a chain, at most.
+    /// Largest number of steps of a chain.
     pub length: u32,
-    /// A chain ends once its weight is at most this.
+    /// Weight at which a chain ends.
     pub cut: f32,
 }
 
 impl Round {
-    /// Walks of a task.
+    /// Number of walks per task.
     pub(crate) fn walks(&self) -> u32 {
         self.points.1 - self.points.0
     }
 
-    /// Blocks of a task.
+    /// Number of blocks per task.
     fn blocks(&self) -> u32 {
         self.walks().div_ceil(BLOCK as u32)
     }
 
-    /// Steps of some tasks, at most.
+    /// Largest number of steps of `tasks` tasks.
     pub(crate) fn steps(&self, tasks: usize) -> u64 {
         u64::from(self.walks()) * u64::from(self.length) * tasks as u64
     }
 }
 
-/// Receives the steps done and to do; an error stops the round.
+/// Callback that gets the steps done and their total; an error ends the round.
 pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
-/// Real numbers on a lane, in a run's precision.
+/// Array on a lane in the precision of a run.
 #[derive(Debug)]
 pub(crate) enum RealBuffer {
     Single(Buffer<f32>),
@@ -82,36 +82,36 @@ impl RealBuffer {
     }
 }
 
-/// Some tasks and points of a launch.
+/// Tasks and points of a launch.
 pub(crate) struct Part<'a> {
-    /// First row as the kernel numbers it, key, component and replicate of each task.
+    /// First row in the kernel's numbering, key, component and replicate of each task.
     pub(crate) tasks: &'a [[u32; 4]],
     pub(crate) points: (u32, u32),
     pub(crate) buffer: Option<PointBuffer<'a>>,
 }
 
-/// A kernel that walks in blocks, with a lane's tables.
+/// Kernel for blocks of walks, with its tables on a lane.
 pub(crate) trait BlockKernel: Send + Sync {
-    /// Numbers that a block leaves.
+    /// Number of results per block.
     fn values(&self) -> usize;
 
-    /// Binds it to blocks 0 .. `params.end` of a part.
+    /// Binds the kernel to blocks 0 .. `params.end` of a part.
     fn bind<'a, T: Real>(&'a self, lane: &Lane, params: walk::Params, part: &Part<'a>)
     -> Result<Work<'a, T>>;
 }
 
-/// Walks the blocks of a step.
+/// Function that computes the blocks of a step on the host.
 type HostWalk<'a, T> = dyn Fn(&walk::Params, &mut [T]) + Sync + 'a;
 
-/// What walks blocks.
+/// Executable form of a bound kernel.
 pub(crate) enum Work<'a, T> {
-    /// A launch, and the array that blocks leave their numbers in.
+    /// Launch, and its output array.
     Launch(Launch, Buffer<T>),
-    /// A function that walks in the host's memory, without a copy of it on the lane.
+    /// Function that reads the host's memory, so that the lane has no copy.
     Host(Box<HostWalk<'a, T>>),
 }
 
-/// The arrays of a launch: where walks start, and as many values as they leave.
+/// Allocates the start rows and the output array of a launch.
 pub(crate) fn arrays<T: Real>(
     lane: &Lane,
     tasks: &[[u32; 4]],
@@ -121,7 +121,7 @@ pub(crate) fn arrays<T: Real>(
     Ok((lane.alloc_with("starts of walks", bytemuck::cast_slice(tasks))?, out))
 }
 
-/// A kernel bound for some tasks.
+/// Kernel bound for some tasks.
 pub(crate) struct Bound<'a, T> {
     lane: &'a Lane,
     pub(crate) params: walk::Params,
@@ -130,7 +130,7 @@ pub(crate) struct Bound<'a, T> {
 }
 
 impl<T: Real> Bound<'_, T> {
-    /// What some blocks leave; `watch` gets the number of blocks done.
+    /// Computes some blocks and returns their results; `watch` gets the number of blocks done.
     pub(crate) fn walk(
         &mut self,
         blocks: Range<u32>,
@@ -160,28 +160,28 @@ impl<T: Real> Bound<'_, T> {
     }
 }
 
-/// What a lane does with units: what they leave, with the number of the first.
+/// Work of a lane on units: returns their results, each with the number of its first unit.
 type OnUnits<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
-/// Units of work that lanes take from.
+/// Queue of work units shared by all lanes.
 pub(crate) struct Units {
     next: AtomicU32,
     end: u32,
 }
 
 impl Units {
-    /// The next units, `count` of them at most; none where all are taken.
+    /// Takes the next units, at most `count`; none if no unit is left.
     pub(crate) fn take(&self, count: u32) -> Option<Range<u32>> {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         (first < self.end).then(|| first..self.end.min(first + count))
     }
 }
 
-/// The steps that all lanes have done.
+/// Number of steps that all lanes have done.
 pub(crate) struct Progress<'a> {
     done: Mutex<(u64, Watch<'a>)>,
     all: u64,
-    /// Steps of launches that are not done yet, where these count them.
+    /// Steps done in unfinished launches, as far as these count them.
     pending: AtomicU64,
 }
 
@@ -197,14 +197,16 @@ impl<'a> Progress<'a> {
         watch(*done, self.all)
     }
 
-    /// Shows the watch the steps so far, those of launches under way among them.
+    /// Calls the watch with the current number of steps, including those of unfinished launches.
     fn check(&self) -> Result<()> {
         let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
         watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
 
-    /// Does work. If it is `long`, a single launch may take long on the host: a thread beside it calls the watch, and ends the
-    /// launches where that returns an error. Their results are lost.
+    /// Runs `work`. If `long`, another thread calls the watch meanwhile.
+    ///
+    /// A single launch on the host may take long. If the watch returns an error, launches end
+    /// without results.
     pub(crate) fn watched<R>(&self, long: bool, work: impl FnOnce() -> Result<R>) -> Result<R> {
         if !long || cfg!(target_family = "wasm") {
             return work();
@@ -231,13 +233,13 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Time between two looks at the watch beside long launches.
+/// Time between two calls of the watch during long launches.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Steps of a launch on the host, and blocks that it has at least.
+/// Steps per launch on the host, and smallest number of blocks of a launch.
 const HOST: (u64, u32) = (1 << 22, 16);
 
-/// Lanes that walk with one kernel.
+/// Lanes prepared for walks with one kernel.
 #[derive(Debug)]
 pub(crate) struct Launcher<'a, K> {
     pub(crate) lanes: Vec<(&'a Lane, K)>,
@@ -247,7 +249,7 @@ pub(crate) struct Launcher<'a, K> {
 }
 
 impl<'a, K: BlockKernel> Launcher<'a, K> {
-    /// Gives every lane what `kernel` has for it.
+    /// Prepares every lane by `kernel`, which makes the lane's tables.
     pub(crate) fn new(
         machine: &'a Machine,
         points: &'a PointSource,
@@ -258,18 +260,18 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         Ok(Self { lanes, precision: machine.precision, points, ranks: machine.ranks })
     }
 
-    /// Numbers that a block leaves.
+    /// Number of results per block.
     pub(crate) fn values(&self) -> usize {
         self.lanes[0].1.values()
     }
 
-    /// A task whose first row has the number `first` in the kernel.
+    /// Encodes a task for the kernel, in which its first row has the number `first`.
     pub(crate) fn words(&self, task: &Task, first: u32) -> [u32; 4] {
         let stream = self.points.stream(task.component, task.replicate);
         [first, stream.key, stream.component, stream.replicate]
     }
 
-    /// The parameters of walks through a part; blocks and groups are for the caller to set.
+    /// Returns the parameters of a part, without those of blocks and groups, which the caller sets.
     pub(crate) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {
@@ -300,8 +302,8 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     ) -> Result<Bound<'b, T>> {
         let per_task = (part.points.1 - part.points.0).div_ceil(BLOCK as u32);
         let end = per_task * part.tasks.len() as u32;
-        // Launches are long enough to fill a device, whatever the length of a walk, and short enough that an
-        // interruption is noticed.
+        // Launches are long enough to fill a device for any length of walks, and short enough to
+        // notice an interruption.
         let (steps, least) = if on_cpu(lane) { HOST } else { (1 << 28, 2048) };
         let of_block = BLOCK as u64 * (u64::from(round.length) + 1);
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(end);
@@ -309,8 +311,9 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         Ok(Bound { lane, params, values: kernel.values(), work: kernel.bind(lane, params, part)? })
     }
 
-    /// Walks all points of a round, for one task after the other: `take` gets what the blocks of a task leave. Blocks of
-    /// 256 chains are the same whatever lane of whatever rank walks them, and come back in one order.
+    /// Computes all points of a round; `take` gets the results of the blocks, task by task.
+    ///
+    /// Blocks have 256 chains. Their results do not depend on lane or rank, and come in one order.
     pub(crate) fn blocks<T: Real>(
         &self,
         tasks: &[[u32; 4]],
@@ -318,7 +321,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         watch: Watch<'_>,
         mut take: impl FnMut(&[f64]),
     ) -> Result<()> {
-        // Where tasks are very many they come in batches, for the sake of the sums' memory.
+        // Very many tasks run in batches, to limit the memory of their sums.
         const MOST: u32 = 1 << 22;
         let batch = (MOST / round.blocks()).max(1) as usize;
         let progress = Progress::new(round.steps(tasks.len()), watch);
@@ -332,20 +335,21 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         progress.watched(self.is_long(round), walk)
     }
 
-    /// True if the smallest launch of a CPU lane has more steps than launches are to have.
+    /// True if the smallest launch of a CPU lane exceeds the intended number of steps.
     pub(crate) fn is_long(&self, round: Round) -> bool {
         let least = u64::from(HOST.1) * BLOCK as u64 * u64::from(round.length);
         least > HOST.0 && self.lanes.iter().any(|(lane, _)| on_cpu(lane))
     }
 
-    /// What all blocks of some tasks leave.
+    /// Returns the results of all blocks of some tasks.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
         self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|lane, units| {
             let part = Part { tasks, points: round.points, buffer: None };
             let mut bound = self.bind::<T>(lane, &part, round)?;
             let groups = bound.params.groups;
-            // One lane takes all; several take launches of a few tenths of a second, whoever is free.
+            // A single lane takes all blocks. Several lanes take launches of 0.2 s as they become
+            // free.
             let mut pace = if lanes > 1 { 1 } else { bound.params.end.div_ceil(groups) };
             let mut mine = Vec::new();
             while let Some(blocks) = units.take(pace * groups) {
@@ -367,8 +371,10 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         })
     }
 
-    /// Shares units of work out over ranks and lanes. `work` takes some again and again, and returns what they leave with
-    /// the number of the first; all of it comes back in the order of the units, on every rank.
+    /// Distributes units of work over ranks and lanes, and returns all results on every rank.
+    ///
+    /// `work` repeatedly takes units, and returns their results with the number of the first one.
+    /// All results are in the order of the units.
     pub(crate) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a, K>) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };

@@ -1,5 +1,7 @@
-//! The grid of S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations",
-//! ISCC 2015: a number of groups of a number of threads, group sums, then a second reduction.
+//! Launch grid of the published method: groups of threads, group sums, then a second reduction.
+//!
+//! It is by S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear
+//! algebraic equations", ISCC 2015.
 
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use crate::kernel::block_sums::tree;
@@ -12,13 +14,13 @@ use crate::walk::sequence::Stream;
 use crate::{Error, Result};
 
 kernel! {
-    /// Walks from one row shared out over a grid, or one thread an unknown.
+    /// Walks from one row distributed over a grid, or one thread per unknown.
     pub(crate) static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
 }
 
-/// The same in groups of other sizes.
+/// Variants of [`WALK_GRID`] for other group sizes.
 static SIZED: [Kernel; 5] = [
     WALK_GRID.with(&[("GROUP", 32.0)]),
     WALK_GRID.with(&[("GROUP", 64.0)]),
@@ -27,16 +29,16 @@ static SIZED: [Kernel; 5] = [
     WALK_GRID.with(&[("GROUP", 1024.0)]),
 ];
 
-/// The kernel for groups of other sizes.
+/// Kernels for other group sizes.
 pub(crate) fn sizes() -> impl Iterator<Item = &'static Kernel> {
     SIZED.iter()
 }
 
 impl Grid {
-    /// The kernel in groups of this size.
+    /// Returns the kernel for groups of this size.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another size, and for no groups or more than 65535.
+    /// [`Error::Invalid`] for an unsupported size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
         if self.groups == 0 || self.groups > 65_535 {
             return Err(Error::Invalid(format!(

@@ -1,4 +1,4 @@
-//! Many chains through a chain table on some lanes, and what they add up.
+//! Sums over chains that walk on a chain table, on all lanes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::walk::table::record_layout::COLUMNS;
 use crate::walk::table::record_layout::UNIT;
 use crate::{Error, Machine, Result};
 
-/// A lane's copies of the chain table and of the sequence's table.
+/// Copies of the chain table and of the sequence's table on a lane.
 #[derive(Debug)]
 pub(crate) struct LaneTables {
     rows: Buffer<u32>,
@@ -76,17 +76,17 @@ impl<'a> Chains<'a> {
     /// Copies the tables to every lane.
     ///
     /// # Errors
-    /// If a lane has not enough memory, or a table exceeds what it can bind.
+    /// A lane without enough memory, or with a smaller limit of bindings than a table.
     pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
         let tables = |lane: &Lane| LaneTables::new(lane, machine.precision, table, points);
         let launcher = Launcher::new(machine, points, tables)?;
         Ok(Self { launcher, table, grid: None })
     }
 
-    /// Walks on a given grid, a task after the other, in the place of blocks of 256 walks.
+    /// Uses a given grid, one task after another, instead of blocks of 256 walks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a grid that there is none of, and for several right-hand sides.
+    /// [`Error::Invalid`] for an unsupported grid, and for several right-hand sides.
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         if self.columns() > 1 {
@@ -97,12 +97,12 @@ impl<'a> Chains<'a> {
         Ok(Self { grid: Some(grid), ..self })
     }
 
-    /// Columns of the table, and of the sums: 1 or [`COLUMNS`].
+    /// Number of columns of the table and of the sums: 1 or [`COLUMNS`].
     pub fn columns(&self) -> usize {
         self.launcher.values()
     }
 
-    /// For each task and column the sum of θ over the points of the round.
+    /// Returns the sum of θ over the points of the round, per task and column.
     ///
     /// # Errors
     /// Those of the lanes and of `watch`.
@@ -119,7 +119,7 @@ impl<'a> Chains<'a> {
             return Ok(vec![0.0; tasks.len() * columns]);
         }
         if round.length == 0 {
-            // Chains of no step need no lane, and no points.
+            // Chains without steps need no lane and no points.
             return Ok(tasks.iter().flat_map(|task| self.without_steps::<T>(task, round.walks())).collect());
         }
         let mut sums = Vec::with_capacity(tasks.len() * columns);
@@ -133,7 +133,7 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// What chains of no step add up: g of their row, each of them, or the functional of g.
+    /// Sum of chains without steps: g of the row, or the functional of g, per chain.
     fn without_steps<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
         let row = task.row as usize;
         let all = self.table.factor * f64::from(walks);
@@ -154,8 +154,9 @@ impl<'a> Chains<'a> {
         tasks.into_iter().map(|task| self.launcher.words(task, place(task))).collect()
     }
 
-    /// Sums where points come out of buffers or chains run on a grid: a lane makes a stream's points and walks all tasks
-    /// of that stream.
+    /// Sums with buffered points, or on a grid.
+    ///
+    /// A lane computes the points of a stream, and then all tasks of that stream.
     fn streams<T: Real>(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
         let columns = self.columns();
         let mut streams: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
@@ -185,7 +186,7 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// The sums of one stream's tasks, added up over its pieces.
+    /// Sums of the tasks of one stream, added over its pieces.
     fn stream<T: Real>(
         &self,
         lane: &(&'a Lane, LaneTables),
@@ -214,7 +215,7 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// A launch on a grid, and the array that it leaves a value of each group or thread in.
+    /// Binds a launch on a grid, and returns its array of one result per group or thread.
     fn bind_grid<T: Real>(
         &self,
         (lane, tables): &(&'a Lane, LaneTables),
@@ -231,7 +232,7 @@ impl<'a> Chains<'a> {
         Ok((lane.bind(grid.kernel()?, T::PRECISION, items, params, args)?, out))
     }
 
-    /// One task on a grid: group sums, and their sum by another launch.
+    /// Computes one task on a grid: group sums, and their sum by another launch.
     fn grid_sum<T: Real>(
         &self,
         on: &(&'a Lane, LaneTables),
@@ -253,8 +254,9 @@ impl<'a> Chains<'a> {
         Ok(sums.into_iter().map(T::wide).sum())
     }
 
-    /// One thread an unknown: each task's walks one after the other, as in section 3.1 of the paper of 2015, on the
-    /// first lane. Points come by random access.
+    /// Computes each task in one thread, walk by walk, on the first lane.
+    ///
+    /// This is the method of section 3.1 of the paper of 2015. Points have to have random access.
     ///
     /// # Errors
     /// Those of the lane.
@@ -283,7 +285,7 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// The sums of blocks, column by column.
+/// Sums of blocks, per column.
 fn added(blocks: &[f64], columns: usize) -> impl Iterator<Item = f64> {
     (0..columns).map(move |c| blocks.iter().skip(c).step_by(columns).sum())
 }

@@ -1,18 +1,20 @@
-//! Fractions by their digits in a base below 2¹⁶.
+//! Radical-inverse fractions: digits in a base below 2¹⁶.
 
 use super::stream::dimension_key;
 
-/// Most digits of a word, in base 2.
+/// Largest number of digits of a word, in base 2.
 pub const DIGITS: usize = 32;
 
-/// (digit · 2³² + fraction) / base, rounded down, for digit < base. From the last digit to the first it makes ⌊2³² x⌋
-/// of a fraction x, exactly: rounding down commutes with the division by each digit's base.
+/// Returns (digit · 2³² + fraction) / base, rounded down, for digit < base.
+///
+/// Applied from the last digit to the first it gives ⌊2³² x⌋ of a fraction x exactly, since
+/// rounding down commutes with the division by the base.
 #[inline(always)]
 pub fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
     ((u64::from(digit) << 32 | u64::from(fraction)) / u64::from(base)) as u32
 }
 
-/// The digits of a number, the last one first, and how many there are.
+/// Returns the digits of a number, the last one first, and their count.
 #[inline(always)]
 pub fn digits_of(number: u32, base: u32) -> ([u32; DIGITS], usize) {
     let mut digits = [0; DIGITS];
@@ -25,21 +27,24 @@ pub fn digits_of(number: u32, base: u32) -> ([u32; DIGITS], usize) {
     (digits, count)
 }
 
-/// Owen's scramble of a fraction with these first digits: each digit d becomes a d + c mod base, with random a ≠ 0 and c
-/// that are chosen by the digits before it, here by a hash of them. As in Owen's own scramble two different digits
-/// become any two different digits with the same probability, which is all that the variance depends on; the base is
-/// a prime. As many digits are made as 32 bits hold, and the fraction is rounded down.
+/// Returns Owen's scramble of the fraction with the given first digits.
 ///
-/// A. B. Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", 1995, doi:10.1007/978-1-4612-2552-2_19;
-/// J. Matoušek, "On the L2-discrepancy for anchored boxes", Journal of Complexity 14, 1998,
-/// doi:10.1006/jcom.1998.0489.
+/// Each digit d becomes a d + c mod base, for a prime base. The random a ≠ 0 and c are a hash of
+/// the previous digits. As in Owen's scramble, two different digits become any two different digits
+/// with equal probability, and the variance depends on nothing else. 32 bits of digits are
+/// computed, and the fraction is rounded down.
+///
+/// * A. B. Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", 1995,
+///   doi:10.1007/978-1-4612-2552-2_19.
+/// * J. Matoušek, "On the L2-discrepancy for anchored boxes", Journal of Complexity 14, 1998,
+///   doi:10.1006/jcom.1998.0489.
 #[inline(always)]
 pub fn owen_digits(digits: &[u32; DIGITS], base: u32, key: u32) -> u32 {
     let (scrambled, count) = scramble(digits, base, key);
     scrambled[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
 }
 
-/// The scrambled digits, and how many there are.
+/// Returns the scrambled digits and their count.
 #[inline(always)]
 fn scramble(digits: &[u32; DIGITS], base: u32, key: u32) -> ([u32; DIGITS], usize) {
     let below = |word: u32, end: u32| ((u64::from(word) * u64::from(end)) >> 32) as u32;
@@ -60,7 +65,7 @@ fn scramble(digits: &[u32; DIGITS], base: u32, key: u32) -> ([u32; DIGITS], usiz
 mod tests {
     use super::*;
 
-    /// The first k digits are permuted by themselves, whatever follows.
+    /// Checks that the first k digits are permuted, independently of later ones.
     #[test]
     fn the_scramble_is_nested() {
         for (base, k) in [(2, 10), (3, 6), (5, 4), (17, 2), (251, 1), (65_521, 1)] {
@@ -83,7 +88,9 @@ mod tests {
         }
     }
 
-    /// Over all keys of a sample, a digit becomes each digit equally often: χ² with base − 1 degrees of freedom.
+    /// Checks over many keys that a digit becomes each digit equally often.
+    ///
+    /// χ² has base − 1 degrees of freedom.
     #[test]
     fn scrambled_digits_are_uniform() {
         const KEYS: u32 = 20_000;
@@ -96,7 +103,8 @@ mod tests {
             }
             let mean = f64::from(KEYS) / f64::from(base);
             let chi2: f64 = counts.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
-            // Exceeded with probability 10⁻⁶ at ten degrees of freedom; keys are fixed, so this is one draw.
+            // Exceeded with probability 10⁻⁶ at ten degrees of freedom; keys are fixed, so this is
+            // one draw.
             assert!(chi2 < 46.9, "{number}: {chi2}");
         }
     }

@@ -1,25 +1,28 @@
 //! The Faure sequence.
 //!
-//! H. Faure, "Discrépance de suites associées à un système de numération (en dimension s)", Acta Arithmetica 41, 1982,
-//! doi:10.4064/aa-41-4-337-351. The base b is the least prime that is not below the number of dimensions. Coordinate j
-//! of point i has the digits P^j d mod b, where d are the digits of i in base b and P is Pascal's triangle,
-//! P_rc = c! / (r! (c − r)!). Numbers start at 0. A number of points that is no multiple of b is not balanced.
+//! H. Faure, "Discrépance de suites associées à un système de numération (en dimension s)", Acta
+//! Arithmetica 41, 1982, doi:10.4064/aa-41-4-337-351. The base b is the smallest prime that is not
+//! below the number of dimensions. Let d be the digits of i in base b, and P Pascal's triangle,
+//! P_rc = c! / (r! (c − r)!). Coordinate j of point i has the digits P^j d mod b. Points are
+//! numbered from 0. A number of points that is no multiple of b is not balanced.
 //!
-//! With the digits as coefficients of a polynomial D(z) = Σ d_c z^c, those of P^j d are the coefficients of D(z + j):
-//! no power of P is needed.
+//! P^j d are the coefficients of D(z + j) for the polynomial D(z) = Σ d_c z^c, so no power of P is
+//! computed.
 
 use super::digits::{DIGITS, digits_of, push_digit};
 use super::halton::primes;
 
-/// Dimensions with a base below 2¹⁶, so that a digit and half a fraction fit a word.
+/// Largest number of dimensions.
+///
+/// Bases are below 2¹⁶, so that a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 65_521;
 
-/// The base for a number of dimensions, at most [`DIMENSIONS`].
+/// Returns the base for a number of dimensions, at most [`DIMENSIONS`].
 pub fn base(dimensions: u32) -> u32 {
     primes().find(|&p| p >= dimensions).unwrap_or(DIMENSIONS)
 }
 
-/// Digits of coordinate `dimension` of a point, the first one first, and how many there are.
+/// Returns the digits of coordinate `dimension` of a point, the first one first, and their count.
 #[inline(always)]
 pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
     let (mut digits, count) = digits_of(point, base);
@@ -31,14 +34,16 @@ pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
     (digits, count)
 }
 
-/// ⌊2³² x⌋ of coordinate `dimension` of a point.
+/// Returns ⌊2³² x⌋ of coordinate `dimension` of a point.
 #[inline(always)]
 pub fn faure(point: u32, dimension: u32, base: u32) -> u32 {
     let (digits, count) = digits(point, dimension, base);
     digits[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
 }
 
-/// [`faure`] of consecutive points. The last digit of a number enters the first digit of the coordinate alone.
+/// Computes [`faure`] of consecutive points.
+///
+/// The last digit of a point's number affects only the first digit of the coordinate.
 #[inline(always)]
 pub(super) fn fill_faure(first_point: u32, dimension: u32, base: u32, out: &mut [u32]) {
     let mut at = 0;
@@ -74,7 +79,7 @@ mod tests {
         }
     }
 
-    /// The definition: powers of Pascal's matrix, in integers that hold everything.
+    /// Compares digits with the definition: powers of Pascal's matrix, in exact integers.
     #[test]
     fn digits_are_those_of_powers_of_pascals_matrix() {
         for dimensions in [2, 3, 5, 11, 73] {
@@ -90,7 +95,7 @@ mod tests {
                     let m = number.len();
                     let (mut numerator, mut power) = (0, 1);
                     for r in 0..m {
-                        // c! / (r! (c − r)!) · j^(c − r), one c after the other.
+                        // Terms c! / (r! (c − r)!) · j^(c − r) for successive c.
                         let (mut binomial, mut shift, mut digit) = (1, 1, 0);
                         for (c, &d) in number.iter().enumerate().skip(r) {
                             digit = (digit + binomial % base * shift % base * d) % base;

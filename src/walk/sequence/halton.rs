@@ -1,15 +1,16 @@
 //! The Halton sequence.
 //!
-//! J. H. Halton, "On the efficiency of certain quasi-random sequences of points in evaluating multi-dimensional
-//! integrals", Numerische Mathematik 2, 1960, doi:10.1007/BF01386213. Coordinate j of point i is the number i in base
-//! b_j, the j-th prime, with its digits mirrored at the point.
+//! J. H. Halton, "On the efficiency of certain quasi-random sequences of points in evaluating
+//! multi-dimensional integrals", Numerische Mathematik 2, 1960, doi:10.1007/BF01386213. Coordinate
+//! j of point i is the radical inverse of i in base b_j, the j-th prime: its digits are mirrored at
+//! the radix point.
 
 use super::digits::push_digit;
 
-/// Dimensions: the primes below 2¹⁶, for which a digit and half a fraction fit a word.
+/// Number of dimensions: primes below 2¹⁶, so that a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 6542;
 
-/// The primes below 2¹⁶ in ascending order.
+/// Primes below 2¹⁶ in ascending order.
 pub fn primes() -> impl Iterator<Item = u32> {
     const END: usize = 1 << 16;
     let mut composite = vec![false; END];
@@ -21,7 +22,7 @@ pub fn primes() -> impl Iterator<Item = u32> {
     (2..END as u32).filter(move |&i| !composite[i as usize])
 }
 
-/// The digits of a number in a base, mirrored at the point: ⌊2³² φ_base(point)⌋, exact.
+/// Returns the radical inverse ⌊2³² φ_base(point)⌋, exactly.
 #[inline(always)]
 pub fn halton(point: u32, base: u32) -> u32 {
     let mut power = 1;
@@ -37,7 +38,9 @@ pub fn halton(point: u32, base: u32) -> u32 {
     y
 }
 
-/// [`halton`] of consecutive points. Numbers that differ in their last digits alone share the division of all others.
+/// Computes [`halton`] of consecutive points.
+///
+/// Points that differ only in their last digits share the divisions for all previous digits.
 #[inline(always)]
 pub(super) fn fill_halton(first_point: u32, base: u32, out: &mut [u32]) {
     const MOST: u32 = 256;
@@ -47,7 +50,7 @@ pub(super) fn fill_halton(first_point: u32, base: u32, out: &mut [u32]) {
         }
         return;
     }
-    // The last digits, mirrored as a whole number; one digit is its own mirror.
+    // The last digits, mirrored as an integer; a single digit is its own mirror.
     let mut power = base;
     let mut mirrored = [0; MOST as usize];
     let single = base * base > MOST;
@@ -102,7 +105,7 @@ mod tests {
         }
     }
 
-    /// In integers of 128 bits: the mirrored number over the power of the base.
+    /// Compares with 128-bit integers: the mirrored number over the power of the base.
     #[test]
     fn coordinates_are_rounded_down_exactly() {
         for base in primes().step_by(97).chain([2, 3, 5, 65521]) {

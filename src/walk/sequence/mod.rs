@@ -1,21 +1,22 @@
-//! Sequences of points in the unit cube, as fractions of 2³², by the number of the point and of the dimension.
+//! Sequences of points in the unit cube, as fractions of 2³², with access by point and dimension.
 //!
-//! | [`Sequence`] | source | dimensions | scrambles |
-//! |---|---|---|---|
-//! | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
-//! | [`halton`] | Halton 1960 | 6542 | Owen, shift, none |
-//! | [`faure`] | Faure 1982 | 65521 | Owen, shift, none |
-//! | [`philox`] | Salmon et al. 2011 | 2³² | random by itself |
-//! | [`mtgp32`] | Saito and Matsumoto 2013 | any | random by itself |
+//!  | [`Sequence`] | source | dimensions | scrambles |
+//!  |---|---|---|---|
+//!  | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
+//!  | [`halton`] | Halton 1960 | 6542 | Owen, shift, none |
+//!  | [`faure`] | Faure 1982 | 65521 | Owen, shift, none |
+//!  | [`philox`] | Salmon et al. 2011 | 2³² | random, none needed |
+//!  | [`mtgp32`] | Saito and Matsumoto 2013 | any | random, none needed |
 //!
-//! A coordinate is a `u32`, the fraction times 2³² rounded down, which a walk compares with a distribution function in
-//! the same unit. Dimensions beyond a table are Philox's. Points and dimensions are numbered from 0, and point 0 is
-//! part of every sequence.
+//! A coordinate is a `u32`, the fraction times 2³² rounded down. Walks compare it with a
+//! distribution function in this unit. Dimensions beyond the number in the table use Philox. Points
+//! and dimensions are numbered from 0, and point 0 is part of every sequence.
 //!
-//! A [`Stream`] is one randomization, chosen by a seed of 64 bits, a component and a replicate: replicates of one
-//! sequence are independent of each other, and any part of a stream can be computed anywhere. [`Points`] computes
-//! them on the host, the kernel `sequence` on a lane ([`fill`]); its functions are also part of the walk's kernel.
-//! MTGP32 has no random access: [`mtgp32`] fills a buffer. A [`PointSet`] is a buffer of any of the five.
+//! A [`Stream`] is one randomisation, selected by a 64-bit seed, a component and a replicate.
+//! Replicates of a sequence are independent, and any part of a stream can be computed separately.
+//! [`Points`] computes them on the host, and the kernel `sequence` on a lane ([`fill`]). Its
+//! functions are also part of the kernel of walks. MTGP32 has no random access: [`mtgp32`] fills a
+//! buffer. A [`PointSet`] describes a buffer of any of the five.
 
 pub mod digits;
 pub mod faure;
@@ -53,33 +54,39 @@ kernel! {
     );
 }
 
-/// Every kernel of this module.
+/// All kernels of this module.
 pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
 
-/// Where the points of a walk come from.
+/// Sequence of the points of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sequence {
-    /// [`sobol`].
+    /// Sobol's sequence ([`sobol`]).
     Sobol,
-    /// [`halton`].
+    /// Halton's sequence ([`halton`]).
     Halton,
-    /// [`faure`].
+    /// Faure's sequence ([`faure`]).
     Faure,
-    /// [`philox`].
+    /// Random numbers of Philox ([`philox`]).
     Philox,
-    /// [`mtgp32`], a buffer at a time.
+    /// Random numbers of MTGP32 ([`mtgp32`]), one buffer at a time.
     Mtgp32,
 }
 
-/// How replicates of a quasi-random sequence are made independent. Random sequences have no use for it.
+/// Randomisation that makes replicates of a quasi-random sequence independent.
+///
+/// Random sequences ignore it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scramble {
-    /// The sequence itself, the same for all streams.
+    /// The sequence without randomisation, equal for all streams.
     None,
-    /// Nested uniform scrambling (Owen 1995): [`sobol::owen_reversed`], and [`digits::owen_digits`] for Halton and Faure.
+    /// Nested uniform scrambling (Owen 1995).
+    ///
+    /// Sobol uses [`sobol::owen_reversed`], Halton and Faure [`digits::owen_digits`].
     Owen,
-    /// A random shift of each dimension: of its binary digits for Sobol, modulo 1 for Halton and Faure (R. Cranley,
-    /// T. N. L. Patterson, SIAM Journal on Numerical Analysis 13, 1976, doi:10.1137/0713071).
+    /// Random shift of each dimension: of binary digits for Sobol, modulo 1 for Halton and Faure.
+    ///
+    /// R. Cranley, T. N. L. Patterson, SIAM Journal on Numerical Analysis 13, 1976,
+    /// doi:10.1137/0713071.
     Shift,
 }
 
@@ -117,7 +124,7 @@ names!(
 names!(Scramble, "scramble", None = "none", Owen = "owen", Shift = "shift");
 
 impl Sequence {
-    /// The scramble that its replicates differ by if nothing else is asked for.
+    /// Default scramble, by which replicates differ.
     pub fn default_scramble(self) -> Scramble {
         match self {
             Self::Sobol | Self::Halton | Self::Faure => Scramble::Owen,
@@ -125,12 +132,12 @@ impl Sequence {
         }
     }
 
-    /// Whether streams differ with this scramble, so that their spread says something of the error.
+    /// True if streams differ with this scramble, so that their spread estimates the error.
     pub fn varies(self, scramble: Scramble) -> bool {
         scramble != Scramble::None || matches!(self, Self::Philox | Self::Mtgp32)
     }
 
-    /// The kernel's number for a sequence with random access.
+    /// Number of a sequence with random access in the kernel.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::Sobol => 0,
@@ -142,7 +149,7 @@ impl Sequence {
 }
 
 impl Scramble {
-    /// The kernel's number.
+    /// Number of the scramble in the kernel.
     pub(crate) fn code(self) -> u32 {
         match self {
             Self::None => 0,
@@ -152,22 +159,22 @@ impl Scramble {
     }
 }
 
-/// The points of a sequence with random access, in all its streams.
+/// Points of a sequence with random access, in all its streams.
 #[derive(Debug, Clone)]
 pub struct Points {
     sequence: Sequence,
     scramble: Scramble,
     seed: u64,
-    /// Dimensions from this one on are Philox's.
+    /// Number of dimensions in the table; all further ones use Philox.
     tabled: u32,
-    /// Of Faure's digits.
+    /// Base of Faure's digits.
     base: u32,
-    /// Sobol: [`sobol::table`]; Halton: the bases.
+    /// Table of the kernel: [`sobol::table`] for Sobol, the bases for Halton.
     table: Arc<Vec<u32>>,
 }
 
 impl Points {
-    /// Points of `dimensions` dimensions. A walk needs one dimension a step.
+    /// Prepares points of `dimensions` dimensions; a walk needs one dimension per step.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the sequence has no random access.
@@ -195,7 +202,7 @@ impl Points {
         Ok(Self { sequence, scramble, seed, tabled, base, table: Arc::new(table) })
     }
 
-    /// The points of a kernel's parameters and table.
+    /// Points by a kernel's parameters and table.
     pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
         Self {
             sequence: match sequence {
@@ -221,28 +228,28 @@ impl Points {
         self.sequence
     }
 
-    /// Its scramble.
+    /// The scramble.
     pub fn scramble(&self) -> Scramble {
         self.scramble
     }
 
-    /// Dimensions from this one on are Philox's.
+    /// Number of dimensions in the table; all further ones use Philox.
     pub fn tabled(&self) -> u32 {
         self.tabled
     }
 
-    /// One randomization.
+    /// Returns the stream of a component and replicate.
     pub fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
     }
 
-    /// The seed as Philox's key.
+    /// Returns the seed as Philox's key.
     #[inline(always)]
     pub fn key(&self) -> [u32; 2] {
         words(self.seed)
     }
 
-    /// A coordinate of a point.
+    /// Returns a coordinate of a point.
     #[inline(always)]
     pub fn value(&self, stream: Stream, point: u32, dimension: u32) -> u32 {
         if self.sequence == Sequence::Philox || dimension >= self.tabled {
@@ -278,11 +285,14 @@ impl Points {
         }
     }
 
-    /// Coordinates of consecutive points in some dimensions: `out[d · points + i]` is coordinate
-    /// `dimensions.start + d` of point `first_point + i`, where `points` is the length of `out` over the number of
-    /// dimensions. Much faster than one [`value`](Self::value) at a time; Sobol is at its best where `first_point` is a
-    /// multiple of 16, Philox where the dimensions are whole blocks of four. To be called within
-    /// code that is compiled for this processor, or through [`fill_host`](Self::fill_host).
+    /// Computes coordinates of consecutive points in some dimensions.
+    ///
+    /// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
+    /// `points` is the length of `out` over the number of dimensions.
+    ///
+    /// This is much faster than separate calls of [`value`](Self::value). Sobol is fastest if
+    /// `first_point` is a multiple of 16, Philox if the dimensions are whole blocks of four. Call
+    /// it from code that is compiled for this processor, or through [`fill_host`](Self::fill_host).
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {
@@ -324,7 +334,7 @@ impl Points {
         }
     }
 
-    /// Sixteen points at a time: they share all but the last four bits of their number.
+    /// Fills sixteen points at a time, whose numbers share all but the last four bits.
     #[inline(always)]
     fn fill_sobol(&self, stream: Stream, first_point: u32, dimension: u32, row: &mut [u32]) {
         const LANES: usize = 16;
@@ -363,7 +373,7 @@ impl Points {
         }
     }
 
-    /// Four dimensions at a time: they are the words of one block.
+    /// Fills four dimensions at a time, the words of one Philox block.
     #[inline(always)]
     fn fill_philox(&self, stream: Stream, first_point: u32, first: u32, points: usize, out: &mut [u32]) {
         let (mut dimension, mut rest) = (first, out);
@@ -383,7 +393,7 @@ impl Points {
         }
     }
 
-    /// [`fill`](Self::fill) at this processor's level.
+    /// Calls [`fill`](Self::fill) compiled for this processor.
     pub fn fill_host(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         struct Fill<'a>(&'a Points, Stream, u32, Range<u32>, &'a mut [u32]);
         impl Body for Fill<'_> {
@@ -395,10 +405,10 @@ impl Points {
         dispatch(Fill(self, stream, first_point, dimensions, out));
     }
 
-    /// The kernel's table, in the lane's memory.
+    /// Copies the kernel's table to a lane.
     ///
     /// # Errors
-    /// If the lane has not enough memory.
+    /// A lack of memory on the lane.
     pub fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
         // The kernel reads four words at a time.
         let mut words = self.table.to_vec();
@@ -407,15 +417,16 @@ impl Points {
     }
 }
 
-/// Most values of one launch: their number fits a word with room for the last group's.
+/// Largest number of values of a launch: indices fit into 32 bits, also those of the last group.
 const LAUNCH: u64 = 1 << 31;
 
-/// Coordinates of points of a stream on a lane: `out[d · points + i]` is coordinate `dimensions.start + d` of point
-/// `first_point + i`.
+/// Computes coordinates of points of a stream on a lane.
+///
+/// `out[d · points + i]` is coordinate `dimensions.start + d` of point `first_point + i`.
 ///
 /// # Errors
-/// [`Error::Invalid`] for points beyond number 2³² − 1, or 2³² values and more; otherwise if the lane has not enough
-/// memory.
+/// [`Error::Invalid`] for points beyond number 2³² − 1, or for 2³² values or more; a lack of memory
+/// on the lane.
 pub fn fill(
     lane: &Lane,
     points: &Points,
@@ -471,32 +482,35 @@ pub fn fill(
     Ok(out)
 }
 
-/// The first points of one stream of any sequence, all dimensions of each.
+/// First points of one stream of any sequence, in all dimensions.
 #[derive(Debug, Clone, Copy)]
 pub struct PointSet {
-    /// Where the points come from.
+    /// Sequence of the points.
     pub sequence: Sequence,
-    /// How streams differ.
+    /// Randomisation of the streams.
     pub scramble: Scramble,
     /// Seed of all streams.
     pub seed: u64,
-    /// Number of the stream, with `replicate`.
+    /// Component number of the stream.
     pub component: u32,
-    /// Number of the stream, with `component`.
+    /// Replicate number of the stream.
     pub replicate: u32,
-    /// Points, from number 0 on.
+    /// Number of points, from point 0 on.
     pub points: u32,
-    /// Dimensions, from number 0 on.
+    /// Number of dimensions, from dimension 0 on.
     pub dimensions: u32,
-    /// Generators of MTGP32, 1 to [`mtgp32::SETS`]; other sequences have no use for it.
+    /// Number of MTGP32 generators, 1 to [`mtgp32::SETS`]; ignored by other sequences.
     pub groups: u32,
 }
 
 impl PointSet {
-    /// The points on a lane: `out[d · points + i]` is coordinate d of point i. The same words on every lane.
+    /// Computes the points on a lane: `out[d · points + i]` is coordinate d of point i.
+    ///
+    /// All lanes compute equal words.
     ///
     /// # Errors
-    /// As [`Points::new`] and [`fill`], or [`mtgp32::Mtgp32::new`] and [`mtgp32::Mtgp32::fill`].
+    /// Those of [`Points::new`] and [`fill`], or of [`mtgp32::Mtgp32::new`] and
+    /// [`mtgp32::Mtgp32::fill`].
     pub fn fill(&self, lane: &Lane) -> Result<Buffer<u32>> {
         let stream = Stream::new(self.seed, self.component, self.replicate);
         if self.sequence == Sequence::Mtgp32 {
@@ -521,7 +535,7 @@ fn sequence<T: Real>(call: &Call<'_>, p: sequence::Params, b: sequence::Bindings
     if !call.parallel() {
         return here(first, first_point, out, dimensions);
     }
-    // Rows in pieces; Philox makes four rows at once.
+    // Rows are split into pieces; Philox computes four rows at once.
     const PIECE: usize = 1 << 14;
     let table_end = points.tabled.clamp(first, first + dimensions);
     let (quasi, random) = out.split_at_mut((table_end - first) as usize * count);

@@ -1,18 +1,21 @@
-//! MTGP32: Mersenne Twisters whose words are made 256 at a time, one generator a workgroup.
+//! MTGP32: Mersenne Twisters that compute 256 words at a time, one generator per workgroup.
 //!
-//! M. Saito, M. Matsumoto, "Variants of Mersenne Twister suitable for graphic processors", ACM Transactions on
-//! Mathematical Software 39(2), 2013, doi:10.1145/2427023.2427029. With N = 351 words of state, of which the first
-//! counts only 13 bits, the parameters pos, sh1, sh2 and two tables of 16 words,
+//! M. Saito, M. Matsumoto, "Variants of Mersenne Twister suitable for graphic processors", ACM
+//! Transactions on Mathematical Software 39(2), 2013, doi:10.1145/2427023.2427029. The state has N
+//! = 351 words, of which the first counts only 13 bits. With the parameters pos, sh1, sh2 and two
+//! tables of 16 words,
 //!
-//! y = (x_k & mask) ⊕ x_{k+1}, y ⊕= y « sh1, y ⊕= x_{k+pos} » sh2, x_{k+N} = y ⊕ tbl\[y mod 16\],
-//! t = x_{k+pos−1}, t ⊕= t » 16, t ⊕= t » 8, output k = x_{k+N} ⊕ tmp\[t mod 16\].
+//! y = (x_k & mask) ⊕ x_{k+1}, y ⊕= y « sh1, y ⊕= x_{k+pos} » sh2, x_{k+N} = y ⊕ tbl\[y mod 16\], t
+//! = x_{k+pos−1}, t ⊕= t » 16, t ⊕= t » 8, output k = x_{k+N} ⊕ tmp\[t mod 16\].
 //!
-//! The period is 2¹¹²¹³ − 1. As pos ≤ 351 − 256, the next 256 words depend on none of each other. Generators with
-//! different parameters are taken to be independent; 200 parameter sets were published (`data/LICENSE-MTGP32`).
+//! The period is 2¹¹²¹³ − 1. As pos ≤ 351 − 256, the next 256 words do not depend on each other.
+//! Generators with different parameters are assumed to be independent. 200 parameter sets were
+//! published (`data/LICENSE-MTGP32`).
 //!
-//! There is no random access. A [`Mtgp32`] fills buffers from the first point on: generator g has blocks g, g + G,
-//! g + 2G, … of 256 points; for each it makes 256 words for dimension 0, then 256 for dimension 1, and so on, so that
-//! a point's coordinates depend on the number of dimensions and of generators, and on nothing else.
+//! There is no random access. A [`Mtgp32`] fills buffers from the first point on. Of G generators,
+//! generator g has blocks g, g + G, g + 2G, … of 256 points. For each block it computes 256 words
+//! for dimension 0, then 256 for dimension 1, and so on. A point's coordinates thus depend on the
+//! numbers of dimensions and of generators, and on nothing else.
 
 use std::sync::OnceLock;
 
@@ -31,16 +34,17 @@ kernel! {
     );
 }
 
-/// Published parameter sets, the most generators of a run.
+/// Number of published parameter sets, the largest number of generators of a run.
 pub const SETS: u32 = 200;
-/// Words of state.
+/// Number of words of state.
 pub const STATE: usize = 351;
-/// Words that a generator makes at once, points of a block.
+/// Words that a generator computes at a time, and points per block.
 pub const BLOCK: usize = 256;
 
 const MASK: u32 = 0xfff8_0000;
 
-/// Parameters of a generator; the tables are the sums (XOR) of their entries 1, 2, 4 and 8.
+/// Parameters of a generator; table entries are XOR sums of entries 1, 2, 4 and 8, which are
+/// stored.
 #[derive(Debug, Clone, Copy)]
 struct Parameters {
     pos: usize,
@@ -50,7 +54,7 @@ struct Parameters {
     tmp: [u32; 4],
 }
 
-/// The published sets.
+/// Returns the published parameter sets.
 fn parameters() -> &'static [Parameters] {
     static PARAMETERS: OnceLock<Vec<Parameters>> = OnceLock::new();
     PARAMETERS.get_or_init(|| {
@@ -72,16 +76,17 @@ fn parameters() -> &'static [Parameters] {
     })
 }
 
-/// The sum of the four words at the ones of `bits`.
+/// Returns the XOR sum of the words at the 1-bits of `bits`.
 #[inline(always)]
 fn entry(table: &[u32; 4], bits: u32) -> u32 {
     (0..4).fold(0, |x, k| x ^ table[k] & 0u32.wrapping_sub(bits >> k & 1))
 }
 
 impl Parameters {
-    /// The state that a seed leads to.
+    /// Returns the initial state by a seed.
     fn state(&self, seed: u32) -> [u32; STATE] {
-        // The parameters have their part in it, so that generators of one seed differ from the start.
+        // Parameters are part of the state, so that generators with equal seeds differ from the
+        // start.
         let hidden = self.tbl[2] ^ self.tbl[3] << 16;
         let byte = hidden.wrapping_add(hidden >> 16);
         let byte = byte.wrapping_add(byte >> 8) & 0xff;
@@ -94,10 +99,10 @@ impl Parameters {
     }
 }
 
-/// A generator on the host.
+/// Generator on the host.
 struct Generator {
     set: Parameters,
-    /// The state, then room for the next words.
+    /// State, and space for the next words.
     x: [u32; STATE + BLOCK],
 }
 
@@ -108,7 +113,7 @@ impl Generator {
         Self { set, x }
     }
 
-    /// The next 256 words, or as many as `out` holds.
+    /// Computes the next 256 words; `out` may take fewer.
     #[inline(always)]
     fn round(&mut self, out: &mut [u32]) {
         let Parameters { pos, sh1, sh2, tbl, tmp } = self.set;
@@ -128,7 +133,7 @@ impl Generator {
     }
 }
 
-/// An error unless there are parameter sets for so many groups.
+/// Returns an error unless there are enough parameter sets for `groups` groups.
 pub(crate) fn expect_groups(groups: usize) -> Result<()> {
     if groups == 0 || groups > SETS as usize {
         return Err(Error::Invalid(format!(
@@ -139,22 +144,24 @@ pub(crate) fn expect_groups(groups: usize) -> Result<()> {
     Ok(())
 }
 
-/// Generators on a lane, which give the points of a sequence in order.
+/// Generators on a lane, which produce the points of a sequence in order.
 #[derive(Debug)]
 pub struct Mtgp32 {
     groups: u32,
     dimensions: u32,
-    /// The next block of points.
+    /// Number of the next block of points.
     block: u32,
     sets: Buffer<u32>,
     states: Buffer<u32>,
 }
 
 impl Mtgp32 {
-    /// Generators for points of `dimensions` dimensions, one a seed: number g has the published parameter set g.
+    /// Creates one generator per seed for points of `dimensions` dimensions.
+    ///
+    /// Generator g has the published parameter set g.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there are no seeds or more than [`SETS`]; otherwise if the lane has not enough memory.
+    /// [`Error::Invalid`] without seeds or for more than [`SETS`]; a lack of memory on the lane.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
         expect_groups(seeds.len())?;
         let mut words = Vec::new();
@@ -174,18 +181,20 @@ impl Mtgp32 {
         })
     }
 
-    /// Generators for one stream.
+    /// Creates the generators of a stream.
     pub(super) fn of_stream(lane: &Lane, stream: Stream, groups: u32, dimensions: u32) -> Result<Self> {
         let seeds: Vec<u32> = (0..groups).map(|g| dimension_key(stream.key, g)).collect();
         Self::new(lane, &seeds, dimensions)
     }
 
-    /// The next `count` points, on the lane that the generators are on: `out[d · count + i]` is coordinate d of the
-    /// i-th of them. What is left of the last block of 256 points is passed over.
+    /// Computes the next `count` points on the lane of the generators.
+    ///
+    /// `out[d · count + i]` is coordinate d of the i-th of these points. The rest of the last block
+    /// of 256 points is skipped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for points beyond number 2³² − 257, or 2³² values and more; otherwise if the lane has not
-    /// enough memory.
+    /// [`Error::Invalid`] for points beyond number 2³² − 257, or for 2³² values or more; a lack of
+    /// memory on the lane.
     pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
         let first = u64::from(self.block) * BLOCK as u64;
         let end = first + u64::from(count);
@@ -216,11 +225,11 @@ impl Mtgp32 {
     }
 }
 
-/// The blocks of one generator, in rows of dimensions.
+/// Blocks of one generator, in rows of dimensions.
 struct Blocks<'a> {
     state: &'a mut [u32],
     set: Parameters,
-    /// Dimension by dimension.
+    /// All blocks of dimension 0, then all of dimension 1, and so on.
     blocks: Vec<&'a mut [u32]>,
     dimensions: usize,
 }
@@ -278,8 +287,10 @@ mod tests {
         }
     }
 
-    /// The first outputs of the authors' reference program for seed 1 and the first set of its own table, which is
-    /// another than that of the 200 sets here (id eca55ad2df75ca97d5b8a52f8d71a38d98871cb7).
+    /// Compares with the first outputs of the authors' reference program.
+    ///
+    /// They are for seed 1 and the first set of the program's own table, which differs from the 200
+    /// sets here (id eca55ad2df75ca97d5b8a52f8d71a38d98871cb7).
     #[test]
     fn words_are_those_of_the_authors() {
         let set = Parameters {

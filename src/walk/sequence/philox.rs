@@ -1,13 +1,13 @@
-//! Philox4x32-10: random words by their number, for any key.
+//! Philox4x32-10: counter-based random words, for any key.
 //!
-//! J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
-//! doi:10.1145/2063384.2063405. Ten rounds of two products each turn a counter of four words and a key of two into
-//! four random words.
+//! J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2,
+//! 3", SC 2011, doi:10.1145/2063384.2063405. Ten rounds of two products each map a counter of four
+//! words and a key of two words to four random words.
 
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
 const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 
-/// The four words of a counter.
+/// Returns the four random words of a counter.
 #[inline(always)]
 pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut a, mut b, mut c, mut d] = counter;
@@ -25,7 +25,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::philox;
 
-    /// The known answers of the generator's authors.
+    /// Compares with the known answers of the authors.
     #[test]
     fn words_are_those_of_the_authors() {
         for (counter, key, wanted) in [

@@ -1,32 +1,36 @@
-//! The Sobol sequence in 21201 dimensions and Owen's scramble of it.
+//! The Sobol sequence in 21201 dimensions, with Owen's scramble.
 //!
-//! I. M. Sobol', "On the distribution of points in a cube and the approximate evaluation of integrals", USSR
-//! Computational Mathematics and Mathematical Physics 7(4), 1967, doi:10.1016/0041-5553(67)90144-9, in the order of
-//! I. A. Antonov and V. M. Saleev, 1979, doi:10.1016/0041-5553(79)90085-5: point i is the sum (XOR) of the direction
-//! numbers at the ones of its Gray code i ⊕ ⌊i/2⌋. The direction numbers are those of S. Joe and F. Y. Kuo,
-//! "Constructing Sobol sequences with better two-dimensional projections", SIAM Journal on Scientific Computing 30,
-//! 2008, doi:10.1137/070709359.
+//! I. M. Sobol', "On the distribution of points in a cube and the approximate evaluation of
+//! integrals", USSR Computational Mathematics and Mathematical Physics 7(4), 1967,
+//! doi:10.1016/0041-5553(67)90144-9. Points are in the order of I. A. Antonov and V. M. Saleev,
+//! 1979, doi:10.1016/0041-5553(79)90085-5. Point i is the XOR sum of the direction numbers at the
+//! 1-bits of its Gray code i ⊕ ⌊i/2⌋. The direction numbers are by S. Joe and F. Y. Kuo,
+//! "Constructing Sobol sequences with better two-dimensional projections", SIAM Journal on
+//! Scientific Computing 30, 2008, doi:10.1137/070709359.
 //!
-//! Point 0 is the origin and belongs to the sequence: the first 2^m points are a net, without it they are none.
+//! Point 0 is the origin and part of the sequence. The first 2^m points are a net only with it.
 //!
 //! # The table
-//! A dimension has 32 words, one a bit of the point's number: word k is v_k ⊕ v_{k−1}, where v are the direction
-//! numbers, so that the sum of the words at the ones of i itself is point i in Gray order. Words are stored with their
-//! bits reversed, the first binary digit of the coordinate in bit 0, as the scramble wants them.
+//! A dimension has 32 words, one per bit of the point's number. Word k is v_k ⊕ v_{k−1} for the
+//! direction numbers v, so that the XOR sum of the words at the 1-bits of i is point i in Gray
+//! order. Words are stored bit-reversed for the scramble: bit 0 is the first binary digit of the
+//! coordinate.
 
-/// Dimensions of the table.
+/// Number of dimensions of the table.
 pub const DIMENSIONS: u32 = 21_201;
 
-/// Words of a dimension.
+/// Number of words per dimension.
 pub const WORDS: usize = 32;
 
-/// The published table (`data/LICENSE-JOE-KUO`), packed: 18 counts of 16 bits, how many of dimensions 2 … have a
-/// polynomial of degree 1, 2, …; then a stream of bits, least significant first: of each dimension, `a` in s − 1 bits,
-/// and (m_i − 1) / 2 in i − 1 bits for i = 1 … s.
+/// Published table of direction numbers (`data/LICENSE-JOE-KUO`), packed.
+///
+/// First come 18 counts of 16 bits: the numbers of dimensions ≥ 2 with a polynomial of degree 1, 2,
+/// …. A stream of bits follows, least significant bit first. For each dimension with degree s it
+/// has `a` in s − 1 bits, and (m_i − 1) / 2 in i − 1 bits for i = 1 … s.
 static PACKED: &[u8] = include_bytes!("data/joe-kuo-6.21201.bin");
 const DEGREES: usize = 18;
 
-/// Numbers of a few bits out of bytes.
+/// Reader of bit fields from [`PACKED`].
 struct Bits {
     at: usize,
 }
@@ -43,7 +47,9 @@ impl Bits {
     }
 }
 
-/// Gives dimensions 1, 2, … (0 is van der Corput's): the coefficients a of a primitive polynomial and m_1 … m_s.
+/// Calls `see` with a primitive polynomial's coefficients a and with m_1 … m_s, per dimension.
+///
+/// Dimensions start at 1; dimension 0 is van der Corput's sequence.
 fn polynomials(mut see: impl FnMut(u32, &[u32]) -> bool) {
     let mut bits = Bits { at: 16 * DEGREES };
     for s in 1..=DEGREES {
@@ -61,7 +67,7 @@ fn polynomials(mut see: impl FnMut(u32, &[u32]) -> bool) {
     }
 }
 
-/// The direction numbers of a polynomial, the first digit in bit 31.
+/// Returns the direction numbers of a polynomial, with the first digit in bit 31.
 fn directions(a: u32, m: &[u32]) -> [u32; WORDS] {
     let s = m.len();
     let mut v = [0; WORDS];
@@ -79,7 +85,7 @@ fn directions(a: u32, m: &[u32]) -> [u32; WORDS] {
     v
 }
 
-/// The words of the first `dimensions` dimensions, at most [`DIMENSIONS`].
+/// Returns the words of the first `dimensions` dimensions, at most [`DIMENSIONS`].
 pub fn table(dimensions: u32) -> Vec<u32> {
     assert!(dimensions <= DIMENSIONS, "{dimensions} dimensions of {DIMENSIONS}");
     let mut words = Vec::with_capacity(WORDS * dimensions as usize);
@@ -88,14 +94,14 @@ pub fn table(dimensions: u32) -> Vec<u32> {
         words.extend(v.iter().zip(before).map(|(v, before)| (v ^ before).reverse_bits()));
         words.len() < WORDS * dimensions as usize
     };
-    // Dimension 0: the digits of i, mirrored at the point.
+    // Dimension 0: the digits of i, mirrored at the binary point.
     if dimensions > 0 && push(std::array::from_fn(|k| 1 << (31 - k))) {
         polynomials(|a, m| push(directions(a, m)));
     }
     words
 }
 
-/// A coordinate of a point, its first digit in bit 0, from its dimension's words.
+/// Returns a coordinate of a point, its first digit in bit 0, by the words of its dimension.
 #[inline(always)]
 pub fn sobol_reversed(words: &[u32], point: u32) -> u32 {
     let (mut x, mut rest) = (0, point);
@@ -111,14 +117,17 @@ pub fn sobol_reversed(words: &[u32], point: u32) -> u32 {
     x
 }
 
-/// Owen's scramble of a coordinate that has its first digit in bit 0: a random permutation of each digit, chosen by
-/// the digits before it, here by a hash of them.
+/// Returns Owen's scramble of a coordinate that has its first digit in bit 0.
 ///
-/// A. B. Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", 1995, doi:10.1007/978-1-4612-2552-2_19. The
-/// permutations by a hash whose every bit depends on the lower ones alone: S. Laine, T. Karras, "Stratified sampling
-/// for stochastic transparency", 2011, doi:10.1111/j.1467-8659.2011.01995.x; its constants: N. Vegdahl, "Building a
-/// better LK hash", 2021; its use: B. Burley, "Practical hash-based Owen scrambling", Journal of Computer Graphics
-/// Techniques 9(4), 2020.
+/// Each digit is permuted at random. The permutation is selected by a hash of the previous digits.
+///
+/// * A. B. Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", 1995,
+///   doi:10.1007/978-1-4612-2552-2_19.
+/// * A hash in which every bit depends only on lower ones: S. Laine, T. Karras, "Stratified
+///   sampling for stochastic transparency", 2011, doi:10.1111/j.1467-8659.2011.01995.x.
+/// * Its constants: N. Vegdahl, "Building a better LK hash", 2021.
+/// * Its use: B. Burley, "Practical hash-based Owen scrambling", Journal of Computer Graphics
+///   Techniques 9(4), 2020.
 #[inline(always)]
 pub fn owen_reversed(bits: u32, seed: u32) -> u32 {
     let mut x = bits;
@@ -134,7 +143,7 @@ pub fn owen_reversed(bits: u32, seed: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// All of the published file comes out of the packed table: its text has the CRC-32 of the file.
+    /// Unpacks the whole table: the text has the CRC-32 of the published file.
     #[test]
     fn the_table_is_the_published_one() {
         use std::fmt::Write as _;
@@ -164,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Owen's scramble keeps nets: the first k digits are permuted by themselves.
+    /// Checks that the scramble preserves nets: the first k digits are permuted among themselves.
     #[test]
     fn the_scramble_is_nested() {
         for seed in [0x1234_5678, 0x9e37_79b9, 0, u32::MAX] {

@@ -1,4 +1,4 @@
-//! The points of all walks of a run: computed by the kernel that walks, or made ahead in buffers.
+//! Source of the points of a run: computed in the kernel of walks, or in advance into buffers.
 
 use super::mtgp32::{Mtgp32, expect_groups};
 use super::{Points, Scramble, Sequence, Stream, fill};
@@ -6,7 +6,7 @@ use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane};
 
-/// Whether a CPU does the lane's work.
+/// True if a CPU executes the lane's work.
 pub(crate) fn on_cpu(lane: &Lane) -> bool {
     lane.device().on_host_cores()
 }
@@ -18,26 +18,28 @@ pub(crate) struct PointBuffer<'a> {
     pub(crate) stride: u32,
 }
 
-/// The points of all chains.
+/// Source of the points of all chains.
 #[derive(Debug, Clone)]
 pub struct PointSource {
     pub(crate) scramble: Scramble,
     pub(crate) seed: u64,
     dimensions: u32,
-    /// By random access; none of MTGP32.
+    /// Points by random access; none for MTGP32.
     pub(crate) points: Option<Points>,
-    /// Generators of MTGP32.
+    /// Number of MTGP32 generators.
     groups: u32,
-    /// Whether points are made ahead, into a buffer.
+    /// True if points are computed in advance, into a buffer.
     pub(crate) buffered: bool,
 }
 
 impl PointSource {
-    /// Points of that many dimensions. `groups` is the number of MTGP32's generators. Points of Halton, Faure and MTGP32
-    /// are made ahead, into buffers; `ahead` does so with those of the others.
+    /// Prepares points of `dimensions` dimensions; `groups` is the number of MTGP32 generators.
+    ///
+    /// Points of Halton, Faure and MTGP32 are always computed in advance, into buffers. `ahead`
+    /// extends this to Sobol and Philox.
     ///
     /// # Errors
-    /// As [`Points::new`], and for a number of groups without parameter sets.
+    /// Those of [`Points::new`], and a number of groups without parameter sets.
     pub fn new(
         sequence: Sequence,
         scramble: Scramble,
@@ -55,13 +57,13 @@ impl PointSource {
         Ok(Self { dimensions, buffered, ..Self::by_access(points) })
     }
 
-    /// Points that the kernel computes as it goes.
+    /// Source of points that the kernel of walks computes.
     pub(crate) fn by_access(points: Points) -> Self {
         let Points { scramble, seed, tabled, .. } = points;
         Self { scramble, seed, dimensions: tabled, points: Some(points), groups: 0, buffered: false }
     }
 
-    /// Dimensions that are the sequence's own; later ones are Philox's.
+    /// Number of dimensions of the sequence itself; all further ones use Philox.
     pub fn tabled(&self) -> u32 {
         match &self.points {
             Some(points) if points.sequence() != Sequence::Philox => points.tabled(),
@@ -69,12 +71,12 @@ impl PointSource {
         }
     }
 
-    /// One randomization.
+    /// Returns the stream of a component and replicate.
     pub(crate) fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
     }
 
-    /// The table that a kernel computes points from; where it reads them from buffers, memory that it does not look at.
+    /// Uploads the table from which a kernel computes points; for buffered points a placeholder.
     pub(crate) fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
         match &self.points {
             Some(points) if !self.buffered => points.upload(lane),
@@ -82,7 +84,7 @@ impl PointSource {
         }
     }
 
-    /// Hands out the points `points` of a stream in order, as many at a time as a buffer of the lane holds.
+    /// Calls `walk` with the points of a stream in order, in pieces that fit a buffer of the lane.
     pub(crate) fn pieces(
         &self,
         lane: &Lane,
@@ -98,11 +100,12 @@ impl PointSource {
             Some(_) => None,
             None => Some(Mtgp32::of_stream(lane, stream, self.groups, dimensions)?),
         };
-        // Whole blocks of walks, so that buffers change no sum.
+        // Pieces are whole blocks of walks, so that buffers do not change any sum.
         let bytes = lane.device().limits.binding.min(if on_cpu(lane) { 16 << 20 } else { 256 << 20 });
         let fit = (bytes / (4 * u64::from(dimensions) * u64::from(Kernel::GROUP))).max(1);
         let most = u32::try_from(fit).map_or(u32::MAX / 2, |fit| fit.saturating_mul(Kernel::GROUP));
-        // MTGP32 begins at its first point; those of earlier rounds are made again, for the sake of those behind them.
+        // MTGP32 starts at its first point: points of earlier rounds are computed again to reach
+        // later ones.
         let mut first = if generators.is_some() { 0 } else { begin };
         while first < end {
             let count = (if first < begin { begin } else { end } - first).min(most);

@@ -1,19 +1,19 @@
-//! Streams: independent randomizations of a sequence.
+//! Streams: independent randomisations of a sequence.
 
 use super::philox;
 
-/// One randomization of a sequence, made by [`Points::stream`](super::Points::stream).
+/// One randomisation of a sequence, created by [`Points::stream`](super::Points::stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// A word of Philox's counter.
+    /// Component number, a word of Philox's counter.
     pub component: u32,
-    /// Another.
+    /// Replicate number, another word of Philox's counter.
     pub replicate: u32,
-    /// What the dimensions' scrambles are made from.
+    /// Seed of the scrambles of all dimensions.
     pub key: u32,
 }
 
-/// The lower and the upper half.
+/// Returns the lower and the upper half.
 #[inline(always)]
 pub(super) fn words(seed: u64) -> [u32; 2] {
     [seed as u32, (seed >> 32) as u32]
@@ -21,13 +21,13 @@ pub(super) fn words(seed: u64) -> [u32; 2] {
 
 impl Stream {
     pub(crate) fn new(seed: u64, component: u32, replicate: u32) -> Self {
-        // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
+        // No coordinate has this counter: there are 2³⁰ blocks of dimensions.
         let key = philox::philox([u32::MAX, u32::MAX, component, replicate], words(seed))[0];
         Self { component, replicate, key }
     }
 }
 
-/// A bijection of 32 bits whose outputs look independent (C. Wellons, "Prospecting for hash functions", 2018).
+/// Bijective hash of 32 bits (C. Wellons, "Prospecting for hash functions", 2018).
 #[inline(always)]
 pub fn mix_bits(bits: u32) -> u32 {
     let mut x = bits;
@@ -38,7 +38,7 @@ pub fn mix_bits(bits: u32) -> u32 {
     x ^ x >> 16
 }
 
-/// The seed of one dimension's scramble.
+/// Returns the seed of a dimension's scramble.
 #[inline(always)]
 pub fn dimension_key(key: u32, dimension: u32) -> u32 {
     mix_bits(key.wrapping_add(dimension.wrapping_mul(0x9e37_79b9)))

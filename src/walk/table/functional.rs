@@ -1,11 +1,12 @@
-//! Functionals ⟨h, x⟩: walks begin at row i with a probability proportional to |h_i|, and with the sign of h_i.
+//! Functionals ⟨h, x⟩: walks start at row i with a probability proportional to |h_i|.
 //!
-//! In the chain table a functional is a row of its own, that of an unknown Σ_i h_i x_i without a constant: the first step
-//! draws where a walk of the system begins, from the same points as all others, rows ordered by what they lead to. Where h
-//! has many entries two or three steps do, through groups of them, since probabilities are multiples of 2⁻³².
+//! Each walk has the sign of its h_i. In the chain table a functional is a separate row, for the
+//! unknown Σ_i h_i x_i without a constant. The first step draws the start row in the system. It
+//! uses the points of the walk, and sorts entries as all rows do. Probabilities are multiples of
+//! 2⁻³², so for an h with many entries two or three steps draw groups of entries first.
 //!
-//! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1 − ρ): Σ |h_i| v_i is
-//! to a functional what v_m is to a component.
+//! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1
+//! − ρ). For a functional Σ |h_i| v_i thus replaces v_m, the bound for a component.
 
 use super::record_layout::COLUMNS;
 use super::record_layout::{HEAD, UNIT};
@@ -15,29 +16,29 @@ use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
 use crate::{Error, Result};
 
-/// Entries of a group.
+/// Number of entries of a group.
 const GROUP: usize = 4096;
 /// Products added in one piece, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
 
-/// A functional as walks take it.
+/// Functional in the form that walks use.
 #[derive(Debug)]
 pub struct Functional {
-    /// (i, h_i / 2^exponent) of all entries that are not 0; the largest lies between 1 and 2.
+    /// (i, h_i / 2^exponent) of all nonzero entries; the largest |h_i| / 2^exponent is in [1, 2).
     entries: Vec<(u32, f64)>,
     pub(crate) exponent: i32,
     /// Σ |h_i| / 2^exponent.
     pub(crate) norm: f64,
     /// Σ |h_i| v_i / 2^exponent, rounded up.
     pub(crate) scale: f64,
-    /// The same with the scale of walks.
+    /// `scale` if walks run on the scaled system, else `norm`.
     pub(crate) walk_scale: f64,
-    /// Whether it has negative entries, and positive ones.
+    /// True if h has negative entries, and true if it has positive ones.
     pub(super) signs: (bool, bool),
 }
 
 impl Functional {
-    /// Takes h, which is finite.
+    /// Prepares h, whose entries are finite.
     pub(crate) fn new(h: &[f64], certificate: &Certificate) -> Result<Self> {
         let largest = h.iter().fold(0.0f64, |most, h| most.max(h.abs()));
         let exponent = if largest > 0.0 { exponent(largest) } else { 0 };
@@ -61,29 +62,29 @@ impl Functional {
         Ok(Self { entries, exponent, norm, scale, walk_scale, signs })
     }
 
-    /// ⟨h, x⟩ / 2^exponent.
+    /// Returns ⟨h, x⟩ / 2^exponent.
     pub(crate) fn of(&self, x: &[f64]) -> f64 {
         let piece = |piece: &[(u32, f64)]| piece.iter().map(|&(i, h)| h * x[i as usize]).sum::<f64>();
         let pieces: Vec<f64> = self.entries.par_chunks(PIECE).map(piece).collect();
         pieces.iter().sum()
     }
 
-    /// 1 / 2^exponent, as near as a double is.
+    /// Returns 1 / 2^exponent, or the nearest normal number.
     pub(super) fn unit(&self) -> f64 {
         times_power_of_two(1.0, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX)
     }
 
-    /// Roundings of a product in [`of`](Self::of).
+    /// Number of roundings of a product in [`of`](Self::of).
     pub(crate) fn terms(&self) -> f64 {
         terms(self.entries.len())
     }
 
-    /// Steps until a walk of the system begins.
+    /// Number of steps before a walk is in the system.
     pub(crate) fn steps(&self) -> u32 {
         self.groups().count() as u32
     }
 
-    /// Units of its records.
+    /// Number of units of its records.
     pub(crate) fn units(&self) -> usize {
         let of = |all: usize| {
             all / GROUP * units(GROUP) + if all.is_multiple_of(GROUP) { 0 } else { units(all % GROUP) }
@@ -91,7 +92,7 @@ impl Functional {
         self.groups().map(of).sum()
     }
 
-    /// Entries, groups of them, groups of those: what records of each level have together.
+    /// Numbers of items per level: entries, groups of entries, groups of groups.
     fn groups(&self) -> impl Iterator<Item = usize> {
         let mut next = Some(self.entries.len()).filter(|&all| all > 0);
         std::iter::from_fn(move || {
@@ -101,7 +102,8 @@ impl Functional {
         })
     }
 
-    /// Writes the records, the first at the unit `at`. `g` are the table's columns, stored times `unit`.
+    /// Writes the records, the first one at unit `at`; `g` are the table's columns, stored times
+    /// `unit`.
     pub(crate) fn write(
         &self,
         certificate: &Certificate,
@@ -110,7 +112,7 @@ impl Functional {
         (g, unit): (&[&[f64]], f64),
         (mut at, mut words): (u32, &mut [u32]),
     ) -> Start {
-        // Nothing is tallied here: a 0, or the numbers of what is no row.
+        // These records add nothing to θ: g is 0, or the row number is that of the zero row.
         let head = if g.len() > 1 { [targets.len() as u32, 0] } else { [0, 0] };
         let of = |c: usize| match self.entries[..] {
             [] => 0.0,
@@ -124,18 +126,20 @@ impl Functional {
         };
         let mut entries: Vec<Entry> = self.entries.iter().map(entry).collect();
         if ordered {
-            // Stable: entries of one rank stay in the order of their rows.
+            // Stable: entries of equal rank stay in the order of their rows.
             entries.sort_by_key(|&(rank, ..)| rank);
         }
         let mut error = 32.0 * f64::EPSILON;
         while !entries.is_empty() {
             let mut write = |group: &mut [Entry]| {
                 let sum: f64 = group.iter().map(|e| e.1).sum();
-                // What is smaller than all doubles keeps the smallest share.
+                // If the sum underflows to 0, every entry keeps the smallest share.
                 group.iter_mut().for_each(|e| e.1 /= sum.max(f64::MIN_POSITIVE));
                 let (here, rest) = std::mem::take(&mut words).split_at_mut(units(group.len()) * UNIT);
                 here[..2].copy_from_slice(&head);
-                // Of P_g p_i − A_g a_i: (P_g − A_g) p_i, which the next level counts, and this.
+                // Let P_g and p_i be the stored shares of a group g and of its entry i, A_g and a_i
+                // the exact ones. Then P_g p_i − A_g a_i = (P_g − A_g) p_i + A_g (p_i − a_i). The
+                // second term is added here, the first one at the next level.
                 error += sum * write_shares(group, 1.0, here);
                 words = rest;
                 let place = at;
@@ -152,23 +156,23 @@ impl Functional {
     }
 }
 
-/// The first record of a functional's walks.
+/// First record of a functional's walks.
 #[derive(Debug, Clone, Copy)]
 pub struct Start {
-    /// Its unit.
+    /// Unit of the record.
     pub(crate) place: u32,
-    /// What walks that take no step add up, column by column.
+    /// Sum of a walk without steps, per column.
     pub(crate) without_steps: [f64; COLUMNS],
     /// Σ_i | p_i − |h_i| / Σ_j |h_j| | in the scaling of walks.
     pub(crate) error: f64,
 }
 
-/// Units of a record of so many entries.
+/// Number of units of a record of `entries` entries.
 fn units(entries: usize) -> usize {
     (HEAD + 2 + 2 * entries).div_ceil(UNIT)
 }
 
-/// Roundings of a sum of so many products, in pieces.
+/// Number of roundings of a sum of `entries` products, added in pieces.
 fn terms(entries: usize) -> f64 {
     (entries.min(PIECE) + entries / PIECE + 4) as f64
 }

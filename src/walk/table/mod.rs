@@ -1,18 +1,20 @@
-//! Chain tables: all that a walk needs of a row in one record, so that a step reads few cache lines.
+//! Chain tables: one record per row with all its data, so that a step reads few cache lines.
 //!
 //! A record starts at a multiple of 32 bytes. Its words:
 //!
-//! | words | |
-//! |---|---|
-//! | 0, 1 | g_i as the sum of two f32; with several columns g, i and 0 |
-//! | 2, 3 | the sum of |l_ij| over j, as the sum of two f32; 0 ends a walk |
-//! | 4 + 2k | C_k, the distribution function behind entry k, as a fraction of 2³² |
-//! | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
+//!  | words | |
+//!  |---|---|
+//!  | 0, 1 | g_i as the sum of two f32; with several columns g, i and 0 |
+//!  | 2, 3 | the sum of |l_ij| over j, as the sum of two f32; 0 ends a walk |
+//!  | 4 + 2k | C_k, the distribution function after entry k, as a fraction of 2³² |
+//!  | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
 //!
-//! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k; the last C is 2³² − 1, above
-//! them all, and stands twice in a row with an odd number of entries. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
-//! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than `LONG` entries has the pair
-//! (0, number of entries) before them, and is searched by halves.
+//! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k. The last C is
+//! 2³² − 1, above all u. If the number of entries is odd, one more entry with this C follows.
+//!
+//! Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (S. Lai and others,
+//! ISCC 2015, eq. 2.14), so that |l_ij / p_ij| is the row's sum. A row of more than `LONG` entries
+//! has the pair (0, number of entries) before them, and is searched by bisection.
 
 pub(crate) mod functional;
 pub(crate) mod record_layout;
@@ -30,38 +32,41 @@ use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::{Error, Result};
 
-/// Rows written by one thread at a time.
+/// Rows per piece of a thread's work.
 const ROWS: usize = 1024;
 
-/// The table of one system and right-hand side.
+/// Chain table of a system, for up to [`COLUMNS`] right-hand sides.
 #[derive(Debug)]
 pub struct Table {
-    /// Records, whole units.
+    /// Records, in whole units.
     pub words: HostArray<u32>,
     /// Unit of each row's record.
     pub place: HostArray<u32>,
-    /// Where walks of functionals start.
+    /// Start records of functionals.
     pub starts: Vec<Start>,
-    /// The columns where there are several: of each row `COLUMNS` numbers, in the same unit as g; behind them those of what
-    /// is no row.
+    /// Columns g if there are several: `COLUMNS` numbers per row, divided by `factor`, then a row
+    /// of zeros.
     pub columns: Vec<f64>,
-    /// g is stored divided by this power of 2.
+    /// Power of 2 by which g is divided before it is stored.
     pub factor: f64,
     /// max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | with the probabilities as stored.
     pub probability_error: f64,
-    /// Relative error of a stored g or row sum, towards its row or the largest g.
+    /// Relative error of a stored row sum, and of a stored g.
     pub number_error: f64,
 }
 
-/// The error that a pair of f32 has, relative to the number; the second one's underflow aside.
+/// Relative error of a number as a pair of f32, without underflow of the second one.
 const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
 
 impl Table {
-    /// Builds the table of L and up to `COLUMNS` columns g: the collision estimator adds up W_k g at each state.
-    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `certificate` says; g is V⁻¹g then.
+    /// Builds the table of L and up to `COLUMNS` columns g.
+    ///
+    /// Walks use the collision estimator, which adds W_k g at each state. `order_by` has the values
+    /// by which entries are sorted, if any. If `certificate` scales the system, L and V⁻¹g are
+    /// scaled, too.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and one that the host has no memory for.
+    /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and for a lack of memory on the host.
     pub fn build(
         split: &Split<'_>,
         certificate: &Certificate,
@@ -71,9 +76,10 @@ impl Table {
     ) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
-        // What is read of a target lies side by side: a row's targets are all over the place.
+        // The data of a target are adjacent, because the targets of a row may be far apart.
         let (mut place, mut targets) = join(|| HostArray::large(n), || HostArray::<Target>::large(n));
-        // Places are counted from the block's first record; and how many units all of it takes.
+        // Places are relative to the block's first record. Returns the number of units of the
+        // block.
         let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
             let mut before = 0u32;
             for (k, place) in place.iter_mut().enumerate() {
@@ -105,10 +111,10 @@ impl Table {
         let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
-        // A power of 2, as the factor.
+        // A power of 2, like the factor.
         let unit = 1.0 / factor;
 
-        // A step asks for two units at once, whether the second is there or not.
+        // A step loads two units at once, so one more unit follows the last record.
         let mut words = HostArray::large((units as usize + 1) * UNIT);
         targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(
             |(block, (targets, place))| {
@@ -120,7 +126,7 @@ impl Table {
                 }
             },
         );
-        // Records of blocks of rows, as slices of their own.
+        // Records of blocks of rows, as separate slices.
         let mut rest = &mut words[..];
         let mut slices = Vec::with_capacity(blocks.len());
         for (block, &units) in blocks.iter().enumerate() {
@@ -156,14 +162,14 @@ impl Table {
 }
 
 impl Table {
-    /// The unit of the record of a row, or of functional k as the row n + k.
+    /// Unit of the record of a row; functional k is row n + k.
     pub(super) fn place(&self, row: u32) -> u32 {
         let n = self.place.len();
         self.place.get(row as usize).copied().unwrap_or_else(|| self.starts[row as usize - n].place)
     }
 }
 
-/// max_i |g_i| / v_i with the scale of walks.
+/// max_i |g_i| / v_i if walks run on the scaled system, else max_i |g_i|.
 fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
     g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
 }
@@ -187,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Shares of a record's entries, their targets and signs.
+    /// Returns the shares of a record's entries, their targets, and true for each negative entry.
     fn read(table: &Table, i: usize) -> Vec<(f64, u32, bool)> {
         let words = &table.words[table.place[i] as usize * UNIT..];
         let (first, most) =

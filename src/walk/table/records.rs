@@ -1,7 +1,7 @@
-//! How the records of a [`Table`](super::Table) are written.
+//! Writer of the records of a [`Table`](super::Table).
 //!
-//! Short rows are ordered sixteen at a time, side by side: a sorting network compares entries of all of them at once, and
-//! so do the sums of their probabilities go on.
+//! Sixteen short rows are sorted at once with SIMD instructions: a sorting network compares an
+//! entry of each row per step. The sums of their probabilities run in parallel as well.
 
 use std::ops::Range;
 
@@ -10,27 +10,28 @@ use crate::kernel::cpu::simd::Body;
 use crate::walk::convergence::certificate::Certificate;
 use crate::walk::splitting::{AHEAD, Split};
 
-/// Rows that are written at once.
+/// Number of rows that are written at once.
 const ROWS: usize = 16;
 
-/// 2³², of which distribution functions are fractions.
+/// 2³², the unit of distribution functions.
 const ONE: f64 = 4_294_967_296.0;
-/// 2⁵², whose sum with a whole number has that number in its lowest bits.
+/// 2⁵²: added to an integer, it leaves that integer in the lowest bits.
 const WHOLE: f64 = 4_503_599_627_370_496.0;
 
-/// What a record needs to know of a row that it leads to.
+/// Data of a row for records that lead to it.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Target {
-    /// What its entries are ordered by.
+    /// Value by which entries that lead to it are sorted.
     pub(crate) key: f32,
-    /// The unit of its record.
+    /// Unit of its record.
     pub(crate) place: u32,
 }
 
 impl Target {
-    /// A number that ascends with the key, or with −key where the entry's [`sign`] is set; its lowest bits are for the
-    /// entry's place among others.
+    /// Returns an integer that ascends with the key, or with −key if the entry's [`sign`] is set.
+    ///
+    /// Its lowest bits may be replaced by the number of the entry in its row.
     #[inline(always)]
     pub(crate) fn rank(self, sign: u32) -> i32 {
         let bits = (self.key.to_bits() ^ sign) as i32;
@@ -38,29 +39,29 @@ impl Target {
     }
 }
 
-/// Bit 31 where an entry is negative.
+/// Returns bit 31 set if an entry is negative, else 0.
 #[inline(always)]
 pub(crate) fn sign(l: f64) -> u32 {
     (l.to_bits() >> 32) as u32 & 1 << 31
 }
 
-/// The records of some rows.
+/// Data from which the records of some rows are written.
 pub(crate) struct Records<'a> {
     pub(crate) split: &'a Split<'a>,
     pub(crate) certificate: &'a Certificate,
     pub(crate) g: &'a [&'a [f64]],
-    /// What g is stored times.
+    /// Factor of the stored g.
     pub(crate) unit: f64,
     pub(crate) targets: &'a [Target],
     pub(crate) ordered: bool,
     pub(crate) rows: Range<usize>,
 }
 
-/// [`Records`] on their way into the table.
+/// Writes [`Records`] into the table.
 pub(crate) struct Writing<'a> {
     pub(crate) of: Records<'a>,
     pub(crate) words: &'a mut [u32],
-    /// The largest Σ_j | |l_ij| − p_ij s |.
+    /// Largest Σ_j | |l_ij| − p_ij s | of the rows written.
     pub(crate) worst: &'a mut f64,
 }
 
@@ -75,7 +76,7 @@ impl Body for Writing<'_> {
             let rows = first..of.rows.end.min(first + ROWS);
             short.clear();
             for i in rows.clone() {
-                // Targets lie anywhere: they are asked for some rows ahead.
+                // Targets may be far apart: they are prefetched some rows ahead.
                 if i + AHEAD < of.rows.end {
                     of.split.prefetch(i + AHEAD, of.targets);
                 }
@@ -105,7 +106,9 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// An entry l of column j in a row of scale `own`: its value on scaled walks, its target, and its rank.
+    /// Returns the value of entry l of column j on scaled walks, its target and its rank.
+    ///
+    /// `own` is the scale of the row.
     #[inline(always)]
     fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
         let target = self.targets[j as usize];
@@ -113,7 +116,7 @@ impl Records<'_> {
         (value, target, target.rank(sign(l)))
     }
 
-    /// Writes the record of a long row behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+    /// Writes a long row's record after its first two words, and returns Σ_j | |l_ij| − p_ij s |.
     #[inline(never)]
     fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
         let own = self.certificate.walk_scale(i);
@@ -123,17 +126,19 @@ impl Records<'_> {
             (rank, value.abs(), target.place | sign(l))
         }));
         if self.ordered {
-            // Stable: entries of one rank stay in the order of their columns.
+            // Stable: entries of equal rank stay in the order of their columns.
             entries.sort_by_key(|&(rank, ..)| rank);
         }
         write_shares(entries, entries.iter().map(|e| e.1).sum(), words)
     }
 }
 
-/// An entry of a long row: its rank, its size, and its target with its sign.
+/// Entry of a long row: rank, absolute value, and target with the sign.
 pub(crate) type Entry = (i32, f64, u32);
 
-/// Writes the record of a long row of that sum behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+/// Writes the record of a long row with this sum, and returns Σ_j | |l_ij| − p_ij s |.
+///
+/// The first two words are left out.
 pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
     words[2..4].copy_from_slice(&pair(sum));
     let (d, of_sum) = (entries.len() as f64, ONE / sum);
@@ -149,9 +154,11 @@ pub(crate) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f6
     error
 }
 
-/// Where the share of entry k of d ends, of which those before end at `before` and all up to it come to `partial`, in
-/// whole numbers up to 2³². Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one
-/// has two.
+/// Returns the end of the share of entry k of d, an integer up to 2³².
+///
+/// `before` is the end of the previous share, and `partial` the exact sum of all up to this one.
+/// Every entry has a share of at least 1, since a probability of 0 for a nonzero l would be a bias.
+/// The last one has at least 2.
 #[inline(always)]
 fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
     let (rounded, least, most) = ((partial + 0.5).trunc(), before + 1.0, ONE - (d - k));
@@ -160,16 +167,16 @@ fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
     if k + 1.0 >= d { ONE } else { within }
 }
 
-/// Short rows side by side: entry k of row r is `[k][r]`.
+/// Short rows in columns: entry k of row r is `[k][r]`.
 struct ShortRows {
     value: [[f64; ROWS]; LONG],
-    /// The target's record, and the sign.
+    /// Target's record, and the sign.
     to: [[u32; ROWS]; LONG],
-    /// Ranks, whose lowest bits are the entry's number; in their order after [`Self::sort`].
+    /// Ranks with the entry's number in their lowest bits, in ascending order after [`Self::sort`].
     rank: [[i32; ROWS]; LONG],
-    /// Entries of each row.
+    /// Number of entries of each row.
     count: [u32; ROWS],
-    /// Where the shares of the ordered entries end.
+    /// Ends of the shares of the sorted entries.
     behind: [[u32; ROWS]; LONG],
     sum: [f64; ROWS],
     error: [f64; ROWS],
@@ -188,20 +195,20 @@ impl ShortRows {
         }
     }
 
-    /// Rows without entries.
+    /// Empties all rows.
     #[inline(always)]
     fn clear(&mut self) {
         self.rank = [[i32::MAX; ROWS]; LONG];
         self.count = [0; ROWS];
     }
 
-    /// Takes row i of at most [`LONG`] entries as row r, which had none.
+    /// Copies row i, of at most [`LONG`] entries, to the empty row r.
     #[inline(always)]
     fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
         let own = of.certificate.walk_scale(i);
         let mut d = 0;
         for (j, l) in of.split.each(i) {
-            // One that became 0 is written over by the next, where there is room for one more, or taken back.
+            // An entry of L that is 0 is overwritten by the next one, or removed after the loop.
             if d < LONG {
                 let (value, target, rank) = of.entry(own, j, l);
                 self.value[d][r] = value.abs();
@@ -217,17 +224,19 @@ impl ShortRows {
         self.count[r] = d as u32;
     }
 
-    /// Entries of the longest row.
+    /// Number of entries of the longest row.
     #[inline(always)]
     fn most(&self) -> usize {
         self.count.iter().copied().max().unwrap_or(0) as usize
     }
 
-    /// Orders every row by its ranks: the merge exchange of K. E. Batcher, "Sorting networks and their applications",
-    /// AFIPS 1968, doi:10.1145/1468075.1468121, for 16 numbers.
+    /// Sorts every row by its ranks with Batcher's merge exchange for 16 numbers.
+    ///
+    /// K. E. Batcher, "Sorting networks and their applications", AFIPS 1968,
+    /// doi:10.1145/1468075.1468121.
     #[inline(always)]
     fn sort(&mut self) {
-        // What lies behind the last entry of every row stays there.
+        // Places after the last entry of every row do not change.
         let most = self.most();
         let mut run = 1;
         while run < LONG {
@@ -252,13 +261,13 @@ impl ShortRows {
         }
     }
 
-    /// The number of the entry that is the k-th of row r in their order.
+    /// Returns the number of the k-th entry of row r in sorted order.
     #[inline(always)]
     fn nth(&self, k: usize, r: usize) -> usize {
         self.rank[k][r] as usize % LONG
     }
 
-    /// The sums of all rows, and where shares end.
+    /// Computes the sums of all rows and the ends of all shares.
     #[inline(always)]
     fn add_up(&mut self) {
         let most = self.most();
@@ -272,7 +281,7 @@ impl ShortRows {
                 partial[k][r] = self.sum[r];
             }
         }
-        // One division a row.
+        // One division per row.
         let of_sum = self.sum.map(|sum| ONE / sum);
         let count = self.count.map(f64::from);
         let mut before = [0.0; ROWS];
@@ -288,8 +297,9 @@ impl ShortRows {
         }
     }
 
-    /// Writes the record of row r behind its first two words, and returns Σ_j | |l_ij| − p_ij s |. `own` is the record's
-    /// own unit.
+    /// Writes the record of row r after its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+    ///
+    /// `own` is the unit of the record itself.
     #[inline(always)]
     fn write(&self, r: usize, own: u32, words: &mut [u32]) -> f64 {
         words[2..4].copy_from_slice(&pair(self.sum[r]));
@@ -300,7 +310,7 @@ impl ShortRows {
         }
         let entries = &mut words[HEAD..].as_chunks_mut::<2>().0[..d + d % 2];
         for (k, words) in entries.iter_mut().enumerate() {
-            // Entries are read two at a time; nothing gets as far as what makes an odd number even.
+            // Entries are read in pairs; the one added to an odd number is never selected.
             *words = if k < d { [self.behind[k][r], self.to[self.nth(k, r)][r]] } else { [CERTAIN, own] };
         }
         self.error[r]

@@ -8,13 +8,13 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::walk::options::{Options, Problem};
 use crate::walk::solution::{Component, Quantity};
 
-/// Components and functionals of a run, as rows that walks begin at: functional k is row n + k.
+/// Components and functionals of a run, as start rows of walks: functional k is row n + k.
 pub(crate) struct Targets<'a> {
     certificate: &'a Certificate,
     pub(crate) components: &'a [u32],
     pub(crate) functionals: Vec<Functional>,
     first: u32,
-    /// ε and δ as given.
+    /// Requested ε and δ, none for defaults.
     epsilon: Option<f64>,
     delta: Option<f64>,
 }
@@ -36,12 +36,12 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// The rows of all functionals.
+    /// Rows of all functionals.
     pub(crate) fn functional_rows(&self) -> Vec<u32> {
         (self.first..).take(self.functionals.len()).collect()
     }
 
-    /// The largest value of a component, and of a functional.
+    /// Largest value over all components and functionals.
     pub(crate) fn most(
         &self,
         component: impl Fn(u32) -> f64,
@@ -55,43 +55,48 @@ impl<'a> Targets<'a> {
         row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
     }
 
-    /// Whether walks of a row begin with negative signs, and with positive ones.
+    /// True if walks of a row start with negative signs, and true if with positive ones.
     pub(crate) fn signs(&self, row: u32) -> (bool, bool) {
         self.functional(row).map_or((false, true), |h| h.signs)
     }
 
-    /// Its error where that of all x_i is v_i.
+    /// Scale of the error bound: v_m for a component, Σ |h_i| v_i for a functional.
     pub(crate) fn scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.scale(row as usize), |h| h.scale)
     }
 
-    /// The same of walks.
+    /// Scale of the walks: `scale` if they run on the scaled system, else 1 or Σ |h_i|.
     pub(crate) fn walk_scale(&self, row: u32) -> f64 {
         self.functional(row).map_or_else(|| self.certificate.walk_scale(row as usize), |h| h.walk_scale)
     }
 
-    /// ε of a functional over that of a component, both in the scaling of the system that is walked on.
+    /// ε of a functional over that of a component, for the scaled h.
     pub(crate) fn epsilon_of(&self, h: &Functional) -> f64 {
         self.epsilon.map_or(h.norm.max(f64::MIN_POSITIVE), |_| h.unit())
     }
 
-    /// The same of δ.
+    /// δ of a functional over that of a component, for the scaled h.
     pub(crate) fn delta_of(&self, h: &Functional) -> f64 {
         self.delta.map_or_else(|| self.epsilon_of(h), |_| h.unit())
     }
 
-    /// ε of a row where that of components is `epsilon`, in the scaling of the system that is walked on.
+    /// ε of a row if that of components is `epsilon`, for the scaled right-hand side and h.
     pub(crate) fn scaled_epsilon(&self, row: u32, epsilon: f64) -> f64 {
         self.functional(row).map_or(epsilon, |h| epsilon * self.epsilon_of(h))
     }
 
-    /// Steps until a walk of the system begins, roundings of a product with h, and the error of probabilities at its start.
+    /// Data of the start of a functional's walks, none for a component.
+    ///
+    /// They are the number of steps before the system, the number of roundings of a product with h,
+    /// and the error of the start probabilities.
     pub(crate) fn start(&self, row: u32, table: &Table) -> Option<(u32, f64, f64)> {
         let h = self.functional(row)?;
         Some((h.steps(), h.terms(), table.starts[(row - self.first) as usize].error))
     }
 
-    /// An estimate of the system over 2^exponent, in the units of the caller, whose ε for components is `epsilon`.
+    /// Converts an estimate of the system scaled by 2^−exponent to the units of the caller.
+    ///
+    /// `epsilon` is that of components, in the caller's units.
     pub(crate) fn unscaled(&self, row: u32, c: Component, exponent: i32, epsilon: f64) -> Result<Component> {
         let Some(h) = self.functional(row) else {
             return Ok(Component { epsilon, ..c.times_power_of_two(exponent)? });
