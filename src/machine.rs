@@ -76,9 +76,9 @@ impl Machine {
     /// [`Error::Invalid`]; the message names `what`, which needs floating point.
     pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
-            Precision::Q64 => {
-                Err(Error::Invalid(format!("`precision` q64 is not supported: {what} f64 or f32")))
-            }
+            Precision::Q64 => Err(Error::Invalid(format!(
+                "`precision` q64 is not supported for {what}: expected f64 or f32"
+            ))),
             Precision::F32 | Precision::F64 => Ok(()),
         }
     }

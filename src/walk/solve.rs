@@ -42,7 +42,7 @@ pub fn solve(
     options: &Options,
     watch: Watch<'_>,
 ) -> Result<Solution> {
-    machine.expect_floating("walks take")?;
+    machine.expect_floating("walks")?;
     check(problem, options)?;
     let run = Run::start(machine, problem, options);
     if options.lazy {

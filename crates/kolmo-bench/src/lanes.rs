@@ -35,7 +35,7 @@ pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize
 }
 
 /// Beginning of the error for fixed point, in which tridiagonal systems are not solved.
-const SYSTEMS: &str = "tridiagonal systems take";
+const SYSTEMS: &str = "tridiagonal systems";
 
 /// Measures systems of `sizes` rows, ascending, on each of the `sets` of lanes.
 ///

@@ -128,7 +128,7 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
 }
 
 /// What solves in no fixed point.
-pub(super) const SYSTEMS: &str = "tridiagonal systems take";
+pub(super) const SYSTEMS: &str = "tridiagonal systems";
 
 /// A solver in the precision of a machine.
 #[derive(Debug)]
