@@ -114,7 +114,7 @@ impl Team {
         }
     }
 
-    /// Runs a loop, calls `opened` at its start, and returns the payload of a panic if there was one.
+    /// Runs a loop and calls `opened` at its start. Returns the payload of a panic, if any.
     fn all_do(
         &self,
         count: usize,

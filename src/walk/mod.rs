@@ -50,7 +50,8 @@
 //! let f = vec![vec![0.15; n]];
 //! let machine = Machine::best()?;
 //! let problem = Problem { matrix: &l, rhs: &f, components: &[500], functionals: &[] };
-//! let options = Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
+//! let options =
+//!     Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
 //! let solution = solve(&machine, &problem, &options, &mut |_done, _all| Ok(()))?;
 //! // Every row of P sums to 1, so that x = 1 in every entry.
 //! let x = &solution.components[0];

@@ -67,7 +67,7 @@ pub(crate) fn error_contribution(terminations: &[EarlyTermination], lambda: f64)
     })
 }
 
-/// Bound of the l1 norm of the derivative of E x_N by λ, for a Poisson number N of steps with mean λ.
+/// Bound of the l1 norm of the derivative of E x_N by λ, for a Poisson(λ) number N of steps.
 ///
 /// The derivative is E x_N (P − I). Each early termination has a class of x_m, z_j is its
 /// extrapolation, and x_m has an l1 error of at most `error`. The bound is the smaller of two, as

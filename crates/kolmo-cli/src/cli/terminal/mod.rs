@@ -11,7 +11,9 @@ use std::io::Write;
 
 use crate::report::painted;
 
-/// Writes a line of text to stderr, with settings as options of the command. Errors of writing are ignored.
+/// Writes a line of text to stderr, with settings as options of the command.
+///
+/// Errors of writing are ignored.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{}", painted(&with_options(&text.to_string())));
 }
