@@ -2,9 +2,9 @@
 //!
 //! Let P be the transition matrix in which dangling nodes have empty rows. Throughout the push,
 //! p_v + Σ_u V_vu (1 − d) r_u is the discounted time that a surfer from v spends at the target t.
-//! V_vu is its discounted number of visits to u. At first p = 0, r_t = 1, and all other r are 0. A
-//! push at u adds (1 − d) r_u to p_u, and sends d r_u back along the edges into u. Each source gets a
-//! share of one over its degree. Nodes with r_u > δ are pushed.
+//! V_vu is its discounted number of visits to u. At first p = 0, r_t = 1, and all other r are 0.
+//! A push at u adds (1 − d) r_u to p_u, and sends d r_u back along the edges into u. Each source
+//! gets a share of one over its degree. Nodes with r_u > δ are pushed.
 //!
 //! x is 1 + d / (1 − d) · Σ (x of dangling nodes) times the result for s alone, so
 //!

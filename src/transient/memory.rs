@@ -9,7 +9,7 @@ use crate::{Machine, Result};
 /// it needs the exit rates and two iterates; some lane has at least an even share of the states.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] if the memory does not suffice.
+/// `Error::OutOfMemory` if the memory does not suffice.
 pub fn expect_chain_memory(machine: &Machine, states: usize) -> Result<()> {
     let n = (states / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();

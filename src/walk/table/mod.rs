@@ -35,7 +35,7 @@ use crate::{Error, Result};
 /// Rows per piece of a thread's work.
 const ROWS: usize = 1024;
 
-/// Chain table of a system, for up to [`COLUMNS`] right-hand sides.
+/// Chain table of a system, for up to `COLUMNS` right-hand sides.
 #[derive(Debug)]
 pub struct Table {
     /// Records, in whole units.
