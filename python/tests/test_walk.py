@@ -53,7 +53,7 @@ def test_a_system_whose_walks_diverge_is_refused():
     [
         ((np.eye(3), np.ones(2), 0), "A has 3 rows"),
         ((np.eye(3), np.ones(3), 3), "0 to 2"),
-        ((np.eye(3), np.ones(3), [0, 0]), "duplicate component 0"),
+        ((np.eye(3), np.ones(3), [0, 0]), "components has the number 0 twice"),
         ((np.eye(3), np.ones(3), []), "no component"),
         ((np.ones((2, 3)), np.ones(3), 0), "square"),
         ((np.eye(3), np.ones(3) * np.inf, 0), "inf"),
