@@ -21,7 +21,7 @@
 //!   pass, 40 bytes a row. A solution counts if the residual is small in the rows where truncation
 //!   errors would appear. Otherwise the system is solved in tiles.
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
-//! * **Blocks** (`kernels/blocks.rs`): one thread per block, whose two interface equations are rows
+//! * **Blocks** (`kernels/blocks.rs`): one thread per block. Its two interface equations are rows
 //!   of a reduced system. This scheme has scaled partial pivoting, for systems that are not
 //!   dominant. With blocks of 10 rows and stage 2 on the host it is the method as first published.
 //!
@@ -34,12 +34,14 @@
 //! it returns. If that residual is too large, it eliminates with partial pivoting on the host
 //! (`host/pivoted_lu.rs`), which also detects singular matrices.
 //!
+//! Symbols of the published method; times are fields of [`Stages`]:
+//!
 //! | symbol | identifier | published (Veneva, Imamura 2024) |
 //! |---|---|---|
 //! | n, m | [`System::n`], [`PlanOptions::block`] | SLAE size, sub-system size |
-//! | T₁H2D, T₁COMP, T₁D2H | [`Stages::upload`], [`Stages::reduce`], [`Stages::units_down`] | stage 1 |
-//! | T₂H | [`Stages::interface`] | stage 2 |
-//! | T₃H2D, T₃COMP, T₃D2H | [`Stages::ends_up`], [`Stages::solve`], [`Stages::download`] | stage 3 |
+//! | T₁H2D, T₁COMP, T₁D2H | `upload`, `reduce`, `units_down` | stage 1 |
+//! | T₂H | `interface` | stage 2 |
+//! | T₃H2D, T₃COMP, T₃D2H | `ends_up`, `solve`, `download` | stage 3 |
 //! | num_str | lanes of a [`Plan`] | number of streams |
 //!
 //! # Shapes and cost
@@ -70,7 +72,7 @@
 //! unknowns divided by it.
 //!
 //! A singular matrix is a status, with the row in which it shows. [`solve`] fails with
-//! [`Error::Invalid`](crate::Error::Invalid) for arrays whose lengths do not match, with
+//! [`Error::Invalid`](crate::Error::Invalid) for arrays of wrong length, with
 //! [`Error::OutOfMemory`](crate::Error::OutOfMemory), and with errors of lanes.
 //!
 //! # Example

@@ -12,7 +12,7 @@ const LEAF: usize = 4096;
 pub(crate) struct Blocking {
     /// Rows of a block, 3 or more. Blocks of one level differ by at most one row.
     pub(crate) block: usize,
-    /// True if the host solves the first reduced system.
+    /// True if the host solves the reduced system of stage 1, without further reduction.
     pub(crate) host: bool,
     /// True if rows may be exchanged.
     pub(crate) pivot: bool,
@@ -66,9 +66,9 @@ impl Blocking {
 /// Method that reduces rows to interface equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Tiles, whose reduced blocks are joined in the merge tree.
+    /// Tiles: their reduced blocks are joined in the merge tree.
     Tiles,
-    /// Blocks, whose reduced system is solved.
+    /// Blocks: their reduced system is solved.
     Blocks(Blocking),
     /// Whole systems, which are not coupled to one another, several in a tile.
     Batch {

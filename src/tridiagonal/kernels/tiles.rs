@@ -35,7 +35,7 @@ kernel! {
 /// Maximum number of reduced blocks that one workgroup joins to one.
 pub const FAN: usize = 256;
 
-/// Flag of a row whose |d| is less than |dl| + |du|. The bits below count pivots that are
+/// Flag of a row with |d| < |dl| + |du|. The bits below count pivots that are
 /// negligible against their row.
 pub const NOT_DOMINANT: u32 = 1 << 31;
 

@@ -24,7 +24,7 @@ kernel! {
 
 /// Rows of a window.
 pub const WINDOW_ROWS: usize = 2048;
-/// Tiles whose certificate is one number for the host.
+/// Tiles per group; the host reads one number of uncertified tiles for each group.
 pub const SEAMS: usize = 256;
 
 /// Distance of the prefetch from the row being eliminated. Windows are too many streams for the
