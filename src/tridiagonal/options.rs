@@ -108,7 +108,8 @@ pub struct PlanOptions {
     pub interface_on_host: bool,
     /// With blocks: true if rows may be exchanged.
     pub pivot: bool,
-    /// True if inputs and unknowns are in pageable memory although lanes support page-locked memory.
+    /// True if inputs and unknowns are in pageable memory although lanes support page-locked
+    /// memory.
     pub pageable: bool,
     /// True if the plan has no arrays on the host, see
     /// [`Plan::solve_resident`](super::Plan::solve_resident).

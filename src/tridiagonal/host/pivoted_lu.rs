@@ -175,11 +175,8 @@ fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
 /// Maximum number of corrections. If they help, each leaves less than half of the error.
 const CORRECTIONS: u32 = 12;
 
-/// Computes unknowns that one row determines, given those already determined, such as x_i = b_i /
-/// d_i.
-///
-/// If other rows have larger elements, elimination computes these unknowns from them, with the
-/// rounding errors of all their terms.
+/// Unknowns that follow from a row by themselves or from others that do, such as x_i = b_i / d_i, put in their places. Elimination
+/// takes them from other rows where these have larger elements, with the rounding errors of all that is in there.
 fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
     let n = x.len();
     let mut known = vec![false; n];

@@ -24,8 +24,8 @@
 //! | num_str | `lanes` | lanes, CUDA streams in the source |
 //! | τ | `lane_cost` | cost of one lane |
 //!
-//! In the source τ is the creation of a stream. Here lanes stay open, and τ is the time that each adds
-//! to a solution.
+//! In the source τ is the creation of a stream. Here lanes stay open, and τ is the time that each
+//! adds to a solution.
 //!
 //! All times are in milliseconds, the source's unit.
 //!

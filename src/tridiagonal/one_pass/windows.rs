@@ -4,9 +4,9 @@
 //! # Method
 //! If rows are dominant, the coupling of unknowns decays with their distance, and beyond some rows
 //! it is lost in rounding. A window is a tile with the surrounding rows that still matter. It is
-//! solved as if there were no other rows (truncated SPIKE), and the unknowns of the tile are kept. Each row is read
-//! once, 40 bytes in f64, and no tile waits for another. Tiles begin at multiples of their size,
-//! counted over all rows, so that lanes, chunks and ranks change no bit.
+//! solved as if there were no other rows (truncated SPIKE), and the unknowns of the tile are kept.
+//! Each row is read once, 40 bytes in f64, and no tile waits for another. Tiles begin at multiples
+//! of their size, counted over all rows, so that lanes, chunks and ranks change no bit.
 //!
 //! # Certificate
 //! Let x̂ be the stored unknowns of all tiles and r = b − A·x̂. If |r_i| ≤ ω·(|A|·|x̂| + |b|)_i for

@@ -20,7 +20,8 @@ pub(crate) struct InterfaceSystem<'a, T> {
     /// True if one chunk holds all rows; its equations and values stay on its lane.
     pub(crate) single_chunk: bool,
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
-    /// Stage 2; `None` if systems are not coupled by interface equations, and on ranks other than 0.
+    /// Stage 2; `None` if systems are not coupled by interface equations, and on ranks other than
+    /// 0.
     pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
     pub(crate) equations: Equations<T>,
     /// Number of zero pivots that the host replaced.
