@@ -70,7 +70,8 @@ impl Residual {
         self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
-    /// Product of the two errors, each at least its attainable limit; corrections reduce it.
+    /// Measure that corrections reduce: product of the two errors, each at least its attainable
+    /// limit.
     pub(super) fn excess(self) -> f64 {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }

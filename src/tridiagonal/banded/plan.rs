@@ -111,7 +111,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
     }
 
-    /// True for the first of the parts that share a memory.
+    /// True for the first of the parts that share one lane memory.
     fn is_first(&self, part: &Part<T>) -> bool {
         let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
         one.is_some_and(|one| one.own == part.own)

@@ -207,7 +207,7 @@ impl Windows {
         Ok(Self { launches: [bind(tiles, 0)?, bind(groups, if width.whole { 2 } else { 1 })?], tiles, flags })
     }
 
-    /// Device memory in bytes, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }

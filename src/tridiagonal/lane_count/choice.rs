@@ -228,7 +228,7 @@ pub struct Choice {
     /// Coefficients a, b (per million rows), c, d, e in milliseconds; zero if the form does not use
     /// them.
     pub coefficients: [f64; 5],
-    /// Model of [`overlap`], if that is the form.
+    /// Coefficients of the [`overlap`] model; `None` if another form is chosen.
     pub overlap: Option<OverlapModel>,
     /// All forms that could be fitted.
     pub candidates: Vec<Candidate>,

@@ -78,7 +78,7 @@ impl<T: Number> OnePass<T> {
         self.overlap
     }
 
-    /// Device memory in bytes, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.windows.bytes()).sum()
     }

@@ -62,7 +62,7 @@ pub(crate) const fn limit(precision: Precision) -> u32 {
     }
 }
 
-/// Exponent s of the limit 4^(8 s) on the sums of a row's products and on their inverses.
+/// Exponent s of the range 4^(−8 s) … 4^(8 s) in which sums of a row's products can be certified.
 pub(crate) const fn tiny(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 30,
@@ -188,7 +188,7 @@ pub(crate) fn params<T: Number>(
 pub(crate) struct Windows<T> {
     window: Launch,
     seam: Launch,
-    /// Number of tiles, counted for each right-hand side.
+    /// Number of tiles times number of right-hand sides.
     count: usize,
     flags: Buffer<u32>,
     numbers: PhantomData<T>,
@@ -218,7 +218,7 @@ impl<T: Number> Windows<T> {
         Ok(Self { window, seam, count, flags, numbers: PhantomData })
     }
 
-    /// Device memory in bytes, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }

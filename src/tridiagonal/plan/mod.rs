@@ -354,8 +354,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Solves in one pass over the rows if that seems to suffice and is certified, otherwise in
     /// two.
     ///
-    /// By stages, it always solves in two passes. Returns the seconds of stages that this pace
-    /// measures.
+    /// By stages, it always solves in two passes. Returns the seconds of each stage, or zeros if
+    /// `pace` does not time them.
     fn passes(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
         let overlapped = matches!(pace, Pace::Overlapped { .. });
@@ -420,7 +420,8 @@ impl<'a, T: Number> Plan<'a, T> {
         Scheme::of(n, self.span.all(), cyclic, self.options.blocking())
     }
 
-    /// Executes the stages for `rhs` right-hand sides. Returns the seconds that this pace measures.
+    /// Executes the stages for `rhs` right-hand sides. Returns the seconds of each stage, or zeros
+    /// if `pace` does not time them.
     fn stages(&mut self, pace: Pace, rhs: usize, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
         let (here, stride) = (self.here(), self.arrays[0].len());
@@ -542,7 +543,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if in_tiles { windows::overlap(n, self.span.all(), read) } else { Ok(None) }
     }
 
-    /// Selects one pass over the rows, with windows of this overlap, or two.
+    /// Selects the one-pass method with windows of this overlap, or two passes if it is `None`.
     fn choose(&mut self, overlap: Option<usize>) -> Result<()> {
         match (overlap, &self.passes) {
             (None, _) => self.passes = Passes::Two,

@@ -33,7 +33,7 @@ pub struct Run {
     pub nodes: Range<usize>,
 }
 
-/// Returns the largest subtrees of a run of `all` units, from left to right.
+/// Returns the largest subtrees within the run `units` of `all` units, from left to right.
 ///
 /// There are at most two per level, except on the last of `levels` levels above the units. The last
 /// subtree of all need not be full.
@@ -66,7 +66,7 @@ pub struct Subtrees<T> {
 }
 
 impl<T: Number> Subtrees<T> {
-    /// Creates the tree of rank 0 for the subtrees of all ranks, in rank order, of `all` units.
+    /// Creates the tree of rank 0 over `all` units, from the subtrees of all ranks in rank order.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.

@@ -84,7 +84,7 @@ impl<T: Number> TileInterface<T> {
         Ok(Self { subtrees: None, root: RootSolve::new(lane, blocks, cyclic)? })
     }
 
-    /// Creates stage 2 for these subtrees, of `count` units.
+    /// Creates stage 2 for these subtrees of a merge tree over `count` units.
     pub(super) fn of_all(lane: &Lane, count: usize, subtrees: Vec<Run>, cyclic: bool) -> Result<Self> {
         let subtrees = Subtrees::of_all(lane, count, subtrees)?;
         let root = RootSolve::new(lane, subtrees.top().clone(), cyclic)?;

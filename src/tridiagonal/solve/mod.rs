@@ -150,7 +150,7 @@ impl<'a> AnySolver<'a> {
         }
     }
 
-    /// Solves systems of finite numbers, with equal matrices in all calls.
+    /// Solves systems without NaN or infinite numbers. The matrix must be the same in all calls.
     pub(super) fn solve(&mut self, view: &View<'_>) -> Result<Solution> {
         match self {
             Self::Single(solver) => solver.run(view),
@@ -189,7 +189,7 @@ impl<'a> AnySolver<'a> {
         Ok(solved)
     }
 
-    /// Solves systems of finite numbers, and copies the unknowns into `x`.
+    /// Solves systems without NaN or infinite numbers, and copies the unknowns into `x`.
     fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
         let mut solution = self.solve(view)?;
         x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));

@@ -37,7 +37,7 @@ pub(crate) const MOST_CORRECTIONS: u32 = 12;
 struct Room {
     /// Number of right-hand sides of the plan.
     rhs: usize,
-    /// Number of copies of small systems that fill a tile, each with a right-hand side of its own.
+    /// Copies of small systems that fill a tile; each copy solves for another right-hand side.
     copies: usize,
 }
 
