@@ -1,8 +1,9 @@
-//! Chunks: runs of a plan's rows that lanes work on.
+//! Chunks: runs of a plan's rows that lanes process.
 //!
-//! A lane has one memory for rows. Where the rows of all lanes together are the plan's, each chunk has a memory of its own
-//! and its rows stay there. Otherwise the chunks of a lane go through its memory one after the other: up in order, down in
-//! the opposite order, so that the rows of one need not be brought twice.
+//! A lane has one memory for rows. If the lanes together hold all rows of the plan, each chunk has
+//! its own memory, and its rows stay there. Otherwise the chunks of a lane pass through its memory
+//! one after another: in order in stage 1, in reverse order in stage 3. So the rows of one chunk
+//! need not be uploaded twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,56 +17,57 @@ use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
 use crate::parallel::at_once;
 
-/// The inputs that a solution brings to the devices.
+/// Inputs that a solution uploads to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upload {
     /// Diagonals and right-hand side.
     All,
-    /// The right-hand side alone: the diagonals are those of the solution before.
+    /// The right-hand side alone: the diagonals are those of the previous solution.
     RightHandSide,
-    /// Nothing: all is on the devices.
+    /// Nothing: all inputs are on the devices.
     Nothing,
 }
 
-/// A run of rows on a lane.
+/// Run of rows on a lane.
 #[derive(Debug)]
 pub(crate) struct Chunk<'a, T> {
     pub(crate) lane: &'a Lane,
-    /// Number of that lane.
+    /// Index of that lane.
     pub(crate) at: usize,
-    /// The first row in the host's arrays.
+    /// Index of the first row in the host's arrays.
     pub(crate) first: usize,
     pub(crate) rows: usize,
     pub(crate) memory: Arc<RowMemory<T>>,
     pub(crate) solve: ChunkSolve<T>,
-    /// Items among those of all chunks here.
+    /// Range of its items among those of all local chunks.
     pub(crate) items: Range<usize>,
-    /// Whether its rows are gone when stage 3 begins.
+    /// True if its rows are overwritten before stage 3 begins.
     pub(crate) evicted: bool,
-    /// Whether others go through the same memory.
+    /// True if other chunks use the same memory.
     pub(crate) shared: bool,
-    /// Whether the host's arrays are not page-locked, so that copies go through memory of the lane that is.
+    /// True if the host's arrays are pageable, so that copies go through a page-locked buffer of
+    /// the lane.
     pub(crate) staged: bool,
 }
 
 impl<T: Number> Chunk<'_, T> {
-    /// The chunk's rows of the host's arrays.
+    /// Rows of the chunk in the host's arrays.
     fn here(&self) -> Range<usize> {
         self.first..self.first + self.rows
     }
 
-    /// Brings what stage 1 needs for so many right-hand sides.
+    /// Uploads the inputs of stage 1 for `rhs` right-hand sides.
     pub(crate) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
         self.bring(self.here(), inputs, rhs, upload)
     }
 
-    /// Brings what stage 3 needs and stage 1 did not leave.
+    /// Uploads the inputs of stage 3 if stage 1 did not leave them.
     pub(crate) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
         if self.evicted { self.bring(self.here(), inputs, 1, Upload::All) } else { Ok(()) }
     }
 
-    /// Brings rows of the host's arrays, and of so many right-hand sides, to the lane's memory; all that they have where others
-    /// go through it.
+    /// Uploads rows `here` of the host's arrays and of `rhs` right-hand sides to the lane's memory.
+    /// If other chunks use that memory, it uploads all inputs.
     pub(crate) fn bring(
         &self,
         here: Range<usize>,
@@ -92,17 +94,18 @@ impl<T: Number> Chunk<'_, T> {
         Ok(())
     }
 
-    /// Numbers of the host's unknowns that a download writes: none where the lane works in them.
+    /// Number of unknowns that a download writes on the host: 0 if the lane works in the host's
+    /// array.
     pub(crate) fn downloaded(&self) -> usize {
         if self.memory.adopted { 0 } else { self.rows }
     }
 
-    /// Takes the unknowns of some right-hand sides away.
+    /// Downloads the unknowns of some right-hand sides.
     pub(crate) fn download(&self, xs: &mut [&mut [T]]) -> Result<()> {
         self.take(0, xs)
     }
 
-    /// Takes the unknowns of some right-hand sides from row `at` in memory on away.
+    /// Downloads the unknowns of some right-hand sides, beginning with row `at` in memory.
     pub(crate) fn take(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
         let from = &self.memory.arrays.x;
         xs.iter_mut().enumerate().try_for_each(|(k, x)| match self.staged {
@@ -111,34 +114,36 @@ impl<T: Number> Chunk<'_, T> {
         })
     }
 
-    /// Brings its interface values, out of those of all chunks here.
+    /// Uploads the chunk's interface values, a part of those of all local chunks.
     pub(crate) fn send_values(&self, equations: &Equations<T>) -> Result<()> {
         self.solve.send(self.lane, &equations.values[equations.values_of(&self.items)])
     }
 
-    /// All launches of a solution that needs no host: up, these of stage 2, and down.
+    /// All launches of a solution without steps on the host: stage 1, the given ones of stage 2,
+    /// stage 3.
     pub(crate) fn launches<'l>(&'l self, interface: &[&'l Launch]) -> Vec<&'l Launch> {
         [&self.solve.up(), interface, &self.solve.down()].concat()
     }
 }
 
-/// A step of a stage: what is done for a chunk and what belongs to it.
+/// Step of a stage: a function of a chunk and an item that belongs to it.
 pub(crate) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
-/// The order in which the steps of chunks follow one another.
+/// Order in which the steps of chunks are executed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// Each chunk goes on as soon as it can; with a thread for each lane, or from one.
+    /// Each chunk continues as soon as it can.
     Overlapped {
-        /// Whether each lane has a thread.
+        /// True if each lane has a thread; otherwise one thread serves all lanes.
         threads: bool,
     },
-    /// All chunks finish a step before the next one begins, and each step is measured.
+    /// All chunks finish a step before the next one begins, and each step is timed.
     ByStages,
 }
 
 impl Pace {
-    /// Takes steps for chunks and waits for their lanes; the seconds of each step, where steps are measured.
+    /// Executes steps for chunks and waits for their lanes. Returns the seconds of each step, or
+    /// zeros if steps are not timed.
     pub(crate) fn run<'c, 'a: 'c, T: Number, I: Send, const N: usize>(
         self,
         mut work: Vec<(&'a Chunk<'a, T>, I)>,
@@ -165,7 +170,7 @@ impl Pace {
     }
 }
 
-/// Does something for every chunk of some lanes: one after the other, or with a thread for each lane.
+/// Calls `perform` for every chunk: in sequence, or with one thread per lane.
 fn on_lanes<'a, T: Number, I: Send>(
     threads: bool,
     work: Vec<(&'a Chunk<'a, T>, I)>,
@@ -183,8 +188,8 @@ fn on_lanes<'a, T: Number, I: Send>(
     at_once(each, all).into_iter().collect()
 }
 
-/// The places of the rows `here` of an array of the host that chunks download, those of each right-hand side, `stride` numbers
-/// apart.
+/// Slices of a host array into which chunks download, for each right-hand side. Right-hand sides
+/// are `stride` numbers apart, and rows `here` of each belong to the chunks.
 pub(crate) fn places<'x, T: Number>(
     x: &'x mut [T],
     stride: usize,

@@ -1,4 +1,4 @@
-//! Settings of solutions and of plans.
+//! Options of solutions and plans.
 
 use serde::Serialize;
 
@@ -6,40 +6,42 @@ use super::scheme::Blocking;
 use crate::Result;
 use crate::lane::{HostArray, Lane};
 
-/// The rows that may be exchanged.
+/// Row exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pivot {
-    /// No rows.
+    /// No row exchanges.
     None,
     /// Scaled partial pivoting.
     Scaled,
-    /// No rows where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
+    /// No exchanges if stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial
+    /// pivoting otherwise.
     #[default]
     Auto,
 }
 
-/// The number of corrections that follow a solution.
+/// Number of corrections (steps of iterative refinement) after a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refine {
-    /// While the residual, normwise (2 ε) or componentwise (8 ε), is above what double precision can hold, and falls;
-    /// where it ends above, elimination with pivoting on the host takes over. They begin where every row is dominant only
-    /// above 64 ε componentwise.
+    /// Corrections while the residual falls and is above 2 ε (normwise) or 8 ε (componentwise).
+    ///
+    /// If every row is dominant, they begin only above 64 ε componentwise. If the residual remains
+    /// above these limits, elimination with pivoting on the host follows.
     #[default]
     Auto,
-    /// A given number.
+    /// Fixed maximum number.
     Steps(u32),
 }
 
-/// The place where the interface system is solved.
+/// Device or host that solves the interface system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interface {
-    /// On the host, by one sweep.
+    /// The host, by elimination.
     Host,
-    /// On the device, by the same method.
+    /// The device, by the partition method.
     Device,
-    /// The faster of both.
+    /// Automatic choice: the device.
     #[default]
     Auto,
 }
@@ -49,14 +51,14 @@ pub enum Interface {
 pub struct Options {
     /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads share.
     pub block: Option<usize>,
-    /// The place where the interface system is solved.
+    /// Device or host that solves the interface system.
     pub interface: Interface,
-    /// Rows that may be exchanged.
+    /// Row exchanges.
     pub pivot: Pivot,
-    /// Corrections.
+    /// Number of corrections.
     pub refine: Refine,
-    /// Normwise relative residual that counts as met. The componentwise one may be as large, or 1e-8 where that is more:
-    /// [`Residual::within`](super::Residual::within).
+    /// Limit of the normwise relative residual. The componentwise one may be as large, or 1e-8 if
+    /// that is more: [`Residual::within`](super::Residual::within).
     pub tolerance: f64,
 }
 
@@ -72,19 +74,19 @@ impl Default for Options {
     }
 }
 
-/// Rows of a block where rows may be exchanged and nobody says how many.
+/// Default number of rows per block if rows may be exchanged.
 const PIVOT_BLOCK: usize = 32;
-/// Rows of a block with the interface on the host where nobody says how many: the published one.
+/// Default number of rows per block if the host solves the interface system, as first published.
 const HOST_BLOCK: usize = 10;
 impl Options {
-    /// The plan without exchanges.
+    /// Options of the plan without row exchanges.
     pub(super) fn plain(&self) -> PlanOptions {
         let interface_on_host = self.interface == Interface::Host;
         let block = self.block.or(interface_on_host.then_some(HOST_BLOCK));
         PlanOptions { block, interface_on_host, ..PlanOptions::default() }
     }
 
-    /// The blocks in which rows are exchanged.
+    /// Blocks of the plan with row exchanges.
     pub(super) fn pivoted(&self) -> Blocking {
         let (block, host) = (self.block.unwrap_or(PIVOT_BLOCK), self.interface == Interface::Host);
         Blocking { block, host, pivot: true }
@@ -94,18 +96,23 @@ impl Options {
 /// Settings of a [`Plan`](super::Plan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// Right-hand sides that are solved together, 1 or more. The three diagonals are read once for all of them where systems
-    /// are so small that each is whole, or one pass over the rows is enough; otherwise one is solved after the other.
+    /// Number of right-hand sides that are solved together, 1 or more.
+    ///
+    /// The three diagonals are read once for all of them if each system fits a tile as a whole, or
+    /// one pass over the rows suffices. Otherwise right-hand sides are solved one after another.
     pub rhs: usize,
-    /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 16 threads.
+    /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 16
+    /// threads.
     pub block: Option<usize>,
-    /// With blocks: whether the interface system goes to the host as it is, instead of being solved on the device.
+    /// With blocks: true if the host solves the interface system as stage 1 leaves it.
     pub interface_on_host: bool,
-    /// With blocks: whether rows may be exchanged.
+    /// With blocks: true if rows may be exchanged.
     pub pivot: bool,
-    /// Whether inputs and unknowns lie in memory that is not page-locked, where lanes could have it so.
+    /// True if inputs and unknowns are in pageable memory although lanes support page-locked
+    /// memory.
     pub pageable: bool,
-    /// Whether there are no arrays on the host: all is on the devices, see [`Plan::solve_resident`](super::Plan::solve_resident).
+    /// True if the plan has no arrays on the host, see
+    /// [`Plan::solve_resident`](super::Plan::solve_resident).
     pub resident: bool,
 }
 
@@ -117,7 +124,7 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
-    /// The blocks, if rows are in blocks.
+    /// Blocks, if the plan works in blocks.
     pub(super) fn blocking(&self) -> Option<Blocking> {
         self.block.map(|block| Blocking { block, host: self.interface_on_host, pivot: self.pivot })
     }

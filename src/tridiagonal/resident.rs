@@ -1,8 +1,9 @@
-//! Systems whose numbers are on a device and stay there: solved, and the backward error taken, without the host.
+//! Systems with arrays that stay on a device: solution and backward error without the host.
 //!
-//! The device computes the componentwise backward error of every row (Oettli, Prager 1964), of which the largest of 2048 rows
-//! comes to the host: 40 bytes a row are read for it, beside the 40 or 72 of the solution. Rows are not exchanged and unknowns not
-//! corrected; where that would be needed, the numbers are for [`solve`](super::solve) on the host.
+//! The device computes the componentwise backward error of every row (Oettli, Prager 1964), and
+//! downloads the maximum of each 2048 rows. This reads 40 bytes per row, in addition to the 40 or
+//! 72 of the solution. Rows are not exchanged and unknowns not refined. Systems that require either
+//! need [`solve`](super::solve) on the host.
 
 use super::kernels::number::{Number, fma};
 use super::kernels::row_memory::Arrays;
@@ -18,16 +19,16 @@ use crate::parallel::*;
 use crate::{Error, Machine, Result};
 
 kernel! {
-    /// The largest backward errors of rows.
+    /// Computes the maximum backward error of each group of rows.
     pub(super) static RESIDUAL = tridiagonal_residual + tree + pivots(rows, n, cyclic, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], errors: &mut [T],
     );
 }
 
-/// Rows of which the host is told the largest error.
+/// Rows of a group with one maximum error.
 const ROWS: usize = 2048;
 
-/// A group's rows.
+/// Rows of a group, with their maximum error.
 struct Group<'a, T> {
     p: tridiagonal_residual::Params,
     dl: &'a [T],
@@ -82,7 +83,8 @@ fn tridiagonal_residual<T: Number>(
     });
 }
 
-/// Tridiagonal matrices in a lane's memory, for any number of right-hand sides that are there, too.
+/// Tridiagonal matrices in the memory of a lane, for any number of right-hand sides that are also
+/// there.
 ///
 /// ```
 /// use kolmo::Machine;
@@ -114,11 +116,11 @@ pub struct Resident<'a> {
 }
 
 impl<'a> Resident<'a> {
-    /// Memory on the machine's first lane for `batch` systems of `n` rows, one behind the other.
+    /// Allocates memory on the machine's first lane for `batch` concatenated systems of `n` rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without a row, for several cyclic systems, which need the host, and for a machine whose precision is not
-    /// double; [`Error::OutOfMemory`].
+    /// [`Error::Invalid`] without a row, for several cyclic systems, which need the host, and for a
+    /// machine with a precision other than double; [`Error::OutOfMemory`].
     pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         if machine.precision != Precision::F64 {
             return Err(Error::Invalid(
@@ -153,17 +155,18 @@ impl<'a> Resident<'a> {
         Ok(Self { machine, plan, shape: (n, batch, cyclic), residual, errors })
     }
 
-    /// The transposed matrices, in memory of their own.
+    /// Copies the transposed matrices to memory of their own.
     ///
     /// # Errors
-    /// As of [`Resident::new`], and [`Error::Device`] on a lane that copies no part of an array.
+    /// The errors of [`Resident::new`], and [`Error::Device`] on a lane that cannot copy part of an
+    /// array.
     pub fn transposed(&mut self) -> Result<Self> {
         let (n, batch, cyclic) = self.shape;
         let (machine, rows) = (self.machine, n * batch);
         let mut other = Self::new(machine, n, batch, cyclic)?;
         let (from, to, lane) = (self.plan.on_device(), other.plan.on_device(), &machine.lanes[0]);
         lane.copy_part(&from.d, 0..rows, &to.d, 0)?;
-        // What lies between two systems is used by none.
+        // Elements between two systems are not used.
         lane.copy_part(&from.du, 0..rows - 1, &to.dl, 1)?;
         lane.copy_part(&from.dl, 1..rows, &to.du, 0)?;
         if cyclic {
@@ -173,19 +176,23 @@ impl<'a> Resident<'a> {
         Ok(other)
     }
 
-    /// The lane that has the numbers.
+    /// Lane that has the arrays.
     pub fn lane(&self) -> &'a Lane {
         &self.machine.lanes[0]
     }
 
-    /// The arrays: diagonals, which are filled before the first solution, a right-hand side, and unknowns.
+    /// Arrays on the lane: diagonals and right-hand side, to be filled before the first solution,
+    /// and unknowns.
     pub fn arrays(&mut self) -> &Arrays<f64> {
         self.plan.on_device()
     }
 
-    /// Solves for the right-hand side that is there. The componentwise backward error, which the normwise one does not exceed, if
-    /// both are within `tolerance` in the sense of [`Residual::within`]; none, whatever the unknowns then are, where rows have to be
-    /// exchanged or unknowns corrected, or a number is not finite.
+    /// Solves for the right-hand side on the lane.
+    ///
+    /// Returns the componentwise backward error, which is at least the normwise one, if it is
+    /// within `tolerance` in the sense of [`Residual::within`]. Returns `None` if rows have to be
+    /// exchanged or unknowns refined, or if a number is not finite. The unknowns are then
+    /// undefined.
     ///
     /// # Errors
     /// If the device is lost.

@@ -1,4 +1,4 @@
-//! Residuals: how well unknowns solve a system, by one pass over rows on all threads.
+//! Residuals of unknowns, computed in one pass over the rows on all threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,66 +12,73 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
 
-/// The two backward errors of x in a system.
+/// Normwise and componentwise backward error of unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Residual {
-    /// max ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) over systems and right-hand sides, in the maximum norm: the normwise backward
-    /// error (Rigal, Gaches 1967).
+    /// Normwise backward error (Rigal, Gaches 1967): maximum over systems and right-hand sides of
+    /// ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) in the maximum norm.
     pub normwise: f64,
-    /// max_i |b − A·x|_i / (|A|·|x| + |b|)_i: the componentwise backward error (Oettli, Prager 1964). Unknowns below 2⁻¹⁰²²
-    /// are taken for what they are up to 2⁻¹⁰⁷⁴, the distance of doubles there. It is never below the normwise one, but for
-    /// such unknowns.
+    /// Componentwise backward error (Oettli, Prager 1964): max_i |b − A·x|_i / (|A|·|x| + |b|)_i.
+    ///
+    /// An error up to 2⁻¹⁰⁷⁴, the distance of doubles there, does not count in unknowns below
+    /// 2⁻¹⁰²². Only such unknowns can make this error smaller than the normwise one.
     pub componentwise: f64,
 }
 
-/// The normwise error that another correction is not expected to lower.
+/// Normwise error that another correction is not expected to lower.
 const NORMWISE: f64 = 2.0 * f64::EPSILON;
-/// The componentwise error that another correction is not expected to lower: three roundings of unknowns, each of its own
-/// product, and four of the residual are 3.5 ε.
+/// Componentwise error that another correction is not expected to lower.
+///
+/// Three roundings of unknowns, each of its own product, and four of the residual are 3.5 ε.
 const COMPONENTWISE: f64 = 8.0 * f64::EPSILON;
-/// The componentwise error that elimination without exchanges may leave where every row is dominant, so that a correction,
-/// which takes as long as the solution, is not worth its time: three roundings times |A⁻¹|·|A|, which is at most 21 where
-/// diagonals exceed the sum of their neighbours by a tenth. Elimination with pivoting leaves as much or more there.
+/// Componentwise error up to which the first solution of dominant rows is not corrected.
+///
+/// A correction takes as long as the solution. Elimination without exchanges leaves three roundings
+/// times |A⁻¹|·|A|, which is at most 21 if diagonals exceed the sum of their neighbours by a tenth.
+/// Elimination with pivoting leaves as much or more.
 const DOMINANT: f64 = 64.0 * f64::EPSILON;
 
 impl Residual {
-    /// The largest componentwise error that counts as met, beside this normwise one.
+    /// Limit of the componentwise error for this limit of the normwise one.
     pub fn componentwise_limit(tolerance: f64) -> f64 {
         tolerance.max(1e-8)
     }
 
-    /// Whether the normwise error is at most `tolerance` and the componentwise one at most
+    /// True if the normwise error is at most `tolerance` and the componentwise one at most
     /// [`Residual::componentwise_limit`].
     pub fn within(self, tolerance: f64) -> bool {
         self.normwise <= tolerance && self.componentwise <= Self::componentwise_limit(tolerance)
     }
 
-    /// True if unknowns of a right-hand side lie below 2⁻¹⁰²², where doubles have fewer digits: nothing else makes the
-    /// normwise error the larger one, since norms have a wider range than doubles.
+    /// True if unknowns of a right-hand side are below 2⁻¹⁰²², where doubles have fewer digits.
+    ///
+    /// Nothing else makes the normwise error the larger one, since norms have a wider range than
+    /// doubles.
     pub fn underflows(self) -> bool {
         self.normwise > 2.0 * self.componentwise.max(NORMWISE)
     }
 
-    /// Whether no correction is expected to lower it, or, of a first answer where every row is dominant, by as much as it
-    /// costs.
+    /// True if a correction is not expected to lower the residual. For the first solution with
+    /// dominant rows: not by enough to justify its time.
     pub(super) fn settled(self, dominant: bool) -> bool {
         self.normwise <= NORMWISE && self.fine(dominant)
     }
 
-    /// Whether no correction is expected to lower the componentwise error, which elimination with pivoting and corrections can be expected to bring
-    /// there.
+    /// True if a correction is not expected to lower the componentwise error. Elimination with
+    /// pivoting and corrections is expected to reach that.
     pub(super) fn fine(self, dominant: bool) -> bool {
         self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
-    /// The number that corrections are to lower: both errors, as far as they can.
+    /// Measure that corrections reduce: product of the two errors, each at least its attainable
+    /// limit.
     pub(super) fn excess(self) -> f64 {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
 
-    /// The larger of both errors of two.
+    /// Maximum of each of the errors of two residuals.
     pub fn max(self, other: Self) -> Self {
-        // A residual that is no number is the worst there is.
+        // A NaN residual counts as infinite.
         let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) };
         Self {
             normwise: max(self.normwise, other.normwise),
@@ -80,13 +87,13 @@ impl Residual {
     }
 }
 
-/// The larger; NaN is kept, since it compares with nothing.
+/// Maximum of two numbers; NaN if one of them is NaN.
 #[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
 
-/// Norms that a residual is made of, in the range of doubles: those of rows and, as [`AllNorms`], of systems.
+/// Norms that determine a residual: of rows in doubles, or of systems as [`AllNorms`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Norms<N = f64> {
     r: N,
@@ -96,7 +103,7 @@ pub(super) struct Norms<N = f64> {
     component: f64,
 }
 
-/// Norms of any range.
+/// Norms in the extended range of [`Wide`].
 pub(super) type AllNorms = Norms<Wide>;
 
 impl Norms {
@@ -118,7 +125,7 @@ impl Norms {
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
     }
 
-    /// These norms with room for more.
+    /// Norms in extended range.
     pub(super) fn wide(self) -> AllNorms {
         let Self { r, a, x, b, component } = self;
         Norms { r: r.into(), a: a.into(), x: x.into(), b: b.into(), component }
@@ -136,7 +143,7 @@ impl AllNorms {
         }
     }
 
-    /// The largest |x| and |b|.
+    /// Maxima of |x| and |b|.
     pub(super) fn sizes(&self) -> [f64; 2] {
         [self.x, self.b].map(Wide::to_f64)
     }
@@ -150,23 +157,24 @@ impl AllNorms {
         Residual { normwise: bad(normwise), componentwise: bad(self.component) }
     }
 
-    /// The numbers that ranks send each other.
+    /// Numbers for the exchange between ranks.
     fn numbers(self) -> [f64; 9] {
         let [[r, r2], [a, a2], [x, x2], [b, b2]] = [self.r, self.a, self.x, self.b].map(Wide::parts);
         [r, r2, a, a2, x, x2, b, b2, self.component]
     }
 
-    /// The norms with these [`AllNorms::numbers`].
+    /// Norms from [`AllNorms::numbers`].
     fn of_numbers([r, r2, a, a2, x, x2, b, b2, component]: [f64; 9]) -> Self {
         let wide = |mantissa: f64, exponent: f64| Wide::new(mantissa, exponent as i32);
         Self { r: wide(r, r2), a: wide(a, a2), x: wide(x, x2), b: wide(b, b2), component }
     }
 }
 
-/// A row: coefficients, the right-hand side, its unknowns, and which of them is its own.
+/// Returns r and norms of a row with these coefficients, right-hand side and unknowns. `own` is the
+/// index of its diagonal element.
 #[inline(always)]
 pub(super) fn row<const K: usize>(coefficients: [f64; K], b: f64, x: [f64; K], own: usize) -> (f64, Norms) {
-    // Products are exact but for one rounding each; the sum's rounding is within the measure.
+    // Each product has one rounding; the rounding of the sum is within the measured error.
     let (mut r, mut scale, mut a) = (b, 0.0, 0.0);
     for (k, (c, x)) in coefficients.into_iter().zip(x).enumerate() {
         r = if k == own { r } else { (-c).mul_add(x, r) };
@@ -175,16 +183,17 @@ pub(super) fn row<const K: usize>(coefficients: [f64; K], b: f64, x: [f64; K], o
     }
     r = (-coefficients[own]).mul_add(x[own], r);
     scale += b.abs();
-    // Smaller products may have lost digits; what is no number asks for a closer look.
+    // Smaller products may have lost digits; NaN causes a second computation in extended range.
     let component = if scale < TINY { f64::NAN } else { r.abs() / scale };
     (r, Norms { r: r.abs(), a, x: x[own].abs(), b: b.abs(), component })
 }
 
-/// Sums of products of this size have all digits of theirs, and larger ones; less than [`HUGE`] none of theirs overflows.
+/// Products with sums of at least this size lose no digits. With sums below [`HUGE`] none
+/// overflows.
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
 const HUGE: f64 = f64::MAX / 16.0;
 
-/// A row as of [`row`] where products may leave the range of doubles: it is computed in units of the largest one.
+/// Computes [`row`] for products beyond the range of doubles, in units of the largest one.
 pub(super) fn row_in_range<const K: usize>(
     coefficients: [f64; K],
     b: f64,
@@ -197,7 +206,7 @@ pub(super) fn row_in_range<const K: usize>(
         return (r, norms.wide());
     }
     let a = coefficients.iter().fold(Wide::default(), |a, c| a + c.abs().into());
-    // b belongs to an unknown of 1.
+    // b is the coefficient of an unknown of 1.
     let factors =
         || coefficients.into_iter().zip(x).chain([(-b, 1.0)]).filter(|&(c, x)| c != 0.0 && x != 0.0);
     let Some(largest) = factors().map(|(c, x)| exponent(c) + exponent(x)).max() else {
@@ -216,10 +225,10 @@ pub(super) fn row_in_range<const K: usize>(
     (times_power_of_two(sum, largest), norms)
 }
 
-/// Rows side by side.
+/// Rows that are computed side by side.
 const LANES: usize = 8;
 
-/// Rows that have neighbours on both sides, `x` being one longer than them on either side.
+/// Rows with neighbours on either side; `x` has one more element at either end.
 struct Inner<'a> {
     dl: &'a [f64],
     d: &'a [f64],
@@ -262,21 +271,21 @@ impl Body for Inner<'_> {
 }
 
 impl System {
-    /// r = b − A·x for one right-hand side, and how small it is. `r` may be the right-hand side's own length or empty.
+    /// Computes r = b − A·x for one right-hand side, and returns its norms. `r` may be empty.
     pub fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         View::from(self).residual(b, x, r)
     }
 }
 
-/// Rows that a thread takes at a time.
+/// Rows per parallel task.
 pub(super) const BLOCK: usize = 1 << 14;
 
 impl View<'_> {
-    /// r = b − A·x as of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
+    /// Computes r = b − A·x and its norms over all ranks, each with its own rows of b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         let Span { n, first, rows, ranks, .. } = self.span;
         let beyond = self.span.adjacent_values(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
-        // A system that begins elsewhere, whole ones, and one that ends elsewhere.
+        // The local rows: the end of a system, whole systems, and the beginning of a system.
         let head = rows.min((n - first % n) % n);
         let whole = (rows - head) / n * n;
         let (begun, rest) = r.split_at_mut(head.min(r.len()));
@@ -318,7 +327,7 @@ impl View<'_> {
         cut.into_values().map(AllNorms::residual).fold(residual, Residual::max)
     }
 
-    /// The residual of whole systems without r, with a call of `watch` between pieces of a large one.
+    /// Residual of whole systems without r, with calls of `watch` between pieces of a large system.
     pub(super) fn residual_watched(&self, b: &[f64], x: &[f64], watch: &mut Watch<'_>) -> Result<Residual> {
         let Span { n, rows, .. } = self.span;
         watch()?;
@@ -333,7 +342,7 @@ impl View<'_> {
         Ok(norms.residual())
     }
 
-    /// Norms of some rows of the only system, all of which is here.
+    /// Norms of some rows of the only system; all its rows are local.
     pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> AllNorms {
         let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..self.span.n };
         let block = |i: usize| (rows.start + i * BLOCK, rows.end.min(rows.start + (i + 1) * BLOCK));
@@ -341,7 +350,7 @@ impl View<'_> {
         (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)
     }
 
-    /// Norms of rows of one system, and their r.
+    /// Computes the norms of rows of one system, and r unless it is empty.
     fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> AllNorms {
         let end = rows.end;
         let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
@@ -357,18 +366,18 @@ impl View<'_> {
     }
 }
 
-/// Rows of one system, with a right-hand side and its unknowns.
+/// Rows of one system with a right-hand side and its unknowns.
 struct SystemRows<'a> {
     view: &'a View<'a>,
     b: &'a [f64],
     x: &'a [f64],
-    /// The unknowns before and behind the rows.
+    /// Unknowns before and after the rows.
     beyond: [f64; 2],
     rows: Range<usize>,
 }
 
 impl SystemRows<'_> {
-    /// Coefficients of a row and its three unknowns.
+    /// Coefficients and unknowns of row `i`.
     fn row(&self, i: usize) -> ([f64; 3], [f64; 3]) {
         let (View { span, dl, d, du, .. }, x) = (self.view, self.x);
         let (start, last) = (self.rows.start, self.rows.end - 1);
@@ -381,7 +390,7 @@ impl SystemRows<'_> {
         ([dl, d[i], du], [left, x[i], right])
     }
 
-    /// Norms of a block of these rows, and their r.
+    /// Computes the norms of a block of these rows, and r unless it is empty.
     fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> AllNorms {
         let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
         let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());

@@ -1,27 +1,26 @@
-//! Schemes: the method that reduces the rows of a system, and the alignment of its parts.
+//! Schemes: methods that reduce the rows of a system, and the alignment of its parts.
 //!
-//! The reduction of rows to interface equations, which each [`Scheme`] does in its own way, is in
-//! `reduction/`.
+//! Each [`Scheme`] reduces rows to interface equations in its own way; the code is in `reduction/`.
 
 use super::kernels::alignment::{Alignment, TILE};
 
-/// A system of this many rows at most is left to the host, where devices solve reduced systems.
+/// Maximum rows of a reduced system that the host solves when devices solve the larger ones.
 const LEAF: usize = 4096;
 
-/// The cut of a system into blocks.
+/// Blocks of a system, and the solution of its reduced system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Blocking {
-    /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
+    /// Rows of a block, 3 or more. Blocks of one level differ by at most one row.
     pub(crate) block: usize,
-    /// Whether the reduced system goes to the host as it is.
+    /// True if the host solves the reduced system of stage 1, without further reduction.
     pub(crate) host: bool,
-    /// Whether rows may be exchanged.
+    /// True if rows may be exchanged.
     pub(crate) pivot: bool,
 }
 
 impl Blocking {
-    /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
-    /// because blocks may be shorter by a row at the end.
+    /// Alignment of parts with whole blocks on `levels` levels of reduced systems after the first.
+    /// The tail is needed because blocks at the end may be one row shorter.
     pub(crate) fn alignment(block: usize, levels: u32) -> Alignment {
         // Two rows of each block are rows of the next system.
         let step = if block.is_multiple_of(2) { block / 2 } else { block };
@@ -29,12 +28,13 @@ impl Blocking {
         Alignment { rows, levels, tail: rows.saturating_mul(block) }
     }
 
-    /// Times that the reduced system of `all` rows becomes a smaller one on devices.
+    /// Number of times that devices reduce the reduced system of `all` rows further.
     pub(crate) fn device_levels(self, all: usize) -> u32 {
         self.smaller(2 * all.div_ceil(self.block)).len() as u32
     }
 
-    /// Blocks of a reduced system of so many rows and of those that it becomes on devices.
+    /// Block counts of a reduced system of `rows` rows, and of the smaller systems that follow on
+    /// devices.
     pub(crate) fn smaller(self, mut rows: usize) -> Vec<usize> {
         let mut blocks = Vec::new();
         while !self.host && rows > LEAF {
@@ -44,7 +44,8 @@ impl Blocking {
         blocks
     }
 
-    /// The number of these levels that a part that begins with row `first` of all can do by itself.
+    /// Number of these levels that a part can reduce on its own if its first row is row `first` of
+    /// `all`.
     pub(crate) fn levels(self, first: usize, all: usize) -> u32 {
         let fits = |&levels: &u32| {
             let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
@@ -53,7 +54,7 @@ impl Blocking {
         (0..=self.device_levels(all)).rev().find(fits).unwrap_or(0)
     }
 
-    /// Blocks of `rows` of `all` rows, `first` being the first of them.
+    /// Number of blocks of `rows` of `all` rows that begin with row `first`.
     pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
         match first + rows == all {
             true => all.div_ceil(self.block) - first / self.block,
@@ -62,14 +63,14 @@ impl Blocking {
     }
 }
 
-/// The way in which rows are worked on.
+/// Method that reduces rows to interface equations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Tiles, whose reduced blocks are joined in the merge tree.
+    /// Tiles: their reduced blocks are joined in the merge tree.
     Tiles,
-    /// Blocks, whose reduced system is solved.
+    /// Blocks: their reduced system is solved.
     Blocks(Blocking),
-    /// Whole systems, so many rows of them together, which ask nothing of others.
+    /// Whole systems, which are not coupled to one another, several in a tile.
     Batch {
         /// Rows of a tile.
         tile: usize,
@@ -77,17 +78,17 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme for `rows` rows of systems of `n` each, in these blocks if in any.
+    /// Scheme for `rows` rows of systems of `n` each, with these blocks if any.
     pub(crate) fn of(n: usize, rows: usize, cyclic: bool, blocking: Option<Blocking>) -> Self {
         match (blocking, whole_systems(n, rows / n)) {
-            // One row is no block: its reduced block says all.
+            // One row is no block: its reduced block is the complete solution.
             (Some(blocking), _) if rows > 1 => Self::Blocks(blocking),
             (None, Some(tile)) if !cyclic => Self::Batch { tile },
             _ => Self::Tiles,
         }
     }
 
-    /// The places at which `rows` rows may be cut for so many ranks.
+    /// Positions at which `rows` rows may be cut for `ranks` ranks.
     pub(crate) fn alignment(self, rows: usize, ranks: usize) -> Alignment {
         match self {
             Self::Tiles => Alignment::of_ranks(rows, ranks),
@@ -96,7 +97,7 @@ impl Scheme {
         }
     }
 
-    /// Items of all rows, where parts leave them at this alignment.
+    /// Number of items that all rows leave if parts are reduced to this alignment.
     pub(crate) fn items(self, rows: usize, alignment: Alignment) -> usize {
         match self {
             Self::Tiles => alignment.blocks(rows),
@@ -108,12 +109,12 @@ impl Scheme {
     }
 }
 
-/// Rows of a tile of whole systems, if the kernel takes these: none where one does not fit, or where tiles would begin at
+/// Rows of a tile of whole systems. `None` if a system does not fit a tile, or tiles would begin at
 /// odd rows.
 fn whole_systems(n: usize, batch: usize) -> Option<usize> {
     match (TILE / n).min(batch) {
         0 => None,
-        // One tile is all.
+        // One tile holds all systems.
         all if all == batch => Some(all * n),
         fit => {
             [fit, fit - 1].into_iter().find(|fit| (fit * n).is_multiple_of(2) && *fit > 0).map(|fit| fit * n)
@@ -136,7 +137,7 @@ mod tests {
                     continue;
                 }
                 let blocking = Blocking { block, host: false, pivot: true };
-                // On each level: where blocks of a part begin, and the next level's rows.
+                // On each level: starts of the blocks of a part, and the rows of the next level.
                 let next = |(first, rows, all): (usize, usize, usize)| {
                     let blocks = blocking.blocks(first, rows, all);
                     let (length, longer) = (rows / blocks, rows % blocks);

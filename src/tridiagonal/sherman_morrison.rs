@@ -1,29 +1,32 @@
-//! Cyclic systems as open ones, so that many small ones are solved in one launch.
+//! Cyclic systems solved as open ones, so that one launch solves many small systems.
 //!
-//! With a the first row's coefficient of the last unknown, c the last row's of the first one, and γ = −d_first, A = A' + u·vᵀ,
-//! where A' is open, d_first − γ and d_last − a·c/γ stand at the ends of its diagonal, u = (γ, 0, …, 0, c) and v = (1, 0, …, 0, a/γ).
-//! So A·x = b has the solution x = y − z·(γ·y_first + a·y_last) / (1 + γ·z_first + a·z_last), A'·y = b and A'·z = u/γ (Sherman,
-//! Morrison 1950, doi:10.1214/aoms/1177729893). Where the rows of A are dominant those of A' are nearly always, too; otherwise
-//! systems are solved one after the other, each in tiles.
+//! Let a be the first row's coefficient of the last unknown, c the last row's coefficient of the
+//! first unknown, and γ = −d_first. Then A = A' + u·vᵀ, where A' is open. The ends of its diagonal
+//! are d_first − γ and d_last − a·c/γ; u = (γ, 0, …, 0, c) and v = (1, 0, …, 0, a/γ).
+//!
+//! A·x = b has the solution x = y − z·(γ·y_first + a·y_last) / (1 + γ·z_first + a·z_last), with
+//! A'·y = b and A'·z = u/γ (Sherman, Morrison 1950, doi:10.1214/aoms/1177729893). If the rows of A
+//! are dominant, those of A' nearly always are as well. Otherwise systems are solved one after
+//! another, each in tiles.
 
 use super::system::view::View;
 use crate::parallel::*;
 
-/// The denominator that is taken for a sign that a matrix is next to singular.
+/// Denominator of the formula below which a matrix is regarded as nearly singular.
 const SMALL: f64 = 1e-6;
 
-/// The numbers at the ends of a cyclic system.
+/// Coefficients at the ends of a cyclic system.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     gamma: f64,
     a: f64,
     c: f64,
-    /// The last of the diagonal of A'.
+    /// Last diagonal element of A'.
     last: f64,
 }
 
 impl Ends {
-    /// Those of one of the systems of a view.
+    /// Coefficients of one system of a view.
     fn of(view: &View<'_>, system: usize) -> Self {
         let (first, last) = (system * view.span.n, (system + 1) * view.span.n - 1);
         let (gamma, a, c) = (-view.d[first], view.dl[first], view.du[last]);
@@ -31,18 +34,19 @@ impl Ends {
     }
 }
 
-/// What makes solutions of the open systems those of the cyclic ones.
+/// Correction that turns solutions of the open systems into those of the cyclic ones.
 #[derive(Debug)]
 pub(super) struct ShermanMorrison {
     n: usize,
-    /// A'·z = u/γ, of all systems.
+    /// Solution of A'·z = u/γ, for all systems.
     z: Vec<f64>,
     /// γ, a and the denominator of each system.
     ends: Vec<[f64; 3]>,
 }
 
 impl ShermanMorrison {
-    /// True if the first and the last rows of all systems are dominant, as given and in the open systems.
+    /// True if the first and last rows of all systems are dominant, in the cyclic and the open
+    /// systems.
     pub(super) fn open(view: &View<'_>) -> bool {
         let n = view.span.n;
         let system = |s: usize| {
@@ -55,7 +59,8 @@ impl ShermanMorrison {
         (0..view.span.rows / n).into_par_iter().all(system)
     }
 
-    /// Puts the ends of the open systems' diagonals in their places.
+    /// Calls `put` with position and value of the two changed diagonal elements of each open
+    /// system.
     pub(super) fn diagonal(view: &View<'_>, mut put: impl FnMut(usize, f64)) {
         let n = view.span.n;
         for system in 0..view.span.rows / n {
@@ -65,7 +70,7 @@ impl ShermanMorrison {
         }
     }
 
-    /// Puts the numbers of u/γ that are not 0 in their places.
+    /// Calls `put` with position and value of the nonzero elements of u/γ.
     pub(super) fn right_hand_side(view: &View<'_>, mut put: impl FnMut(usize, f64)) {
         let n = view.span.n;
         for system in 0..view.span.rows / n {
@@ -75,7 +80,8 @@ impl ShermanMorrison {
         }
     }
 
-    /// The rings of a view with the solution of A'·z = u/γ; none where a matrix is next to singular.
+    /// Creates the correction from the solution of A'·z = u/γ; `None` if a matrix is nearly
+    /// singular.
     pub(super) fn new(view: &View<'_>, z: Vec<f64>) -> Option<Self> {
         let n = view.span.n;
         let ends = z.chunks_exact(n).enumerate().map(|(system, z)| {
@@ -83,11 +89,11 @@ impl ShermanMorrison {
             [gamma, a, 1.0 + gamma * z[0] + a * z[n - 1]]
         });
         let ends: Vec<[f64; 3]> = ends.collect();
-        // What is no number is small as well.
+        // NaN fails this comparison as well.
         ends.iter().all(|[.., below]| below.abs() > SMALL).then_some(Self { n, z, ends })
     }
 
-    /// Makes solutions of the open systems those of the cyclic ones.
+    /// Turns solutions of the open systems into those of the cyclic systems, in place.
     pub(super) fn close(&self, x: &mut [f64]) {
         let systems = x.par_chunks_mut(self.n).zip(self.z.par_chunks(self.n)).zip(&self.ends);
         systems.for_each(|((x, z), &[gamma, a, below])| {

@@ -7,11 +7,12 @@ use super::plan::Stages;
 use super::residual::Residual;
 use crate::Status;
 
-/// The method that solved a system in the end.
+/// Method that computed the unknowns that are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Windows around tiles, each solved by itself and certified, in one pass over the rows.
+    /// Overlapping tiles (windows), each solved on its own and certified, in one pass over the
+    /// rows.
     OnePass,
     /// The partition method without pivoting.
     Partition,
@@ -21,45 +22,47 @@ pub enum Method {
     Host,
 }
 
-/// Unknowns, and proof of how well they solve the systems.
+/// Unknowns, with the residuals that prove their quality.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solution {
-    /// Unknowns, for each right-hand side as many as rows; none that went to the caller's own arrays.
+    /// Unknowns of each right-hand side; empty if they were written to the caller's arrays.
     pub x: Vec<Vec<f64>>,
-    /// Whether the residual is within the tolerance, see [`Residual::within`].
+    /// Met if the residual is [within](Residual::within) the tolerance, and the matrix is neither
+    /// found singular nor [unproved](Self::unproved).
     pub status: Status,
-    /// The same of each right-hand side.
+    /// Status of each right-hand side.
     pub statuses: Vec<Status>,
-    /// Residual of x, the largest of all right-hand sides.
+    /// Residual of x, the maximum over all right-hand sides.
     pub residual: Residual,
     /// Residual of each right-hand side.
     pub residuals: Vec<Residual>,
-    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
-    /// where an unknown is beyond that.
+    /// max |x| / max |b|, at most the largest double; infinite if an unknown is beyond that range.
     pub growth: f64,
-    /// Whether every row is dominant.
+    /// True if every row is dominant.
     pub dominant: bool,
-    /// Pivots that were next to nothing against their row, in the partition method.
+    /// Number of pivots of the partition method that were negligible against their row.
     pub small_pivots: u32,
-    /// The system and row where the matrix was found singular.
+    /// System and row in which the matrix was found singular; `None` if it was not.
     pub singular: Option<(usize, usize)>,
-    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and the host of rank 0
-    /// lacks the memory for elimination with pivoting, which would tell whether the matrix is singular.
+    /// True if the answer may be less accurate than its residual indicates.
+    ///
+    /// Pivots were negligible, and the host of rank 0 lacks the memory for elimination with
+    /// pivoting, which would determine if the matrix is singular.
     pub unproved: bool,
     /// Rows of a block or tile.
     pub block: usize,
-    /// The place where the interface system was solved.
+    /// Device or host that solved the interface system.
     pub interface: Interface,
-    /// The method that solved it.
+    /// Method that computed the unknowns.
     pub method: Method,
-    /// Corrections made, the largest number of all right-hand sides.
+    /// Number of corrections, the maximum over all right-hand sides.
     pub refinements: u32,
-    /// Stages of the first solution.
+    /// Times of the stages of the first solution.
     pub stages: Stages,
-    /// Bytes on the devices.
+    /// Device memory in bytes.
     pub device_bytes: u64,
-    /// Chunks that the rows were cut into.
+    /// Number of chunks of the rows.
     pub chunks: usize,
     /// Seconds of all solutions, without residuals.
     pub solve_seconds: f64,

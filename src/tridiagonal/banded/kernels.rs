@@ -1,4 +1,4 @@
-//! The kernels of windows of block rows and their CPU twins.
+//! Kernels that solve overlapping tiles (windows) of block rows, and their CPU implementations.
 
 use std::ops::Range;
 
@@ -11,18 +11,21 @@ use crate::tridiagonal::kernels::tiles::{LANES, small};
 use crate::util::inline_array::{array, each};
 
 kernel! {
-    /// The unknowns of tiles of a pentadiagonal matrix, or the rows at their borders.
+    /// Computes the unknowns of tiles of a pentadiagonal matrix, or checks the rows at tile
+    /// borders.
     pub(crate) static PENTADIAGONAL_WINDOW = pentadiagonal_window + block_window + pivots
         (blocks, at, tiles, tile, levels, limit, tiny, seam)(
         dl2: &[T], dl: &[T], d: &[T], du: &[T], du2: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     ).with(&GROUPS).with_cuda_groups(3);
-    /// The same of a block tridiagonal matrix.
+    /// Computes the unknowns of tiles of a block tridiagonal matrix, or checks rows at tile
+    /// borders.
     pub(crate) static BLOCK_WINDOW = block_window + block_window + pivots(like pentadiagonal_window)(
         lower: &[T], diagonal: &[T], upper: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     ).with(&GROUPS);
 }
 
-/// Threads of a group. They hold their rows from the first use to the last, and smaller groups wait less for one another.
+/// Threads of a workgroup. They hold their rows from the first use to the last, and threads of
+/// smaller workgroups wait less for one another.
 pub(super) const GROUP: usize = 128;
 const GROUPS: [(&str, f64); 1] = [("GROUP", GROUP as f64)];
 /// Block rows of a thread.
@@ -30,13 +33,13 @@ pub(super) const OWN: usize = 4;
 /// Block rows of a window.
 pub(super) const WINDOW_BLOCKS: usize = OWN * GROUP;
 
-/// The elements of two rows, those before the diagonal block, in it and behind it, each block row by row; and both right-hand
-/// sides.
+/// Elements of two rows: before the diagonal block, in it and after it, each block row by row; then
+/// the right-hand sides of the two rows.
 type BlockRow<T> = [T; 14];
-/// A number of every window that is worked on.
+/// One number of each of the [`LANES`] windows that are solved together.
 type Vector<T> = [T; LANES];
 
-/// The places of elements in a [`BlockRow`].
+/// Indices of elements in a [`BlockRow`]: lower, diagonal and upper block, right-hand side.
 const L: usize = 0;
 const D: usize = 4;
 const U: usize = 8;
@@ -48,7 +51,7 @@ trait Rows<T>: Copy + Sync {
     fn row(self, k: usize) -> BlockRow<T>;
 }
 
-/// Those of five diagonals and a right-hand side.
+/// Block rows stored as five diagonals and a right-hand side.
 #[derive(Clone, Copy)]
 struct Diagonals<'a, T>([&'a [T]; 6]);
 
@@ -61,7 +64,7 @@ impl<T: Number> Rows<T> for Diagonals<'_, T> {
     }
 }
 
-/// Those of blocks and a right-hand side.
+/// Block rows stored as blocks and a right-hand side.
 #[derive(Clone, Copy)]
 struct Blocks<'a, T>([&'a [T]; 3], &'a [T]);
 
@@ -95,7 +98,9 @@ fn no_row<T: Number>() -> BlockRow<T> {
     row
 }
 
-/// 1 for each of the two rows of `o` that is not certified with these unknowns, see the text.
+/// Number of the two rows of `o` that the unknowns `x` (of the previous, this and the next block
+/// row) do not certify. A row is certified if |b − A·x| is small against |A|·|x| + |b| and that
+/// scale is in range, or if all its terms are 0.
 #[inline(always)]
 fn uncertified<T: Number, const LEVEL: u8>(
     o: impl Fn(usize) -> T,
@@ -121,10 +126,10 @@ fn uncertified<T: Number, const LEVEL: u8>(
     bad
 }
 
-/// What a block row keeps for the way back: x = e − g·x_behind, e and then g.
+/// Numbers of a block row for back substitution: x = e − g·x_next, e and then g.
 type BackSubstitution<T> = [Vector<T>; 6];
 
-/// As many tiles as vectors have lanes, one behind the other.
+/// [`LANES`] consecutive tiles, one per vector lane.
 struct Strip<'a, T, R> {
     rows: R,
     p: pentadiagonal_window::Params,
@@ -141,7 +146,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         (WINDOW_BLOCKS - self.p.tile as usize) / 2
     }
 
-    /// The windows' block rows `at`, counted from where the windows begin.
+    /// Block row `at` of each window, counted from the window's first.
     #[inline(always)]
     fn row(&self, at: usize) -> [Vector<T>; 14] {
         let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
@@ -157,7 +162,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         all
     }
 
-    /// The part of the windows in which there are rows.
+    /// Range of the windows' block rows that exist in the matrix.
     fn part(&self) -> Range<usize> {
         let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
         let (first, overlap) = (begin + self.first * tile, self.overlap());
@@ -165,7 +170,7 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         start..WINDOW_BLOCKS.min(blocks + overlap - first)
     }
 
-    /// Downwards: numbers for the way back.
+    /// Forward elimination: stores the numbers for back substitution.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) {
         let mut before: BackSubstitution<T> = [[T::ZERO; LANES]; 6];
@@ -202,11 +207,12 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
         }
     }
 
-    /// Upwards: the unknowns of tiles, and how many of their rows are not certified.
+    /// Back substitution: the unknowns of tiles, and the number of their rows that are not
+    /// certified.
     #[inline(always)]
     fn up<const LEVEL: u8>(&mut self, bad: &mut Vector<T>) {
         let (overlap, tile) = (self.overlap(), self.p.tile as usize);
-        // The unknowns of this block row and of the two behind it.
+        // The unknowns of this block row and of the next two.
         let mut x = [[[T::ZERO; LANES]; 2]; 3];
         let part = self.part();
         for at in (part.start.max(overlap.saturating_sub(1))..part.end).rev() {
@@ -232,13 +238,14 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
             }
         }
         if part.start >= overlap {
-            // Nothing lies before the first row.
+            // There is no row before the first.
             let x = [[[T::ZERO; LANES]; 2], x[0], x[1]];
             self.check::<LEVEL>(part.start, &x, bad);
         }
     }
 
-    /// Looks at the block rows `at` with their unknowns and those beside them.
+    /// Adds the uncertified rows of block row `at` of each window to `bad`. `x` has the unknowns of
+    /// the previous, this and the next block row.
     #[inline(always)]
     fn check<const LEVEL: u8>(&self, at: usize, x: &[[Vector<T>; 2]; 3], bad: &mut Vector<T>) {
         let o = self.row(at);
@@ -272,8 +279,8 @@ fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &m
     });
 }
 
-/// Of each 128 tiles the number of those that are not certified, the rows at the borders before them included unless nothing couples
-/// tiles.
+/// Counts the tiles that are not certified, per group of 128. The rows at the border before a tile
+/// count as its own unless nothing couples tiles.
 fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
     let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
     let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };

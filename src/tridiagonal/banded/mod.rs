@@ -1,11 +1,15 @@
-//! Pentadiagonal systems, and block tridiagonal ones with blocks of 2 × 2, through one scheme: two rows of a pentadiagonal
-//! matrix are a block row.
+//! Pentadiagonal systems, and block tridiagonal systems with blocks of 2 × 2.
 //!
-//! Windows as of `one_pass/windows.rs`, of block rows: a tile is solved with the rows around it that still matter, or is whole systems, and
-//! every row's componentwise backward error is taken with the unknowns that were stored, in the same pass. A solution counts if it
-//! is at most 64 ε in each (32 ε in single precision); that proves it, whatever the matrix. Where a first
-//! look, or a second solution with the widest windows, says that couplings reach too far, banded elimination with partial
-//! pivoting on the host follows.
+//! One scheme serves both forms: two rows of a pentadiagonal matrix are a block row.
+//!
+//! The rows are solved in overlapping tiles (windows, see `one_pass/windows.rs`) of block rows. A
+//! tile is solved together with the surrounding rows that still matter, or consists of whole
+//! systems. The same pass computes the componentwise backward error of every row from the stored
+//! unknowns. A solution counts if that error is at most 64 ε in each row (32 ε in single
+//! precision), which certifies it for any matrix.
+//!
+//! Banded elimination with partial pivoting on the host follows if couplings reach too far. A check
+//! of sampled rows finds that, or a second solution with the widest windows that is not certified.
 
 pub(crate) mod kernels;
 mod plan;
@@ -21,17 +25,17 @@ use crate::{Error, Result};
 pub use plan::BandedPlan;
 pub use solve::solve_banded;
 
-/// The elements of a matrix of a [`BandedSystem`].
+/// Storage of the matrix of a [`BandedSystem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Five diagonals.
     Pentadiagonal,
-    /// Blocks of 2 × 2: three in a block row.
+    /// Blocks of 2 × 2: three per block row.
     Blocks,
 }
 
 impl Form {
-    /// The names of its arrays.
+    /// Names of the arrays of this form.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Pentadiagonal => &["dl2", "dl", "d", "du", "du2"],
@@ -39,7 +43,7 @@ impl Form {
         }
     }
 
-    /// Numbers a row of each array.
+    /// Numbers per row in each array.
     pub fn width(self) -> usize {
         match self {
             Self::Pentadiagonal => 1,
@@ -48,7 +52,7 @@ impl Form {
     }
 }
 
-/// Pentadiagonal or block tridiagonal systems of equal size, one behind the other.
+/// Pentadiagonal or block tridiagonal systems of equal size, concatenated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BandedSystem {
     form: Form,
@@ -60,11 +64,13 @@ pub struct BandedSystem {
 }
 
 impl BandedSystem {
-    /// Systems dl2_i·x_{i−2} + dl_i·x_{i−1} + d_i·x_i + du_i·x_{i+1} + du2_i·x_{i+2} = b_i. All five diagonals have as many
-    /// elements as there are rows; those beyond the ends of a system are not used, whatever they are.
+    /// Creates systems dl2_i·x_{i−2} + dl_i·x_{i−1} + d_i·x_i + du_i·x_{i+1} + du2_i·x_{i+2} = b_i.
+    ///
+    /// Each diagonal has one element per row. Elements beyond the ends of a system are ignored and
+    /// may have any value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
     ///
     /// ```
     /// use kolmo::Machine;
@@ -83,17 +89,20 @@ impl BandedSystem {
         Self::new(Form::Pentadiagonal, batch, diagonals.into(), b)
     }
 
-    /// Systems L_k·x_{k−1} + D_k·x_k + U_k·x_{k+1} = b_k for vectors of two unknowns: lower, diagonal and upper blocks,
-    /// each row by row, so that two block rows have eight numbers in each array. Lower blocks of first block rows and upper ones
-    /// of last ones are not used.
+    /// Creates block tridiagonal systems L_k·x_{k−1} + D_k·x_k + U_k·x_{k+1} = b_k.
+    ///
+    /// Each x_k is a vector of two unknowns. The arrays hold the lower, diagonal and upper blocks,
+    /// each block row by row, so that two block rows have eight numbers in each array. The lower
+    /// block of a system's first block row and the upper block of its last are ignored.
     ///
     /// # Errors
-    /// As of [`BandedSystem::pentadiagonal`]; also if a system has an odd number of rows.
+    /// [`Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system has an
+    /// odd number of rows.
     pub fn blocks(batch: usize, blocks: [Vec<f64>; 3], b: Vec<Vec<f64>>) -> Result<Self> {
         Self::new(Form::Blocks, batch, blocks.into(), b)
     }
 
-    /// Systems of this form, of arrays as its [`Form::names`] say.
+    /// Creates systems of this form from arrays in the order of [`Form::names`].
     pub(crate) fn new(form: Form, batch: usize, arrays: Vec<Vec<f64>>, b: Vec<Vec<f64>>) -> Result<Self> {
         let invalid = |reason: String| Err(Error::Invalid(reason));
         let (names, width) = (form.names(), form.width());
@@ -127,7 +136,7 @@ impl BandedSystem {
         Ok(system)
     }
 
-    /// An error for right-hand sides that are none or not as long as there are rows.
+    /// Returns an error if there is no right-hand side, or one does not have an element per row.
     fn check_lengths(&self) -> Result<()> {
         let rows = self.rows();
         match self.b.iter().find(|b| b.len() != rows) {
@@ -143,7 +152,7 @@ impl BandedSystem {
         }
     }
 
-    /// Puts zeros where elements would lie beyond the ends of a system.
+    /// Sets elements beyond the ends of a system to 0.
     fn cut_ends(&mut self) {
         let (n, form) = (self.n, self.form);
         let last = self.arrays.len() - 1;
@@ -162,7 +171,7 @@ impl BandedSystem {
         }
     }
 
-    /// The form of its matrix.
+    /// Storage form of the matrix.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -177,17 +186,17 @@ impl BandedSystem {
         self.batch
     }
 
-    /// Number of all rows.
+    /// Total number of rows.
     pub fn rows(&self) -> usize {
         self.n * self.batch
     }
 
-    /// The arrays of its matrix, with zeros beyond the ends of systems.
+    /// Arrays of the matrix, with zeros beyond the ends of systems.
     pub fn arrays(&self) -> &[Vec<f64>] {
         &self.arrays
     }
 
-    /// The system of the transposed matrix.
+    /// Returns the system with the transposed matrix.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         let n = self.n;
@@ -221,10 +230,10 @@ impl BandedSystem {
         self
     }
 
-    /// An error for right-hand sides that do not fit, or that names the first number that is NaN or infinite and is used.
+    /// Checks the lengths of right-hand sides, and that every number that is used is finite.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Invalid`]; for a number that is NaN or infinite, it names the first one.
     pub fn check(&self) -> Result<()> {
         self.check_lengths()?;
         let arrays =
@@ -242,7 +251,9 @@ impl BandedSystem {
         Ok(())
     }
 
-    /// r = b − A·x for one right-hand side, and how small it is. `r` may be the right-hand side's own length or empty.
+    /// Computes r = b − A·x for one right-hand side, and returns its residual norms.
+    ///
+    /// `r` has the length of `b`, or is empty to compute the norms alone.
     pub fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         self.view().residual(b, x, r)
     }
@@ -254,27 +265,27 @@ impl BandedSystem {
     }
 }
 
-/// Rows and numbers, wherever they come from.
+/// Borrowed arrays of a [`BandedSystem`], of one of its systems, or of a scaled copy.
 #[derive(Debug, Clone)]
 struct View<'a> {
     form: Form,
     n: usize,
     batch: usize,
-    /// Those of blocks are the first three.
+    /// Arrays of the matrix; block tridiagonal ones use the first three.
     arrays: [&'a [f64]; 5],
     b: Vec<&'a [f64]>,
 }
 
-/// Rows whose residual a thread takes at a time.
+/// Rows per parallel task of the residual.
 const BLOCK: usize = 1 << 12;
 
 impl View<'_> {
-    /// Number of all rows.
+    /// Total number of rows.
     fn rows(&self) -> usize {
         self.n * self.batch
     }
 
-    /// The elements of a row in the columns of its own block and those beside it.
+    /// Elements of row `i` in the columns of its own block and of the two adjacent blocks.
     #[inline(always)]
     fn row(&self, i: usize) -> [f64; 6] {
         let [a, b, c, d, e] = self.arrays;
@@ -288,15 +299,16 @@ impl View<'_> {
         }
     }
 
-    /// Columns and values of a row's elements.
+    /// Columns and values of the elements of row `i`.
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
-        // Those beyond the ends are zeros.
+        // Elements beyond the ends are zeros.
         let (first, n) = (i / 2 * 2, self.rows());
         let columns = self.row(i).into_iter().enumerate().map(move |(k, v)| ((first + k).wrapping_sub(2), v));
         columns.filter(move |&(column, _)| column < n)
     }
 
-    /// True if every row is dominant, and true if by a share that leaves no doubt that the matrix is regular.
+    /// Returns (every row is weakly dominant, every row is strictly dominant by a relative margin
+    /// of 2⁻³⁰). The second proves that the matrix is regular.
     fn dominance(&self) -> (bool, bool) {
         let row = |i: usize| {
             let (row, own) = (self.row(i), 2 + i % 2);
@@ -306,7 +318,7 @@ impl View<'_> {
         (0..self.rows()).into_par_iter().map(row).reduce(|| (true, true), |a, b| (a.0 & b.0, a.1 & b.1))
     }
 
-    /// Rows that ask nothing of others, as a system.
+    /// Rows `here`, which are not coupled to other rows, as a system of its own.
     fn part(&self, here: Range<usize>) -> Self {
         let width = self.form.width();
         let of = |v: &'_ [f64]| -> Range<usize> {
@@ -321,7 +333,7 @@ impl View<'_> {
         }
     }
 
-    /// r = b − A·x, and how small it is.
+    /// Computes r = b − A·x, and returns the maximum residual norms over all systems.
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         if self.batch == 1 {
             return self.norms(b, x, r).residual();
@@ -342,7 +354,7 @@ impl View<'_> {
         parts.into_par_iter().enumerate().map(one).reduce(Residual::default, Residual::max)
     }
 
-    /// Norms of the rows of one system, and their r.
+    /// Computes the norms of the rows of one system, and r unless it is empty.
     fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> AllNorms {
         let rows = self.n;
         let one = |(block, r): (usize, &mut [f64])| {
@@ -363,7 +375,7 @@ impl View<'_> {
         r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(AllNorms::default, AllNorms::with)
     }
 
-    /// Norms of each of some rows of one system, by `row`, which also gives r.
+    /// Norms of each of these rows of one system, computed by `row`, which also returns r.
     #[inline(always)]
     fn each_row<'s, N>(
         &'s self,

@@ -1,4 +1,4 @@
-//! Memory and launches for systems on any number of lanes.
+//! Device memory and launches for banded systems on any number of lanes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,37 +13,42 @@ use crate::tridiagonal::host::scaling::convert_times;
 use crate::tridiagonal::kernels::number::Number;
 use crate::{Error, Result};
 
-/// Systems on lanes, in windows: each solution brings a right-hand side there and unknowns back. Where the lanes hold all rows
-/// at once they keep the matrix.
+/// Plan for solving banded systems in windows on lanes.
+///
+/// Each solution uploads a right-hand side and downloads the unknowns. If the lanes hold all rows
+/// at once, the matrix stays on them.
 #[derive(Debug)]
 pub struct BandedPlan<'a, T> {
     lanes: &'a [Lane],
     width: Width,
     parts: Vec<Part<T>>,
-    /// Whether the lanes have the matrix.
+    /// True if the matrix is on the lanes.
     filled: bool,
 }
 
 /// Consecutive block rows on a lane.
 #[derive(Debug)]
 struct Part<T> {
-    /// Number of the lane.
+    /// Index of the lane.
     lane: usize,
     own: Range<usize>,
-    /// Block rows in memory: those that windows need, and the tile before the first, so that the border between is seen.
+    /// Block rows in memory: those that windows need, and the tile before the first, so that the
+    /// border between the two tiles is checked.
     held: Range<usize>,
     memory: Arc<Memory<T>>,
     windows: Windows,
 }
 
-/// The parts of a lane, each with the place of its unknowns.
+/// Parts of a lane, each with its slice of the unknowns.
 type Work<'p, T> = Vec<(&'p Part<T>, &'p mut [f64])>;
 
 impl<'a, T: Number> BandedPlan<'a, T> {
-    /// Memory and launches for the rows of `system`; none where a look says that windows are not enough.
+    /// Allocates memory and creates launches for the rows of `system`.
+    ///
+    /// Returns `None` if a check of sampled rows finds that windows do not suffice.
     ///
     /// # Errors
-    /// If a lane's memory does not suffice.
+    /// [`Error::OutOfMemory`] if the memory of a lane does not suffice.
     pub fn new(lanes: &'a [Lane], system: &BandedSystem) -> Result<Option<Self>> {
         Self::of(lanes, &system.view())
     }
@@ -52,7 +57,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         Width::of::<T>(lanes, view)?.map(|width| Self::with(lanes, view, width)).transpose()
     }
 
-    /// The same with the widest windows, unless these are.
+    /// Plan with the widest windows; `None` if this plan has them already.
     pub(super) fn wider(self, view: &View<'_>) -> Result<Option<Self>> {
         let (lanes, width) = (self.lanes, self.width);
         drop(self);
@@ -60,7 +65,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         (width != widest).then(|| Self::with(lanes, view, widest)).transpose()
     }
 
-    /// As many parts as lanes, or, where these do not hold all rows at once, more.
+    /// Creates one part per lane, or more if the lanes do not hold all rows at once.
     fn with(lanes: &'a [Lane], view: &View<'_>, width: Width) -> Result<Self> {
         let tiles = view.rows().div_ceil(2).div_ceil(width.tile());
         let mut parts = lanes.len();
@@ -72,7 +77,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         }
     }
 
-    /// Parts of so many tiles.
+    /// Cuts the rows into parts of `tiles` tiles each.
     fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<Part<T>>> {
         let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile());
         let size = tiles * tile;
@@ -95,18 +100,18 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         (0..blocks.div_ceil(size)).map(part).collect()
     }
 
-    /// Parts that the rows were cut into.
+    /// Number of parts of the rows.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Bytes on the devices.
+    /// Device memory in bytes.
     pub fn device_bytes(&self) -> u64 {
         let memory = |part: &Part<T>| if self.is_first(part) { part.memory.bytes() } else { 0 };
         self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
     }
 
-    /// Whether no other part before this one has its memory.
+    /// True for the first of the parts that share one lane memory.
     fn is_first(&self, part: &Part<T>) -> bool {
         let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
         one.is_some_and(|one| one.own == part.own)
@@ -117,12 +122,14 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         2 * self.width.tile()
     }
 
-    /// The next solution brings the matrix again.
+    /// Makes the next solution upload the matrix again.
     pub fn forget(&mut self) {
         self.filled = false;
     }
 
-    /// Solves for a right-hand side; whether the unknowns are certified. The matrix is the same each time.
+    /// Solves for a right-hand side, and returns true if the unknowns are certified.
+    ///
+    /// The matrix of `system` must be equal in all calls, unless [`Self::forget`] is called before.
     ///
     /// # Errors
     /// If a device is lost.
@@ -130,7 +137,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         self.run(&system.view(), (b, 0), x)
     }
 
-    /// The same of rows wherever they come from, for b·2^k.
+    /// Solves for b·2^k, and returns true if the unknowns are certified.
     pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
         let matrix = !self.filled || self.parts.len() > self.lanes.len();
         let mut work: Vec<Work<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
@@ -153,7 +160,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         certified.into_iter().try_fold(true, |all, one| Ok(all & one?))
     }
 
-    /// Solves what the only lane has `times` times, without any copy, and gives the seconds of one and whether it is certified.
+    /// Solves the system on the only lane `times` times, without copies. Returns the seconds per
+    /// solution, and true if it is certified.
     ///
     /// # Errors
     /// If the device is lost, or there is more than one part.
@@ -172,7 +180,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     }
 }
 
-/// Brings numbers times 2^k to a lane, in its precision.
+/// Uploads numbers times 2^k to a lane, in its precision.
 fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<()> {
     if T::PRECISION == Precision::F64 && k == 0 {
         return lane.upload(bytemuck::cast_slice(from), to, 0);
@@ -183,7 +191,7 @@ fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<
 }
 
 impl<T: Number> Part<T> {
-    /// Brings a right-hand side times 2^k, and the matrix where it is asked for.
+    /// Uploads a right-hand side times 2^k, and the matrix if `matrix` is set.
     fn bring(&self, lane: &Lane, view: &View<'_>, (b, k): (&[f64], i32), matrix: bool) -> Result<()> {
         let here = 2 * self.held.start..b.len().min(2 * self.held.end);
         let odd = here.len() % 2 == 1;
@@ -192,7 +200,7 @@ impl<T: Number> Part<T> {
             for (which, (from, to)) in view.arrays.iter().zip(&self.memory.matrix).enumerate() {
                 send(lane, &from[width * here.start..width * here.end], 0, to)?;
                 if odd {
-                    // The row behind the last one.
+                    // The row after the last one.
                     lane.upload(&[T::of(f64::from(u8::from(which == 2)))], to, here.len())?;
                 }
             }
@@ -201,7 +209,7 @@ impl<T: Number> Part<T> {
         if odd { lane.upload(&[T::ZERO], &self.memory.b, here.len()) } else { Ok(()) }
     }
 
-    /// Takes the unknowns away.
+    /// Downloads the unknowns of the part's own rows.
     fn take(&self, lane: &Lane, x: &mut [f64]) -> Result<()> {
         let at = 2 * (self.own.start - self.held.start);
         if T::PRECISION == Precision::F64 {

@@ -1,4 +1,4 @@
-//! One call: systems in, unknowns out, with the proof of how well they solve them.
+//! Solution of banded systems in one call, with the residuals of the unknowns.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -24,13 +24,16 @@ use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Machine, Result};
 
-/// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are
-/// enough, which is certified row by row, otherwise by banded elimination with partial pivoting on the host. The solution has
-/// what [`solve`](super::super::solve()) says of tridiagonal systems.
+/// Solves pentadiagonal or block tridiagonal systems on lanes of one precision.
+///
+/// If windows suffice, one pass over the rows solves the system and certifies each row. Otherwise
+/// banded elimination with partial pivoting on the host follows. The fields of the [`Solution`] are
+/// those that [`solve`](super::super::solve()) returns for tridiagonal systems.
 ///
 /// # Errors
-/// [`Error::Invalid`] for numbers that are not finite, several ranks, and options that only tridiagonal systems have (blocks, the
-/// interface on the host); devices' errors. A matrix that is singular, and unknowns beyond the range of doubles, are outcomes.
+/// [`Error::Invalid`] for numbers that are not finite, several ranks, and options of tridiagonal
+/// systems only (blocks, the interface system on the host); errors of devices. A singular matrix
+/// and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
         return Err(Error::Invalid(format!(
@@ -88,7 +91,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     Ok(outcome.solution(&view.b, crate::ranks::Ranks::ALONE, options.tolerance))
 }
 
-/// Solves for all right-hand sides and corrects what is certified; false at the first that is not.
+/// Solves for all right-hand sides and refines them; false at the first that is not certified.
 fn solve_all<T: Number>(
     plan: &mut BandedPlan<'_, T>,
     view: &View<'_>,
@@ -113,7 +116,8 @@ fn solve_all<T: Number>(
     Ok(true)
 }
 
-/// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that a matrix is singular.
+/// True if a solution for random right-hand sides does not rule out that the matrix is singular.
+/// Each element is the sum of the row's absolute values times a random factor.
 fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Result<bool> {
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
@@ -121,8 +125,8 @@ fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Resu
     Ok(!plan.run(view, (&b, 0), &mut x)? || scaling::largest(&x) > clear(T::PRECISION))
 }
 
-/// Corrects x by solutions for the residual, which is computed in double precision; what is left of it, after how many
-/// corrections.
+/// Refines x with solutions for the residual, which is computed in double precision. Returns the
+/// final residual and the number of corrections.
 fn improved<T: Number>(
     plan: &mut BandedPlan<'_, T>,
     view: &View<'_>,
@@ -152,7 +156,7 @@ fn improved<T: Number>(
         plan.run(view, (&r, shift), &mut better)?;
         better.iter_mut().zip(&*x).for_each(|(e, x)| *e = x + times_power_of_two(*e, -shift));
         let after = view.residual(b, &better, &mut r);
-        // Less than half a step's work is a sign that rounding has the last word.
+        // A reduction by less than half means that rounding errors dominate.
         let last = refine == Refine::Auto && after.excess() >= 0.5 * residual.excess();
         if !last || after.excess() < residual.excess() {
             x.copy_from_slice(&better);
@@ -171,7 +175,8 @@ impl Eliminate for View<'_> {
     }
 
     fn is_decoupled(&self, i: usize) -> bool {
-        // Blocks are not cut; of most rows of a pentadiagonal matrix their neighbours say it.
+        // Blocks are not cut. In a pentadiagonal matrix the two adjacent elements rule out most
+        // rows.
         let cut = match self.form {
             Form::Pentadiagonal => self.arrays[1][i] == 0.0 && self.arrays[3][i - 1] == 0.0,
             Form::Blocks => i.is_multiple_of(2),
@@ -210,7 +215,8 @@ impl Eliminate for View<'_> {
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
         match self.form {
             Form::Pentadiagonal => banded_lu::solve(self.n, |i| self.arrays.map(|array| array[i]), b),
-            // The first row of a block has one element more behind its diagonal's, the second one before.
+            // The first row of a block has one element more after its diagonal, the second one
+            // before it.
             Form::Blocks => {
                 let row = |i: usize| {
                     let [a, b, c, d, e, f] = self.row(i);

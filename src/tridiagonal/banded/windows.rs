@@ -12,7 +12,7 @@ use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::one_pass::windows::{BEGUN, levels, limit, overlap_for, tiny};
 use crate::util::inline_array::array;
 
-/// A matrix of 2 × 2, row by row.
+/// A 2 × 2 matrix, row by row.
 type Block = [f64; 4];
 
 fn product(a: Block, b: Block) -> Block {
@@ -24,7 +24,7 @@ fn product(a: Block, b: Block) -> Block {
     ]
 }
 
-/// (d − l·g)⁻¹·u.
+/// Returns (d − l·g)⁻¹·u.
 fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     let lg = product(l, g);
     let [a, b, c, d] = array(|k| d[k] - lg[k]);
@@ -32,8 +32,8 @@ fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
     product([d / det, -b / det, -c / det, a / det], u)
 }
 
-/// Rows behind which what couples the first to the last of some block rows is lost in rounding, both ways; none where they are
-/// too few for that.
+/// Number of rows after which the coupling between the first and the last of some block rows is
+/// lost in rounding, in both directions; `None` if these rows are too few for that.
 fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
     let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let block = |k: usize| {
@@ -58,25 +58,26 @@ fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// A row of an unknown that is not there, so that rows are even in number.
+/// Row of the unknown that is added if the number of rows is odd.
 const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 
-/// The windows of a matrix.
+/// Width of the windows of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Width {
     /// Block rows of a tile.
     tile: usize,
     /// Levels of cyclic reduction on a device.
     levels: u32,
-    /// Whether tiles are whole systems, so that nothing couples them.
+    /// True if tiles are whole systems, so that nothing couples them.
     whole: bool,
 }
 
-/// Rows that windows have on both sides of their tiles at most.
+/// Maximum overlap: rows on either side of a tile.
 const WIDEST: usize = 448;
 
 impl Width {
-    /// The width that these rows need on these lanes, as far as a look says; none where windows are not enough.
+    /// Width that these rows need on these lanes according to a check of samples; `None` if windows
+    /// do not suffice.
     pub(super) fn of<T: Number>(lanes: &[Lane], view: &View<'_>) -> Result<Option<Self>> {
         let (rows, whole) = (view.rows(), Self::of_systems(view));
         if let Some(whole) = whole
@@ -87,7 +88,8 @@ impl Width {
         let reach_of = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
         let overlap = overlap_for(rows, reach_of)?.map(|overlap| overlap.min(WIDEST));
         let beside = overlap.map(Self::around_tiles);
-        // A processor works on several tiles at a time, which meet in its caches where they are a power of two apart.
+        // A CPU works on several tiles at a time, which collide in its caches if they are a power
+        // of two apart.
         let side_by_side = lanes.iter().any(|lane| lane.device().backend == "cpu");
         Ok(match (whole, beside) {
             (Some(whole), Some(beside)) if whole.tile >= beside.tile && !side_by_side => {
@@ -97,12 +99,13 @@ impl Width {
         })
     }
 
-    /// With so many rows on both sides of a tile.
+    /// Width with `overlap` rows on either side of a tile.
     fn around_tiles(overlap: usize) -> Self {
         Self { tile: WINDOW_BLOCKS - overlap, levels: levels(overlap, 2 * OWN), whole: false }
     }
 
-    /// Tiles of whole systems, of which nothing is left out; none where a system is larger than a window.
+    /// Width of tiles that are whole systems, without overlap; `None` if a system is larger than a
+    /// window.
     fn of_systems(view: &View<'_>) -> Option<Self> {
         let (n, most) = (view.n, 2 * WINDOW_BLOCKS / view.n);
         // Tiles begin with a block row.
@@ -113,12 +116,12 @@ impl Width {
         (systems > 0).then(|| Self { tile: (systems * n).div_ceil(2), levels: threads.ilog2(), whole: true })
     }
 
-    /// The widest windows of these rows.
+    /// Widest windows of these rows.
     pub(super) fn widest(view: &View<'_>) -> Self {
         Self::of_systems(view).unwrap_or_else(|| Self::around_tiles(WIDEST))
     }
 
-    /// Block rows on a side of a tile at most.
+    /// Maximum number of block rows on one side of a tile.
     pub(super) fn beside(self) -> usize {
         (WINDOW_BLOCKS - self.tile).div_ceil(2)
     }
@@ -129,7 +132,7 @@ impl Width {
     }
 }
 
-/// Rows on a lane.
+/// Buffers of rows on a lane.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
     /// The arrays of the matrix.
@@ -139,7 +142,7 @@ pub(super) struct Memory<T> {
 }
 
 impl<T: Number> Memory<T> {
-    /// Memory for so many block rows.
+    /// Allocates memory for `blocks` block rows.
     pub(super) fn new(lane: &Lane, form: Form, blocks: usize) -> Result<Self> {
         let alloc = |name: &str, width: usize| lane.alloc(name, 2 * width * blocks);
         let matrix = form.names().iter().map(|name| alloc(name, form.width())).collect::<Result<_>>()?;
@@ -151,7 +154,7 @@ impl<T: Number> Memory<T> {
     }
 }
 
-/// The launches that solve tiles.
+/// Launches that solve and check the tiles.
 #[derive(Debug)]
 pub(super) struct Windows {
     launches: [Launch; 2],
@@ -160,7 +163,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Windows of the tiles of the block rows `solved`, the first of which begins a tile, among `blocks` in memory.
+    /// Creates the launches for the block rows `solved`, the first of which begins a tile, among
+    /// `blocks` in memory.
     pub(super) fn new<T: Number>(
         lane: &Lane,
         memory: &Memory<T>,
@@ -203,17 +207,17 @@ impl Windows {
         Ok(Self { launches: [bind(tiles, 0)?, bind(groups, if width.whole { 2 } else { 1 })?], tiles, flags })
     }
 
-    /// Bytes on the device, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }
 
-    /// From rows to unknowns.
+    /// Launches that compute the unknowns from the rows.
     pub(super) fn launches(&self) -> Vec<&Launch> {
         self.launches.iter().collect()
     }
 
-    /// Whether all tiles are certified, after the launches.
+    /// True if all tiles are certified; called after the launches.
     pub(super) fn are_certified(&self, lane: &Lane) -> Result<bool> {
         let mut bad = vec![0; self.tiles.div_ceil(GROUP)];
         lane.download(&self.flags, self.tiles, &mut bad)?;

@@ -1,17 +1,20 @@
-//! Gaussian elimination with partial pivoting of banded matrices on the host, as LAPACK's `dgbtrf` and `dgbtrs`: a row is
-//! exchanged with the one of those below that has the largest element, which doubles the upper bandwidth.
+//! Gaussian elimination with partial pivoting of banded matrices on the host, as LAPACK's `dgbtrf`
+//! and `dgbtrs`.
+//!
+//! The pivot row is exchanged with the row below that has the largest element, which doubles the
+//! upper bandwidth.
 
 use std::ops::{Add, Div, Mul};
 
 use crate::transient::DoubleWord;
 
-/// Numbers of an elimination: doubles, or sums of two of them.
+/// Number type of an elimination: double or double-double.
 pub(crate) trait Scalar:
     Copy + From<f64> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// self − a·b.
+    /// Returns self − a·b.
     fn minus_product(self, a: Self, b: Self) -> Self;
-    /// |self|, rounded.
+    /// Returns |self|, rounded to a double.
     fn size(self) -> f64;
 }
 
@@ -35,10 +38,11 @@ impl Scalar for DoubleWord {
     }
 }
 
-/// A step of the elimination: the row, counted from the pivot's, that is exchanged with it, and factors of the rows below.
+/// Step of the elimination: offset from the pivot row of the row exchanged with it, and the factors
+/// of the rows below.
 type Step<T, const W: usize> = (usize, [T; W]);
 
-/// L and U of a matrix with as many diagonals on either side: `W` in all.
+/// LU factors of a matrix with `W` diagonals, as many below the main diagonal as above.
 pub(crate) struct Factors<T, const W: usize> {
     lower: Vec<Step<T, W>>,
     upper: Vec<[T; W]>,
@@ -47,11 +51,11 @@ pub(crate) struct Factors<T, const W: usize> {
 impl<T: Scalar, const W: usize> Factors<T, W> {
     const BANDWIDTH: usize = W / 2;
 
-    /// Factors of `n` rows, of which `row` gives the elements, the middle one its diagonal's; or the row of a pivot that is
-    /// zero.
+    /// Factors a matrix of `n` rows. `row` returns the elements of a row, its diagonal element in
+    /// the middle. The error is the row of a zero pivot.
     pub(crate) fn new(n: usize, row: impl Fn(usize) -> [T; W]) -> Result<Self, usize> {
         let (zero, bandwidth) = (T::from(0.0), Self::BANDWIDTH);
-        // The first rows from column 0 on.
+        // The first rows, beginning with column 0.
         let mut active: Vec<[T; W]> = (0..n.min(bandwidth + 1))
             .map(|i| {
                 let mut own = row(i);
@@ -107,15 +111,15 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
         }
     }
 
-    /// The row with the smallest pivot.
+    /// Row with the smallest pivot.
     pub(crate) fn least_pivot(&self) -> usize {
         let size = |i: &usize| self.upper[*i][0].size();
         (0..self.upper.len()).min_by(|a, b| size(a).total_cmp(&size(b))).unwrap_or(0)
     }
 }
 
-/// Solves in place, several right-hand sides of one matrix as of [`Factors::new`]; the row of a pivot that is zero, if there is
-/// one.
+/// Solves several right-hand sides of a matrix (see [`Factors::new`]) in place. Returns the row of
+/// a zero pivot, if any.
 pub(crate) fn solve<const W: usize>(
     n: usize,
     row: impl Fn(usize) -> [f64; W],

@@ -1,7 +1,10 @@
-//! Gaussian elimination with partial pivoting on the host. The method is LAPACK's `dgtsv` (Anderson et al., LAPACK Users'
-//! Guide, 1999): a row is exchanged with the one below where that has the larger element, which adds one upper diagonal.
+//! Gaussian elimination with partial pivoting on the host, as LAPACK's `dgtsv` (Anderson et al.,
+//! LAPACK Users' Guide, 1999).
+//!
+//! A row is exchanged with the next one if that has the larger element, which adds one upper
+//! diagonal.
 
-/// One system, factored as it is eliminated.
+/// System during its factorization.
 struct Factors<'a> {
     dl: &'a [f64],
     d: Vec<f64>,
@@ -9,12 +12,12 @@ struct Factors<'a> {
     du2: Vec<f64>,
 }
 
-/// o − w·p, rounded once or twice.
+/// Returns o − w·p, rounded once or twice.
 fn minus<const FUSED: bool>(w: f64, p: f64, o: f64) -> f64 {
     if FUSED { (-w).mul_add(p, o) } else { o - w * p }
 }
 
-/// Solves in place, several right-hand sides of one matrix; the row of a pivot that is zero, if there is one.
+/// Solves several right-hand sides of one matrix in place. Returns the row of a zero pivot, if any.
 pub(crate) fn gtsv<const FUSED: bool>(
     dl: &[f64],
     d: &[f64],
@@ -68,8 +71,8 @@ pub(crate) fn gtsv<const FUSED: bool>(
     None
 }
 
-/// A row of a cyclic system while it is eliminated: coefficients of three unknowns in a row, of the last but one and of
-/// the last one, and where its right-hand sides are.
+/// Row of a cyclic system during elimination: coefficients of three consecutive unknowns, of the
+/// last but one and of the last, and the index of its right-hand sides.
 #[derive(Clone, Copy)]
 struct CyclicRow {
     c: [f64; 3],
@@ -78,8 +81,10 @@ struct CyclicRow {
     b: usize,
 }
 
-/// Solves a cyclic system in place, as [`gtsv`]. The last row and the last column stay until the end, and the pivot is the largest of
-/// three: of the running row, the next one and the last one. Three unknowns remain for a dense elimination.
+/// Solves a cyclic system in place. Returns the row of a zero pivot, if any.
+///
+/// The last row and the last column stay until the end. The pivot is the largest of three: in the
+/// running row, the next row and the last row. Three unknowns remain for a dense elimination.
 pub(crate) fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> {
     let n = d.len();
     let (left, right) = (|i: usize| (i + n - 1) % n, |i: usize| (i + 1) % n);
@@ -125,7 +130,7 @@ pub(crate) fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>])
         return Some(row);
     }
     for b in b {
-        // The right-hand sides lie where their rows were; unknowns go where they belong.
+        // Right-hand sides are at the index of their rows; unknowns are stored in order.
         let mut x = vec![0.0; n];
         for (k, &at) in [running.b, n - 2, bottom.b].iter().enumerate() {
             x[n - 3 + k] = b[at];
@@ -140,8 +145,10 @@ pub(crate) fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>])
     None
 }
 
-/// Dense elimination with partial pivoting; row k has its right-hand sides at `at[k]`, and unknown k goes there.
-/// `first` is added to the number of a row whose pivot is zero.
+/// Dense elimination with partial pivoting.
+///
+/// Row k has its right-hand sides at `at[k]`, and unknown k is stored there. Returns the row of a
+/// zero pivot plus `first`, if any.
 fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> Option<usize> {
     let n = a.len();
     for i in 0..n {
@@ -169,8 +176,10 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
     None
 }
 
-/// Solves an interface system dl, d, du, b; a pivot that is zero is replaced by the least that its row's size allows, so
-/// that the residual of the whole tells what it was worth. How many were, is the second result.
+/// Solves an interface system dl, d, du, b. Returns the unknowns and the number of replaced pivots.
+///
+/// A zero pivot is replaced by ε times the size of its row. The residual of the whole system then
+/// shows the error.
 pub(crate) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) {
     let mut d = d.clone();
     for replaced in 0..16 {

@@ -1,6 +1,8 @@
-//! The last resort: elimination with partial pivoting on the host, for systems that elimination without it cannot solve, and
-//! the answer to whether a matrix is singular.
-//! Corrections by the residual make the componentwise error small (Skeel 1980, doi:10.1090/S0025-5718-1980-0572859-4).
+//! Elimination with partial pivoting on the host, for systems that need pivoting, and the test for
+//! singular matrices.
+//!
+//! Corrections with the residual make the componentwise error small (Skeel 1980,
+//! doi:10.1090/S0025-5718-1980-0572859-4).
 
 use std::ops::Range;
 
@@ -15,14 +17,14 @@ use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 
-/// The outcome of systems on the host.
+/// Outcome of elimination on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Improved {
-    /// Whether unknowns are others than before.
+    /// True if any unknowns were replaced.
     pub(crate) changed: bool,
-    /// The first system and row at which a pivot is zero.
+    /// First system and row in which a matrix is singular.
     pub(crate) singular: Option<(usize, usize)>,
-    /// Corrections, the largest number of all changed unknowns.
+    /// Maximum number of corrections over all replaced unknowns.
     pub(crate) corrections: u32,
 }
 
@@ -67,8 +69,9 @@ impl Eliminate for View<'_> {
 
     fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
         match self.span.cyclic {
-            // Without fused operations these are the bits of LAPACK's reference implementation: where rounding alone decides,
-            // in matrices as good as singular, no answer is worse than its.
+            // Without fused operations the result has the bits of LAPACK's reference
+            // implementation. For nearly singular matrices, in which rounding alone decides, no
+            // answer is worse than LAPACK's.
             false => gtsv::<false>(self.dl, self.d, self.du, b),
             true => gtsv_cyclic(self.dl, self.d, self.du, b),
         }
@@ -87,7 +90,7 @@ impl Eliminate for View<'_> {
     }
 }
 
-/// The parts of a system that ask nothing of one another.
+/// Row ranges of a system that are not coupled to one another.
 fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
     let (n, _) = all.size();
     let (first, end) = (system * n, (system + 1) * n);
@@ -97,9 +100,10 @@ fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
     starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
 }
 
-/// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
-/// what solves it better. These parts, or all of them if there is `doubt`, are examined for being singular; their unknowns become
-/// NaN.
+/// Solves the decoupled parts of systems for which `asked` returns true, given their residual.
+///
+/// Of each right-hand side the better unknowns are kept. These parts, or all parts if there is
+/// `doubt`, are tested for singular matrices, and the unknowns of singular ones become NaN.
 pub(crate) fn improve(
     view: &impl Eliminate,
     x: &mut [Vec<f64>],
@@ -147,8 +151,10 @@ pub(crate) fn improve(
     all
 }
 
-/// Elimination of one system as it is; where that is not as good as it can be, also of the system with rows and columns
-/// of size 1, and the better of both. The row of a pivot that is zero in both, if there is one.
+/// Eliminates one system as it is. If the result can be improved, it also eliminates the system
+/// with rows and columns scaled to size 1, and returns the better unknowns.
+///
+/// The error is the row of a zero pivot, if both eliminations have one.
 fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let first = corrected(system);
     if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine(false))) {
@@ -166,11 +172,13 @@ fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     }
 }
 
-/// Corrections at most: of a system that they can help each leaves less than half of the error.
+/// Maximum number of corrections. If they help, each leaves less than half of the error.
 const CORRECTIONS: u32 = 12;
 
-/// Unknowns that follow from a row by themselves or from others that do, such as x_i = b_i / d_i, put in their places. Elimination
-/// takes them from other rows where these have larger elements, with the rounding errors of all that is in there.
+/// Replaces unknowns that one row determines, such as x_i = b_i / d_i, by the value from that row.
+///
+/// A row determines an unknown if it has no other, or if its others are determined. Elimination may
+/// take such an unknown from another row with a larger element and more rounding errors.
 fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
     let n = x.len();
     let mut known = vec![false; n];
@@ -191,10 +199,11 @@ fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
     }
 }
 
-/// Elimination, and corrections by the residual while they lower it.
+/// Solves a system by elimination, and applies corrections while they lower the residual.
 pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let headroom = scaling::headroom(Precision::F64);
-    // Right-hand sides in a range in which elimination has room, and their unknowns.
+    // Scales right-hand sides to the range of the elimination, solves, and scales the unknowns
+    // back.
     let eliminated = |b: &mut [Vec<f64>]| {
         let shifts: Vec<i32> = b.iter().map(|b| scaling::shift(scaling::largest(b), headroom)).collect();
         let all = |b: &mut [Vec<f64>], sign: i32| {
@@ -228,7 +237,7 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
                 falls |= residual.excess() < 0.5 * before;
                 *answer = Answer { x, residual, corrections: answer.corrections + 1 };
             } else {
-                // Nothing more for this one.
+                // No further correction of this right-hand side.
                 r.fill(0.0);
             }
         }
@@ -247,14 +256,14 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     Ok(answers)
 }
 
-/// Elimination and corrections as [`corrected`], of rows and columns multiplied by the powers of two of
+/// Calls [`corrected`] on the system with rows and columns multiplied by the powers of two of
 /// [`scales`]. The componentwise error does not depend on such factors.
 fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let (rows, columns) = scales(system);
     let mut shifts = Vec::with_capacity(system.b().len());
     let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
     for own in system.b() {
-        // The largest number becomes one that elimination has room for.
+        // The largest number is scaled to size 1.
         let sizes = own.iter().zip(&rows).filter(|(b, _)| **b != 0.0).map(|(b, k)| exponent(*b) + k);
         let shift = -sizes.max().unwrap_or(0);
         b.push(own.iter().zip(&rows).map(|(b, k)| times_power_of_two(*b, k + shift)).collect());

@@ -1,19 +1,19 @@
-//! Right-hand sides in the range of a precision.
+//! Scaling of right-hand sides to the range of a precision.
 
 use crate::kernel::Precision;
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::Number;
 use crate::util::quantity::{exponent, times_power_of_two};
 
-/// The largest |v|, on all threads.
+/// Returns the maximum of |v|, computed on all threads.
 pub(crate) fn largest(v: &[f64]) -> f64 {
     let more = |m: f64, v: f64| if v.abs() > m { v.abs() } else { m };
     let blocks = v.par_chunks(1 << 14).map(|part| part.iter().fold(0.0, |m, &v| more(m, v)));
     blocks.reduce(|| 0.0, more)
 }
 
-/// Exponents of right-hand sides that elimination in this precision takes as they are: half of its range is left for
-/// what becomes of them.
+/// Maximum |exponent| of right-hand sides that need no scaling in this precision. Half of the range
+/// is left for intermediate results.
 pub(crate) fn headroom(precision: Precision) -> i32 {
     match precision {
         Precision::F64 | Precision::Q64 => 500,
@@ -21,7 +21,7 @@ pub(crate) fn headroom(precision: Precision) -> i32 {
     }
 }
 
-/// The k with which 2^k brings numbers of this largest size to size 1, where they are not of a size that is taken as it is.
+/// Returns k such that 2^k scales numbers of this maximum to size 1; 0 if they need no scaling.
 pub(crate) fn shift(largest: f64, headroom: i32) -> i32 {
     match exponent(largest) {
         _ if largest == 0.0 => 0,
@@ -30,14 +30,14 @@ pub(crate) fn shift(largest: f64, headroom: i32) -> i32 {
     }
 }
 
-/// Copies numbers of another precision, on all threads.
+/// Converts numbers to another precision, on all threads.
 pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
     const BLOCK: usize = 1 << 14;
     let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
     blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));
 }
 
-/// Copies v·2^k into another precision, on all threads.
+/// Converts v·2^k to another precision, on all threads.
 pub(crate) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
     if k == 0 {
         return convert(from, to);

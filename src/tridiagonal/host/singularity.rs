@@ -1,10 +1,14 @@
 //! Matrices that are singular to working precision.
 //!
-//! The measure is ρ(|A⁻¹|·|A|), the least condition number of all matrices that A becomes by scaling of rows and columns (Bauer
-//! 1963): neither ill-scaled matrices nor triangular ones have a large one. A relative change of the elements by less than 1/ρ
-//! leaves a matrix regular, and a singular one has ρ = ∞. It is estimated from below by some steps of y ← |A⁻¹·s·|A|·y| with
-//! random factors s. Doubles find a singular matrix to be one of ρ ≥ 2⁵³/c, with a c that depends on the rounding errors met; so
-//! whatever is not clearly regular is eliminated in double-word arithmetic, which tells ρ = ∞, there above 2⁹⁰, from 2⁵³.
+//! The measure is ρ(|A⁻¹|·|A|), the least condition number of all matrices that scaling of rows and
+//! columns can make of A (Bauer 1963). It is small for ill-scaled and for triangular matrices. A
+//! matrix stays regular if its elements change by less than 1/ρ relatively; a singular one has ρ =
+//! ∞.
+//!
+//! ρ is estimated from below by some steps of y ← |A⁻¹·s·|A|·y| with random factors s. In doubles a
+//! singular matrix has ρ ≥ 2⁵³/c, where c depends on the rounding errors. A matrix that is not
+//! clearly regular is therefore eliminated in double-double arithmetic. There ρ = ∞ appears as more
+//! than 2⁹⁰, which is distinct from 2⁵³.
 
 use super::banded_lu::{Factors, Scalar};
 use super::eliminate::{Eliminate, scales};
@@ -14,13 +18,15 @@ use crate::util::quantity::times_power_of_two;
 
 /// ρ above which a matrix is singular to working precision, the inverse of the unit roundoff.
 const SINGULAR: f64 = (1u64 << 53) as f64;
-/// ρ in doubles up to which a matrix is regular, whatever rounding errors were: below 2⁵³ by more than they amount to.
+/// Maximum ρ in doubles of a matrix that is regular for any rounding errors.
 const REGULAR: f64 = (1u64 << 40) as f64;
-/// Exponents of elements, in rows and columns with largest ones of size 1, that have all digits in double-word products.
+/// Least exponent of elements with exact double-double products, in rows and columns of size 1.
 const LEAST: i32 = -400;
 
-/// The growth of a solution for right-hand sides of the size of rows, with random factors, up to which no matrix is singular. A
-/// singular one has that of 1 / (c u), where u is the unit roundoff and c, mostly below 2⁴, depends on the rounding errors and the factors.
+/// Maximum growth, for random right-hand sides of the size of rows, that proves a matrix regular.
+///
+/// The growth of a singular matrix is 1 / (c u), where u is the unit roundoff. c is mostly below 2⁴
+/// and depends on the rounding errors and the random factors.
 pub(crate) fn clear(precision: Precision) -> f64 {
     match precision {
         Precision::F64 | Precision::Q64 => (1u64 << 32) as f64,
@@ -28,7 +34,7 @@ pub(crate) fn clear(precision: Precision) -> f64 {
     }
 }
 
-/// A random number of row `i`, of size ½ … 1. Signs alone may sum to 0, as the rows of a singular matrix do.
+/// Random number of row `i`, of size ½ … 1. Signs alone may sum to 0, as rows of singular matrices.
 pub(crate) fn noise(i: usize, step: u64) -> f64 {
     let mut bits = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (step << 32);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,12 +43,12 @@ pub(crate) fn noise(i: usize, step: u64) -> f64 {
     if bits >> 63 == 0 { size } else { -size }
 }
 
-/// The largest of numbers that are not negative; infinity if one of them is NaN.
+/// Maximum of nonnegative numbers; infinity if one of them is NaN.
 pub(crate) fn most(sizes: impl Iterator<Item = f64>) -> f64 {
     sizes.fold(0.0, |most, size| if size.is_nan() { f64::INFINITY } else { most.max(size) })
 }
 
-/// The row in which the matrix of one system shows that it is singular to working precision, if it is.
+/// Row in which the matrix of a system is singular to working precision, if it is.
 pub(crate) fn singular(system: &impl Eliminate) -> Option<usize> {
     match system.bandwidth() {
         1 => verdict::<3>(system),
@@ -51,7 +57,7 @@ pub(crate) fn singular(system: &impl Eliminate) -> Option<usize> {
     }
 }
 
-/// The matrix of a system with rows and columns of size 1, as a banded one with W diagonals.
+/// Matrix of a system with rows and columns scaled to size 1, as a banded matrix.
 struct Scaled<'a, E> {
     system: &'a E,
     n: usize,
@@ -60,7 +66,7 @@ struct Scaled<'a, E> {
 }
 
 impl<E: Eliminate> Scaled<'_, E> {
-    /// The place of a row or a column in the band: of a cyclic system they go in the order 0, n − 1, 1, n − 2, …
+    /// Position of a row or column in the band. A cyclic system has the order 0, n − 1, 1, n − 2, …
     fn place(&self, i: usize) -> usize {
         match self.system.is_cyclic() {
             false => i,
@@ -69,7 +75,7 @@ impl<E: Eliminate> Scaled<'_, E> {
         }
     }
 
-    /// The row or column of a place.
+    /// Row or column at a position in the band.
     fn at(&self, place: usize) -> usize {
         match (self.system.is_cyclic(), place % 2) {
             (false, _) => place,
@@ -78,7 +84,7 @@ impl<E: Eliminate> Scaled<'_, E> {
         }
     }
 
-    /// Places of columns and elements of a row.
+    /// Positions of the columns and elements of a row.
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let all = self.system.elements(i).filter(|&(_, v)| v != 0.0);
         all.map(move |(j, v)| (self.place(j), times_power_of_two(v, self.rows[i] + self.columns[j])))
@@ -111,7 +117,7 @@ impl<E: Eliminate> Scaled<'_, E> {
                 return growth;
             }
             y = x.iter().map(|x| x.size() / growth).collect();
-            // The first steps start from any vector; two of the others do not both miss what is singular.
+            // The first two steps only improve y; the last two do not both miss a singular matrix.
             rho = if step > 1 { rho.max(growth) } else { rho };
         }
         rho

@@ -1,24 +1,26 @@
-//! Places of rows in their systems, and those at which they may be cut.
+//! Positions of rows in their systems, and positions at which rows may be cut.
 
-/// Rows of a unit.
+/// Rows of a unit, the smallest run of rows that is reduced to one block.
 pub const UNIT: usize = 128;
-/// Rows of a tile: what one workgroup takes.
+/// Rows of a tile, which one workgroup processes.
 pub const TILE: usize = 2048;
 
-/// The place of a chunk in its systems.
+/// Position of a chunk in its systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Rows of one system; several lie one behind the other.
+    /// Rows of one system; several systems are concatenated.
     pub n: usize,
-    /// Number of the chunk's first row, counted from the beginning of all systems.
+    /// Index of the chunk's first row, counted from the beginning of all systems.
     pub first: usize,
-    /// Whether the system is cyclic; there is only one then.
+    /// True for a cyclic system; there is only one system then.
     pub cyclic: bool,
 }
 
 impl Place {
-    /// The rows of a system and the chunk's first row in it, as kernels are told: of systems that are too long for their
-    /// counters one that has its ends where `rows` rows from there see them.
+    /// Kernel parameters: rows of a system, and index of the chunk's first row in it.
+    ///
+    /// A system that is too long for 32-bit counters is replaced by a shorter one. Of the chunk's
+    /// `rows` rows, those at the ends of the system are at the ends of the shorter one.
     pub(crate) fn params(self, rows: usize) -> (u32, u32) {
         const MOST: usize = (1 << 31) - 1;
         let (n, at) = (self.n, self.first % self.n);
@@ -31,31 +33,38 @@ impl Place {
     }
 }
 
-/// True if several cyclic systems of `n` rows are opened: those that are whole as open ones, of which no number is two coefficients.
+/// True if several cyclic systems of `n` rows are opened by the Sherman–Morrison formula.
+///
+/// Open, each fits a tile as a whole. From 3 rows on, no matrix element is the sum of two
+/// coefficients.
 pub(crate) fn opens_cyclic(n: usize) -> bool {
     (3..=TILE).contains(&n)
 }
 
-/// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
+/// Minimum number of units per rank, if there are enough rows. Shares of ranks then differ by at
+/// most one unit in 32.
 pub(crate) const OF_A_RANK: usize = 32;
-/// Units of a chunk at least, which need not travel as far.
+/// Minimum number of units per chunk. It may exceed [`OF_A_RANK`], since units of chunks stay on
+/// their rank.
 const OF_A_CHUNK: usize = 256;
 
-/// The places at which rows may be cut, and the levels above the first equations by which a part of them is reduced by
-/// itself. In tiles the levels are those of the merge tree, which depends on the number of all rows alone: a part leaves nodes of it to be
-/// joined with those of others. In blocks they are those of reduced systems beside the first.
+/// Positions at which rows may be cut, and the levels of reduction that a part performs on its own.
+///
+/// In tiles the levels are those of the merge tree, which depends on the total number of rows
+/// alone. A part leaves nodes of the tree, which are joined with those of other parts. In blocks
+/// the levels are reduced systems after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alignment {
-    /// Rows between two places.
+    /// Distance between two cut positions in rows.
     pub rows: usize,
-    /// Levels: in tiles a reduced block is left of 128·2^levels rows.
+    /// Number of levels: in tiles each reduced block that is left covers 128·2^levels rows.
     pub levels: u32,
-    /// Rows behind the last place at least.
+    /// Minimum number of rows after the last cut.
     pub tail: usize,
 }
 
 impl Alignment {
-    /// Cuts at tiles, and reduced blocks as stage 1 leaves them.
+    /// Cuts at tiles, with the reduced blocks of stage 1.
     pub(crate) const TILES: Self = Self::at(TILE);
 
     /// Cuts at multiples of `rows`.
@@ -63,31 +72,34 @@ impl Alignment {
         Self { rows, levels: 0, tail: 1 }
     }
 
-    /// The alignment for `rows` rows on so many ranks: the coarsest of which each has 32 units, and 64 at most, which it
-    /// joins further before it sends them, see [`rank_reduction`](crate::tridiagonal::reduction::rank_reduction).
+    /// Alignment for `rows` rows on `ranks` ranks: the coarsest with at least 32 units per rank.
+    ///
+    /// A rank has at most 64 such units, and merges them before it sends them, see
+    /// [`rank_reduction`](crate::tridiagonal::reduction::rank_reduction).
     pub(crate) fn of_ranks(rows: usize, ranks: usize) -> Self {
         let Self { levels, .. } = Self::coarsest(rows, OF_A_RANK * ranks);
         let levels = levels.max((TILE / UNIT).ilog2());
         Self { rows: UNIT << levels, levels, tail: 1 }
     }
 
-    /// The alignment for `rows` rows in so many chunks: the coarsest of which each has 256 units.
+    /// Alignment for `rows` rows in `chunks` chunks: the coarsest with at least 256 units per
+    /// chunk.
     pub(crate) fn of_chunks(rows: usize, chunks: usize) -> Self {
         Self::coarsest(rows, OF_A_CHUNK * chunks)
     }
 
-    /// The alignment with so many units at least, twice as many at most.
+    /// Coarsest alignment with at least `units` units, and at most twice as many.
     fn coarsest(rows: usize, units: usize) -> Self {
         let levels = (rows.div_ceil(UNIT) / units).max(1).ilog2();
         Self { rows: TILE.max(UNIT << levels), levels, tail: 1 }
     }
 
-    /// The alignment whose places are also tiles apart, or more.
+    /// Alignment at multiples of this one's rows that are at least a tile apart.
     pub(crate) fn of_tiles_at_least(self) -> Self {
         Self { rows: self.rows * TILE.div_ceil(self.rows), ..self }
     }
 
-    /// Reduced blocks of a run of `rows` rows that begins at a place.
+    /// Number of reduced blocks of `rows` rows that begin at a cut position.
     pub(crate) fn blocks(self, rows: usize) -> usize {
         rows.div_ceil(UNIT << self.levels)
     }
@@ -102,7 +114,7 @@ mod tests {
         let aligned = |rows, levels| Alignment { rows, levels, tail: 1 };
         assert_eq!(Alignment::of_ranks(10_000_000, 2), aligned(1 << 17, 10));
         assert_eq!(Alignment::of_ranks(10_000_000_000, 8), aligned(1 << 25, 18));
-        // At tiles at least.
+        // Cuts are at least a tile apart.
         assert_eq!(Alignment::of_ranks(10_000, 2), aligned(2048, 4));
         assert_eq!(Alignment::of_chunks(10_000, 2), aligned(2048, 0));
         assert_eq!(Alignment::of_chunks(10_000_000, 4), aligned(8192, 6));

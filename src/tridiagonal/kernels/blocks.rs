@@ -1,4 +1,4 @@
-//! The kernels of the partition method with a block a thread, and their CPU twins.
+//! Kernels of the partition method with one block per thread, and their CPU implementations.
 
 use super::number::Number;
 use super::tiles::{NOT_DOMINANT, both, small};
@@ -7,19 +7,19 @@ use crate::kernel::{Kernel, kernel};
 use crate::parallel::*;
 
 kernel! {
-    /// Blocks become rows of the interface system.
+    /// Stage 1 in blocks: reduces each block to two rows of the interface system.
     pub(crate) static BLOCK_REDUCE = tridiagonal_block_reduce + block_rows + pivots + tree(
         rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
     )(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &mut [T], flags: &mut [u32],
     );
-    /// The unknowns inside of blocks.
+    /// Stage 3 in blocks: computes the unknowns inside of blocks.
     pub(crate) static BLOCK_SOLVE = tridiagonal_block_solve + block_rows + pivots(like tridiagonal_block_reduce)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &[T], kept: &mut [T], x: &mut [T],
     );
 }
 
-/// A row a, b, c | d, and the running row of a block.
+/// Coefficients a, b, c and right-hand side d of a row.
 type Row<T> = [T; 4];
 
 struct Blocks<'a, T> {
@@ -36,7 +36,7 @@ struct Blocks<'a, T> {
 }
 
 impl<'a, T: Number> Blocks<'a, T> {
-    /// Of these diagonals.
+    /// Creates the view of these diagonals and the right-hand side.
     fn of(p: tridiagonal_block_reduce::Params, [dl, d, du, rhs]: [&'a [T]; 4]) -> Self {
         let rows = p.rows as usize;
         let part = |diagonal: &'a [T], at: u32| &diagonal[at as usize..][..rows];
@@ -67,7 +67,8 @@ impl<'a, T: Number> Blocks<'a, T> {
         [a, self.d[i], c, self.rhs[i]]
     }
 
-    /// A pivot that is not next to nothing against a row of that size, and whether it was.
+    /// Returns the pivot and false; if it is negligible against its row of this size, a replacement
+    /// and true.
     fn pivot(&self, pivot: T, size: T) -> (T, bool) {
         let least = self.small * size;
         if pivot.size() > least {
@@ -83,7 +84,7 @@ fn size<T: Number>(row: &Row<T>) -> T {
     max(row[0].size(), max(row[1].size(), row[2].size()))
 }
 
-/// v·x_kept + u·x_i + w·x_{i+1} = r, the row that runs through a block.
+/// Equation v·x_kept + u·x_i + w·x_{i+1} = r, the running row of an elimination through a block.
 struct Running<T> {
     v: T,
     u: T,
@@ -173,7 +174,7 @@ fn tridiagonal_block_solve<T: Number>(
     let blocks = Blocks::of(p, [b.dl, b.d, b.du, b.rhs]);
     let above = b.above;
     let x = &mut b.x[..blocks.rows];
-    // What the kernel keeps in memory for all blocks, a thread here keeps for one.
+    // The kernel stores these numbers for all blocks, this implementation for one block per thread.
     let one = |block: usize, x: &mut [T], kept: &mut Vec<[T; 3]>| {
         let here = blocks.rows_of(block);
         let (x_first, x_last, after) = (above[2 * block], above[2 * block + 1], above[2 * block + 2]);
@@ -209,7 +210,7 @@ fn tridiagonal_block_solve<T: Number>(
             *x = here;
         }
     };
-    // Blocks of the two lengths, in runs that a thread takes at a time.
+    // Blocks of the two lengths, in runs of one task each.
     const RUN: usize = 256;
     let (length, longer) = (blocks.rows / blocks.blocks, blocks.rows % blocks.blocks);
     let (long, short) = x.split_at_mut(longer * (length + 1));

@@ -1,11 +1,11 @@
-//! The arithmetic of both precisions.
+//! Arithmetic of single and double precision.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::kernel::Real;
 use crate::kernel::cpu::simd::fused;
 
-/// A precision with its arithmetic.
+/// Floating-point precision with its arithmetic.
 pub trait Number:
     Real + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
@@ -33,7 +33,7 @@ impl Number for f64 {
     }
 }
 
-/// a·b + c, rounded once where the level has an instruction for it.
+/// Returns a·b + c, with one rounding if the SIMD level has a fused instruction.
 #[inline(always)]
 pub(crate) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
     if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }

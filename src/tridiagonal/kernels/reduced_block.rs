@@ -1,27 +1,34 @@
-//! Reduced blocks: runs of rows, seen from outside.
+//! Reduced blocks: Schur complements of runs of rows.
 
 use super::number::{Number, fma};
 
-/// The two interface equations of a run of rows whose interior is eliminated, its Schur complement: with the interface
-/// values x_left and x_right, x_first = u0 − u1·x_left − u2·x_right and x_last = u3 − u4·x_left − u5·x_right.
+/// The two interface equations of a run of rows after elimination of its interior (Schur
+/// complement).
+///
+/// With the adjacent unknowns x_left and x_right, x_first = u0 − u1·x_left − u2·x_right and x_last
+/// = u3 − u4·x_left − u5·x_right.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReducedBlock<T> {
-    /// u0 … u5.
+    /// Coefficients u0 … u5.
     pub u: [T; 6],
 }
 
 impl<T: Number> ReducedBlock<T> {
-    /// No row: what it shows to the left is what lies to its right, and the other way round.
+    /// Reduced block of no row: x_first = x_right and x_last = x_left.
     pub(crate) const EMPTY: Self =
         Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
 
-    /// From six numbers.
+    /// Creates a reduced block from six numbers.
     pub(crate) fn of(u: &[T]) -> Self {
         Self { u: std::array::from_fn(|k| u[k]) }
     }
 
-    /// This block and the one to its right as one; what gives the two unknowns between them (y = u0 − u1·x_left −
-    /// u2·x_right on the left side, z = u3 − u4·x_left − u5·x_right on the right); the determinant divided by.
+    /// Joins this block with the one to its right. Returns three results:
+    ///
+    /// * the joined block;
+    /// * a block that gives the two unknowns between them: y = u0 − u1·x_left − u2·x_right on the
+    ///   left side, z = u3 − u4·x_left − u5·x_right on the right side;
+    /// * the determinant that was divided by.
     #[inline(always)]
     pub(crate) fn join<const LEVEL: u8>(&self, right: &Self) -> (Self, Self, T) {
         let ([a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]) = (self.u, right.u);
@@ -40,7 +47,7 @@ impl<T: Number> ReducedBlock<T> {
         (Self { u: whole }, Self { u: [y0, y1, y2, z0, z1, z2] }, det)
     }
 
-    /// Both unknowns, from the interface values.
+    /// Evaluates the two equations at the interface values `left` and `right`.
     #[inline(always)]
     pub(crate) fn between<const LEVEL: u8>(&self, left: T, right: T) -> (T, T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
@@ -50,8 +57,8 @@ impl<T: Number> ReducedBlock<T> {
         )
     }
 
-    /// The interface values (x_last, x_first) of a block that is its own neighbour on both sides, and the determinant
-    /// divided by.
+    /// Interface values (x_last, x_first) of a block that is its own neighbour on either side, and
+    /// the determinant that was divided by.
     pub(crate) fn closed(&self) -> ([T; 2], T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
         let one = T::of(1.0);

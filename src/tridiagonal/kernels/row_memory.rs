@@ -1,4 +1,4 @@
-//! A lane's memory for rows.
+//! Memory of a lane for rows.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use super::number::Number;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane};
 
-/// Names of the five arrays in errors.
+/// Names of the five arrays in error messages.
 const NAMES: [&str; 5] =
     ["the lower diagonal", "the diagonal", "the upper diagonal", "the right-hand side", "the unknowns"];
 
-/// Numbers of an array of `rows` rows: a thread reads and writes all rows that it could have, whether the last of them
-/// exist or not.
+/// Length of an array of `rows` rows. A thread reads and writes all its rows, also those after the
+/// last that exists.
 pub(crate) fn padded(rows: usize) -> usize {
     rows.next_multiple_of(8) + 8
 }
 
-/// A chunk's numbers on a lane.
+/// Arrays of a chunk on a lane.
 #[derive(Debug)]
 pub struct Arrays<T> {
     /// Lower diagonal; its element 0 belongs to the chunk's first row.
@@ -25,14 +25,14 @@ pub struct Arrays<T> {
     pub d: Buffer<T>,
     /// Upper diagonal.
     pub du: Buffer<T>,
-    /// Right-hand sides, one behind the other, each as long as a diagonal.
+    /// Right-hand sides, concatenated, each as long as a diagonal.
     pub b: Buffer<T>,
-    /// Unknowns, in the same way. Before they are there it may have what rows are reduced to.
+    /// Unknowns, laid out as `b`. Before stage 3 this array may hold reduced blocks.
     pub x: Arc<Buffer<T>>,
 }
 
 impl<T: Number> Arrays<T> {
-    /// Arrays of `rows` rows with so many right-hand sides.
+    /// Allocates arrays of `rows` rows with `rhs` right-hand sides.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -42,7 +42,7 @@ impl<T: Number> Arrays<T> {
         Ok(Self { dl: alloc(0)?, d: alloc(1)?, du: alloc(2)?, b: alloc(3)?, x: Arc::new(alloc(4)?) })
     }
 
-    /// The host's arrays themselves, where the lane can work there.
+    /// Uses the host's arrays in place; `None` if the lane cannot work in host memory.
     fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
         let own = NAMES.into_iter().zip(arrays).map(|(what, array)| lane.adopt(what, array).transpose());
         let Some(own) = own.collect::<Option<Result<Vec<_>>>>() else { return Ok(None) };
@@ -50,35 +50,36 @@ impl<T: Number> Arrays<T> {
         Ok(Some(Self { dl, d, du, b, x: Arc::new(x) }))
     }
 
-    /// Bytes on the device.
+    /// Device memory in bytes.
     pub fn bytes(&self) -> u64 {
         [&self.dl, &self.d, &self.du, &self.b, &*self.x].iter().map(|b| b.bytes()).sum()
     }
 }
 
-/// The rows that a lane holds at once.
+/// Rows that a lane holds at once.
 #[derive(Debug)]
 pub(crate) struct RowMemory<T> {
     pub(crate) arrays: Arrays<T>,
-    /// Right-hand sides.
+    /// Number of right-hand sides.
     pub(crate) rhs: usize,
-    /// Numbers that blocks keep for the way back.
+    /// Numbers of blocks for back substitution.
     pub(crate) kept: Option<Buffer<T>>,
-    /// Whether several runs of rows go through it.
+    /// True if several runs of rows share this memory, one after another.
     pub(crate) shared: bool,
-    /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
+    /// True if these are the host's arrays, which must not be read while launches run.
     pub(crate) adopted: bool,
 }
 
 impl<T: Number> RowMemory<T> {
-    /// Memory for so many rows and right-hand sides, and for what blocks keep of them.
+    /// Allocates memory for `rows` rows and `rhs` right-hand sides, and for back substitution if
+    /// `in_blocks`.
     pub(crate) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool, shared: bool) -> Result<Self> {
         let arrays = Arrays::new(lane, rows, rhs)?;
         let kept = in_blocks.then(|| lane.alloc("what blocks keep for the way back", 3 * rows));
         Ok(Self { arrays, rhs, kept: kept.transpose()?, shared, adopted: false })
     }
 
-    /// The host's arrays themselves, where the lane can work there.
+    /// Uses the host's arrays in place; `None` if the lane cannot work in host memory.
     pub(crate) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
         Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self {
             arrays,
@@ -89,7 +90,7 @@ impl<T: Number> RowMemory<T> {
         }))
     }
 
-    /// Numbers between two right-hand sides.
+    /// Distance between two right-hand sides in elements.
     pub(crate) fn stride(&self) -> usize {
         self.arrays.d.len()
     }

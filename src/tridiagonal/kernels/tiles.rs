@@ -1,4 +1,4 @@
-//! The kernels of the partition method and their CPU twins.
+//! Kernels of the partition method in tiles, and their CPU implementations.
 
 use super::alignment::Place;
 pub use super::alignment::{TILE, UNIT};
@@ -11,56 +11,56 @@ use crate::parallel::*;
 use crate::util::inline_array::array;
 
 kernel! {
-    /// Rows become reduced blocks, one a unit.
+    /// Stage 1: reduces rows to reduced blocks, one per unit.
     pub static REDUCE = tridiagonal_reduce + pairs + rows + units + pivots(rows, n, first, cyclic, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
     );
-    /// Reduced blocks become those of the next level.
+    /// Joins reduced blocks to those of the next level.
     pub static MERGE = tridiagonal_merge + units + pivots(count, small, levels)(
         units: &mut [T], flags: &[u32], above: &mut [T], flags_above: &mut [u32],
     );
-    /// The interface system.
+    /// Stage 2: joins all reduced blocks to the root, and solves for the interface values.
     pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, cyclic, small)(
         units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], values: &mut [T], above: &mut [T],
         flags_above: &mut [u32],
     );
-    /// From the interface values of the next level to those of this one.
+    /// Computes the interface values of a level from those of the next level.
     pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
-    /// The unknowns of units.
+    /// Stage 3: computes the unknowns of units from their interface values.
     pub static SOLVE = tridiagonal_solve + pairs + rows + units + pivots(rows, n, first, cyclic)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], values: &[T], x: &mut [T],
     );
 }
 
-/// Reduced blocks that one workgroup joins to one.
+/// Maximum number of reduced blocks that one workgroup joins to one.
 pub const FAN: usize = 256;
 
-/// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
-/// nothing against their row.
+/// Flag of a row with |d| < |dl| + |du|. The bits below count pivots that are
+/// negligible against their row.
 pub const NOT_DOMINANT: u32 = 1 << 31;
 
-/// Flags of two parts.
+/// Combines the flags of two parts.
 pub(crate) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
 
-/// Flags of all parts.
+/// Combines the flags of all parts.
 pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
 
-/// Units that the twins eliminate at the same time, one a vector lane.
+/// Units that the CPU implementation eliminates at the same time, one per vector lane.
 pub(crate) const LANES: usize = 8;
-/// Rows of so many units: what a thread takes at a time.
+/// Rows of a strip, the [`LANES`] units that a thread eliminates at the same time.
 const STRIP: usize = LANES * UNIT;
-/// Strips that a thread takes one behind the other, at least.
+/// Minimum number of consecutive strips per thread.
 const STRIPS: usize = 16;
-/// Rows of a chunk whose unknowns no cache is expected to hold until somebody asks for them.
+/// Minimum chunk size in rows at which unknowns are not expected to stay in cache.
 pub(crate) const UNCACHED: usize = 1 << 21;
-/// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
+/// Rows that are transposed to vector-lane order at a time: a cache line of f64.
 pub(crate) const TURN: usize = 8;
 
-/// The diagonals and the right-hand side of a strip or a part of it.
+/// Diagonals and right-hand side of a strip or a part of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Diagonals<'a, T> {
     pub(crate) dl: &'a [T],
@@ -80,11 +80,14 @@ impl<'a, T> Diagonals<'a, T> {
     }
 }
 
-/// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
-/// unknown behind them; e, h, e′, h′ of every unit.
+/// Numbers of two consecutive rows for back substitution, for each of the [`LANES`] units.
+///
+/// With x the unknown after the two rows, the upper unknown is e − h·x and the lower e′ − h′·x. The
+/// order is e, h, e′, h′.
 pub(crate) type BackSubstitution<T> = [[T; LANES]; 4];
 
-/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
+/// Working memory of a strip: diagonals that are zero at ends of systems, and numbers for back
+/// substitution.
 struct Scratch<T> {
     dl: Box<[T]>,
     du: Box<[T]>,
@@ -97,7 +100,8 @@ impl<T: Number> Scratch<T> {
         Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 4]; UNIT / 2].into_boxed_slice() }
     }
 
-    /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
+    /// Copies the two off-diagonals of the strip that begins at `row`, and sets them to zero at
+    /// ends of systems. False, without a copy, if the strip has no such end.
     fn cut(&mut self, rows: Diagonals<'_, T>, row: usize, place: Place) -> bool {
         let (n, len) = (place.n, rows.d.len());
         let start = (place.first + row) % n;
@@ -107,7 +111,7 @@ impl<T: Number> Scratch<T> {
         let (dl, du) = (&mut self.dl[..len], &mut self.du[..len]);
         dl.copy_from_slice(rows.dl);
         du.copy_from_slice(rows.du);
-        // The first row of a system that lies at or behind the strip's first.
+        // The first row of a system at or after the strip's first row.
         let mut at = (n - start) % n;
         if at > 0 && at <= len {
             du[at - 1] = T::ZERO;
@@ -123,10 +127,10 @@ impl<T: Number> Scratch<T> {
     }
 }
 
-/// The elimination of `W` units downwards, side by side.
+/// Forward elimination of `W` units side by side.
 struct Elimination<T, const W: usize> {
     units: [[T; W]; 6],
-    /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
+    /// Minimum of |b| − |a| − |c|; `pivots` counts the cases |pivot| ≤ small·(|a| + |b| + |c|).
     dominance: [T; W],
     pivots: [T; W],
 }
@@ -139,7 +143,7 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         Self { units, dominance: [T::of(1.0); W], pivots: zero }
     }
 
-    /// Two more rows of each unit, with one division.
+    /// Eliminates the next two rows of each unit, with one division.
     #[inline(always)]
     fn pair<const LEVEL: u8>(&mut self, [a, b, c, r]: [&[[T; W]; 2]; 4], small: T) {
         let [u0, u1, u2, u3, u4, u5] = &mut self.units;
@@ -169,7 +173,7 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         }
     }
 
-    /// One more row of each unit.
+    /// Eliminates the next row of each unit.
     #[inline(always)]
     fn row<const LEVEL: u8>(&mut self, a: &[T; W], b: &[T; W], c: &[T; W], d: &[T; W], small: T) {
         let [u0, u1, u2, u3, u4, u5] = &mut self.units;
@@ -194,7 +198,7 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         }
     }
 
-    /// A unit's six numbers and its flags.
+    /// Reduced block and flags of unit `j`.
     fn unit(&self, j: usize) -> ([T; 6], u32) {
         let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
@@ -204,14 +208,15 @@ impl<T: Number, const W: usize> Elimination<T, W> {
 
 pub(crate) type Turned<T> = [[T; LANES]; TURN];
 
-/// Rows `at … at + 7` of runs that begin `stride` rows apart, turned so that one row of all runs is a vector.
+/// Transposes rows `at … at + 7` of runs that begin `stride` rows apart: one row of all runs
+/// becomes a vector.
 #[inline(always)]
 pub(crate) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
     let own = &source[at..][..(LANES - 1) * stride + TURN];
     transpose::<LEVEL, T>(array(|j| own[j * stride..].first_chunk().expect("runs have as many rows")), out);
 }
 
-/// A strip up to its units.
+/// Stage 1 of a strip: from rows to reduced blocks.
 struct StripReduction<'a, T> {
     rows: Diagonals<'a, T>,
     small: T,
@@ -257,17 +262,17 @@ impl<T: Number> Body for StripReduction<'_, T> {
     }
 }
 
-/// A strip down to its unknowns, from the interface values of its units.
+/// Stage 3 of a strip: from interface values to unknowns.
 struct StripSolution<'a, T> {
     rows: Diagonals<'a, T>,
     values: &'a [T],
     back: &'a mut [BackSubstitution<T>],
     x: &'a mut [T],
-    /// Whether x goes past the caches, which then need not read what they write.
+    /// True if x is written past the caches, which then need not read the lines first.
     past: bool,
 }
 
-/// With the unknown before it known, a row leaves x_i = e − h·x_{i+1}.
+/// Eliminates the previous unknown: x_{i−1} = e − h·x_i becomes x_i = e − h·x_{i+1}.
 #[inline(always)]
 fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
     let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
@@ -275,8 +280,10 @@ fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &
     *h = c * inverse;
 }
 
-/// Two rows of every unit, behind a row x = e − h·x′ that then is the second of them, with one division: what they keep for
-/// the way back, and their determinants.
+/// Eliminates two rows of every unit with one division, given x = e − h·x′ for the row before.
+///
+/// Updates e and h to the second row. Returns the numbers for back substitution, and the
+/// determinants.
 #[inline(always)]
 pub(crate) fn descend<T: Number, const LEVEL: u8>(
     [a, b, c, r]: [&[[T; LANES]; 2]; 4],
@@ -364,8 +371,11 @@ impl<T: Number> Body for StripSolution<'_, T> {
     }
 }
 
-/// The exponent s of the share 4^−s of its row below which a pivot of dominant rows is small. Each row adds a few roundings to
-/// the pivots behind it, so that the last one of a singular matrix of n rows is √n roundings, or in the worst case some n.
+/// Exponent s of the threshold 4^−s, relative to its row, below which a pivot of dominant rows is
+/// small.
+///
+/// Each row adds a few rounding errors to later pivots. The last pivot of a singular matrix of n
+/// rows is therefore about √n rounding errors, in the worst case a multiple of n.
 pub(crate) fn small_exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 18,
@@ -373,7 +383,8 @@ pub(crate) fn small_exponent(precision: Precision) -> u32 {
     }
 }
 
-/// The exponent s of the share 4^−s of its row below which a pivot is replaced: four times the unit roundoff.
+/// Exponent s of the threshold 4^−s, relative to its row, below which a pivot is replaced: 2⁻⁵⁰ in
+/// double and 2⁻²² in single precision.
 pub(crate) fn least_exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 25,
@@ -381,13 +392,13 @@ pub(crate) fn least_exponent(precision: Precision) -> u32 {
     }
 }
 
-/// The share of a row below which a pivot is small: 4^−s.
+/// Threshold 4^−s, relative to its row, below which a pivot is small.
 pub(crate) fn small<T: Number>(s: u32) -> T {
     let root = T::of(f64::from(1u32 << s));
     T::of(1.0) / (root * root)
 }
 
-/// A chunk's diagonals, by strips.
+/// Diagonals of a chunk, in strips.
 struct Strips<'a, T> {
     all: Diagonals<'a, T>,
     rows: usize,
@@ -395,7 +406,7 @@ struct Strips<'a, T> {
 }
 
 impl<'a, T: Number> Strips<'a, T> {
-    /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
+    /// Returns a strip with zeros at ends of systems, and the rest of the working memory.
     fn strip<'s>(
         &'s self,
         strip: usize,
@@ -447,8 +458,11 @@ fn tridiagonal_solve<T: Number>(
     );
 }
 
-/// Joins 2^k blocks in a binary tree, those behind the last one being none; in the place of a block stays what gives the two
-/// unknowns at its right end, where something lies behind it in the tree.
+/// Joins 2^levels reduced blocks in a binary tree; missing blocks are empty. Returns the root and
+/// flags.
+///
+/// Each block in `units` is replaced by the block that gives the two unknowns at its right end, if
+/// the tree joins it to a block on its right.
 fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();
     let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();
@@ -467,14 +481,15 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
     (tree[tree.len() - 1], bad)
 }
 
-/// The interface values of each of 2^k units, from those of all of them together and what [`join_all`] left.
+/// Computes the interface values of 2^levels units from those of their root and the nodes that
+/// [`join_all`] left.
 fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
-    // Behind the last unit: the first unknown of what follows is x_right of all.
+    // After the last unit: the first unknown there is x_right of the root.
     const fn behind<T: Number>() -> ReducedBlock<T> {
         ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
     }
     let (count, last) = (values.len() / 2, (1usize << levels) - 1);
-    // On both sides of the right end of each.
+    // Unknowns on the left and right side of each unit's right end.
     let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
     let left_of = |sides: &[(T, T)], unit: usize| if unit > 0 { sides[unit - 1].0 } else { ends[0] };
     let right_of = |sides: &[(T, T)], unit: usize| if unit < last { sides[unit].1 } else { ends[1] };

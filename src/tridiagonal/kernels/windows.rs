@@ -1,4 +1,4 @@
-//! The kernels of windows and their CPU twins.
+//! Kernels of windows (overlapping tiles), and their CPU implementations.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::parallel::*;
 use crate::util::inline_array::array;
 
 kernel! {
-    /// The unknowns of tiles, each from its window alone.
+    /// Computes the unknowns of tiles, each from its window alone.
     pub static WINDOW = tridiagonal_window + window_params + rows + backward + pivots
         (rows, n, first, at, tiles, tile, rhs, stride, levels, small, limit, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
-    /// The rows at the borders of tiles, and the number of tiles that are not certified.
+    /// Checks the rows at the borders of tiles, and counts the tiles that are not certified.
     pub static SEAM = tridiagonal_seam + window_params + backward + tree + pivots(like tridiagonal_window)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], flags: &mut [u32],
     );
@@ -24,14 +24,14 @@ kernel! {
 
 /// Rows of a window.
 pub const WINDOW_ROWS: usize = 2048;
-/// Tiles whose certificate is one number for the host.
+/// Tiles per group; the host reads one number of uncertified tiles for each group.
 pub const SEAMS: usize = 256;
 
-/// Rows between those that are eliminated and those that are asked for: windows are too many streams for processors to
-/// see that they go on.
+/// Distance of the prefetch from the row being eliminated. Windows are too many streams for the
+/// hardware prefetcher.
 const AHEAD: usize = 32;
 
-/// The tiles of rows in memory.
+/// Tiles of the rows in memory.
 #[derive(Debug, Clone, Copy)]
 struct Tiling {
     rows: usize,
@@ -49,7 +49,7 @@ impl Tiling {
         Self { rows, n, first, at, tiles, tile }
     }
 
-    /// Rows before and behind a tile that belong to its window.
+    /// Rows of a window on either side of its tile.
     fn overlap(self) -> usize {
         (WINDOW_ROWS - self.tile) / 2
     }
@@ -60,15 +60,17 @@ impl Tiling {
         row(tiles.start)..row(tiles.end)
     }
 
-    /// True where a system begins with a row, and where one ends.
+    /// True if a system begins with this row, and true if one ends with it.
     fn ends(self, row: usize) -> [bool; 2] {
         let place = (self.first + row) % self.n;
         [place == 0, place + 1 == self.n]
     }
 }
 
-/// True if |r| ≤ 4^−limit·s for a row with these unknowns, s the sum of the sizes of its products, no digit of which is lost: it
-/// lies between 2^(−16 tiny) and 2^(16 tiny). Or all of them are products with 0.
+/// True if |r| ≤ 4^−limit·s for a row with these unknowns, or all its products have a factor 0.
+///
+/// Here s is the sum of the absolute values of its products. It must lie between 2^(−16 tiny) and
+/// 2^(16 tiny), so that no digit is lost.
 fn is_certified<T: Number>(
     [a, d, c, b]: [T; 4],
     [before, own, behind]: [T; 3],
@@ -82,22 +84,23 @@ fn is_certified<T: Number>(
     known || [(a, before), (d, own), (c, behind), (b, b)].iter().all(|&(c, x)| c == T::ZERO || x == T::ZERO)
 }
 
-/// As many tiles as vectors have lanes, one behind the other.
+/// [`LANES`] consecutive tiles, one per vector lane.
 struct Strip<'a, T> {
     all: Diagonals<'a, T>,
     tiling: Tiling,
     first: usize,
     small: T,
     back: &'a mut [BackSubstitution<T>],
-    /// The unknowns of these tiles.
+    /// Unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
-    /// True if x goes past the caches, which then need not read what they write.
+    /// True if x is written past the caches, which then need not read the lines first.
     past: bool,
 }
 
 impl<T: Number> Strip<'_, T> {
-    /// Rows `at … at + 7` of each window, a row of all windows being a vector; those that do not exist are x_i = 0.
+    /// Reads rows `at … at + 7` of each window, transposed: one row of all windows is a vector.
+    /// Missing rows become x_i = 0.
     #[inline(always)]
     fn rows<const LEVEL: u8>(&self, at: usize, places: &mut [usize; LANES], out: &mut [Turned<T>; 4]) {
         let Tiling { rows, n, tile, .. } = self.tiling;
@@ -133,7 +136,7 @@ impl<T: Number> Strip<'_, T> {
         }
     }
 
-    /// Keeps x of rows `at … at + 7` of each window.
+    /// Stores x of rows `at … at + 7` of each window, for the rows of its tile.
     #[inline(always)]
     fn keep<const LEVEL: u8>(&mut self, at: usize, turned: &Turned<T>) {
         for (j, _) in self.flags.iter().enumerate() {
@@ -147,7 +150,8 @@ impl<T: Number> Strip<'_, T> {
         }
     }
 
-    /// Downwards: numbers for the way back, and 1 for windows that are not certified.
+    /// Forward elimination: stores numbers for back substitution. Returns 1 for each window with a
+    /// row that is not dominant or a small pivot.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) -> [u32; LANES] {
         let Tiling { n, first, at, tile, .. } = self.tiling;
@@ -178,7 +182,7 @@ impl<T: Number> Strip<'_, T> {
         array(|j| u32::from(pivots[j] != T::ZERO || dominance[j] < T::ZERO))
     }
 
-    /// Upwards: the unknowns of tiles.
+    /// Back substitution: computes the unknowns of tiles.
     #[inline(always)]
     fn up<const LEVEL: u8>(&mut self) {
         let (overlap, tile) = (self.tiling.overlap(), self.tiling.tile);
@@ -226,7 +230,8 @@ pub(crate) fn solve_tiles<T: Number>(p: tridiagonal_window::Params, b: tridiagon
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
     let (here, [rhs, stride]) = (tiling.of_tiles(0..tiling.tiles), [p.rhs, p.stride].map(|n| n as usize));
     let past = rhs * here.len() >= UNCACHED;
-    // Of each strip the unknowns of all right-hand sides: the three diagonals then come from the cache for all but one of them.
+    // Unknowns of all right-hand sides by strip, so that all but the first read the diagonals from
+    // cache.
     let mut strips: Vec<Vec<&mut [T]>> = Vec::new();
     strips.resize_with(tiling.tiles.div_ceil(LANES), Vec::new);
     for x in b.x.chunks_mut(stride).take(rhs) {
@@ -254,7 +259,7 @@ fn tridiagonal_seam<T: Number>(
     count_uncertified(p, b);
 }
 
-/// Counts the tiles of each group that are not certified.
+/// Counts the tiles that are not certified, per group of [`SEAMS`].
 pub(crate) fn count_uncertified<T: Number>(
     p: tridiagonal_window::Params,
     b: tridiagonal_seam::Bindings<'_, T>,

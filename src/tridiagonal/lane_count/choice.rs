@@ -1,19 +1,22 @@
-//! The lane count that is used: a predicted time for each number of lanes, and the smallest number that comes close to
-//! the least.
+//! Choice of the lane count: predicted times per number of lanes, and the smallest number close to
+//! the minimum.
 //!
 //! # Forms
 //! Let T(n, s) be the time on s lanes. The gain T(n, 1) − T(n, s) is modelled by
 //!
 //! a (1 − 1/s) + b n (1 − 1/s) − c (√s − 1) − d (s − 1) − e \[s > 1\], a, b, c, d, e ≥ 0,
 //!
-//! or by part of these terms: zero for one lane, one regime of size, coefficients by least squares with the weights
-//! 1/T(n, 1), since what counts is the relative error. T(n, 1) itself is interpolated between measurements. Two tables,
-//! without parameters, and the model of [`overlap`] compete with them.
+//! or by some of these terms. The gain is zero for one lane, and one regime covers all sizes. The
+//! coefficients are fitted by least squares with weights 1/T(n, 1), since the relative error
+//! matters. T(n, 1) itself is interpolated between measurements. Two tables without parameters and
+//! the model of [`overlap`] are further candidates.
 //!
 //! # Which form
-//! Each size is left out once, each form is fitted to the others and chooses a lane count for it. The regret is how much
-//! longer that takes than the best lane count measured. Forms that miss fewer sizes ([`missed`]) come first, then a
-//! smaller mean regret; of forms whose means differ by less than [`TIE`] the one with fewer numbers is taken.
+//! Each size is left out once. Each form is fitted to the other sizes and chooses a lane count for
+//! the omitted one. The regret is the additional time relative to the best measured lane count.
+//! Forms that miss fewer sizes ([`missed`]) come first, then those with a smaller mean regret. Of
+//! forms with mean regrets that differ by less than [`TIE`], the one with fewer parameters is
+//! chosen.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,44 +24,44 @@ use super::overlap::{self, OverlapModel};
 use super::regression::non_negative;
 use super::{FEWEST_SIZES, SizeTimes};
 
-/// Mean regrets closer than this are equal.
+/// Mean regrets that differ by less than this are regarded as equal.
 pub const TIE: f64 = 1e-3;
 
-/// More lanes are not worth a share of the time below this.
+/// Minimum relative reduction of the time that justifies more lanes.
 pub const MARGIN: f64 = 0.01;
 
-/// What the noise of the timings can raise [`MARGIN`] to, where more than one lane is asked for.
+/// Upper limit to which timing noise raises [`MARGIN`] in the comparison with one lane.
 pub const LARGEST_MARGIN: f64 = 0.03;
 
-/// A choice that takes 5 % and 20 µs more than the best one has missed.
+/// True if a choice takes more than 5 % and 20 µs longer than the best one.
 pub fn missed(chosen: f64, best: f64) -> bool {
     chosen > 1.05 * best && chosen > best + 0.020
 }
 
-/// How a time on several lanes is predicted.
+/// Form of the prediction for the time on several lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
-    /// a, b and d: each lane costs the same.
+    /// Terms a, b and d: the cost is proportional to the number of lanes.
     Linear,
-    /// a, b and c: lanes cost with the root of their number.
+    /// Terms a, b and c: the cost grows with the square root of the number of lanes.
     Root,
     /// All five terms.
     FiveTerms,
     /// The model of [`overlap`].
     Overlap,
-    /// The ratio T(n, s) / T(n, 1) of the nearest size measured.
+    /// Ratio T(n, s) / T(n, 1) of the nearest measured size.
     Nearest,
-    /// The same ratio, linear in log n between sizes measured.
+    /// Ratio T(n, s) / T(n, 1), linear in log n between measured sizes.
     Interpolated,
 }
 
 impl Form {
-    /// All forms, in the order in which equals are preferred.
+    /// All forms, in order of preference if equal.
     pub const ALL: [Self; 6] =
         [Self::Linear, Self::Root, Self::FiveTerms, Self::Overlap, Self::Nearest, Self::Interpolated];
 
-    /// Name for people.
+    /// Description for reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Linear => "gain less a cost per lane",
@@ -70,7 +73,7 @@ impl Form {
         }
     }
 
-    /// Numbers that it takes from `sizes` sizes.
+    /// Number of parameters, for measurements of `sizes` sizes.
     fn parameters(self, sizes: usize) -> usize {
         match self {
             Self::Linear | Self::Root => 3,
@@ -80,7 +83,7 @@ impl Form {
         }
     }
 
-    /// Indices of the terms that it uses.
+    /// Indices of the terms of this form.
     fn terms(self) -> &'static [usize] {
         match self {
             Self::Linear => &[0, 1, 3],
@@ -91,19 +94,20 @@ impl Form {
     }
 }
 
-/// The terms of the gain, signs included; n is counted in millions.
+/// Terms of the gain with their signs; n is counted in millions.
 fn terms(n: usize, lanes: usize) -> [f64; 5] {
     let s = lanes as f64;
     let hidden = 1.0 - 1.0 / s;
     [hidden, n as f64 * 1e-6 * hidden, 1.0 - s.sqrt(), 1.0 - s, if lanes > 1 { -1.0 } else { 0.0 }]
 }
 
-/// Milliseconds that `lanes` lanes save over one, from the coefficients (a, b, c, d, e), b by a million rows.
+/// Milliseconds that `lanes` lanes save over one, from the coefficients (a, b, c, d, e). The unit
+/// of b is milliseconds per million rows.
 pub fn gain(coefficients: &[f64; 5], n: usize, lanes: usize) -> f64 {
     terms(n, lanes).iter().zip(coefficients).map(|(t, c)| t * c).sum()
 }
 
-/// A form fitted to measurements, ready to predict.
+/// Form fitted to measurements, for predictions.
 #[derive(Debug, Clone, PartialEq)]
 struct Predictor<'a> {
     form: Form,
@@ -113,7 +117,7 @@ struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// None where the form cannot be fitted. `sizes` ascend.
+    /// Fits a form to `sizes`, which ascend; `None` if it cannot be fitted.
     fn fit(form: Form, sizes: &'a [SizeTimes]) -> Option<Self> {
         let overlap = match form {
             Form::Overlap => Some(overlap::fit(sizes)?.model),
@@ -136,7 +140,7 @@ impl<'a> Predictor<'a> {
         Some(Self { form, coefficients, overlap, sizes })
     }
 
-    /// The sizes around `n` and how far it lies between them, in log n.
+    /// Measured sizes around `n`, and the position of `n` between them in log n, from 0 to 1.
     fn around(&self, n: usize) -> (&'a SizeTimes, &'a SizeTimes, f64) {
         let above = self.sizes.partition_point(|size| size.n < n).min(self.sizes.len() - 1);
         let (low, high) = (&self.sizes[above.saturating_sub(1)], &self.sizes[above]);
@@ -145,8 +149,8 @@ impl<'a> Predictor<'a> {
         (low, high, share.clamp(0.0, 1.0))
     }
 
-    /// Milliseconds on one lane: linear in the logarithms of both; beyond the largest size proportional to n, below
-    /// the smallest constant.
+    /// Milliseconds on one lane, linear in the logarithms of n and time. Beyond the largest size
+    /// the time is proportional to n, below the smallest it is constant.
     fn one_lane(&self, n: usize) -> f64 {
         let (low, high, share) = self.around(n);
         let between = low.one_lane().powf(1.0 - share) * high.one_lane().powf(share);
@@ -166,7 +170,7 @@ impl<'a> Predictor<'a> {
             Form::Interpolated => {
                 let (low, high, share) = self.around(n);
                 let (low, high) = (ratio(low), ratio(high));
-                // A count that one side was not measured on has the other side's ratio.
+                // If only one of the sizes was measured with this count, its ratio is used.
                 let (low, high) =
                     (if low.is_finite() { low } else { high }, if high.is_finite() { high } else { low });
                 if low.is_finite() { one * (low + (high - low) * share) } else { f64::INFINITY }
@@ -175,7 +179,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// The smallest count whose time is close to the least.
+    /// Smallest lane count with a time close to the minimum.
     fn lanes(&self, n: usize) -> usize {
         let counts = counts(self.sizes);
         let times: Vec<f64> = counts.iter().map(|&lanes| self.time(n, lanes)).collect();
@@ -194,7 +198,7 @@ impl<'a> Predictor<'a> {
     }
 }
 
-/// Every lane count that was measured anywhere.
+/// All lane counts that were measured for any size.
 fn counts(sizes: &[SizeTimes]) -> Vec<usize> {
     let mut counts: Vec<usize> =
         sizes.iter().flat_map(|size| size.runs.iter().map(|run| run.lanes)).collect();
@@ -203,34 +207,36 @@ fn counts(sizes: &[SizeTimes]) -> Vec<usize> {
     counts
 }
 
-/// How a form did on the sizes that were left out of its fit.
+/// Regrets of a form for sizes that were left out of its fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The form.
     pub form: Form,
     /// Mean of T(chosen) / T(best) − 1.
     pub mean_regret: f64,
-    /// Largest.
+    /// Maximum of T(chosen) / T(best) − 1.
     pub worst_regret: f64,
-    /// Sizes missed by more than 5 % and 20 µs.
+    /// Number of sizes missed by more than 5 % and 20 µs.
     pub missed: usize,
 }
 
-/// The choice of lane counts of a device.
+/// Chosen form for the lane counts of a device, with its coefficients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The form taken.
+    /// Chosen form.
     pub form: Form,
-    /// a, b (by a million rows), c, d, e in milliseconds; zero where the form does not use them.
+    /// Coefficients a, b (per million rows), c, d, e in milliseconds; zero if the form does not use
+    /// them.
     pub coefficients: [f64; 5],
-    /// The model of [`overlap`], where that is the form.
+    /// Coefficients of the [`overlap`] model; `None` if another form is chosen.
     pub overlap: Option<OverlapModel>,
-    /// Every form that could be fitted.
+    /// All forms that could be fitted.
     pub candidates: Vec<Candidate>,
 }
 
 impl Choice {
-    /// Fits every form to `sizes`, which ascend, and takes the best one. None for fewer than [`FEWEST_SIZES`] sizes.
+    /// Fits every form to `sizes`, which ascend, and chooses the best one. `None` for fewer than
+    /// [`FEWEST_SIZES`] sizes.
     pub fn fit(sizes: &[SizeTimes]) -> Option<Self> {
         assert!(sizes.is_sorted_by(|a, b| a.n < b.n), "sizes ascend, each once");
         if sizes.len() < FEWEST_SIZES {
@@ -247,12 +253,12 @@ impl Choice {
         Some(Self { form, coefficients, overlap, candidates })
     }
 
-    /// The lane count for `n` rows, from the measurements that this was fitted to.
+    /// Lane count for `n` rows. `sizes` must be the measurements of [`Choice::fit`].
     pub fn lanes(&self, sizes: &[SizeTimes], n: usize) -> usize {
         self.predictor(sizes).lanes(n)
     }
 
-    /// Predicted milliseconds for `n` rows; none for a number of lanes that was not measured.
+    /// Predicted milliseconds for `n` rows; `None` for a number of lanes that was not measured.
     pub fn time(&self, sizes: &[SizeTimes], n: usize, lanes: usize) -> Option<f64> {
         let time = self.predictor(sizes).time(n, lanes);
         (counts(sizes).contains(&lanes) && time.is_finite()).then_some(time)
@@ -272,7 +278,7 @@ fn leave_one_out(form: Form, sizes: &[SizeTimes]) -> Option<Candidate> {
         }
         let others: Vec<SizeTimes> = [&sizes[..i], &sizes[i + 1..]].concat();
         let lanes = Predictor::fit(form, &others)?.lanes(size.n);
-        // A count that this size cannot have is cut down to the largest that it can.
+        // A count that was not measured for this size is reduced to the largest one that was.
         let run = size.runs.iter().rev().find(|run| run.lanes <= lanes).unwrap_or(&size.runs[0]);
         let best = size.best().median;
         let regret = run.median / best - 1.0;
@@ -291,7 +297,8 @@ mod tests {
     use super::super::{LANE_COUNTS, LaneTime, StageTimes, sizes};
     use super::*;
 
-    /// The published sum with an overhead k(√s − 1) + e, its two numbers from the two published differences of times.
+    /// The published sum with an overhead k(√s − 1) + e. Two published differences of times give k
+    /// and e.
     #[test]
     fn two_published_differences_give_all_25_measured_optima() {
         let (n, [_, _, slower]) = (500_000, DIFFERENCE_4_8);
@@ -308,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Measurements that follow `time(n, s)`.
+    /// Returns measurements that follow `time(n, s)`.
     fn data(time: impl Fn(f64, f64) -> f64) -> Vec<SizeTimes> {
         let size = |n: usize| SizeTimes {
             n,
@@ -334,7 +341,7 @@ mod tests {
         let (one, two) = (Choice::fit(&linear).unwrap(), Choice::fit(&root).unwrap());
 
         assert_eq!((one.form, two.form), (Form::Linear, Form::Root));
-        // Exact data, up to rounding: relative to T(n, 1) ≤ 2000 ms, where 1e-16 of it remain.
+        // Exact data, up to rounding relative to T(n, 1) ≤ 2000 ms.
         for (got, want) in [(&one, [0.02, 6.0, 0.0, 0.015, 0.0]), (&two, [0.02, 6.0, 0.3, 0.0, 0.0])] {
             let near = |(got, want): (&f64, &f64)| (got - want).abs() < 1e-9;
             assert!(got.coefficients.iter().zip(&want).all(near), "{got:?}");
@@ -352,7 +359,7 @@ mod tests {
 
     #[test]
     fn times_of_no_form_are_left_to_a_table() {
-        // Lanes that pay between 10⁵ and 10⁷ rows only.
+        // Lanes reduce the time between 10⁵ and 10⁷ rows only.
         let odd = data(|m, s| {
             let pays = (0.1..=10.0).contains(&m);
             0.1 + m * if pays { 4.0 / s + 0.05 * s } else { 4.0 + 0.05 * s }
@@ -411,20 +418,21 @@ mod tests {
         assert_eq!(Choice::fit(&some[..FEWEST_SIZES - 1]), None);
     }
 
-    /// A device by what its two transfers and its kernels take for a million rows, and each of a lane's operations.
+    /// Simulated device: milliseconds per million rows of its transfers and kernels, and per
+    /// operation of a lane.
     #[derive(Clone, Copy)]
     struct Rates {
         up: f64,
         down: f64,
         kernel: f64,
         latency: f64,
-        /// How many lanes transfer at the same time.
+        /// Number of lanes that transfer concurrently.
         wide: f64,
     }
 
     impl Rates {
-        /// Milliseconds: s chunks go up while those before them compute; behind the barrier s chunks compute while
-        /// those before them go down.
+        /// Returns milliseconds: s chunks are uploaded while the chunks before them compute. After
+        /// the barrier, s chunks compute while the chunks before them are downloaded.
         fn time(self, m: f64, s: f64) -> f64 {
             let at_once = s.min(self.wide);
             let (up, down) = (self.up * m / at_once, self.down * m / at_once);
@@ -434,7 +442,7 @@ mod tests {
         }
     }
 
-    /// Factors within 1 % of 1 that look like noise.
+    /// Factors within 1 % of 1 that resemble noise.
     fn noise(m: f64, s: f64) -> f64 {
         1.0 + 0.01 * (m * 7919.0 + s * 104_729.0).sin()
     }

@@ -1,16 +1,16 @@
-//! Measuring what the models are fitted to.
+//! Measurement of the times that the models are fitted to.
 
 use super::{LaneTime, StageTimes};
 use crate::Result;
 
-/// How long a size is measured.
+/// Limits on the number of timed solutions of a size.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Solutions of each lane count at least.
+    /// Minimum number of solutions per lane count.
     pub least: usize,
-    /// At most.
+    /// Maximum number of solutions per lane count.
     pub most: usize,
-    /// Seconds for all lane counts, between these two.
+    /// Seconds for all lane counts, between these two limits.
     pub seconds: f64,
 }
 
@@ -20,11 +20,12 @@ impl Default for Effort {
     }
 }
 
-/// Times solutions on each of `counts` lanes, ascending, and takes medians. `solve` gets a number of lanes and
-/// tells the seconds of a solution.
+/// Times solutions with each lane count of `counts`, ascending. `solve` takes a number of lanes and
+/// returns the seconds of a solution.
 ///
-/// Every count is visited twice, in two orders, so that what changes over time (clocks, other programs) does not fall on
-/// one of them. The first solution of a visit, on which memory is allocated and touched, does not count.
+/// Every count is visited twice, in two random orders, so that slow changes (clocks, other
+/// programs) affect all counts. The first solution of a visit, which allocates and touches memory,
+/// does not count.
 pub fn measure(
     counts: &[usize],
     effort: Effort,
@@ -41,7 +42,7 @@ pub fn measure(
             solve(counts[k])?;
             let first = solve(counts[k])?;
             times[k].push(1e3 * first);
-            // Half of what is to be done, on the second visit the rest.
+            // The first visit takes half of the solutions, the second the rest.
             let wanted = ((effort.seconds / counts.len() as f64 / first) as usize).clamp(least, most);
             let until = if visit == 0 { wanted.div_ceil(2) } else { wanted };
             while times[k].len() < until {
@@ -52,7 +53,7 @@ pub fn measure(
     Ok(counts.iter().zip(times).map(|(&lanes, times)| LaneTime::of(lanes, times)).collect())
 }
 
-/// The median of each stage.
+/// Returns the median of each stage.
 pub fn median_stages(all: &[StageTimes]) -> StageTimes {
     let of = |stage: fn(&StageTimes) -> f64| {
         let mut times: Vec<f64> = all.iter().map(stage).collect();
@@ -81,7 +82,7 @@ mod tests {
         let mut calls: Vec<usize> = Vec::new();
 
         let times = measure(&[1, 2, 8], effort, &mut |lanes| {
-            // Slow whenever the number of lanes changes.
+            // The first solution after a change of the number of lanes is slow.
             let warm = calls.last() == Some(&lanes);
             calls.push(lanes);
             Ok(if warm { 1e-3 * lanes as f64 } else { 1.0 })
@@ -92,9 +93,9 @@ mod tests {
         for time in times {
             assert!((time.median / time.lanes as f64 - 1.0).abs() < 1e-12 && time.min == time.median);
             let visits = calls.chunk_by(|a, b| a == b).filter(|c| c[0] == time.lanes).count();
-            // The last of one round may be the first of the next.
+            // The last count of one round may be the first of the next.
             assert!((1..=2).contains(&visits), "{calls:?}");
-            // A warm-up each visit, and six that count.
+            // One warm-up per visit, and six solutions that count.
             assert_eq!(calls.iter().filter(|l| **l == time.lanes).count(), 8);
         }
     }

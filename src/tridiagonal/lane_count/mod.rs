@@ -1,14 +1,18 @@
-//! How many lanes a host-to-host solution should be spread over.
+//! Number of lanes for a host-to-host solution.
 //!
-//! Chunks of one system go through upload, stage 1, download, upload, stage 3 and download on k lanes at a time, so
-//! that transfers of one chunk hide behind the kernels of another. More lanes hide more, and each costs something. Two
-//! models say where that balances, both fitted to measurements of this machine ([`SizeTimes`]):
+//! Chunks of one system pass through upload, stage 1, download, upload, stage 3 and download on k
+//! lanes at a time. Transfers of one chunk overlap with the kernels of another. More lanes hide
+//! more of the transfers, but each has a cost. Two models predict the optimum, fitted to
+//! measurements of this machine ([`SizeTimes`]):
 //!
-//! * [`overlap`]: the model of Veneva and Imamura, with the form of its overhead preset and two regimes of size;
-//! * [`choice`]: the one that is used. Weighted least squares with coefficients that cannot be negative, no overhead for
-//!   one lane, one regime; the form is the one with the least regret on sizes that were left out of its fit.
+//! * [`overlap`]: the model of Veneva and Imamura, with a fixed form of the overhead and two
+//!   regimes of size;
+//! * [`choice`]: the model in use. It is a weighted least-squares fit with nonnegative
+//!   coefficients, no overhead for one lane, and one regime. Its form has the least regret on sizes
+//!   that were left out of the fit.
 //!
-//! [`published`] holds the numbers of the first, as published, and [`settings`](crate::settings) keeps what was measured and fitted.
+//! [`published`] has the published numbers of the first model. [`settings`](crate::settings) stores
+//! measurements and fits.
 //!
 //! # Symbols
 //! | symbol | identifier | |
@@ -16,20 +20,24 @@
 //! | T₁ᴴ²ᴰ, T₁ᶜᴼᴹᴾ, T₁ᴰ²ᴴ | `h2d_1`, `comp_1`, `d2h_1` | stage 1: upload, kernels, download |
 //! | T₂ᴴ | `stage_2` | interface system |
 //! | T₃ᴴ²ᴰ, T₃ᶜᴼᴹᴾ, T₃ᴰ²ᴴ | `h2d_3`, `comp_3`, `d2h_3` | stage 3 |
-//! | sum | [`StageTimes::sum`] | T₁ᶜᴼᴹᴾ + T₁ᴰ²ᴴ + T₃ᴴ²ᴰ + T₃ᶜᴼᴹᴾ, what overlap can hide |
+//! | sum | [`StageTimes::sum`] | T₁ᶜᴼᴹᴾ + T₁ᴰ²ᴴ + T₃ᴴ²ᴰ + T₃ᶜᴼᴹᴾ: times that overlap can hide |
 //! | num_str | `lanes` | lanes, CUDA streams in the source |
-//! | τ | `lane_cost` | cost of one lane: in the source its creation, here what it adds to a solution, as lanes stay open |
+//! | τ | `lane_cost` | cost of one lane |
+//!
+//! In the source τ is the creation of a stream. Here lanes stay open, and τ is the time that each
+//! adds to a solution.
 //!
 //! All times are in milliseconds, the source's unit.
 //!
 //! # Sources
-//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
-//!   partition method", Mathematical Modeling and Computational Physics, Yerevan 2024; see also arXiv:2501.05938.
-//! * J. Gómez-Luna, J. M. González-Linares, J. I. Benavides, N. Guil, "Performance models for asynchronous data
-//!   transfers on consumer graphics processing units", Journal of Parallel and Distributed Computing 72(9), 2012,
-//!   doi:10.1016/j.jpdc.2011.07.011.
-//! * B. van Werkhoven, J. Maassen, F. J. Seinstra, H. E. Bal, "Performance models for CPU-GPU data transfers", CCGrid
-//!   2014, pp. 11-20.
+//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
+//!   the tridiagonal partition method", Mathematical Modeling and Computational Physics, Yerevan
+//!   2024; see also arXiv:2501.05938.
+//! * J. Gómez-Luna, J. M. González-Linares, J. I. Benavides, N. Guil, "Performance models for
+//!   asynchronous data transfers on consumer graphics processing units", Journal of Parallel and
+//!   Distributed Computing 72(9), 2012, doi:10.1016/j.jpdc.2011.07.011.
+//! * B. van Werkhoven, J. Maassen, F. J. Seinstra, H. E. Bal, "Performance models for CPU-GPU data
+//!   transfers", CCGrid 2014, pp. 11-20.
 
 pub mod choice;
 pub mod measure;
@@ -39,10 +47,10 @@ pub mod regression;
 
 use serde::{Deserialize, Serialize};
 
-/// Lane counts that are measured and chosen from.
+/// Lane counts that are measured, and among which one is chosen.
 pub const LANE_COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Fewest sizes that the models are fitted to.
+/// Minimum number of sizes for a fit.
 pub const FEWEST_SIZES: usize = 5;
 
 /// Times of the stages on one lane, in milliseconds.
@@ -65,52 +73,52 @@ pub struct StageTimes {
 }
 
 impl StageTimes {
-    /// What overlap can hide.
+    /// Sum of the times that overlap can hide.
     pub fn sum(&self) -> f64 {
         self.comp_1 + self.d2h_1 + self.h2d_3 + self.comp_3
     }
 
-    /// Everything.
+    /// Sum of all times.
     pub fn total(&self) -> f64 {
         self.h2d_1 + self.sum() + self.stage_2 + self.d2h_3
     }
 }
 
-/// Whole solutions on some lanes.
+/// Times of complete solutions with a number of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LaneTime {
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: usize,
     /// Median, in milliseconds.
     pub median: f64,
-    /// Least, in milliseconds.
+    /// Minimum, in milliseconds.
     pub min: f64,
     /// Standard error of the median, in milliseconds.
     pub error: f64,
 }
 
 impl LaneTime {
-    /// From the milliseconds of one solution or more.
+    /// Creates statistics from the milliseconds of one solution or more.
     pub fn of(lanes: usize, mut times: Vec<f64>) -> Self {
         assert!(!times.is_empty(), "a median of no measurement");
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-        // Of a normal distribution the quartiles are 1.349 σ apart, and the median of r has the error √(π/2r) σ. The
-        // quartiles do not see the few measurements that something else disturbed.
+        // The quartiles of a normal distribution are 1.349 σ apart, and the median of r values has
+        // the error √(π/2r) σ. The quartiles are not affected by a few disturbed measurements.
         let sigma = (at(0.75) - at(0.25)) / 1.349;
         let error = sigma * (std::f64::consts::FRAC_PI_2 / times.len() as f64).sqrt();
         Self { lanes, median: at(0.5), min: times[0], error }
     }
 }
 
-/// What was measured of a system of `n` rows.
+/// Measurements of a system of `n` rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeTimes {
     /// Rows.
     pub n: usize,
-    /// Stages on one lane.
+    /// Times of the stages on one lane.
     pub stages: StageTimes,
-    /// By lanes, one lane first.
+    /// Times of solutions by number of lanes, beginning with one lane.
     pub runs: Vec<LaneTime>,
 }
 
@@ -120,13 +128,14 @@ impl SizeTimes {
         self.runs[0].median
     }
 
-    /// The lane count with the least time.
+    /// Measurement of the fastest lane count.
     pub fn best(&self) -> LaneTime {
         let least = self.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median));
         *least.expect("a size was measured on one lane at least")
     }
 
-    /// τ: what each lane after the first adds to the time of a system that is too small to gain by it.
+    /// Cost τ in milliseconds that each lane after the first adds for a system too small to gain
+    /// from lanes.
     pub fn lane_cost(&self) -> f64 {
         match &self.runs[..] {
             [one, .., most] => (most.median - one.median).max(0.0) / (most.lanes - one.lanes) as f64,
@@ -134,20 +143,23 @@ impl SizeTimes {
         }
     }
 
-    /// The time on `lanes` lanes, if it was measured.
+    /// Median time on `lanes` lanes, if it was measured.
     pub fn time(&self, lanes: usize) -> Option<f64> {
         self.runs.iter().find(|run| run.lanes == lanes).map(|run| run.median)
     }
 }
 
-/// The sizes that the source measured, and 10⁸ of its table of predictions: {1, 2.5, 4, 5, 7.5, 8} · 10ⁱ, i = 3 … 7.
+/// Sizes for measurements: those of the source, {1, 2.5, 4, 5, 7.5, 8} · 10ⁱ for i = 3 … 7, and 10⁸
+/// of its predictions.
 pub fn sizes() -> Vec<usize> {
     let decades = (2..=6).map(|i| 10usize.pow(i));
     decades.flat_map(|d| [10, 25, 40, 50, 75, 80].map(|m| m * d)).chain([100_000_000]).collect()
 }
 
-/// The lane count for `n` rows where nothing was measured: what an H200 takes, with copies from page-locked memory in its
-/// queue, else through copying threads. The host's cores share one memory, which a second lane does not widen.
+/// Default lane count for `n` rows without measurements, from an H200: with queued copies from
+/// page-locked memory, or with copying threads.
+///
+/// It is 1 on host cores, since they share one memory, which a second lane does not make faster.
 pub fn untuned(on_host_cores: bool, queued_copies: bool, n: usize) -> usize {
     match n {
         _ if on_host_cores => 1,
@@ -191,7 +203,7 @@ mod tests {
 
         assert_eq!((few.median, few.min, few.lanes), (10.5, 10.0, 2));
         assert_eq!(LaneTime::of(1, vec![3.0]).error, 0.0);
-        // Both have quartiles half a millisecond apart, to the last measurement.
+        // The quartiles are half a millisecond apart in each, to the last measurement.
         approx::assert_abs_diff_eq!(few.error / many.error / (2001f64 / 5.0).sqrt(), 1.0, epsilon = 1e-2);
     }
 }

@@ -1,8 +1,9 @@
-//! The model of Veneva and Imamura (2024; see [`lane_count`](super)).
+//! Model of Veneva and Imamura (2024; see [`lane_count`](super)).
 //!
-//! T_str = T₁ᴴ²ᴰ + sum / num_str + T₂ᴴ + T₃ᴰ²ᴴ + T_overhead. The sum is linear in n; the overhead is measured as
-//! T_str − T_non_str + (num_str − 1) / num_str · sum and fitted in two regimes. Lanes pay where the overhead is below
-//! the second term; the best number is the one where it is farthest below.
+//! T_str = T₁ᴴ²ᴰ + sum / num_str + T₂ᴴ + T₃ᴰ²ᴴ + T_overhead. The sum is linear in n. The overhead
+//! is measured as T_str − T_non_str + (num_str − 1) / num_str · sum and fitted in two regimes.
+//! Lanes reduce the time if the overhead is below the second term. The best number maximizes the
+//! difference.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,9 @@ pub const SMALL: usize = 1_000_000;
 /// Coefficients of the overhead in one regime, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// A row; in the regime of big sizes a row and log₂ s^(4/3).
+    /// Coefficient of n; in the regime of big sizes of n · log₂ s^(4/3).
     pub per_row: f64,
-    /// log₁₀ s; in the regime of big sizes log₂ s^(4/3).
+    /// Coefficient of log₁₀ s; in the regime of big sizes of log₂ s^(4/3).
     pub per_log: f64,
     /// Constant.
     pub constant: f64,
@@ -38,14 +39,15 @@ impl Overhead {
     }
 }
 
-/// The model: the sum, and the overhead for n ≤ 10⁶ and above. Where a regime was not measured the other one serves.
+/// Overlap model: the sum, and the overhead for n ≤ 10⁶ and above. A regime without measurements
+/// uses the coefficients of the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OverlapModel {
-    /// What overlap can hide.
+    /// Sum of the times that overlap can hide.
     pub sum: Line,
-    /// per_row · n + per_log · log₁₀ s + constant.
+    /// Overhead per_row · n + per_log · log₁₀ s + constant, for n ≤ 10⁶.
     pub small: Option<Overhead>,
-    /// (per_row · n + per_log) · log₂ s^(4/3) + constant.
+    /// Overhead (per_row · n + per_log) · log₂ s^(4/3) + constant, for larger n.
     pub big: Option<Overhead>,
 }
 
@@ -58,7 +60,7 @@ impl OverlapModel {
         first.or(second).expect("a model has one regime at least")
     }
 
-    /// Milliseconds that `lanes` lanes are predicted to save over one.
+    /// Milliseconds that `lanes` lanes are predicted to save over one lane.
     pub fn gain(&self, n: usize, lanes: usize) -> f64 {
         match lanes {
             1 => 0.0,
@@ -66,33 +68,34 @@ impl OverlapModel {
         }
     }
 
-    /// The lane count with the largest gain, one lane if none gains.
+    /// Lane count with the largest gain; one lane if none gains.
     pub fn lanes(&self, n: usize) -> usize {
         let of = |&lanes: &usize| self.gain(n, lanes);
         LANE_COUNTS.into_iter().reduce(|best, s| if of(&s) > of(&best) { s } else { best }).unwrap_or(1)
     }
 }
 
-/// The lane count √(sum / τ) of Gómez-Luna et al., for an overhead of τ a lane; both in the same unit.
+/// Lane count √(sum / τ) of Gómez-Luna et al., for an overhead of τ per lane in the unit of the
+/// sum.
 pub fn gomez_luna(sum: f64, lane_cost: f64) -> f64 {
     (sum / lane_cost).sqrt()
 }
 
-/// A fitted model with its quality.
+/// Fitted model with the quality of the fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OverlapFit {
-    /// The model.
+    /// Fitted model.
     pub model: OverlapModel,
-    /// Of the sum.
+    /// Quality of the fit of the sum.
     pub sum: Quality,
-    /// Of the overhead for n ≤ 10⁶.
+    /// Quality of the fit of the overhead for n ≤ 10⁶.
     pub small: Option<Quality>,
-    /// Of the overhead above.
+    /// Quality of the fit of the overhead for larger n.
     pub big: Option<Quality>,
 }
 
-/// Ordinary least squares on three quarters of the observations. None for fewer than [`FEWEST_SIZES`] sizes, or where
-/// no size was measured on two lanes.
+/// Fits the model by ordinary least squares on three quarters of the observations. `None` for fewer
+/// than [`FEWEST_SIZES`] sizes, or if no size was measured on two lanes.
 pub fn fit(sizes: &[SizeTimes]) -> Option<OverlapFit> {
     if sizes.len() < FEWEST_SIZES {
         return None;
@@ -124,7 +127,8 @@ pub fn fit(sizes: &[SizeTimes]) -> Option<OverlapFit> {
     Some(OverlapFit { model, sum, small: small.map(|s| s.1), big: big.map(|b| b.1) })
 }
 
-/// Coefficients from three quarters of the observations (features, value), and how good they are on both sides.
+/// Fits coefficients to three quarters of the observations (features, value). Also returns the
+/// quality for the training and the test set.
 fn fit_form(observations: &[(Vec<f64>, f64)]) -> Option<(Vec<f64>, Quality)> {
     let (training, test) = split(observations.len());
     let (rows, y): (Vec<_>, Vec<_>) = training.iter().map(|&i| observations[i].clone()).unzip();
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn published_sums_add_up_and_give_the_column_of_gomez_luna() {
         for row in STAGES {
-            // Six digits behind the point: the sum of four such numbers is exact to its own rounding.
+            // Six decimal places: the sum of four such numbers is exact to its own rounding.
             assert_eq!((row.stages.sum() * 1e6).round(), (row.sum * 1e6).round(), "n = {}", row.n);
             approx::assert_abs_diff_eq!(row.stages.sum(), row.sum, epsilon = 4.0 * f64::EPSILON * row.sum);
             let lanes = gomez_luna(row.sum, LANE_COST);
@@ -207,7 +211,8 @@ mod tests {
     #[test]
     fn published_errors_are_roots_and_published_differences_are_differences() {
         for quality in OVERHEAD_QUALITY {
-            // The mean is printed to 1e-16, so that its root is known to 1e-16 / (2 · rmse).
+            // The mean is printed to 1e-16, so that its root has an uncertainty of 1e-16 / (2 ·
+            // rmse).
             let unknown = 0.5e-16 / quality.rmse / 2.0 + 0.5e-16 + f64::EPSILON * quality.rmse;
             assert!((quality.mse.sqrt() - quality.rmse).abs() <= unknown, "{}", quality.of);
         }
@@ -216,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Times as the published model predicts them, on top of a second of other work.
+    /// Times that the published model predicts, plus one second of other work.
     fn modelled(n: usize) -> SizeTimes {
         let sum = MODEL.sum.at(n);
         let stages = StageTimes { comp_1: sum / 2.0, comp_3: sum / 2.0, ..StageTimes::default() };
@@ -230,7 +235,8 @@ mod tests {
 
         let fit = fit(&data).unwrap();
 
-        // The overhead is a difference of numbers around 1000: rounded at 1e-13, and a few times that after a fit.
+        // The overhead is a difference of numbers near 1000, with a rounding error near 1e-13. The
+        // fit increases that error a few times.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b.abs();
         let (got, want) = (fit.model, MODEL);
         assert!(

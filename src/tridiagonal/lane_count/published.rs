@@ -1,6 +1,7 @@
-//! Numbers published by M. Veneva and T. Imamura in 2024 for an RTX 2080 Ti, f64, blocks of 10 rows, 256 threads in a
-//! group, interface system on the host; see [`lane_count`](super). They are facts to test against and to show beside
-//! one's own, never used for a choice.
+//! Numbers published by M. Veneva and T. Imamura in 2024, see [`lane_count`](super).
+//!
+//! They are for an RTX 2080 Ti, f64, blocks of 10 rows, 256 threads per group, and the interface
+//! system on the host. They serve as test data and for comparison in reports, never for a choice.
 
 #![expect(clippy::excessive_precision, reason = "digits as published")]
 
@@ -8,13 +9,13 @@ use super::StageTimes;
 use super::overlap::{Overhead, OverlapModel};
 use super::regression::Line;
 
-/// Milliseconds of creating one CUDA stream.
+/// Milliseconds for the creation of one CUDA stream.
 pub const LANE_COST: f64 = 0.004448;
 
 /// Largest gain over one lane (n = 8·10⁷ and 10⁸).
 pub const BEST_GAIN: f64 = 1.30;
 
-/// The fitted models, in milliseconds.
+/// Published fitted models, in milliseconds.
 pub const MODEL: OverlapModel = OverlapModel {
     sum: Line { slope: 0.0000021890017149, intercept: 0.1470644998564126 },
     small: Some(Overhead {
@@ -29,16 +30,16 @@ pub const MODEL: OverlapModel = OverlapModel {
     }),
 };
 
-/// Measured stages of a size, in milliseconds, with what was derived from them.
+/// Published times of the stages for a size in milliseconds, and derived numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Stages {
     /// Rows.
     pub n: usize,
-    /// The four times that overlap can hide; the others were not published and are zero here.
+    /// The four times that overlap can hide; the other times were not published and are zero here.
     pub stages: StageTimes,
-    /// Their sum, as printed.
+    /// Sum of the four times, as printed.
     pub sum: f64,
-    /// √(sum/τ), as printed.
+    /// Lane count √(sum/τ), as printed.
     pub gomez_luna: f64,
 }
 
@@ -47,7 +48,7 @@ const fn stages(n: usize, [comp_1, d2h_1, h2d_3, comp_3]: [f64; 4], sum: f64, go
     Stages { n, stages, sum, gomez_luna }
 }
 
-/// The table of stages.
+/// Published table of stages.
 pub const STAGES: [Stages; 5] = [
     stages(4_000, [0.221312, 0.014848, 0.006592, 0.030688], 0.27344, 7.8),
     stages(40_000, [0.216544, 0.057312, 0.015456, 0.038112], 0.327424, 8.6),
@@ -56,14 +57,14 @@ pub const STAGES: [Stages; 5] = [
     stages(40_000_000, [17.4515, 38.8368, 9.60672, 20.9816], 86.87662, 139.8),
 ];
 
-/// Best lane counts of a size.
+/// Best lane counts for a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Best {
     /// Rows.
     pub n: usize,
-    /// Measured.
+    /// Measured best lane count.
     pub measured: usize,
-    /// Predicted, as printed.
+    /// Predicted best lane count, as printed.
     pub predicted: usize,
 }
 
@@ -71,8 +72,11 @@ const fn best(n: usize, measured: usize, predicted: usize) -> Best {
     Best { n, measured, predicted }
 }
 
-/// The table of predictions. At n = 80 000 the published formulas give 2, not the printed 1: there half the sum is
-/// 0.161 ms and the overhead of two lanes 0.138 ms. A misprint, or a margin that the text does not mention.
+/// Published table of predictions.
+///
+/// At n = 80 000 the published formulas give 2, not the printed 1: half the sum is 0.161 ms there,
+/// and the overhead of two lanes 0.138 ms. This is a misprint, or a margin that the text does not
+/// mention.
 pub const TABLE: [Best; 25] = [
     best(1_000, 1, 1),
     best(4_000, 1, 1),
@@ -101,7 +105,8 @@ pub const TABLE: [Best; 25] = [
     best(100_000_000, 32, 32),
 ];
 
-/// The size at which [`TABLE`] does not follow from [`MODEL`], and what the formulas give there.
+/// Size at which [`TABLE`] does not follow from [`MODEL`], and the lane count of the formulas
+/// there.
 pub const MISPRINT: (usize, usize) = (80_000, 2);
 
 /// Milliseconds at n = 10⁵ on two lanes and on one, and their difference, as printed.
@@ -113,17 +118,17 @@ pub const DIFFERENCE_4_8: [f64; 3] = [4.046112, 4.029888, 0.016224];
 /// Quality of a fit: R², mean squared error and its root, as printed.
 #[derive(Debug, Clone, Copy)]
 pub struct Quality {
-    /// The model and the set.
+    /// Model and data set.
     pub of: &'static str,
     /// Coefficient of determination.
     pub r_squared: f64,
     /// Mean squared error, ms².
     pub mse: f64,
-    /// Its root, ms.
+    /// Root mean squared error, ms.
     pub rmse: f64,
 }
 
-/// The metrics of the two models of the overhead.
+/// Metrics of the two models of the overhead.
 pub const OVERHEAD_QUALITY: [Quality; 4] = [
     Quality {
         of: "small, training",
@@ -151,5 +156,6 @@ pub const OVERHEAD_QUALITY: [Quality; 4] = [
     },
 ];
 
-/// R² of the model of the sum, for training and for test; its mean squared error for test is printed as 0.02.
+/// R² of the model of the sum, for training and for test. Its mean squared error for test is
+/// printed as 0.02.
 pub const SUM_R_SQUARED: [f64; 2] = [0.9999813476643502, 0.9999942108504311];

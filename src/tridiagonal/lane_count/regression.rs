@@ -1,36 +1,36 @@
-//! Least squares of a few parameters, and how good they are.
+//! Least squares with a few parameters, and metrics of the fit.
 
 use serde::{Deserialize, Serialize};
 
-/// slope · n + intercept.
+/// Linear function slope · n + intercept, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Milliseconds a row.
+    /// Milliseconds per row.
     pub slope: f64,
     /// Milliseconds.
     pub intercept: f64,
 }
 
 impl Line {
-    /// The value at `n`.
+    /// Value at `n`.
     pub fn at(&self, n: usize) -> f64 {
         self.slope * n as f64 + self.intercept
     }
 }
 
-/// How well predictions meet observations.
+/// Agreement of predictions with observations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// R² = 1 − SS_res / SS_tot; none where all observations are equal.
+    /// R² = 1 − SS_res / SS_tot; `None` if all observations are equal.
     pub r_squared: Option<f64>,
     /// Mean squared error.
     pub mse: f64,
-    /// Its root.
+    /// Root mean squared error.
     pub rmse: f64,
 }
 
 impl Metrics {
-    /// Of pairs (prediction, observation), one or more.
+    /// Computes the metrics of pairs (prediction, observation), one or more.
     pub fn of(pairs: &[(f64, f64)]) -> Self {
         assert!(!pairs.is_empty(), "metrics of no observation");
         let count = pairs.len() as f64;
@@ -42,16 +42,17 @@ impl Metrics {
     }
 }
 
-/// Metrics of the observations that a model was fitted to, and of those kept from it.
+/// Metrics of the observations that a model was fitted to, and of those left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Three quarters.
+    /// Metrics of the training set, three quarters of the observations.
     pub training: Metrics,
-    /// One quarter.
+    /// Metrics of the test set, one quarter of the observations.
     pub test: Metrics,
 }
 
-/// Indices of `count` observations, shuffled and split 3 : 1 into training and test; always the same ones.
+/// Returns the indices of `count` observations, shuffled with a fixed seed and split 3 : 1 into
+/// training and test.
 pub fn split(count: usize) -> (Vec<usize>, Vec<usize>) {
     let mut training: Vec<usize> = (0..count).collect();
     fastrand::Rng::with_seed(0).shuffle(&mut training);
@@ -59,13 +60,14 @@ pub fn split(count: usize) -> (Vec<usize>, Vec<usize>) {
     (training, test)
 }
 
-/// The coefficients c that minimise Σ (row·c − y)²; none where the rows do not determine them.
+/// Returns the coefficients c that minimize Σ (row·c − y)²; `None` if the rows do not determine
+/// them.
 pub fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
     assert_eq!(rows.len(), y.len(), "a row of features for each observation");
     let parameters = rows.first()?.len();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    // Modified Gram-Schmidt, each column twice, which is as accurate as reflections. Columns are scaled to length 1, as
-    // a column may count rows and another logarithms.
+    // Modified Gram–Schmidt, with each column orthogonalized twice, is as accurate as reflections.
+    // Columns are scaled to length 1, as one may count rows and another logarithms.
     let mut q: Vec<Vec<f64>> = Vec::new();
     let mut r = vec![vec![0.0; parameters]; parameters];
     let mut scales = Vec::new();
@@ -84,7 +86,7 @@ pub fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
             }
         }
         let length = dot(&column, &column).sqrt();
-        // What is left is rounding: the column is a combination of the others.
+        // The remainder is rounding error: the column depends linearly on the others.
         if length < 1e-12 * rows.len() as f64 {
             return None;
         }
@@ -105,8 +107,8 @@ pub fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
     Some(c.iter().zip(&scales).map(|(c, s)| c / s).collect())
 }
 
-/// As [`least_squares`], with no coefficient below zero. Every subset of at most 8 features is tried, so that the least
-/// is found for certain.
+/// Minimizes as [`least_squares`] does, with no coefficient below zero. It tries every subset of at
+/// most 8 features, so that the minimum is certain.
 pub fn non_negative(rows: &[Vec<f64>], y: &[f64]) -> Vec<f64> {
     let parameters = rows.first().map_or(0, Vec::len);
     assert!(parameters <= 8, "{parameters} features have too many subsets");
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_line_through_points_worked_out_by_hand() {
-        // (0, 1), (1, 3), (2, 4), (3, 4): the slope is Σ(x − 3/2)(y − 3) / Σ(x − 3/2)² = 5/5, the mean 3.
+        // (0, 1), (1, 3), (2, 4), (3, 4): the slope is Σ(x − 3/2)(y − 3) / Σ(x − 3/2)² = 5/5, the
+        // mean 3.
         let rows: Vec<Vec<f64>> = (0..4).map(|x| vec![f64::from(x), 1.0]).collect();
         let y = [1.0, 3.0, 4.0, 4.0];
 
@@ -181,7 +184,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of a minimum over c ≥ 0, the gradient vanishes where c is positive and points upwards where it is zero.
+        /// At a minimum over c ≥ 0, the gradient vanishes for positive c and is nonnegative for c =
+        /// 0.
         #[test]
         fn no_step_from_the_non_negative_minimum_leads_down(
             rows in prop::collection::vec(prop::collection::vec(-1.0f64..1.0, 3), 6..20),
@@ -197,7 +201,8 @@ mod tests {
                     .zip(&y)
                     .map(|(row, y)| (row.iter().zip(&c).map(|(a, c)| a * c).sum::<f64>() - y) * row[j])
                     .sum();
-                // Sums of at most 20 products below 4: their rounding, amplified by the condition of three columns.
+                // Sums of at most 20 products below 4: their rounding errors, amplified by the
+                // condition number of three columns.
                 prop_assert!(c[j] >= 0.0);
                 prop_assert!(gradient > -1e-9 && (c[j] == 0.0 || gradient < 1e-9), "{j}: {c:?} {gradient}");
             }

@@ -1,8 +1,9 @@
-//! One pass over the rows of a plan: each chunk has its windows, and none waits for another.
+//! One pass over the rows of a plan: each chunk has its windows, and no chunk waits for another.
 //!
-//! A chunk's memory holds the rows around its own that windows need, and those of the tiles that its borders cut: both sides
-//! of a border solve such a tile, to the same bits, and each keeps its own rows. So every border between tiles lies in a
-//! chunk that has the unknowns of both, and is certified there.
+//! The memory of a chunk also holds the neighbouring rows that its windows need, and the rows of
+//! tiles that its borders cut. The chunks on either side of a border both solve such a tile, to
+//! equal bits, and each keeps its own rows. So every border between tiles is in a chunk that has
+//! the unknowns of both tiles, and is certified there.
 
 pub(crate) mod windows;
 
@@ -18,33 +19,34 @@ use super::system::row_range::Span;
 use crate::Result;
 use crate::lane::HostArray;
 
-/// Rows around a chunk's own that its memory holds at most, on each side.
+/// Maximum number of neighbouring rows that the memory of a chunk holds on either side.
 pub(super) const NEIGHBOUR_ROWS: usize = WINDOW_ROWS;
 
-/// The one-pass method on the chunks of a plan.
+/// One-pass method on the chunks of a plan.
 #[derive(Debug)]
 pub(super) struct OnePass<T> {
     overlap: usize,
     parts: Vec<ChunkWindows<T>>,
-    /// Numbers of tiles that are not certified, of all chunks.
+    /// Numbers of uncertified tiles, for all chunks.
     bad: HostArray<u32>,
 }
 
-/// The one-pass method on a chunk.
+/// One-pass method on a chunk.
 #[derive(Debug)]
 struct ChunkWindows<T> {
-    /// The rows of the host's arrays that its memory holds.
+    /// Rows of the host's arrays that the chunk's memory holds.
     held: Range<usize>,
-    /// The first of the chunk's own rows in memory.
+    /// Index in memory of the first of the chunk's own rows.
     own: usize,
     windows: Windows<T>,
 }
 
 impl<T: Number> ChunkWindows<T> {
-    /// The windows of a chunk of `span`, row 0 of the host's arrays being row `origin` of all.
+    /// Creates the windows of a chunk of `span`; row 0 of the host's arrays is row `origin` of all.
     fn new(chunk: &Chunk<'_, T>, span: Span, origin: usize, overlap: usize) -> Result<Self> {
         let (tile, first) = (tile(overlap), origin + chunk.first);
-        // With the tile of the row before, so that the border between tiles that begins here is known.
+        // Includes the tile of the previous row, to certify a border between tiles that is at
+        // `first`.
         let start = first.saturating_sub(1) / tile * tile;
         let end = (first + chunk.rows).next_multiple_of(tile);
         let from = start.saturating_sub(overlap);
@@ -57,8 +59,8 @@ impl<T: Number> ChunkWindows<T> {
 }
 
 impl<T: Number> OnePass<T> {
-    /// Windows with `overlap` rows on both sides of their tiles on chunks of `span`, row 0 of the host's arrays being row
-    /// `origin` of all. `host` makes arrays.
+    /// Creates windows with `overlap` rows on either side of their tiles for the chunks of `span`.
+    /// Row 0 of the host's arrays is row `origin` of all, and `host` allocates arrays.
     pub(super) fn new(
         chunks: &[Chunk<'_, T>],
         span: Span,
@@ -76,17 +78,18 @@ impl<T: Number> OnePass<T> {
         self.overlap
     }
 
-    /// Bytes on the devices, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.windows.bytes()).sum()
     }
 
-    /// The windows of the only chunk.
+    /// Windows of the only chunk.
     pub(super) fn single(&self) -> &Windows<T> {
         &self.parts[0].windows
     }
 
-    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks at `here`.
+    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks at
+    /// `here`.
     pub(super) fn solve(
         &mut self,
         chunks: &[Chunk<'_, T>],

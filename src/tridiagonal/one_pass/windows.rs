@@ -1,35 +1,43 @@
-//! One pass over the rows: tiles that are solved from their windows alone, and the certificate that this is enough.
+//! One pass over the rows: tiles solved from their windows alone, and a certificate that this
+//! suffices.
 //!
 //! # Method
-//! Where rows are dominant, the coupling of unknowns falls off with their distance, and beyond some rows nothing of it is
-//! left in floating point. A window is a tile with the rows around it that still matter; it is solved as if nothing lay
-//! around it, and the unknowns of the tile are kept. Each row is read once, 40 bytes in f64, and no tile waits for another.
-//! Tiles begin at multiples of their size, counted over all rows, so that lanes, chunks and ranks change no bit.
+//! If rows are dominant, the coupling of unknowns decays with their distance, and beyond some rows
+//! it is lost in rounding. A window is a tile with the surrounding rows that still matter. It is
+//! solved as if there were no other rows (truncated SPIKE), and the unknowns of the tile are kept.
+//! Each row is read once, 40 bytes in f64, and no tile waits for another. Tiles begin at multiples
+//! of their size, counted over all rows, so that lanes, chunks and ranks change no bit.
 //!
 //! # Certificate
-//! Let x̂ be what tiles left and r = b − A·x̂. If |r_i| ≤ ω·(|A|·|x̂| + |b|)_i for every row i, x̂ solves exactly a system whose
-//! numbers differ from the given ones by no more than the share ω of each (Oettli, Prager 1964). r has two sources.
+//! Let x̂ be the stored unknowns of all tiles and r = b − A·x̂. If |r_i| ≤ ω·(|A|·|x̂| + |b|)_i for
+//! every row i, x̂ is the exact solution of a system with elements that differ from the given ones
+//! by at most the share ω of each (Oettli, Prager 1964). r has two sources.
 //!
-//! * *What windows leave out*: unknowns beyond their ends, and, on devices, those beyond the last level of cyclic reduction. A
-//!   device's thread solves its other rows between its last unknown and that of the thread before, whatever these are; so an
-//!   error of these last unknowns shows in the equations that determine them, the threads' last rows, and in no others. The
-//!   twin leaves nothing out inside of a window. Beyond a window's end the next tile has its own version of the
-//!   unknowns, and the difference shows in the two rows at the border, with x̂ as both tiles stored it. In all
-//!   these rows r is taken, and a solution is certified only if |r_i| ≤ ω·(|A|·|x̂| + |b|)_i in each, ω being 64 ε, the error
-//!   above which dominant systems are corrected (32 ε in single precision). Nothing is assumed of how fast couplings fall off.
-//! * *Rounding*, in every row: that of an elimination without exchanges, as in two passes. It is small where rows are dominant
-//!   and pivots are not small (Higham 2002, theorem 9.13: |L|·|U| ≤ 3·|A|), which is asked of every row. The residual that
-//!   [`solve`](crate::tridiagonal::solve) reports is taken from the whole of x̂, by either method.
+//! * *Truncation*: windows omit unknowns beyond their ends, and on devices those beyond the last
+//!   level of cyclic reduction. A thread of a device solves its other rows between its last unknown
+//!   and that of the previous thread, for any values of these. So an error of the last unknowns
+//!   appears in the equations that determine them, the threads' last rows, and in no others. The
+//!   CPU implementation omits nothing inside of a window. Beyond the end of a window the next tile
+//!   has its own version of the unknowns, and the difference appears in the two rows at the border,
+//!   with x̂ as each tile stored it. r is computed in all these rows. A solution is certified only
+//!   if |r_i| ≤ ω·(|A|·|x̂| + |b|)_i in each of them. ω is 64 ε, the error above which dominant
+//!   systems are refined (32 ε in single precision). No decay rate of the couplings is assumed.
+//! * *Rounding*, in every row, as in an elimination in two passes without exchanges. It is small if
+//!   rows are dominant and pivots are not small (Higham 2002, theorem 9.13: |L|·|U| ≤ 3·|A|). This
+//!   is checked in every row. The residual that [`solve`](crate::tridiagonal::solve) reports is
+//!   computed from the whole of x̂, for each method.
 //!
-//! What is no number is not certified, nor are rows whose products are so small or large that they may lose digits (beyond
-//! 10^±144, in single precision 10^±14).
+//! NaN is not certified, nor are rows with products so small or large that they may lose digits
+//! (beyond 10^±144, in single precision 10^±14).
 //!
 //! # Cost
-//! A look at 8 stretches of rows says how far couplings reach before anything is solved ([`overlap`]): some microseconds on
-//! the host. Where it says further than 384 rows, the two-pass method is all there is. Where a solution turns out not to be
-//! certified after all (some rows are weaker than those looked at, or the unknowns of a tile are next to nothing against
-//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes or other
-//! diagonals from the host.
+//! A check of 8 samples of rows determines how far couplings reach before the solution
+//! ([`overlap`]). It takes some microseconds on the host. If they reach beyond 384 rows, only the
+//! two-pass method is used.
+//!
+//! A solution may fail the certificate: other rows are weaker than the samples, or unknowns of a
+//! tile are negligible against those around it. The two-pass method then follows, 40 + 72 bytes per
+//! row. It remains selected until the plan gets other lanes or other diagonals from the host.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -45,7 +53,8 @@ use crate::tridiagonal::kernels::windows::{
     SEAM, SEAMS, WINDOW, WINDOW_ROWS, tridiagonal_seam, tridiagonal_window,
 };
 
-/// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
+/// Exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision,
+/// 32 ε in single.
 pub(crate) const fn limit(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 23,
@@ -53,7 +62,7 @@ pub(crate) const fn limit(precision: Precision) -> u32 {
     }
 }
 
-/// The exponent s of 4^(8 s), beyond which sums of products of rows are neither so large nor their inverses.
+/// Exponent s of the range 4^(−8 s) … 4^(8 s) in which sums of a row's products can be certified.
 pub(crate) const fn tiny(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 30,
@@ -61,25 +70,25 @@ pub(crate) const fn tiny(precision: Precision) -> u32 {
     }
 }
 
-/// Rows that a window has on both sides of its tile at most.
+/// Maximum overlap of a window: rows on either side of its tile.
 pub(crate) const MOST: usize = 512;
-/// Rows that a window has on both sides of its tile at least.
+/// Minimum overlap of a window: rows on either side of its tile.
 pub(crate) const LEAST: usize = 64;
-/// Stretches of rows that are looked at.
+/// Number of samples of rows that are checked.
 const STRETCHES: usize = 8;
-/// Rows behind which an elimination has forgotten where it began.
+/// Rows after which an elimination no longer depends on its start.
 pub(crate) const BEGUN: usize = 64;
-/// Rows of a stretch.
+/// Rows of a sample.
 const STRETCH: usize = BEGUN + MOST;
 
-/// The stretches of `rows` rows that are looked at.
+/// Row ranges of the samples of `rows` rows.
 fn stretches(rows: usize) -> impl Iterator<Item = Range<usize>> {
     let at = move |k: usize| ((2 * k + 1) * (rows / (2 * STRETCHES))).saturating_sub(STRETCH / 2);
     (0..STRETCHES).map(move |k| at(k)..(at(k) + STRETCH).min(rows))
 }
 
-/// Rows behind which what couples the first to the last of them is lost in rounding, both ways; none where the stretch is
-/// too short for that.
+/// Number of rows after which the coupling between the first and the last of them is lost in
+/// rounding, in both directions; `None` if the sample is too short for that.
 fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     let negligible = 0.25 * T::PRECISION.unit_roundoff();
     let one_way = |rows: &mut dyn Iterator<Item = [f64; 3]>| {
@@ -101,8 +110,9 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// Rows that windows need on both sides of their tiles, as far as some stretches of `rows` rows of systems of `n` show; none
-/// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
+/// Overlap that windows need, according to samples of `rows` rows of systems of `n`; `None` if they
+/// need too many rows. `read` returns dl, d and du of a sample, and is called until one sample
+/// fails.
 pub(crate) fn overlap<T: Number>(
     n: usize,
     rows: usize,
@@ -118,7 +128,8 @@ pub(crate) fn overlap<T: Number>(
     })
 }
 
-/// The same where `reach` says of a stretch behind how many rows couplings are lost, until it finds that they are not.
+/// Overlap from `reach`, which returns the number of rows after which couplings of a sample are
+/// lost. It is called until one sample returns `None`.
 pub(crate) fn overlap_for(
     rows: usize,
     mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
@@ -128,14 +139,15 @@ pub(crate) fn overlap_for(
         let Some(rows) = reach(here)? else { return Ok(None) };
         most = most.max(rows);
     }
-    // A third more, since other rows may be weaker; whole lines of caches.
+    // A third is added, since other rows may be weaker; rounded up to whole cache lines.
     let wanted = (most + most.div_ceil(3)).next_multiple_of(16).max(LEAST);
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
 }
 
-/// Levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
+/// Number of levels of cyclic reduction over the last unknowns of threads with `rows` rows each.
 pub(crate) fn levels(overlap: usize, rows: usize) -> u32 {
-    // Couplings of the last level reach half as far again as a window does: there are many more of them.
+    // Couplings of the last level extend over one and a half windows' overlap, since there are many
+    // more of them.
     (3 * overlap).div_ceil(2 * rows).next_power_of_two().ilog2()
 }
 
@@ -144,8 +156,8 @@ pub(crate) fn tile(overlap: usize) -> usize {
     WINDOW_ROWS - 2 * overlap
 }
 
-/// What kernels are told of the tiles of the rows `solved`, the first of which begins a tile, among `rows` rows in memory, and
-/// of so many right-hand sides with this stride.
+/// Kernel parameters of the tiles of the rows `solved` among `rows` rows in memory, for `rhs`
+/// right-hand sides with this stride. The first of `solved` begins a tile.
 pub(crate) fn params<T: Number>(
     place: Place,
     rows: usize,
@@ -171,20 +183,20 @@ pub(crate) fn params<T: Number>(
     }
 }
 
-/// The one-pass method on rows of a lane.
+/// One-pass method on the rows of a lane.
 #[derive(Debug)]
 pub(crate) struct Windows<T> {
     window: Launch,
     seam: Launch,
-    /// Tiles, those of each right-hand side.
+    /// Number of tiles times number of right-hand sides.
     count: usize,
     flags: Buffer<u32>,
     numbers: PhantomData<T>,
 }
 
 impl<T: Number> Windows<T> {
-    /// Windows with `overlap` rows on both sides of the tiles of the rows `solved`, the first of which begins a tile, among
-    /// `rows` rows in memory.
+    /// Creates windows with `overlap` rows on either side of the tiles of the rows `solved`, among
+    /// `rows` rows in memory. The first of `solved` begins a tile.
     pub(crate) fn new(
         lane: &Lane,
         memory: &RowMemory<T>,
@@ -206,22 +218,22 @@ impl<T: Number> Windows<T> {
         Ok(Self { window, seam, count, flags, numbers: PhantomData })
     }
 
-    /// Bytes on the device, without the rows.
+    /// Device memory in bytes, without the arrays of rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }
 
-    /// From rows to unknowns.
+    /// Launches that compute the unknowns from the rows.
     pub(crate) fn launches(&self) -> Vec<&Launch> {
         vec![&self.window, &self.seam]
     }
 
-    /// Groups of tiles.
+    /// Number of groups of tiles.
     pub(crate) fn groups(&self) -> usize {
         self.count.div_ceil(SEAMS)
     }
 
-    /// Takes away how many tiles of each group are not certified, after the launches.
+    /// Downloads the number of uncertified tiles of each group; called after the launches.
     pub(crate) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
         lane.fetch(&self.flags, self.count, bad)
     }
@@ -233,7 +245,7 @@ mod tests {
 
     const ROWS: usize = 10_000;
 
-    /// The overlap where rows are −1, d, −1, with that d in each of 8 parts.
+    /// Overlap for rows −1, d, −1, with a d for each of 8 parts.
     fn found(d: impl Fn(usize) -> f64) -> Option<usize> {
         let beside = |row: usize, unused: usize| if row == unused { f64::NAN } else { -1.0 };
         let read = |here: Range<usize>| {
@@ -244,7 +256,7 @@ mod tests {
         overlap::<f64>(ROWS, ROWS, read).expect("no device is asked")
     }
 
-    /// Couplings of −1, d, −1 are powers of ρ = (d − √(d² − 4)) / 2.
+    /// Couplings of rows −1, d, −1 are powers of ρ = (d − √(d² − 4)) / 2.
     #[test]
     fn overlap_covers_all_couplings() {
         for (d, wanted) in
@@ -257,7 +269,7 @@ mod tests {
             }
             assert_eq!(found(|_| d), wanted, "{d}: couplings are lost after {rows} rows");
         }
-        // The weakest stretch counts.
+        // The sample with the slowest decay determines the overlap.
         assert_eq!(found(|part| if part == 5 { 2.1 } else { 4.0 }), Some(176));
         assert_eq!(found(|part| if part == 7 { 2.0 } else { 4.0 }), None);
     }

@@ -1,5 +1,4 @@
-//! The cutting of a plan's rows into chunks: one on each lane while there are rows, or, where these do not fit, as many
-//! more as it takes.
+//! Division of a plan's rows into chunks: one per lane, or more if the lanes do not hold all rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,38 +17,38 @@ use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
 
-/// Rows of a chunk at least, where chunks are made smaller until they fit.
+/// Minimum number of rows per chunk when chunks are made smaller to fit.
 const FEWEST_ROWS: usize = 1 << 12;
 
-/// Chunks, and what puts their equations together.
+/// Chunks of a plan, with the reduction and solution of their equations.
 pub(crate) struct Chunks<'a, T> {
     pub(crate) chunks: Vec<Chunk<'a, T>>,
-    /// The reduction of the chunks' equations before they leave this rank, where chunks do not do it.
+    /// Reduction of the chunks' equations before they leave this rank, if chunks do not perform it.
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
     pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
-    /// Items that leave all ranks, and their shape.
+    /// Number of items that all ranks send, and their layout.
     pub(crate) items: usize,
     pub(crate) shape: Shape,
 }
 
-/// The cut of a plan's rows on its lanes.
+/// Division of a plan's rows over its lanes.
 pub(crate) struct Chunking<'a, 'p, T> {
     lanes: &'a [Lane],
     span: Span,
     options: &'p PlanOptions,
-    /// dl, d, du, b and x on the host.
+    /// Host arrays dl, d, du, b and x.
     arrays: &'p [HostArray<T>; 5],
-    /// Rows before the first here that these arrays have.
+    /// Number of rows in these arrays before the first local row.
     before: usize,
     scheme: Scheme,
-    /// The alignment at which ranks are cut, and of what leaves them.
+    /// Alignment at which ranks are cut, and to which they reduce their equations.
     of_rank: Alignment,
-    /// The subtrees that ranks send, one rank's behind the other's, if ranks share rows in tiles.
+    /// Subtrees that ranks send, in rank order, if ranks share rows in tiles.
     subtrees: Option<Vec<Run>>,
 }
 
 impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
-    /// The cut of these rows. Every rank calls this.
+    /// Creates the division of these rows. Every rank calls this.
     pub(crate) fn new(
         lanes: &'a [Lane],
         span: Span,
@@ -61,7 +60,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         let scheme = Scheme::of(span.n, all, span.cyclic, options.blocking());
         let mut of_rank = scheme.alignment(all, ranks.size());
         if let Scheme::Blocks(blocking) = scheme {
-            // Reduced systems of one level leave all ranks.
+            // All ranks send reduced systems of one level.
             let levels = if span.rows == 0 { u32::MAX } else { blocking.levels(span.first, all) };
             of_rank.levels = ranks.all_reduce_min(u64::from(levels)) as u32;
         }
@@ -70,7 +69,8 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         Self { lanes, span, options, arrays, before, scheme, of_rank, subtrees }
     }
 
-    /// Chunks of all rows, in the memory of the host's arrays themselves where a lane can work there.
+    /// Creates the chunks of all local rows. If a lane can work in the host's arrays, its chunk
+    /// uses them.
     pub(crate) fn chunks(&self) -> Result<Chunks<'a, T>> {
         let mut parts = self.lanes.len();
         let mut first = None;
@@ -90,8 +90,10 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         }
     }
 
-    /// The alignment at which so many chunks are cut. A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to
-    /// stage 2.
+    /// Alignment of `parts` chunks per rank.
+    ///
+    /// The only chunk of a rank reduces to the items that the rank sends. The only chunk of all
+    /// ranks leaves all reduction to stage 2.
     fn alignment(&self, parts: usize) -> Alignment {
         let (ranks, of_rank) = (self.span.ranks, self.of_rank);
         let alignment = match (self.scheme, parts) {
@@ -103,18 +105,18 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         if ranks.is_distributed() && alignment.levels > of_rank.levels { of_rank } else { alignment }
     }
 
-    /// Chunks of `size` rows.
+    /// Creates chunks of `size` rows.
     fn chunks_of(&self, size: usize, alignment: Alignment) -> Result<Chunks<'a, T>> {
         let Self { span, scheme, of_rank, .. } = *self;
         let Span { first, rows, cyclic, ranks, .. } = span;
-        // What ranks hold begins where a unit, a tile or a block does.
+        // The rows of a rank begin with a unit, a tile or a block.
         let begins = if let Scheme::Blocks(blocking) = scheme { blocking.block } else { alignment.rows };
         assert!(rows == 0 || first.is_multiple_of(begins), "{rows} rows from row {first} on");
         let ranges = self.ranges(size);
         let several = ranges.len() > 1 || ranks.is_distributed();
         let left = if ranks.is_distributed() { of_rank } else { alignment };
         let items = scheme.items(span.all(), left);
-        // One lane does stage 2 for all.
+        // One lane performs stage 2 for all ranks.
         let mut stage2 = match several && ranks.is_root() {
             true => {
                 let all = || vec![Run { level: 0, nodes: 0..items }];
@@ -137,7 +139,8 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         Ok(Chunks { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
     }
 
-    /// Runs of `size` rows here. Only where all rows end does one take a rest that is too short for one of its own.
+    /// Ranges of `size` local rows. At the end of all rows, a rest that is too short for a chunk is
+    /// added to the previous one.
     fn ranges(&self, size: usize) -> Vec<Range<usize>> {
         let Span { first, rows, .. } = self.span;
         if rows == 0 {
@@ -149,7 +152,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
     }
 
-    /// A memory for each lane that has rows, with room for each of these runs.
+    /// Allocates a memory for each lane that has rows, large enough for each of these ranges.
     fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
         let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
         if let ([lane], [_]) = (self.lanes, ranges)
@@ -160,7 +163,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         {
             return Ok(vec![Arc::new(memory)]);
         }
-        // A window reaches beyond its chunk.
+        // A window extends beyond its chunk.
         let several = ranges.len() > 1 || self.span.ranks.is_distributed();
         let neighbours = if several && self.scheme == Scheme::Tiles { 2 * NEIGHBOUR_ROWS } else { 0 };
         let longest = neighbours + ranges.iter().map(Range::len).max().unwrap_or(0);
@@ -169,7 +172,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         self.lanes.iter().take(ranges.len()).map(|lane| memory(lane).map(Arc::new)).collect()
     }
 
-    /// The chunks of these runs, one lane's after the other's, and again from the first lane on.
+    /// Creates the chunks of these ranges, assigned to lanes in round-robin order.
     fn on_lanes(&self, ranges: &[Range<usize>], alignment: Alignment) -> Result<Vec<Chunk<'a, T>>> {
         let (lanes, count) = (self.lanes, ranges.len());
         let memories = self.memories(ranges)?;
@@ -190,7 +193,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
     }
 }
 
-/// The subtrees of units that ranks send. Every rank calls this.
+/// Subtrees of units that ranks send. Every rank calls this.
 fn of_ranks(span: Span, alignment: Alignment) -> Vec<Run> {
     let all = alignment.blocks(span.all());
     let levels = rank_reduction::depth(all);

@@ -1,12 +1,17 @@
-//! A plan: one system shape on some lanes, solved as often as wanted.
+//! Plan: systems of one shape on some lanes, for any number of solutions.
 //!
-//! The rows are cut into chunks, one a lane, or more where the lanes' memory does not hold them all. Each goes through
-//! stage 1 (up to some [`ReducedBlock`](super::kernels::reduced_block::ReducedBlock)s, or to the reduced system of its blocks) and
-//! stage 3 (down from its interface values); in between one lane solves the interface system of all chunks, those of other
-//! ranks included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages,
-//! since every unknown depends on every row. Where couplings fall off fast enough there is no barrier, and one pass over the
-//! rows does it all (`one_pass`). Which reduced blocks are joined with which depends on the number of all rows
-//! alone, so that lanes, chunks and ranks change no bit.
+//! The rows are divided into chunks, one per lane, or more if the memory of the lanes does not hold
+//! them all. Each chunk passes through stage 1 (reduction to
+//! [`ReducedBlock`](super::kernels::reduced_block::ReducedBlock)s, or to the reduced system of its
+//! blocks) and stage 3 (back substitution from its interface values). In between, one lane solves
+//! the interface system of all chunks on all ranks.
+//!
+//! Copies and kernels of different lanes overlap. Every unknown depends on every row, so that there
+//! is a barrier between the two stages. If couplings decay fast enough, there is no barrier, and
+//! one pass over the rows suffices (`one_pass`).
+//!
+//! The merge tree of reduced blocks depends on the total number of rows alone. The result therefore
+//! has the same bits for any number of lanes, chunks and ranks.
 
 mod chunking;
 
@@ -30,28 +35,28 @@ use super::system::row_range::Span;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
 
-/// Seconds of the stages of a solution, host to host.
+/// Seconds of the stages of a solution, from host to host.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Stages {
-    /// Diagonals and right-hand side to the devices.
+    /// Upload of diagonals and right-hand side.
     pub upload: f64,
-    /// Stage 1: chunks become interface equations.
+    /// Stage 1: reduction of chunks to interface equations.
     pub reduce: f64,
-    /// Interface equations to the host.
+    /// Download of interface equations.
     pub units_down: f64,
-    /// The interface system of all chunks, on one lane.
+    /// Stage 2: the interface system of all chunks, on one lane.
     pub interface: f64,
-    /// Interface values to the devices.
+    /// Upload of interface values.
     pub ends_up: f64,
     /// Stage 3: the unknowns of each chunk.
     pub solve: f64,
-    /// Unknowns to the host.
+    /// Download of unknowns.
     pub download: f64,
-    /// From the first to the last; less than the sum where lanes overlap.
+    /// Total elapsed time; less than the sum if lanes overlap.
     pub total: f64,
 }
 
-/// Chunks of a system on lanes.
+/// Chunks of systems on lanes, with their arrays on the host.
 #[derive(Debug)]
 pub struct Plan<'a, T> {
     span: Span,
@@ -59,23 +64,24 @@ pub struct Plan<'a, T> {
     chunks: Vec<Chunk<'a, T>>,
     interface: InterfaceSystem<'a, T>,
     passes: Passes<T>,
-    /// dl, d, du, b and x on the host, with the rows around those here that windows need; b and x of each right-hand side, as
-    /// long as a diagonal.
+    /// Host arrays dl, d, du, b and x, with the rows around the local ones that windows need. For
+    /// each right-hand side, b and x are as long as a diagonal.
     arrays: [HostArray<T>; 5],
 }
 
-/// The passes over the rows that a plan's diagonals need.
+/// Number of passes over the rows that the diagonals require.
 #[derive(Debug)]
 enum Passes<T> {
-    /// Nobody has looked.
+    /// Not yet determined.
     Unknown,
-    /// One, as far as a look at the diagonals says, and the certificates of the solutions so far.
+    /// One pass, according to a check of sampled diagonals and the certificates of previous
+    /// solutions.
     One(OnePass<T>),
-    /// Two.
+    /// Two passes.
     Two,
 }
 
-/// The inputs of a plan, to be filled.
+/// Input arrays of a plan, to be filled by the caller.
 #[derive(Debug)]
 pub struct Inputs<'p, T> {
     /// Lower diagonals.
@@ -84,24 +90,27 @@ pub struct Inputs<'p, T> {
     pub d: &'p mut [T],
     /// Upper diagonals.
     pub du: &'p mut [T],
-    /// The first right-hand side of each system.
+    /// First right-hand side of each system.
     pub b: &'p mut [T],
 }
 
 impl<'a, T: Number> Plan<'a, T> {
-    /// Makes a plan as [`Plan::with`], in tiles or whole systems.
+    /// Creates a plan in tiles or whole systems, with default options.
     ///
     /// # Errors
-    /// As [`Plan::with`].
+    /// The errors of [`Plan::with`].
     pub fn new(lanes: &'a [Lane], n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         Self::with(lanes, n, batch, cyclic, &PlanOptions::default())
     }
 
-    /// Memory for `batch` systems of `n` rows each, one behind the other, in equal chunks on the lanes. A cyclic
-    /// system is one system, in tiles.
+    /// Allocates memory for `batch` concatenated systems of `n` rows each, in equal chunks on the
+    /// lanes.
+    ///
+    /// A cyclic system must be the only one, and is solved in tiles.
     ///
     /// # Errors
-    /// If there is no row, or a lane's memory does not suffice: [`Error::OutOfMemory`] names the sizes.
+    /// If there is no row, or the memory of a lane does not suffice: [`Error::OutOfMemory`] names
+    /// the sizes.
     pub fn with(
         lanes: &'a [Lane],
         n: usize,
@@ -112,8 +121,8 @@ impl<'a, T: Number> Plan<'a, T> {
         Self::of(lanes, Span::whole(n, batch, cyclic), options)
     }
 
-    /// Makes a plan as [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made
-    /// by all of them, with the same options, and so is everything that it does.
+    /// Creates a plan as [`Plan::with`] does, for the rows of `span`, which may be those of one
+    /// rank. All ranks create it with equal options, and call its methods together.
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
@@ -142,7 +151,7 @@ impl<'a, T: Number> Plan<'a, T> {
                 "blocks of {block} rows are out of range: expected at least 3 rows"
             )));
         }
-        // Where a lane works in these arrays, it reads and writes whole groups of rows.
+        // A lane that works in these arrays reads and writes whole groups of rows.
         let neighbours: usize = span.neighbours(NEIGHBOUR_ROWS).iter().sum();
         let on_host = if options.resident { 0 } else { padded(rows + neighbours) };
         let rhs = options.rhs.max(1);
@@ -159,10 +168,10 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(plan)
     }
 
-    /// Goes on with one system of the first `n` rows on other lanes, in the memory that is there on the host.
+    /// Switches to one system of the first `n` rows on other lanes, in the existing host arrays.
     ///
     /// # Errors
-    /// If there is no row, or there are more than the plan was made for; devices' errors, as of [`Plan::relane`].
+    /// If there is no row, or more rows than the plan was created for; errors of [`Plan::relane`].
     pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
@@ -175,10 +184,11 @@ impl<'a, T: Number> Plan<'a, T> {
         self.relane(lanes)
     }
 
-    /// Goes on with the same systems on other lanes.
+    /// Moves the systems to other lanes.
     ///
     /// # Errors
-    /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
+    /// If there is no lane; errors of devices, after which `relane` must succeed before the next
+    /// solution.
     pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
             return Err(Error::Invalid(format!(
@@ -187,7 +197,7 @@ impl<'a, T: Number> Plan<'a, T> {
             )));
         };
         let ranks = self.span.ranks;
-        // The devices may hold no more than one of both.
+        // Freed first, as the devices may not hold the old and the new chunks together.
         self.chunks.clear();
         self.interface = InterfaceSystem::none(ranks, home);
         self.passes = Passes::Unknown;
@@ -219,78 +229,79 @@ impl<'a, T: Number> Plan<'a, T> {
         self.span.n
     }
 
-    /// Rows of all systems; of those here, on several ranks.
+    /// Number of local rows of all systems.
     pub fn rows(&self) -> usize {
         self.span.rows
     }
 
-    /// Chunks, one on each lane that has rows, or more.
+    /// Number of chunks: one per lane that has rows, or more.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Whether the lanes do not hold all rows at once, so that each goes there twice.
+    /// True if the lanes do not hold all rows at once, so that two passes upload rows twice.
     pub fn streamed(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.shared)
     }
 
-    /// Whether inputs and unknowns are page-locked.
+    /// True if inputs and unknowns are page-locked.
     pub fn locked(&self) -> bool {
         self.arrays[0].locked()
     }
 
-    /// The inputs, to be filled before [`Plan::solve`].
+    /// Input arrays, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
         let here = self.here();
         let [dl, d, du, b, _] = self.arrays.each_mut().map(|array| &mut array[here.clone()]);
         Inputs { dl, d, du, b }
     }
 
-    /// One of the right-hand sides, to be filled.
+    /// Right-hand side `number`, to be filled.
     pub fn b(&mut self, number: usize) -> &mut [T] {
         let here = self.of_number(number);
         &mut self.arrays[3][here]
     }
 
-    /// The unknowns of one of the right-hand sides.
+    /// Unknowns of right-hand side `number`.
     pub fn x_of(&self, number: usize) -> &[T] {
         &self.arrays[4][self.of_number(number)]
     }
 
-    /// The rows here of one of the right-hand sides in the host's arrays.
+    /// Range of the local rows of right-hand side `number` in the host's arrays.
     fn of_number(&self, number: usize) -> Range<usize> {
         let (Range { start, end }, at) = (self.here(), number * self.arrays[0].len());
         at + start..at + end
     }
 
-    /// dl, d, du and b, as filled.
+    /// Arrays dl, d, du and b, as filled.
     pub fn given(&self) -> [&[T]; 4] {
         std::array::from_fn(|k| &self.arrays[k][self.here()])
     }
 
-    /// The unknowns of the first right-hand side, after [`Plan::solve`].
+    /// Unknowns of the first right-hand side, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
         self.x_of(0)
     }
 
-    /// The rows here in the host's arrays.
+    /// Range of the local rows in the host's arrays.
     fn here(&self) -> Range<usize> {
         let [before, _] = self.span.neighbours(NEIGHBOUR_ROWS);
         before..before + self.span.rows
     }
 
-    /// The arrays on the only lane: for data that a program brings there by itself.
+    /// Arrays on the only lane, for a caller that fills them on the device.
     pub fn on_device(&mut self) -> &Arrays<T> {
         &self.chunks[0].memory.arrays
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all chunks.
+    /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all
+    /// chunks.
     ///
     /// # Errors
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
         if let Passes::One(_) = self.passes {
-            // What is certified is dominant.
+            // Certified rows are dominant.
             return Ok(0);
         }
         let known = || {
@@ -303,7 +314,7 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(all_flags(ranks.all_gather(&[known]).into_iter().flatten()))
     }
 
-    /// Bytes on the devices.
+    /// Device memory in bytes.
     pub fn device_bytes(&self) -> u64 {
         let memory = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
         self.chunks.iter().map(|chunk| memory(chunk) + chunk.solve.bytes()).sum::<u64>()
@@ -311,18 +322,21 @@ impl<'a, T: Number> Plan<'a, T> {
             + if let Passes::One(one_pass) = &self.passes { one_pass.bytes() } else { 0 }
     }
 
-    /// Solves, with all lanes at work at the same time. Stages of different lanes overlap: `total` is the time that
-    /// passed, the others are zero but for the interface; [`Plan::solve_by_stages`] measures them.
+    /// Solves with all lanes working concurrently.
+    ///
+    /// Stages of different lanes overlap. `total` is the elapsed time, `interface` the time of
+    /// stage 2, and the other times are 0; [`Plan::solve_by_stages`] measures them.
     ///
     /// # Errors
     /// If a device is lost.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
-        // CUDA's queues take everything at once; others are worked on by a thread each, and so are copies through staging.
+        // CUDA queues accept all operations at once. Other lanes need a thread each, as do staged
+        // copies.
         let queues = self.chunks.iter().all(|chunk| chunk.lane.device().queued_copies);
         self.solve_at(Pace::Overlapped { threads: !queues || self.options.pageable }, upload)
     }
 
-    /// Solves with one stage after the other on all lanes, and measures each: what the model of the lane count needs.
+    /// Solves stage by stage on all lanes and times each stage, as input of the lane-count model.
     ///
     /// # Errors
     /// If a device is lost, or the lanes do not hold all rows at once.
@@ -341,15 +355,18 @@ impl<'a, T: Number> Plan<'a, T> {
     fn solve_at(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let started = Instant::now();
         let done = self.passes(pace, upload);
-        // Whatever happened, no copy is left that still touches the arrays.
+        // Also after an error, no copy may still access the arrays.
         let finished = self.chunks.iter().try_for_each(|chunk| chunk.lane.finish());
         let stages = done?;
         finished?;
         Ok(Stages { total: started.elapsed().as_secs_f64(), ..stages })
     }
 
-    /// One pass over the rows where that seems to be enough and is certified, otherwise two; one stage after the other is
-    /// for the latter. The seconds of stages as far as this pace measures them.
+    /// Solves in one pass over the rows if that seems to suffice and is certified, otherwise in
+    /// two.
+    ///
+    /// By stages, it always solves in two passes. Returns the seconds of each stage, or zeros if
+    /// `pace` does not time them.
     fn passes(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
         let overlapped = matches!(pace, Pace::Overlapped { .. });
@@ -377,13 +394,13 @@ impl<'a, T: Number> Plan<'a, T> {
                 return Ok(Stages::default());
             }
         }
-        // The lanes hold rows as windows have them.
+        // The lanes hold rows in the layout of windows.
         self.passes = Passes::Two;
         self.two(pace, Upload::All)
     }
 
-    /// The stages of a solution for all right-hand sides: together where systems are whole, otherwise one after the other, each
-    /// in the place of the first.
+    /// Solves in two passes for all right-hand sides: together if systems are whole, otherwise one
+    /// after another. Each is swapped into the arrays of the first.
     fn two(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let rhs = self.options.rhs;
         if rhs == 1 || self.scheme() != Scheme::Tiles && self.options.block.is_none() {
@@ -408,13 +425,14 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(stages)
     }
 
-    /// The way in which rows are worked on.
+    /// Method that reduces rows to interface equations.
     fn scheme(&self) -> Scheme {
         let Span { n, cyclic, .. } = self.span;
         Scheme::of(n, self.span.all(), cyclic, self.options.blocking())
     }
 
-    /// The stages of a solution for so many right-hand sides, and their seconds as far as this pace measures them.
+    /// Executes the stages for `rhs` right-hand sides. Returns the seconds of each stage, or zeros
+    /// if `pace` does not time them.
     fn stages(&mut self, pace: Pace, rhs: usize, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
         let (here, stride) = (self.here(), self.arrays[0].len());
@@ -463,8 +481,11 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(Stages { upload, reduce, units_down, interface: seconds, ends_up, solve, download, total: 0.0 })
     }
 
-    /// Solves what is on the device `times` times, without any copy, and gives the seconds of one: in one pass over the
-    /// rows where that seems to be enough and is certified afterwards, otherwise in two.
+    /// Solves the system on the device `times` times without copies, and returns the seconds per
+    /// solution.
+    ///
+    /// It takes one pass over the rows if that seems to suffice and is certified afterwards,
+    /// otherwise two.
     ///
     /// # Errors
     /// If a device is lost, or there is more than one chunk, or it needs the host.
@@ -510,12 +531,13 @@ impl<'a, T: Number> Plan<'a, T> {
         self.repeat(self.chunks[0].launches(&stage2), times)
     }
 
-    /// From here on the plan takes the two-pass method, until it gets other diagonals from the host, or other lanes.
+    /// Selects the two-pass method until the plan gets other diagonals from the host, or other
+    /// lanes.
     pub fn two_passes(&mut self) {
         self.passes = Passes::Two;
     }
 
-    /// Seconds of launches on the only lane, repeated.
+    /// Seconds per repetition of launches on the only lane.
     fn repeat(&self, launches: Vec<&Launch>, times: u64) -> Result<f64> {
         let program = Program { cycle: vec![launches] };
         let started = Instant::now();
@@ -523,16 +545,17 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(started.elapsed().as_secs_f64() / times as f64)
     }
 
-    /// Rows that windows need around their tiles, if one pass over the rows seems to be enough. `read` gives dl, d and du of
-    /// rows, counted over all.
+    /// Overlap of windows, if one pass over the rows seems to suffice; `None` otherwise. `read`
+    /// returns dl, d and du of rows, counted over all ranks.
     fn overlap(&self, read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>) -> Result<Option<usize>> {
         let Span { n, cyclic, .. } = self.span;
-        // Whole systems have one pass of their own; the ends of a cyclic one are neighbours.
+        // Whole systems have a one-pass method of their own; the ends of a cyclic system are
+        // neighbours.
         let in_tiles = !cyclic && self.scheme() == Scheme::Tiles;
         if in_tiles { windows::overlap(n, self.span.all(), read) } else { Ok(None) }
     }
 
-    /// Chooses one pass over the rows, with windows of this overlap, or two.
+    /// Selects the one-pass method with windows of this overlap, or two passes if it is `None`.
     fn choose(&mut self, overlap: Option<usize>) -> Result<()> {
         match (overlap, &self.passes) {
             (None, _) => self.passes = Passes::Two,
@@ -547,12 +570,13 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(())
     }
 
-    /// True if the last solution took one pass over the rows, which is certified then, and false if two.
+    /// True if the last solution took one pass over the rows and is certified; false if it took
+    /// two.
     pub fn is_one_pass(&self) -> bool {
         matches!(self.passes, Passes::One(_))
     }
 
-    /// Brings the unknowns that [`Plan::solve_resident`] left on the device to [`Plan::x`].
+    /// Downloads the unknowns that [`Plan::solve_resident`] left on the device to [`Plan::x`].
     ///
     /// # Errors
     /// If the device is lost, or the plan has no arrays on the host.

@@ -1,4 +1,4 @@
-//! Chunks in blocks, one a thread: up to a reduced system, and from its unknowns down to the others.
+//! Chunks in blocks, one per thread: reduction to a reduced system, and back substitution.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::row_memory::RowMemory;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
 
-/// A chunk of `rows` rows, at least 2, in so many blocks.
+/// Creates the launches of a chunk of `rows` rows (at least 2) in `blocks` blocks.
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
     memory: &RowMemory<T>,
@@ -32,14 +32,15 @@ pub(super) fn chunk<T: Number>(
     Ok(ChunkSolve { scheme: Scheme::Blocks(blocking), up: Some(up), down, levels, flags: None })
 }
 
-/// The reduced system of a rank's rows, which becomes smaller ones before it leaves the rank.
+/// Further reduction of a rank's reduced system before its equations are sent to rank 0.
 #[derive(Debug)]
 pub(super) struct BlockRankReduction<T> {
     levels: Levels<T>,
 }
 
 impl<T: Number> BlockRankReduction<T> {
-    /// The reduction of these rows of `all`, by so many levels beside the first system.
+    /// Creates the reduction of these rows of `all` by `levels` levels after the first reduced
+    /// system.
     pub(super) fn new(
         lane: &Lane,
         rows: Range<usize>,
@@ -47,7 +48,8 @@ impl<T: Number> BlockRankReduction<T> {
         blocking: Blocking,
         levels: u32,
     ) -> Result<Self> {
-        // Of the system on each level: its first row here, those here and all.
+        // Of the system on each level: its first local row, the number of local rows, and of all
+        // rows.
         let mut here = (rows.start, rows.len(), all);
         let mut blocks = || {
             let (first, rows, all) = here;
@@ -83,7 +85,7 @@ impl<T: Number> RankReduction<T> for BlockRankReduction<T> {
 
     fn expand(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()> {
         let (given, last, values) = (self.levels.first(), self.levels.last(), &mut equations.values);
-        // The unknown behind a system is the same on every level.
+        // The unknown after a system is the same on every level.
         let behind = [values[last.count]];
         for level in &self.levels.all[1..] {
             lane.send(&behind, &level.values, level.count)?;
@@ -97,21 +99,22 @@ impl<T: Number> RankReduction<T> for BlockRankReduction<T> {
     }
 }
 
-/// Stage 2 in blocks: the reduced system of the only chunk or of all becomes smaller ones, of which the host solves the last.
+/// Stage 2 in blocks: reduces the reduced system (of the only chunk or of all chunks) further. The
+/// host solves the last system.
 #[derive(Debug)]
 pub(super) struct BlockInterface<T> {
     levels: Levels<T>,
-    /// Whether the system is brought from the host.
+    /// True if the equations are uploaded from the host.
     gathered: bool,
 }
 
 impl<T: Number> BlockInterface<T> {
-    /// Stage 2 for the reduced system of the only chunk.
+    /// Creates stage 2 for the reduced system of the only chunk.
     pub(super) fn of_chunk(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
         Ok(Self { levels: Levels::to_leaf(lane, given, blocking)?, gathered: false })
     }
 
-    /// Stage 2 for so many rows of the reduced system.
+    /// Creates stage 2 for a reduced system of `rows` rows, gathered from all chunks.
     pub(super) fn of_all(lane: &Lane, rows: usize, blocking: Blocking) -> Result<Self> {
         let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, rows)?);
         Ok(Self { levels: Levels::to_leaf(lane, given, blocking)?, gathered: true })
@@ -146,7 +149,7 @@ impl<T: Number> InterfaceSolve<T> for BlockInterface<T> {
     }
 }
 
-/// Stage 2 on the host, of the reduced system as it is.
+/// Stage 2 on the host: solves the reduced system without further reduction.
 #[derive(Debug)]
 pub(super) struct HostInterface;
 

@@ -1,4 +1,4 @@
-//! The interface equations on the host, on their way to stage 2, and the values that come back.
+//! Host buffers of the interface equations sent to stage 2, and of the values that it returns.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::Result;
 use crate::lane::HostArray;
 use crate::tridiagonal::kernels::number::Number;
 
-/// The place on the host that a chunk's equations go to.
+/// Host slices that receive the equations of a chunk.
 pub(crate) struct ChunkEquations<'p, T> {
     pub(crate) columns: Vec<&'p mut [T]>,
     pub(crate) flags: &'p mut [u32],
 }
 
-/// The interface equations of the chunks of a rank, on rank 0 of all ranks.
+/// Interface equations of the chunks of this rank; on rank 0 also those of all ranks.
 #[derive(Debug)]
 pub(crate) struct Equations<T> {
     pub(crate) shape: Shape,
-    /// Items that leave this rank, and those there is room for.
+    /// Number of items that this rank sends, and the capacity in items.
     pub(crate) sent: usize,
     capacity: usize,
-    /// The columns, one behind the other.
+    /// Columns of the equations, concatenated.
     pub(crate) numbers: HostArray<T>,
     pub(crate) flags: HostArray<u32>,
     /// Interface values.
@@ -28,13 +28,13 @@ pub(crate) struct Equations<T> {
 }
 
 impl<T: Number> Equations<T> {
-    /// No equations.
+    /// Creates empty buffers.
     pub(crate) fn none() -> Self {
         let (numbers, flags, values) = (HostArray::plain(0), HostArray::plain(0), HostArray::plain(0));
         Self { shape: Shape::NOTHING, sent: 0, capacity: 0, numbers, flags, values }
     }
 
-    /// Room for `capacity` items, `sent` of which leave this rank.
+    /// Allocates buffers for `capacity` items, `sent` of which leave this rank.
     pub(crate) fn new(
         shape: Shape,
         [sent, capacity]: [usize; 2],
@@ -47,7 +47,7 @@ impl<T: Number> Equations<T> {
         Ok(Self { shape, sent, capacity, numbers, flags, values })
     }
 
-    /// Numbers of a column.
+    /// Length of a column.
     fn column(&self) -> usize {
         (self.shape.width * self.capacity).max(1)
     }
@@ -61,12 +61,13 @@ impl<T: Number> Equations<T> {
         self.numbers.chunks_mut(column)
     }
 
-    /// The interface values of some items, and those behind.
+    /// Range of the interface values of some items, with the value after the last item if the shape
+    /// has one.
     pub(crate) fn values_of(&self, items: &Range<usize>) -> Range<usize> {
         self.shape.values * items.start..self.shape.values * items.end + self.shape.behind
     }
 
-    /// The places of the equations of chunks with so many items, one chunk's behind the other's.
+    /// Splits the buffers into the parts of consecutive chunks with these numbers of items.
     pub(crate) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
         let (Shape { width, flags, .. }, column) = (self.shape, self.column());
         let columns = self.numbers.chunks_mut(column);
@@ -81,7 +82,7 @@ impl<T: Number> Equations<T> {
         flags.into_iter().map(one).collect()
     }
 
-    /// The list that leaves this rank: each column's part, then flags.
+    /// List of numbers that this rank sends: its part of each column, then the flags.
     pub(crate) fn list(&self) -> Vec<f64> {
         let Shape { columns, width, flags, .. } = self.shape;
         let mut list = Vec::with_capacity((columns * width + flags) * self.sent);
@@ -92,7 +93,7 @@ impl<T: Number> Equations<T> {
         list
     }
 
-    /// Takes the lists of ranks with so many items each, one behind the other.
+    /// Stores the concatenated lists of ranks with these numbers of items.
     pub(crate) fn fill(&mut self, mut lists: &[f64], counts: &[usize]) {
         let Shape { width, flags: flagged, .. } = self.shape;
         let mut take = |count: usize| {
@@ -113,7 +114,7 @@ impl<T: Number> Equations<T> {
     }
 }
 
-/// Consecutive parts of these lengths.
+/// Splits a slice into consecutive parts of these lengths.
 pub(crate) fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let part = |length| {
         let (part, rest) = std::mem::take(&mut whole).split_at_mut(length);

@@ -1,4 +1,4 @@
-//! The interface system: the equations that the chunks of all ranks leave, and stage 2, which solves them.
+//! Interface system: the equations of the chunks of all ranks, and stage 2, which solves them.
 
 use std::time::Instant;
 
@@ -11,43 +11,45 @@ use crate::ranks::Ranks;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::all_flags;
 
-/// The interface system of a plan.
+/// Interface system of a plan.
 #[derive(Debug)]
 pub(crate) struct InterfaceSystem<'a, T> {
     pub(crate) ranks: Ranks,
-    /// The lane that does stage 2, on rank 0, and the rank reduction on each.
+    /// Lane of the rank reduction on each rank; on rank 0 also of stage 2.
     pub(crate) home: &'a Lane,
-    /// Whether one chunk is everything: its equations and values stay on its lane.
+    /// True if one chunk holds all rows; its equations and values stay on its lane.
     pub(crate) single_chunk: bool,
     pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
-    /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
+    /// Stage 2; `None` if systems are not coupled by interface equations, and on ranks other than
+    /// 0.
     pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
     pub(crate) equations: Equations<T>,
-    /// Pivots that the host had to replace.
+    /// Number of zero pivots that the host replaced.
     pub(crate) replaced: u32,
 }
 
 impl<'a, T: Number> InterfaceSystem<'a, T> {
-    /// The system of no chunk.
+    /// Creates an interface system of no chunk.
     pub(crate) fn none(ranks: Ranks, home: &'a Lane) -> Self {
         let equations = Equations::none();
         Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 
-    /// Bytes on the device.
+    /// Device memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.rank_reduction.as_ref().map_or(0, |reduction| reduction.bytes())
             + self.stage2.as_ref().map_or(0, |stage2| stage2.bytes())
     }
 
-    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots that chunks do not know of.
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
+    /// pivots that the flags of chunks do not count.
     pub(crate) fn flags(&self) -> Result<u32> {
         let stage2 = self.stage2.as_ref().map_or(Ok(0), |stage2| stage2.flags(self.home))?;
         let reduction = self.rank_reduction.as_ref().map_or(Ok(0), |reduction| reduction.flags(self.home))?;
         Ok(all_flags([stage2, reduction, self.replaced]))
     }
 
-    /// All launches of stage 2, where no chunk needs the host between its stages.
+    /// All launches of stage 2; `None` if stage 2 includes steps on the host.
     pub(crate) fn launches(&self) -> Option<Vec<&Launch>> {
         match &self.stage2 {
             Some(stage2) => stage2.launches(),
@@ -55,7 +57,8 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// The places of the equations of each chunk, if they leave its lane. Each chunk leaves so many items.
+    /// Host slices for the equations of each chunk, given its number of items; `None` if the
+    /// equations stay on its lane.
     pub(crate) fn of_chunks(
         &mut self,
         items: impl Iterator<Item = usize> + Clone,
@@ -66,20 +69,20 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Makes the equations of chunks those that leave this rank.
+    /// Reduces the equations of chunks to those that this rank sends.
     pub(crate) fn reduce(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.reduce(home, equations))
     }
 
-    /// Makes the values that came back those that the chunks ask for.
+    /// Computes the interface values of chunks from those that this rank received.
     pub(crate) fn expand(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
         rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, equations))
     }
 
-    /// Solves the equations of all ranks on the first, with or without exchanges, and brings each its values; the seconds
-    /// that it took.
+    /// Solves the equations of all ranks on rank 0, with or without row exchanges, and sends each
+    /// rank its values. Returns the seconds that this took.
     pub(crate) fn solve(&mut self, exchange: bool) -> Result<f64> {
         let started = Instant::now();
         self.gather();
@@ -91,13 +94,13 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Items that each rank sends.
+    /// Number of items that each rank sends.
     fn counts(&self) -> Vec<usize> {
         let counts = self.ranks.all_gather(&[self.equations.sent as u64]);
         counts.iter().map(|count| count[0] as usize).collect()
     }
 
-    /// Brings the equations of all ranks to the first.
+    /// Gathers the equations of all ranks on rank 0.
     fn gather(&mut self) {
         if !self.ranks.is_distributed() {
             return;
@@ -110,7 +113,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Brings each rank its values from the first.
+    /// Sends each rank its values from rank 0.
     fn scatter(&mut self) {
         if !self.ranks.is_distributed() {
             return;

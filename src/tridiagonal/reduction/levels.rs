@@ -1,4 +1,4 @@
-//! Interface equations on a lane, level by level: reduced blocks in tiles, reduced systems in blocks.
+//! Interface equations on a lane by levels: reduced blocks in tiles, reduced systems in blocks.
 
 use std::sync::Arc;
 
@@ -8,27 +8,30 @@ use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, all_flags};
 
-/// Numbers of an item: a reduced block in tiles, a row of the reduced system in blocks.
+/// Layout of an item: a reduced block in tiles, a row of the reduced system in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Arrays that equations lie in, one behind the other.
+    /// Number of arrays of equations, which are concatenated.
     pub columns: usize,
-    /// Numbers of an item in each.
+    /// Numbers of an item in each of these arrays.
     pub width: usize,
-    /// Flags of an item that go with it.
+    /// Flags of an item that are sent with it.
     pub flags: usize,
     /// Interface values of an item.
     pub values: usize,
-    /// Interface values behind the last item.
+    /// Interface values after the last item.
     pub behind: usize,
 }
 
 impl Shape {
-    /// Six numbers of each [`ReducedBlock`](crate::tridiagonal::kernels::reduced_block::ReducedBlock), and the two unknowns next to it.
+    /// Six numbers of each
+    /// [`ReducedBlock`](crate::tridiagonal::kernels::reduced_block::ReducedBlock), and the two
+    /// unknowns next to it.
     pub const REDUCED_BLOCKS: Self = Self { columns: 1, width: 6, flags: 1, values: 2, behind: 0 };
-    /// dl, d, du and b of a reduced system; its unknowns and the one behind. Flags stay on the lane, one of 256 blocks.
+    /// Arrays dl, d, du and b of a reduced system; its unknowns and the one after them. The flags,
+    /// one per 256 blocks, stay on the lane.
     pub const REDUCED_SYSTEM: Self = Self { columns: 4, width: 1, flags: 0, values: 1, behind: 1 };
-    /// Systems that ask nothing of one another.
+    /// Systems that are not coupled by interface equations.
     pub const NOTHING: Self = Self { columns: 0, width: 0, flags: 0, values: 0, behind: 0 };
 }
 
@@ -39,7 +42,7 @@ pub struct Level<T> {
     pub count: usize,
     /// Numbers of an item in a column.
     width: usize,
-    /// The columns, which an array of other use may have room for.
+    /// Columns of the equations, possibly in an array that is also used otherwise.
     pub equations: Arc<Buffer<T>>,
     /// [`NOT_DOMINANT`] and numbers of small pivots.
     pub flags: Buffer<u32>,
@@ -48,7 +51,7 @@ pub struct Level<T> {
 }
 
 impl<T: Number> Level<T> {
-    /// Room for so many items.
+    /// Allocates a level of `count` items.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -57,7 +60,7 @@ impl<T: Number> Level<T> {
         Self::within(lane, shape, count, Arc::new(equations))
     }
 
-    /// The same with equations in an array that has room for them.
+    /// Allocates a level with its equations in an existing array that is long enough.
     pub(crate) fn within(lane: &Lane, shape: Shape, count: usize, equations: Arc<Buffer<T>>) -> Result<Self> {
         let Shape { columns, width, flags, values, behind } = shape;
         assert!(equations.len() >= columns * width * count, "{count} items in {} numbers", equations.len());
@@ -72,19 +75,19 @@ impl<T: Number> Level<T> {
     }
 
     fn bytes(&self) -> u64 {
-        // Others know of an array that they have as well.
+        // A shared array is counted by its other owner.
         let own = if Arc::strong_count(&self.equations) > 1 { 0 } else { self.equations.bytes() };
         own + self.flags.bytes() + self.values.bytes()
     }
 
-    /// Brings the equations, which columns begin with.
+    /// Uploads the equations from the beginning of each column.
     pub(crate) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();
         columns.try_for_each(|(k, column)| lane.send(&column[..len], &self.equations, k * len))
     }
 
-    /// Takes the equations away, to where columns begin.
+    /// Downloads the equations to the beginning of each column.
     pub(crate) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
         let len = self.width * self.count;
         let mut columns = columns.enumerate();
@@ -92,21 +95,22 @@ impl<T: Number> Level<T> {
     }
 }
 
-/// Levels of equations, each made of the one below.
+/// Levels of equations, each reduced from the one below.
 #[derive(Debug)]
 pub(crate) struct Levels<T> {
     /// The first level and those above it.
     pub(crate) all: Vec<Arc<Level<T>>>,
-    /// From each level to the next.
+    /// Launches from each level to the next.
     pub(crate) up: Vec<Launch>,
-    /// From each level's values to those of the level below, the last level first.
+    /// Launches from the values of each level to those of the level below, beginning with the last
+    /// level.
     pub(crate) down: Vec<Launch>,
-    /// Numbers that blocks keep for the way back.
+    /// Numbers of blocks for back substitution.
     pub(crate) kept: Option<Buffer<T>>,
 }
 
 impl<T: Number> Levels<T> {
-    /// The first level alone.
+    /// Creates the first level alone.
     pub(crate) fn new(first: Arc<Level<T>>) -> Self {
         Self { all: vec![first], up: Vec::new(), down: Vec::new(), kept: None }
     }
@@ -126,25 +130,25 @@ impl<T: Number> Levels<T> {
         self.down.insert(0, down);
     }
 
-    /// Bytes on the device, without the first level.
+    /// Device memory in bytes, without the first level.
     pub(crate) fn bytes_above(&self) -> u64 {
         let levels = self.all[1..].iter().map(|level| level.bytes()).sum::<u64>();
         levels + self.kept.as_ref().map_or(0, Buffer::bytes)
     }
 
-    /// Bytes on the device.
+    /// Device memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.first().bytes() + self.bytes_above()
     }
 
-    /// The number of small pivots above the first level. Dominance is asked of given rows alone.
+    /// Number of small pivots above the first level. Dominance is checked on given rows alone.
     pub(crate) fn flags_above(&self, lane: &Lane) -> Result<u32> {
         let flags = self.all[1..].iter().map(|level| Ok(download_flags(lane, &level.flags)? & !NOT_DOMINANT));
         Ok(all_flags(flags.collect::<Result<Vec<_>>>()?))
     }
 }
 
-/// All flags together.
+/// Downloads flags and combines them.
 pub(crate) fn download_flags(lane: &Lane, flags: &Buffer<u32>) -> Result<u32> {
     let mut all = vec![0; flags.len()];
     lane.download(flags, 0, &mut all)?;

@@ -1,5 +1,5 @@
-//! The merge tree: reduced blocks that are joined level by level, up to the root solve, and the interface values that come
-//! back down.
+//! Merge tree: joins reduced blocks level by level up to the root solve, and computes the interface
+//! values back down.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::{EXPAND, FAN, INTERFACE, MERGE, small_exponent};
 use crate::tridiagonal::kernels::tiles::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
 
-/// Blocks that one workgroup of the root solve takes at most, a few to a thread.
+/// Maximum number of blocks that the workgroup of the root solve joins, a few per thread.
 const MOST_BLOCKS: usize = 8 * FAN;
 
 impl<T: Number> Levels<T> {
-    /// Joins 2^levels reduced blocks to one, 256 of them at most.
+    /// Adds a level that joins 2^levels reduced blocks to one, at most 256.
     pub(crate) fn merge(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
         let below = self.last();
@@ -38,7 +38,7 @@ impl<T: Number> Levels<T> {
         Ok(())
     }
 
-    /// Joins 2^levels reduced blocks to one, however many.
+    /// Adds levels that join 2^levels reduced blocks to one, for any number of levels.
     pub(crate) fn reduce_levels(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         let most = FAN.ilog2();
         let mut steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
@@ -46,12 +46,13 @@ impl<T: Number> Levels<T> {
     }
 }
 
-/// Stage 2 in tiles: from the reduced blocks of all rows to their root, and back.
+/// Stage 2 in tiles: joins the reduced blocks of all rows to the root, and computes their interface
+/// values.
 #[derive(Debug)]
 pub struct RootSolve<T> {
     interface: Launch,
     flag: Buffer<u32>,
-    // What the launches work on.
+    // Buffers that the launches use.
     tree: Levels<T>,
     nodes: Buffer<T>,
     ends: Buffer<T>,
@@ -59,8 +60,8 @@ pub struct RootSolve<T> {
 }
 
 impl<T: Number> RootSolve<T> {
-    /// The root solve of these blocks, which are those of all rows; `cyclic`: the first and the last of them are
-    /// neighbours.
+    /// Creates the root solve for the reduced blocks of all rows. If `cyclic`, the first and the
+    /// last block are neighbours.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -74,8 +75,8 @@ impl<T: Number> RootSolve<T> {
         let root = lane.alloc("the interface system", 6)?;
         let flag = lane.alloc("the interface system", 1)?;
         let nodes = lane.alloc("the interface system", 6 * top.count)?;
-        // The tree ends with one level over all blocks, and not before or behind it: its depth is the same whatever was
-        // joined.
+        // One level over all blocks ends the tree, so that its depth does not depend on earlier
+        // merges.
         let share = top.count.div_ceil(FAN).next_power_of_two();
         let width = top.count.next_power_of_two() / share;
         let params = tridiagonal_interface::Params {
@@ -99,18 +100,19 @@ impl<T: Number> RootSolve<T> {
         Ok(Self { interface, flag, tree, nodes, ends, root })
     }
 
-    /// Bytes on the device, without the blocks it was made of.
+    /// Device memory in bytes, without the given blocks.
     pub fn bytes(&self) -> u64 {
         let rest = self.ends.bytes() + self.root.bytes() + self.flag.bytes() + self.nodes.bytes();
         rest + self.tree.bytes_above()
     }
 
-    /// From the reduced blocks to the interface values of each.
+    /// Launches that compute the interface values of each block from the reduced blocks.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.tree.up.iter().chain([&self.interface]).chain(&self.tree.down)
     }
 
-    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all rows, after the launches.
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
+    /// pivots of all rows; called after the launches.
     ///
     /// # Errors
     /// If the device is lost.

@@ -1,7 +1,8 @@
-//! The three schemes: how chunks become interface equations, how a rank makes these fewer, and how stage 2 solves them.
+//! Implementations of the three schemes: reduction of chunks, reduction on ranks, and stage 2.
 //!
-//! A `Scheme` makes the parts of a plan; each part owns its memory and its launches on a lane. Tiles leave reduced blocks,
-//! blocks leave rows of a reduced system, and whole systems leave nothing.
+//! A `Scheme` creates the parts of a plan. Each part owns its memory and its launches on a lane.
+//! Tiles leave reduced blocks, blocks leave rows of a reduced system, and whole systems leave
+//! nothing.
 
 mod blocks;
 pub(crate) mod interface_buffers;
@@ -29,7 +30,7 @@ use crate::Result;
 use crate::lane::Lane;
 
 impl<T: Number> ChunkSolve<T> {
-    /// Stage 2, where this chunk is everything: its equations and values stay where they are.
+    /// Stage 2 if this chunk holds all rows: its equations and values stay on its lane.
     pub(crate) fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
         let Some(last) = self.last().cloned() else { return Ok(None) };
         Ok(match self.scheme {
@@ -41,7 +42,7 @@ impl<T: Number> ChunkSolve<T> {
 }
 
 impl Scheme {
-    /// The shape of interface equations.
+    /// Layout of the interface equations.
     pub(crate) fn shape(self) -> Shape {
         match self {
             Self::Tiles => Shape::REDUCED_BLOCKS,
@@ -50,7 +51,8 @@ impl Scheme {
         }
     }
 
-    /// A chunk of `rows` of `all` rows; in tiles it joins its reduced blocks by so many levels.
+    /// Creates a chunk of `rows` of `all` rows; in tiles it joins its reduced blocks by `levels`
+    /// levels.
     pub(crate) fn chunk<T: Number>(
         self,
         lane: &Lane,
@@ -68,8 +70,8 @@ impl Scheme {
         }
     }
 
-    /// The reduction of `rows` of `all` rows on a rank whose chunks leave items at the first alignment, and which is to
-    /// leave them at the second; none where nothing is left to do.
+    /// Creates the reduction of `rows` of `all` rows on a rank, from the alignment of its chunks to
+    /// that of ranks; `None` if no reduction is left.
     pub(crate) fn rank_reduction<T: Number>(
         self,
         lane: &Lane,
@@ -90,7 +92,7 @@ impl Scheme {
         })
     }
 
-    /// Stage 2 for `items` items of several chunks, in tiles these subtrees.
+    /// Creates stage 2 for `items` items of several chunks; in tiles they are these subtrees.
     pub(crate) fn interface<T: Number>(
         self,
         lane: &Lane,

@@ -1,9 +1,11 @@
-//! The subtrees of the merge tree that ranks send: the largest ones whose rows are theirs alone.
+//! Subtrees of the merge tree that ranks send: the largest ones with rows of one rank only.
 //!
-//! The units at which ranks are cut are the leaves here, as many as `Alignment::of_ranks` says. Of a run of them the largest subtrees are two a level at
-//! most, whatever its ends are: a rank joins its units so far and no further, and rank 0 goes on with those of all, each on
-//! its level. Levels are whole on both sides. What a level has beside the subtrees of a rank, and below those that rank 0
-//! was sent, is computed and never looked at.
+//! The leaves here are the units at which ranks are cut (`Alignment::of_ranks`). A run of units
+//! consists of at most two largest subtrees per level. A rank joins its units up to these subtrees,
+//! and rank 0 continues with those of all ranks, each on its level.
+//!
+//! Kernels process whole levels on all ranks. Nodes beside a rank's subtrees, or below those that
+//! rank 0 received, are computed but never read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,25 +15,28 @@ use crate::Result;
 use crate::lane::{Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
 
-/// Levels above the units of a rank at most: of 64 units, which are the most that a rank has, all become one.
+/// Maximum number of levels above the units of a rank: enough to join 64 units, its maximum, to
+/// one.
 const LEVELS: u32 = 6;
 
-/// Levels above so many units of all ranks, of which subtrees are looked for.
+/// Number of levels above `all` units of all ranks on which subtrees may be sent.
 pub fn depth(all: usize) -> u32 {
     all.next_power_of_two().ilog2().min(LEVELS)
 }
 
-/// Subtrees side by side on one level, 0 being that of the units at which ranks are cut.
+/// Adjacent subtrees on one level. Level 0 has the units at which ranks are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The level.
+    /// Level of the subtrees.
     pub level: u32,
-    /// Their places on it.
+    /// Indices of the subtrees on that level.
     pub nodes: Range<usize>,
 }
 
-/// The largest subtrees of a run of `all` units, from left to right: two a level at most, but on the last of `levels` above
-/// the units. The last subtree of all need not be full.
+/// Returns the largest subtrees within the run `units` of `all` units, from left to right.
+///
+/// There are at most two per level, except on the last of `levels` levels above the units. The last
+/// subtree of all need not be full.
 pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut at = units.start;
@@ -48,19 +53,20 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
     runs
 }
 
-/// A tree's levels on a lane, and the subtrees that go from a rank to rank 0.
+/// Levels of a merge tree on a lane, and the subtrees that a rank sends to rank 0.
 #[derive(Debug)]
 pub struct Subtrees<T> {
     tree: Levels<T>,
-    /// Merges before the level at which ranks are cut, and units of the first level before the first of the rank.
+    /// Merges below the level at which ranks are cut; `lead`: units of the first level before the
+    /// rank's first.
     before: usize,
     lead: usize,
-    /// Places among the nodes that are here.
+    /// Subtrees as indices among the local nodes.
     runs: Vec<Run>,
 }
 
 impl<T: Number> Subtrees<T> {
-    /// The subtrees of all ranks' runs, in their order, of `all` units: what rank 0 gets.
+    /// Creates the tree of rank 0 over `all` units, from the subtrees of all ranks in rank order.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -71,14 +77,15 @@ impl<T: Number> Subtrees<T> {
         Ok(Self { tree, before: 0, lead: 0, runs })
     }
 
-    /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut.
-    /// The first here is number `start` of the latter.
+    /// Creates the tree of a rank with `count` reduced blocks, 2^below of which form one of the
+    /// `all` units. The first local unit is unit `start` of all.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn of_rank(lane: &Lane, count: usize, below: u32, start: usize, all: usize) -> Result<Self> {
         let levels = depth(all);
-        // Subtrees lie as in the tree of all, from the last place on where one of the last level begins.
+        // Nodes are numbered as in the tree of all ranks, from the last multiple of 2^levels up to
+        // `start`.
         let base = start >> levels << levels;
         let lead = (start - base) << below;
         let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, lead + count)?));
@@ -93,7 +100,7 @@ impl<T: Number> Subtrees<T> {
         Ok(Self { tree, before, lead, runs })
     }
 
-    /// Bytes on the device.
+    /// Device memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.tree.bytes()
     }
@@ -103,7 +110,7 @@ impl<T: Number> Subtrees<T> {
         self.runs.iter().map(|run| run.nodes.len()).sum()
     }
 
-    /// The level that all of them are joined to.
+    /// Level that all subtrees are joined to.
     pub fn top(&self) -> &Arc<Level<T>> {
         self.tree.last()
     }
@@ -112,26 +119,27 @@ impl<T: Number> Subtrees<T> {
         &self.tree.all[self.before + level as usize]
     }
 
-    /// The way back over a merge.
+    /// Launch of the back substitution that belongs to a merge.
     fn down_of(&self, merge: usize) -> &Launch {
         &self.tree.down[self.tree.down.len() - 1 - merge]
     }
 
-    /// Levels at which ranks may be cut, from the units' on, and the merge that leads to each from the one below.
+    /// Levels at which ranks may be cut, from the units up, each with the merge that leads to it.
     fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, Option<usize>)> + use<T> {
         let before = self.before;
         (0..=(self.tree.up.len() - before) as u32)
             .map(move |level| (level, (level > 0).then(|| before + level as usize - 1)))
     }
 
-    /// The runs of a level, and where they begin in a list of all.
+    /// Runs of a level, with their offset in a list of all subtrees.
     fn on(&self, level: u32) -> impl Iterator<Item = (&Run, usize)> {
         let begin = |at: &mut usize, run: &Run| Some(std::mem::replace(at, *at + run.nodes.len()));
         let begins = self.runs.iter().scan(0, begin);
         self.runs.iter().zip(begins).filter(move |(run, _)| run.level == level)
     }
 
-    /// Rank 0: brings the subtrees of all ranks, six numbers and flags of each, and joins them up to [`Subtrees::top`].
+    /// Rank 0: uploads the subtrees of all ranks (six numbers and flags each), and joins them up to
+    /// [`Subtrees::top`].
     ///
     /// # Errors
     /// If the device is lost.
@@ -148,7 +156,8 @@ impl<T: Number> Subtrees<T> {
         Ok(())
     }
 
-    /// Rank 0: from the interface values of each block of [`Subtrees::top`] to those of each subtree.
+    /// Rank 0: computes the interface values of each subtree from those of the blocks of
+    /// [`Subtrees::top`].
     ///
     /// # Errors
     /// If the device is lost.
@@ -163,7 +172,7 @@ impl<T: Number> Subtrees<T> {
         Ok(())
     }
 
-    /// A rank: makes its reduced blocks, of which `equations` and `flags` are full, the subtrees.
+    /// Any rank: replaces its reduced blocks, which fill `equations` and `flags`, by the subtrees.
     ///
     /// # Errors
     /// If the device is lost.
@@ -174,7 +183,7 @@ impl<T: Number> Subtrees<T> {
         lane.send(&flags[..count], &first.flags, lead)?;
         let mut merges = &self.tree.up[..];
         for (level, merge) in self.levels() {
-            // A subtree is taken away before its place is needed for what lies between its halves and those next to it.
+            // A subtree is downloaded before the next merge overwrites it.
             let (next, rest) = merges.split_at(merge.map_or(self.before, |_| 1));
             lane.enqueue(&next.iter().collect::<Vec<&Launch>>())?;
             merges = rest;
@@ -188,7 +197,8 @@ impl<T: Number> Subtrees<T> {
         Ok(())
     }
 
-    /// A rank: from the interface values of each subtree, which `values` begins with, to those of its blocks.
+    /// Any rank: computes the interface values of its blocks from those of its subtrees, at the
+    /// beginning of `values`.
     ///
     /// # Errors
     /// If the device is lost.
@@ -221,7 +231,7 @@ mod tests {
         assert_eq!(largest(1..64, 128, 6), [0, 1, 2, 3, 4, 5].map(|level| run(level, 1..2)));
         assert_eq!(largest(33..35, 128, 6), [run(0, 33..35)]);
         assert_eq!(largest(24..41, 128, 6), [run(3, 3..5), run(0, 40..41)]);
-        // The last ones of all are full as they are.
+        // The last subtree of all counts as full.
         assert_eq!(largest(64..101, 101, 6), [run(6, 1..2)]);
         assert_eq!(largest(96..101, 101, 3), [run(3, 12..13)]);
         assert_eq!(largest(7..7, 101, 3), []);

@@ -1,9 +1,11 @@
-//! Reduced systems: blocks of rows, one a thread, leave two rows each, which are tridiagonal again.
+//! Reduced systems: each block of rows, one per thread, leaves two rows, which are tridiagonal
+//! again.
 //!
-//! This is the method as first published (Austin, Berndt, Moulton 2004), and the one that exchanges rows. A reduced system
-//! becomes a smaller one in the same way, until the host takes over. Scaled partial pivoting inside of a block leaves the two
-//! unknowns at its ends alone, so no row moves from one block to another and the reduced system stays tridiagonal (Klein,
-//! Strzodka 2023, doi:10.1145/3580373).
+//! This is the method as first published (Austin, Berndt, Moulton 2004), and the one with row
+//! exchanges. A reduced system is reduced further in the same way, until the host solves it. Scaled
+//! partial pivoting inside of a block does not involve the two unknowns at its ends. So no row
+//! moves from one block to another, and the reduced system stays tridiagonal (Klein, Strzodka 2023,
+//! doi:10.1145/3580373).
 
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ use crate::tridiagonal::kernels::row_memory::Arrays;
 use crate::tridiagonal::kernels::tiles::least_exponent;
 use crate::tridiagonal::scheme::Blocking;
 
-/// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
+/// System in blocks: number of rows, their position in their systems, arrays, and offsets in the
+/// arrays.
 pub(crate) struct Source<'a> {
     rows: usize,
     place: (u32, u32),
@@ -30,22 +33,23 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The rows of a chunk.
+    /// Rows of a chunk.
     pub(crate) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
         let Arrays { dl, d, du, b, x } = arrays;
         let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
         Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
     }
 
-    /// A reduced system. It has no end: where a system begins or ends its coefficients are zero.
+    /// Rows of a reduced system. It has no ends: coefficients are zero where a system begins or
+    /// ends.
     fn reduced<T: Number>(system: &'a Level<T>) -> Self {
         let (rows, x) = (system.count, system.values.arg());
         let (arrays, at) = ([system.equations.arg(); 4], [0, 1, 2, 3].map(|k| k * rows));
         Self { rows, place: ((1 << 31) - 1, 1), arrays, at, x }
     }
 
-    /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
-    /// rows.
+    /// Creates two launches: reduction of the rows to the reduced system `above`, and back
+    /// substitution from its unknowns.
     pub(crate) fn reduction<T: Number>(
         &self,
         lane: &Lane,
@@ -81,7 +85,7 @@ impl<'a> Source<'a> {
 }
 
 impl<T: Number> Levels<T> {
-    /// The reduced systems of so many blocks each that `given` becomes one after the other.
+    /// Creates the successive reduced systems of `given`, with these numbers of blocks.
     pub(crate) fn of_systems(
         lane: &Lane,
         given: Arc<Level<T>>,
@@ -102,15 +106,15 @@ impl<T: Number> Levels<T> {
         Ok(levels)
     }
 
-    /// The reduced systems that this one becomes before the host takes over.
+    /// Creates the reduced systems from `given` down to the one that the host solves.
     pub(crate) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
         let blocks = blocking.smaller(given.count);
         Self::of_systems(lane, given, blocks, blocking.pivot)
     }
 }
 
-/// Solves a system of dl, d, du and b, one behind the other, with or without exchanges: its unknowns, and the number of
-/// pivots that had to be replaced.
+/// Solves a system given as concatenated dl, d, du and b, with or without row exchanges. Returns
+/// its unknowns and the number of replaced pivots.
 pub(crate) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
@@ -122,7 +126,7 @@ pub(crate) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>,
     (x.into_iter().map(T::of).collect(), replaced)
 }
 
-/// One sweep down and one up (Thomas 1949).
+/// Thomas algorithm: one forward and one backward sweep (Thomas 1949).
 fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
     let n = d.len();
     let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);

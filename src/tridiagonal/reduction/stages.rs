@@ -12,11 +12,11 @@ use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::scheme::Scheme;
 
-/// A chunk's part of the solution, on its lane.
+/// Launches and equations of a chunk on its lane.
 #[derive(Debug)]
 pub(crate) struct ChunkSolve<T> {
     pub(super) scheme: Scheme,
-    /// Stage 1: from rows to the first of the levels of equations, and on.
+    /// Stage 1: from rows to the first level of equations.
     pub(super) up: Option<Launch>,
     /// Stage 3: from the first level's values to the unknowns.
     pub(super) down: Launch,
@@ -26,32 +26,32 @@ pub(crate) struct ChunkSolve<T> {
 }
 
 impl<T: Number> ChunkSolve<T> {
-    /// The level that the chunk leaves.
+    /// Last level of equations of the chunk.
     pub(super) fn last(&self) -> Option<&Arc<Level<T>>> {
         self.levels.as_ref().map(Levels::last)
     }
 
-    /// Items that the chunk leaves.
+    /// Number of items of the chunk's last level.
     pub(crate) fn items(&self) -> usize {
         self.last().map_or(0, |last| last.count)
     }
 
-    /// Bytes on the device, without the chunk's rows.
+    /// Device memory in bytes, without the chunk's rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.levels.as_ref().map_or(0, Levels::bytes) + self.flags.as_ref().map_or(0, Buffer::bytes)
     }
 
-    /// Stage 1: up to the chunk's equations.
+    /// Launches of stage 1, from rows to the chunk's last level of equations.
     pub(crate) fn up(&self) -> Vec<&Launch> {
         self.up.iter().chain(self.levels.iter().flat_map(|levels| &levels.up)).collect()
     }
 
-    /// Stage 3, once the interface values are there.
+    /// Launches of stage 3, from interface values to unknowns.
     pub(crate) fn down(&self) -> Vec<&Launch> {
         self.levels.iter().flat_map(|levels| &levels.down).chain([&self.down]).collect()
     }
 
-    /// Takes the equations away.
+    /// Downloads the equations.
     pub(crate) fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
         let Some(last) = self.last() else { return Ok(()) };
         if !to.flags.is_empty() {
@@ -60,13 +60,13 @@ impl<T: Number> ChunkSolve<T> {
         last.fetch(lane, to.columns.into_iter())
     }
 
-    /// Brings the interface values.
+    /// Uploads the interface values.
     pub(crate) fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
         self.last().map_or(Ok(()), |last| lane.send(values, &last.values, 0))
     }
 
-    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots that stage 2 does not know of: it
-    /// knows all of reduced blocks.
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
+    /// pivots that stage 2 does not count. With reduced blocks, it counts all.
     pub(crate) fn flags(&self, lane: &Lane) -> Result<u32> {
         let blocks = self.levels.as_ref().filter(|_| self.scheme != Scheme::Tiles);
         match blocks.map(|levels| &levels.first().flags).or(self.flags.as_ref()) {
@@ -76,43 +76,46 @@ impl<T: Number> ChunkSolve<T> {
     }
 }
 
-/// The reduction of a rank's equations, on its first lane, so that what it sends does not grow with its rows.
+/// Reduction of a rank's equations on its first lane, so that the message to rank 0 does not grow
+/// with the number of rows.
 pub(crate) trait RankReduction<T>: Debug + Send + Sync {
-    /// Items that leave.
+    /// Number of items that this rank sends.
     fn items(&self) -> usize;
 
-    /// Bytes on the device.
+    /// Device memory in bytes.
     fn bytes(&self) -> u64;
 
-    /// The number of small pivots that stage 2 does not know of.
+    /// Number of small pivots that stage 2 does not count.
     fn flags(&self, _lane: &Lane) -> Result<u32> {
         Ok(0)
     }
 
-    /// Makes the equations of chunks those that leave.
+    /// Reduces the equations of chunks to those that this rank sends.
     fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()>;
 
-    /// Makes the values that came back those that the chunks ask for.
+    /// Computes the interface values of chunks from those that this rank received.
     fn expand(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()>;
 }
 
-/// Stage 2, which one lane does for all: from the interface equations of all rows to their values.
+/// Stage 2 on one lane: solves the interface equations of all rows.
 pub(crate) trait InterfaceSolve<T>: Debug + Send + Sync {
-    /// Bytes on the device.
+    /// Device memory in bytes.
     fn bytes(&self) -> u64 {
         0
     }
 
-    /// All there is to do, where that needs no host.
+    /// All launches of stage 2; `None` if it includes steps on the host.
     fn launches(&self) -> Option<Vec<&Launch>> {
         None
     }
 
-    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small pivots that it knows of.
+    /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
+    /// pivots that stage 2 counts.
     fn flags(&self, _lane: &Lane) -> Result<u32> {
         Ok(0)
     }
 
-    /// Solves the equations, with or without exchanges; the number of pivots that the host replaced.
+    /// Solves the equations, with or without row exchanges. Returns the number of pivots replaced
+    /// on the host.
     fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32>;
 }

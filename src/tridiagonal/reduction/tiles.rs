@@ -1,4 +1,4 @@
-//! Chunks in tiles: up to reduced blocks, and from their interface values down to the unknowns.
+//! Chunks in tiles: reduction to reduced blocks, and unknowns from their interface values.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tridiagonal::kernels::tiles::{
 };
 use crate::tridiagonal::scheme::Scheme;
 
-/// A chunk of `rows` rows, at least 1, in tiles, which joins the reduced blocks of 2^levels units to one.
+/// Creates a chunk of `rows` rows (at least 1) in tiles, which joins 2^levels units to one block.
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
     memory: &RowMemory<T>,
@@ -31,7 +31,7 @@ pub(super) fn chunk<T: Number>(
     let (shape, units) = (Shape::REDUCED_BLOCKS, rows.div_ceil(UNIT));
     let first = match memory.shared {
         true => Level::new(lane, shape, units)?,
-        // Unknowns come when reduced blocks have served.
+        // Reduced blocks are no longer needed when unknowns are written.
         false => Level::within(lane, shape, units, x.clone())?,
     };
     let (n, at) = place.params(rows);
@@ -70,7 +70,8 @@ impl<T: Number> RankReduction<T> for Subtrees<T> {
     }
 }
 
-/// Stage 2 in tiles: the root solve of the reduced blocks of the only chunk, or of those that subtrees become.
+/// Stage 2 in tiles: the root solve for the reduced blocks of the only chunk, or for joined
+/// subtrees.
 #[derive(Debug)]
 pub(super) struct TileInterface<T> {
     subtrees: Option<Subtrees<T>>,
@@ -78,12 +79,12 @@ pub(super) struct TileInterface<T> {
 }
 
 impl<T: Number> TileInterface<T> {
-    /// Stage 2 for the reduced blocks of the only chunk.
+    /// Creates stage 2 for the reduced blocks of the only chunk.
     pub(super) fn of_chunk(lane: &Lane, blocks: Arc<Level<T>>, cyclic: bool) -> Result<Self> {
         Ok(Self { subtrees: None, root: RootSolve::new(lane, blocks, cyclic)? })
     }
 
-    /// Stage 2 for these subtrees of `count` reduced blocks.
+    /// Creates stage 2 for these subtrees of a merge tree over `count` units.
     pub(super) fn of_all(lane: &Lane, count: usize, subtrees: Vec<Run>, cyclic: bool) -> Result<Self> {
         let subtrees = Subtrees::of_all(lane, count, subtrees)?;
         let root = RootSolve::new(lane, subtrees.top().clone(), cyclic)?;

@@ -13,19 +13,20 @@ use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both, small, small_expone
 use crate::tridiagonal::scheme::Scheme;
 
 kernel! {
-    /// The unknowns of the whole systems of a tile.
+    /// Computes the unknowns of the whole systems of a tile.
     pub(crate) static BATCH = tridiagonal_batch + pairs + rows + units + pivots
         (rows, n, tile, span, small, rhs, stride)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
 }
 
-/// Rows of a thread on a device.
+/// Rows per thread on a device.
 const ROWS: usize = 8;
-/// Systems that the twin eliminates at the same time, one a vector lane.
+/// Systems that the CPU implementation eliminates at the same time, one per vector lane.
 const LANES: usize = 8;
 
-/// Threads that a system may spread over: those of one that begins with a thread, or all of them.
+/// Number of threads over which a system may extend: its own if each system begins with a thread,
+/// or all threads of the group.
 fn span(n: usize) -> usize {
     match n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() {
         true => n / ROWS,
@@ -33,7 +34,7 @@ fn span(n: usize) -> usize {
     }
 }
 
-/// A chunk of `rows` rows of whole systems of `n` each, `tile` of them together, see [`tile`].
+/// Creates a chunk of `rows` rows of whole systems of `n` rows each, with `tile` rows per tile.
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
     memory: &RowMemory<T>,
@@ -60,12 +61,12 @@ pub(super) fn chunk<T: Number>(
     Ok(ChunkSolve { scheme: Scheme::Batch { tile }, up: None, down, levels: None, flags: Some(flags) })
 }
 
-/// `W` systems of `n` rows, one behind the other, side by side.
+/// Elimination of `W` consecutive systems of `n` rows side by side.
 struct BatchElimination<'a, T, const W: usize> {
     n: usize,
     rows: [&'a [T]; 4],
     x: &'a mut [T],
-    /// x_i = e − h·x_{i+1}: both, of each row.
+    /// Numbers e and h of each row for back substitution: x_i = e − h·x_{i+1}.
     back: &'a mut [[[T; LANES]; 2]],
     small: T,
     flags: &'a mut u32,
@@ -118,7 +119,8 @@ fn tridiagonal_batch<T: Number>(
     let [rows, n, tile] = [p.rows, p.n, p.tile].map(|n| n as usize);
     let small = small::<T>(p.small);
     let (stride, group) = (p.stride as usize, LANES * n);
-    // Many systems a part, with the right-hand side that they have, of which as many as vectors have lanes go together.
+    // A part has many systems and one right-hand side. One system per vector lane is solved at a
+    // time.
     let size = group * ((1 << 14) / group + 1);
     let mut parts = Vec::new();
     for (x, rhs) in b.x.chunks_mut(stride).zip(b.rhs.chunks(stride)).take(p.rhs as usize) {
@@ -140,11 +142,11 @@ fn tridiagonal_batch<T: Number>(
                 dispatch(BatchElimination::<T, 1> { n, rows, x, back, small, flags: &mut flags });
             }
         }
-        // Those of a matrix are counted once.
+        // Flags of the matrix are counted once, not per right-hand side.
         if number < rows.div_ceil(size) { flags } else { 0 }
     });
     let all = solved.reduce(|| 0, both);
-    // Flags are asked for all tiles together.
+    // The host combines the flags of all tiles.
     let flags = &mut b.flags[..rows.div_ceil(tile)];
     flags.fill(0);
     flags[0] = all;

@@ -1,4 +1,4 @@
-//! A matrix that is kept for any number of solutions.
+//! Factor: a matrix that is kept for any number of solutions.
 
 use super::{AnySolver, SYSTEMS, expect_lengths};
 use crate::tridiagonal::Options;
@@ -8,14 +8,16 @@ use crate::tridiagonal::system::borrowed::transpose_each;
 use crate::tridiagonal::system::view::{View, Watch};
 use crate::{Error, Machine, Result};
 
-/// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.
+/// Matrix for any number of solutions, with its diagonals on the devices and properties of its
+/// rows.
 ///
-/// A solution brings right-hand sides there and unknowns back, 16 bytes a row in double precision. It has the same
-/// certificate as that of [`solve`](crate::tridiagonal::solve()), for each right-hand side.
+/// A solution uploads right-hand sides and downloads unknowns, 16 bytes per row in double
+/// precision. Each right-hand side has the certificate of [`solve`](crate::tridiagonal::solve()).
 ///
-/// Nothing of an elimination is stored: its numbers would be as many as the matrix has. Instead up to 8 right-hand sides of
-/// large systems go through the devices together, more of small ones, with the diagonals read once: 16 + 24 / 8 = 19 bytes a
-/// row and right-hand side where one pass is enough, against 40 for one alone.
+/// No factorization is stored: it would have as many numbers as the matrix. Instead up to 8
+/// right-hand sides of large systems are solved together, more of small ones, so that the diagonals
+/// are read once. If one pass suffices, this takes 16 + 24 / 8 = 19 bytes per row and right-hand
+/// side, compared with 40 for a single right-hand side.
 ///
 /// ```
 /// use kolmo::Machine;
@@ -42,7 +44,7 @@ pub struct Factor<'a> {
     transposed: Option<Transposed<'a>>,
 }
 
-/// The transposed matrix, but for its diagonal.
+/// Transposed matrix, without its diagonal.
 #[derive(Debug)]
 struct Transposed<'a> {
     dl: Vec<f64>,
@@ -51,7 +53,7 @@ struct Transposed<'a> {
 }
 
 impl<'a> Factor<'a> {
-    /// Keeps a matrix; right-hand sides that come with it are left out.
+    /// Keeps a matrix, and ignores its right-hand sides.
     ///
     /// # Errors
     /// [`Error::Invalid`] for numbers that are not finite.
@@ -68,30 +70,33 @@ impl<'a> Factor<'a> {
         &self.matrix
     }
 
-    /// Solves A·x = b for each of these right-hand sides, of as many numbers as the matrix has rows.
+    /// Solves A·x = b for each of these right-hand sides, each with as many numbers as the matrix
+    /// has rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for right-hand sides that do not fit, and for numbers that are not finite; devices' errors.
+    /// [`Error::Invalid`] for right-hand sides of wrong length and numbers that are not finite;
+    /// errors of devices.
     pub fn solve(&mut self, b: &[&[f64]]) -> Result<Solution> {
         let (solver, view) = self.asked(b, false)?;
         solver.solve(&view)
     }
 
-    /// Solves Aᵀ·x = b for each of these right-hand sides. The first time, the transposed matrix gets its own place on the
-    /// devices.
+    /// Solves Aᵀ·x = b for each of these right-hand sides. The first call allocates memory for the
+    /// transposed matrix on the devices.
     ///
     /// # Errors
-    /// As [`Factor::solve`].
+    /// The errors of [`Factor::solve`].
     pub fn solve_transposed(&mut self, b: &[&[f64]]) -> Result<Solution> {
         let (solver, view) = self.asked(b, true)?;
         solver.solve(&view)
     }
 
-    /// Solves into the caller's arrays, as [`solve_into`](crate::tridiagonal::solve_into) does; with the transposed matrix where that is
-    /// asked for.
+    /// Solves into the caller's arrays as [`solve_into`](crate::tridiagonal::solve_into) does, with
+    /// the transposed matrix if `transposed` is set.
     ///
     /// # Errors
-    /// As [`Factor::solve`]; for arrays that do not fit, and those of `watch`.
+    /// The errors of [`Factor::solve`]; [`Error::Invalid`] for arrays of wrong length; errors of
+    /// `watch`.
     pub fn solve_into(
         &mut self,
         b: &[&[f64]],
@@ -104,7 +109,8 @@ impl<'a> Factor<'a> {
         solver.solve_into(&view, x, watch)
     }
 
-    /// A solver of the matrix or the transposed one, and its view with right-hand sides that fit.
+    /// Solver of the matrix or its transpose, and a view of that matrix with checked right-hand
+    /// sides.
     fn asked<'v>(
         &'v mut self,
         b: &[&'v [f64]],
@@ -122,7 +128,7 @@ impl<'a> Factor<'a> {
         Ok((solver, View { b, dl, du, ..View::from(&self.matrix) }))
     }
 
-    /// Right-hand sides that fit.
+    /// Checks number, length and values of right-hand sides.
     fn checked<'b>(&self, b: &[&'b [f64]]) -> Result<Vec<&'b [f64]>> {
         let rows = self.matrix.rows();
         if b.is_empty() {

@@ -1,4 +1,5 @@
-//! One pass over rows that stay where the caller has them, on the host's cores: the windows of `one_pass/windows.rs`, without a plan.
+//! One pass on the CPU over the caller's arrays: the windows of `one_pass/windows.rs`, without a
+//! plan.
 
 use std::time::Instant;
 
@@ -19,8 +20,10 @@ use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::solution::{Method, Solution};
 use crate::tridiagonal::system::view::{PIECE, View, Watch};
 
-/// Solves into `x` where the only lane is the host, one pass over the rows is enough, and no correction has to follow; none
-/// where that is not so, whatever `x` then holds. The bits are those of a plan.
+/// Solves into `x` with the bits of a plan.
+///
+/// Returns `None`, with `x` undefined, unless the only lane is the host, one pass over the rows
+/// suffices, and no correction is needed.
 pub(crate) fn solve(
     lanes: &[Lane],
     view: &View<'_>,
@@ -51,7 +54,7 @@ pub(crate) fn solve(
                 return Ok(None);
             };
             let enough = options.refine != Refine::Auto || residual.settled(true);
-            // What is no number leaves no residual within any tolerance.
+            // An unknown that is NaN or infinite has a residual above any tolerance.
             let sound = enough && residual.within(options.tolerance);
             if !sound || scaling::shift(b_size, scaling::headroom(Precision::F64)) != 0 {
                 return Ok(None);
@@ -64,10 +67,11 @@ pub(crate) fn solve(
     })
 }
 
-/// Strips of tiles that a thread takes between two looks at what they leave: their numbers are in its cache then.
+/// Strips of tiles per thread before their residual is computed, so that it reads from cache.
 const STRIPS: usize = 4;
 
-/// Solves one right-hand side in windows; the residual, and the largest |x| and |b|, if the unknowns are certified.
+/// Solves one right-hand side in windows. Returns the residual and the maxima of |x| and |b| if the
+/// unknowns are certified.
 fn certified(
     view: &View<'_>,
     b: &[f64],
@@ -79,7 +83,7 @@ fn certified(
     let tiles = rows.div_ceil(tile);
     let place = Place { n: view.span.n, first: 0, cyclic: false };
     let whole = windows::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
-    // A multiple of the tiles that go together.
+    // A multiple of the tiles that are solved together.
     let stretch_tiles = STRIPS * LANES * crate::parallel::threads();
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
     let alone = view.span.batch == 1;
@@ -96,7 +100,8 @@ fn certified(
         if flags.contains(&1) {
             return Ok(None);
         }
-        // The residual of rows whose neighbours are there, in whole blocks, so that it is that of one look at all rows.
+        // The residual of rows with known neighbours, in whole blocks, so that its bits are those
+        // of one pass over all rows.
         let end = at + flags.len() * tile;
         let known = if end >= rows { rows } else { (end - 1) / BLOCK * BLOCK };
         if alone && known > done {

@@ -33,8 +33,8 @@ use crate::{Error, Machine, Result};
 /// Solves systems on lanes of one precision.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular, and unknowns
-/// beyond the range of doubles, are outcomes.
+/// [`crate::Error::Invalid`] for numbers that are not finite; errors of devices. A singular matrix
+/// and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
@@ -42,11 +42,13 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
     AnySolver::new(machine, options).solve(&view)
 }
 
-/// Solves into the caller's arrays: `x` is to each right-hand side of `b` as long as that is, and whatever it holds is written over.
+/// Solves into the caller's arrays: `x` has an array for each right-hand side of `b`, of equal
+/// length, that is overwritten.
 ///
-/// Where the machine is one CPU lane in double precision and one pass over the rows is enough, as for dominant rows, nothing is
-/// copied, and `watch` is called every some million rows: its error ends the work. Otherwise it is called before the
-/// work begins, which is then that of [`solve`]. The bits are those of [`solve`].
+/// The bits are those of [`solve`]. If the machine is one CPU lane in double precision and one pass
+/// over the rows suffices, as for dominant rows, nothing is copied. `watch` is then called after
+/// every few million rows, and its error ends the work. Otherwise `watch` is called before the
+/// solution only.
 ///
 /// ```
 /// use kolmo::Machine;
@@ -57,14 +59,16 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
 /// let (side, d, b) = (vec![-1.0; n], vec![4.0; n], vec![2.0; n]);
 /// let mut x = vec![0.0; n];
 /// let matrix = Matrix::new(1, &side, &d, &side)?;
-/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &Options::default(), &mut || Ok(()))?;
+/// let options = Options::default();
+/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &options, &mut || Ok(()))?;
 /// assert_eq!(solution.status, Status::Met);
 /// assert!((x[n / 2] - 1.0).abs() < 1e-14);
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 ///
 /// # Errors
-/// Those of [`solve`], [`crate::Error::Invalid`] for lengths that do not fit, and those of `watch`.
+/// The errors of [`solve`]; [`crate::Error::Invalid`] for arrays of wrong length; errors of
+/// `watch`.
 pub fn solve_into(
     machine: &Machine,
     matrix: &Matrix<'_>,
@@ -77,7 +81,8 @@ pub fn solve_into(
     let view = matrix.view(b);
     machine.expect_floating(SYSTEMS)?;
     let mut solver = AnySolver::new(machine, options);
-    // What one pass leaves has a residual, so that all of its numbers are finite; others are looked at.
+    // The residual of a one-pass solution shows that all its numbers are finite. Otherwise they are
+    // checked.
     if let Some(solution) = solver.solve_directly(&view, x, watch)? {
         return Ok(solution);
     }
@@ -85,7 +90,8 @@ pub fn solve_into(
     solver.solve_to(&view, x)
 }
 
-/// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
+/// Returns an error unless there are right-hand sides, each with a number per row and an array for
+/// its unknowns.
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     if b.is_empty() {
         return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
@@ -104,18 +110,20 @@ pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Res
     }
 }
 
-/// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
-/// and gets the unknowns of its rows. One process copies no rows where [`solve_into`] copies none. What else a solution says is said of all rows. The bits are those of [`solve`] on
-/// lanes like rank 0's first one.
+/// Solves systems with rows shared by ranks, and returns the unknowns of the local rows.
+///
+/// Every rank calls this, with lanes of equal precision and with equal options. All other fields of
+/// the solution refer to the rows of all ranks. The bits are those of [`solve`] on lanes like the
+/// first one of rank 0. A single process copies no rows if [`solve_into`] copies none.
 ///
 /// # Errors
-/// Those of [`solve`], on all ranks if on one.
+/// The errors of [`solve`]; an error on one rank is an error on all ranks.
 pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<Solution> {
     assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check().and_then(|()| machine.expect_floating(SYSTEMS)))?;
     let mut solver = AnySolver::new(machine, options);
-    // Rows that a lane has no room for go through it in chunks.
+    // Rows that do not fit the memory of a lane pass through it in chunks.
     let held = (8 * view.span.rows * (3 + 2 * view.b.len())) as u64;
     if machine.lanes[0].free_bytes().is_none_or(|free| held <= free) {
         let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
@@ -127,10 +135,10 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     solver.solve(&view)
 }
 
-/// What solves in no fixed point.
+/// Subject of the error message for a machine in fixed-point precision.
 pub(super) const SYSTEMS: &str = "tridiagonal systems";
 
-/// A solver in the precision of a machine.
+/// Solver in the precision of a machine.
 #[derive(Debug)]
 pub(super) enum AnySolver<'a> {
     Single(Solver<'a, f32>),
@@ -145,7 +153,7 @@ impl<'a> AnySolver<'a> {
         }
     }
 
-    /// Solves systems whose numbers are finite, with the same matrix each time.
+    /// Solves systems without NaN or infinite numbers. The matrix must be the same in all calls.
     pub(super) fn solve(&mut self, view: &View<'_>) -> Result<Solution> {
         match self {
             Self::Single(solver) => solver.run(view),
@@ -153,7 +161,7 @@ impl<'a> AnySolver<'a> {
         }
     }
 
-    /// The same into `x`, without a copy where that is possible.
+    /// Solves into `x`, without copies if possible.
     pub(super) fn solve_into(
         &mut self,
         view: &View<'_>,
@@ -166,7 +174,8 @@ impl<'a> AnySolver<'a> {
         }
     }
 
-    /// Solves into `x` where no copy is needed for it, whatever the numbers are; else none, whatever `x` then holds.
+    /// Solves into `x` if that needs no copies, for any numbers; otherwise `None`, with `x`
+    /// undefined.
     fn solve_directly(
         &mut self,
         view: &View<'_>,
@@ -183,7 +192,7 @@ impl<'a> AnySolver<'a> {
         Ok(solved)
     }
 
-    /// Solves systems whose numbers are finite, and copies unknowns into `x`.
+    /// Solves systems without NaN or infinite numbers, and copies the unknowns into `x`.
     fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
         let mut solution = self.solve(view)?;
         x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));
@@ -191,18 +200,18 @@ impl<'a> AnySolver<'a> {
     }
 }
 
-/// Solutions with one matrix, and what is kept from one to the next: its plan, with the diagonals on the devices, and the way
-/// that has to be taken.
+/// Solver for one matrix, with the state that is kept between solutions: the plan with the
+/// diagonals on the devices, and the method that is required.
 #[derive(Debug)]
 pub(super) struct Solver<'a, T> {
     lanes: &'a [Lane],
     options: Options,
     group: Option<Group<'a, T>>,
-    /// Flags of the solution without exchanges, if they ask for exchanges.
+    /// Flags of the solution without row exchanges, if they require exchanges.
     exchange: Option<u32>,
-    /// Several cyclic systems are not good enough as open ones.
+    /// True if several cyclic systems cannot be solved as open ones.
     closed: bool,
-    /// One pass over the caller's arrays was not enough.
+    /// True if one pass over the caller's arrays does not suffice.
     indirect: bool,
 }
 
@@ -211,7 +220,8 @@ impl<'a, T: Number> Solver<'a, T> {
         Self { lanes, options: *options, group: None, exchange: None, closed: false, indirect: false }
     }
 
-    /// Solves everything in one way; stops after the first solution if `stop` does not like what stage 1 finds.
+    /// Solves all systems with one plan; ends after the first solution if `stop` returns true for
+    /// the flags of stage 1.
     fn pass(
         &mut self,
         view: &View<'_>,
@@ -235,7 +245,8 @@ impl<'a, T: Number> Solver<'a, T> {
                 return Ok(done);
             }
         }
-        // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
+        // Each cyclic system is solved separately. If ranks share the systems, each rank has whole
+        // ones.
         let mut each = || {
             if rows == 0 {
                 return Ok(());
@@ -265,11 +276,12 @@ impl<'a, T: Number> Solver<'a, T> {
         Ok(done)
     }
 
-    /// The partition method, with exchanges where they are asked for, or where stage 1 finds a reason for them.
+    /// Solves by the partition method, with row exchanges if requested or if stage 1 finds that
+    /// they are needed.
     fn partition(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<(Method, PlanOptions, Pass)> {
         let options = self.options;
         let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
-        // Cyclic systems are solved in tiles, in which no rows are exchanged.
+        // Cyclic systems are solved in tiles, without row exchanges.
         let exchange = !view.span.cyclic;
         if options.pivot == Pivot::Scaled && exchange {
             let done = self.pass(view, &pivoted, seconds, |_| false)?;
@@ -288,7 +300,7 @@ impl<'a, T: Number> Solver<'a, T> {
             }
         };
         let again = self.pass(view, &pivoted, seconds, |_| false)?;
-        // What the first way says of the rows holds for the second.
+        // The dominance flag of the first solution refers to the given rows, and is kept.
         let flags = (first & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
         Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
     }
@@ -301,7 +313,8 @@ impl<'a, T: Number> Solver<'a, T> {
                 "`block` and `interface` host are not supported with `cyclic`; leave both out".to_owned(),
             )));
         }
-        // The plan's arrays on the host, unknowns, the residual and a correction. No page of them is taken before it is written.
+        // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
+        // before it is written.
         let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));
         let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
         ranks.all_ok(room)?;
@@ -315,8 +328,8 @@ impl<'a, T: Number> Solver<'a, T> {
     }
 }
 
-/// Elimination with pivoting on the host where it is needed; what became of the systems there, and whether it was needed
-/// and the memory for it is not there.
+/// Eliminates with pivoting on the host if needed. Returns the outcome, and true if elimination was
+/// needed but the host lacks the memory.
 fn elimination(
     lane: &Lane,
     view: &View<'_>,
@@ -327,7 +340,7 @@ fn elimination(
     let proof = done.flags & !NOT_DOMINANT != 0;
     let needed = proof || done.doubt || !done.residual().within(options.tolerance);
     let dominant = done.flags & NOT_DOMINANT == 0;
-    // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
+    // Refinement that ends above its limits suggests that other row exchanges are needed.
     if !needed && (options.refine != Refine::Auto || done.residual().fine(dominant)) {
         return Ok((Improved::default(), false));
     }
@@ -348,16 +361,21 @@ fn elimination(
     Ok((host, improved.is_none() && needed))
 }
 
-/// Numbers a row that elimination with pivoting holds beside what it has of each right-hand side: the matrix as given and
-/// with rows and columns of size 1, what becomes of it, the exponents of these factors, and what a verdict on it takes: factors in
-/// double words and a solution.
+/// Numbers per row that elimination with pivoting stores, without those of right-hand sides.
+///
+/// They are the matrix as given, the matrix with rows and columns of size 1, its factors, the
+/// exponents of the scaling, and for the test for singular matrices double-double factors and a
+/// solution.
 const PIVOTING: usize = 3 + 3 + 3 + 1 + 17;
-/// Numbers a row of each right-hand side: b, x as given and as eliminated twice, the residual, and a correction.
+/// Numbers per row and right-hand side: b, x as given and from two eliminations, residual,
+/// correction.
 const PIVOTING_EACH: usize = 8;
 
-/// Elimination with pivoting on the host of the systems whose residual is `asked` for, and a verdict on the matrices of these, or
-/// of all systems if there is `doubt`; of ranks on that of rank 0, which is sent all rows. None where that host has no memory for
-/// them.
+/// Eliminates with pivoting on the host for the systems with a residual that `asked` selects, and
+/// tests their matrices, or all if there is `doubt`, for singularity.
+///
+/// With several ranks, the host of rank 0 does so for the rows of all ranks. Returns `None` if that
+/// host lacks the memory for them.
 fn last_resort(
     lane: &Lane,
     view: &View<'_>,
@@ -385,7 +403,7 @@ fn last_resort(
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
         lane.host(|| pivoted_lu::improve(&whole, &mut all, asked, doubt))
     });
-    // What the first rank knows.
+    // All ranks take the outcome of rank 0.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();
     let (system, row) = singular.unwrap_or_default();
     let packed =

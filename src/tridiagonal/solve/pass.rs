@@ -10,16 +10,17 @@ use crate::tridiagonal::plan::Stages;
 use crate::tridiagonal::residual::Residual;
 use crate::tridiagonal::solution::{Method, Solution};
 
-/// One way through the systems: unknowns, the flags of stage 1, and residuals.
+/// Unknowns, flags of stage 1 and residuals of one method for all systems.
 pub(crate) struct Pass {
     pub(crate) x: Vec<Vec<f64>>,
-    /// True while one pass over the rows was enough for each solution.
+    /// True if one pass over the rows sufficed for all solutions so far.
     pub(crate) one_pass: bool,
     pub(crate) flags: u32,
-    /// Of each right-hand side.
+    /// Residual of each right-hand side.
     pub(crate) residuals: Vec<Residual>,
     pub(crate) refinements: u32,
-    /// True if neither dominant rows nor a solution for random numbers rule out that a matrix is singular.
+    /// True if neither dominant rows nor a solution for random right-hand sides prove the matrix
+    /// regular.
     pub(crate) doubt: bool,
     pub(crate) stages: Stages,
     pub(crate) device_bytes: u64,
@@ -27,7 +28,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Nothing yet of so many right-hand sides of `rows` rows.
+    /// Creates an empty result for `rhs` right-hand sides of `rows` rows.
     pub(crate) fn new(rhs: usize, rows: usize) -> Self {
         Self {
             x: vec![vec![0.0; rows]; rhs],
@@ -47,13 +48,13 @@ impl Pass {
     }
 }
 
-/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
+/// Quotient of the maxima of |x| and |b|. It may be infinite for finite numbers.
 pub(crate) fn growth(x: f64, b: f64) -> f64 {
     let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
     if b > 0.0 { growth } else { 0.0 }
 }
 
-/// All that is known of a solution when it ends.
+/// Data from which the solution is assembled.
 pub(crate) struct Outcome {
     pub(crate) done: Pass,
     pub(crate) host: Improved,
@@ -65,7 +66,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The solution for these right-hand sides.
+    /// Creates the solution for these right-hand sides.
     pub(crate) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
         let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
             self;

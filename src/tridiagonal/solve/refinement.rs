@@ -1,4 +1,4 @@
-//! Right-hand sides that a plan takes at a time, and their corrections.
+//! Right-hand sides that a plan solves together, and their refinement.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -23,28 +23,28 @@ use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::{Error, Result};
 
-/// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.
+/// Right-hand sides of large systems per plan. The diagonals are 24 of 40 bytes per row; 19 remain.
 const OF_LARGE: usize = 8;
-/// Small systems at least that are repeated: the twin eliminates as many side by side.
+/// Minimum number of small systems after repetition: the CPU implementation solves 8 side by side.
 const TOGETHER: usize = 8;
-/// Rows of all right-hand sides of small systems at a time: enough for a device to be busy with.
+/// Rows of all right-hand sides of small systems per plan, enough to keep a device busy.
 const OF_SMALL: usize = 1 << 22;
-/// Corrections at most, where nobody says how many.
+/// Default maximum number of corrections.
 pub(crate) const MOST_CORRECTIONS: u32 = 12;
 
-/// The right-hand sides that a plan has room for.
+/// Capacity of a plan in right-hand sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
-    /// Those of the plan.
+    /// Number of right-hand sides of the plan.
     rhs: usize,
-    /// Systems for each of them: small ones are repeated, so that a tile is full, and have as many right-hand sides more.
+    /// Copies of small systems that fill a tile; each copy solves for another right-hand side.
     copies: usize,
 }
 
 impl Room {
     const ONE: Self = Self { rhs: 1, copies: 1 };
 
-    /// Room for right-hand sides with these diagonals, for all at once where that is of use and they are not too many.
+    /// Capacity for the right-hand sides of a view: all together if that is faster and they fit.
     fn of(view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let (all, Span { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
         if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.block.is_some() {
@@ -64,7 +64,7 @@ impl Room {
                 }
             }
         };
-        // As many each time.
+        // Equal numbers for each solution.
         let slots = all.div_ceil(copies);
         Ok(Self { rhs: slots.div_ceil(slots.div_ceil(most)), copies })
     }
@@ -74,7 +74,7 @@ impl Room {
     }
 }
 
-/// A plan with the diagonals of a matrix.
+/// Plan with the diagonals of a matrix.
 #[derive(Debug)]
 pub(crate) struct Group<'a, T> {
     plan: Plan<'a, T>,
@@ -82,14 +82,14 @@ pub(crate) struct Group<'a, T> {
     room: Room,
     /// True once the devices have the diagonals.
     filled: bool,
-    /// True if the matrix may be singular, once that was examined.
+    /// True if the matrix may be singular; `None` before the test.
     doubt: Option<bool>,
-    /// Several cyclic systems are solved as open ones.
+    /// Correction of the unknowns, if several cyclic systems are solved as open ones.
     sherman_morrison: Option<ShermanMorrison>,
 }
 
 impl<'a, T: Number> Group<'a, T> {
-    /// A plan for the right-hand sides of a view, or for one at a time where there is no memory for more.
+    /// Creates a plan for the right-hand sides of a view, or for one if memory does not suffice.
     pub(crate) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let made = |room: Room| {
             let Span { n, batch, .. } = view.span;
@@ -110,13 +110,14 @@ impl<'a, T: Number> Group<'a, T> {
         }
     }
 
-    /// Makes the plan one for another matrix.
+    /// Prepares the plan for another matrix.
     pub(crate) fn renew(&mut self) {
         (self.filled, self.doubt) = (false, None);
     }
 
-    /// True if a solution for right-hand sides of the size of rows, with random factors, does not rule out that the matrix is
-    /// singular. Every rank calls this.
+    /// True if a solution for a random right-hand side does not rule out that the matrix is
+    /// singular. Each element is the sum of the row's absolute values times a random factor. Every
+    /// rank calls this.
     fn is_doubtful(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let Span { n, first, rows, cyclic, ranks, .. } = view.span;
         (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
@@ -135,19 +136,19 @@ impl<'a, T: Number> Group<'a, T> {
         Ok(ranks.all_reduce_max(growth) > clear(T::PRECISION))
     }
 
-    /// True if this is a plan for right-hand sides as those of a view, half of which at least it has use for.
+    /// True if this plan suits a view, which uses at least half of its capacity.
     pub(crate) fn fits(&self, view: &View<'_>, how: &PlanOptions) -> bool {
         let wanted = Room::of(view, how).map_or(0, Room::all);
         self.how == *how && (wanted..=2 * wanted).contains(&self.room.all())
     }
 
-    /// The place of a right-hand side in the plan: its number there, and its rows.
+    /// Position of a right-hand side in the plan: its number there, and its rows.
     fn place(&self, number: usize, rows: usize) -> (usize, Range<usize>) {
         let copy = number % self.room.copies;
         (number / self.room.copies, copy * rows..(copy + 1) * rows)
     }
 
-    /// A right-hand side, to be filled.
+    /// Right-hand side `number`, to be filled.
     fn b(&mut self, number: usize, rows: usize) -> &mut [T] {
         let (number, here) = self.place(number, rows);
         &mut self.plan.b(number)[here]
@@ -158,7 +159,7 @@ impl<'a, T: Number> Group<'a, T> {
         &self.plan.x_of(number)[here]
     }
 
-    /// Solves what the plan has; `upload` says what of it is new.
+    /// Solves for the right-hand sides in the plan, and uploads the diagonals at the first call.
     fn solve_plan(&mut self, seconds: &mut f64) -> Result<crate::tridiagonal::Stages> {
         let at = Instant::now();
         let stages = self.plan.solve(if self.filled { Upload::RightHandSide } else { Upload::All })?;
@@ -167,7 +168,7 @@ impl<'a, T: Number> Group<'a, T> {
         Ok(stages)
     }
 
-    /// Brings the diagonals to the plan, unless it has them.
+    /// Copies the diagonals to the plan, unless it has them.
     fn fill(&mut self, view: &View<'_>) {
         if self.filled {
             return;
@@ -183,7 +184,7 @@ impl<'a, T: Number> Group<'a, T> {
         }
     }
 
-    /// Makes several cyclic systems open ones; false if that is not good enough. Every rank calls this.
+    /// Opens several cyclic systems; false if they cannot be solved so. Every rank calls this.
     pub(crate) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
         let (ranks, rows) = (view.span.ranks, view.span.rows);
         if self.sherman_morrison.is_some() {
@@ -204,7 +205,7 @@ impl<'a, T: Number> Group<'a, T> {
         Ok(ranks.all_reduce_min(u64::from(dominant && self.sherman_morrison.is_some())) == 1)
     }
 
-    /// The unknowns of a right-hand side times 2^k.
+    /// Copies the unknowns of a right-hand side times 2^k to `to`.
     fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
         let x = self.x(number, to.len());
         match &self.sherman_morrison {
@@ -219,7 +220,8 @@ impl<'a, T: Number> Group<'a, T> {
         }
     }
 
-    /// Solves for all right-hand sides of a view, with unknowns from row `first` on; whether `stop` stopped it.
+    /// Solves for all right-hand sides of a view, with unknowns from row `first` on; true if `stop`
+    /// ended it.
     pub(crate) fn solve(
         &mut self,
         view: &View<'_>,
@@ -279,8 +281,8 @@ impl<'a, T: Number> Group<'a, T> {
         Ok(false)
     }
 
-    /// Corrects x by solutions for the residuals, which are computed in double precision, and gives what is left of them, and
-    /// after how many corrections.
+    /// Refines x with solutions for the residuals, which are computed in double precision. Returns
+    /// the final residuals and the numbers of corrections.
     fn refine(
         &mut self,
         view: &View<'_>,
@@ -295,8 +297,8 @@ impl<'a, T: Number> Group<'a, T> {
             Refine::Steps(steps) => steps,
         };
         let mut r = vec![0.0; rows];
-        // What is left, the corrections so far, and the power of two that brings what is left into the range of single
-        // precision, without rounding, if there is another correction.
+        // The residual, the corrections so far, and, if another correction follows, the power of
+        // two that scales the residual to the range of single precision without rounding.
         let mut all: Vec<(Residual, u32, Option<i32>)> = Vec::with_capacity(bs.len());
         let scale_of = |residual: Residual, steps: u32, r: &[f64]| {
             let done = match corrections {
@@ -331,7 +333,7 @@ impl<'a, T: Number> Group<'a, T> {
                 self.unknowns(k, &mut better, -scale);
                 better.iter_mut().zip(&*x).for_each(|(e, x)| *e += x);
                 let (before, after) = (*residual, view.residual(b, &better, &mut r));
-                // Less than half a step's work is a sign that rounding has the last word.
+                // A reduction by less than half means that rounding errors dominate.
                 let last = corrections == Refine::Auto && after.excess() >= 0.5 * before.excess();
                 if !last || after.excess() < before.excess() {
                     x.copy_from_slice(&better);

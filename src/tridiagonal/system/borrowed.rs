@@ -1,4 +1,4 @@
-//! Matrices whose diagonals stay where the caller has them.
+//! Matrices with diagonals borrowed from the caller.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,11 @@ use super::row_range::Span;
 use super::view::View;
 use crate::{Error, Result};
 
-/// Tridiagonal matrices of equal size, one behind the other, with borrowed diagonals: see [`solve_into`](crate::tridiagonal::solve_into).
+/// Tridiagonal matrices of equal size, concatenated, with borrowed diagonals.
 ///
-/// The numbers are those of a [`System`](crate::tridiagonal::System). Off-diagonals of n − 1 elements a system, and those of a transposed
-/// matrix, are copied; nothing else is.
+/// They are the input of [`solve_into`](crate::tridiagonal::solve_into). Elements are stored as in
+/// a [`System`](crate::tridiagonal::System). Only off-diagonals of n − 1 elements per system, and
+/// those of a transposed matrix, are copied.
 #[derive(Debug, Clone)]
 pub struct Matrix<'a> {
     pub(crate) n: usize,
@@ -24,7 +25,7 @@ impl<'a> Matrix<'a> {
     /// Borrows the diagonals of `batch` matrices.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn new(batch: usize, dl: &'a [f64], d: &'a [f64], du: &'a [f64]) -> Result<Self> {
         if batch == 0 {
             return Err(Error::Invalid("0 systems: expected at least 1".to_owned()));
@@ -55,32 +56,33 @@ impl<'a> Matrix<'a> {
         Ok(Self { n, dl: wide("dl", dl, true)?, d, du: wide("du", du, false)?, batch, cyclic: false })
     }
 
-    /// Makes the first and the last unknown neighbours.
+    /// Makes the first and the last unknown of each system neighbours.
     #[must_use]
     pub fn cyclic(self) -> Self {
         Self { cyclic: true, ..self }
     }
 
-    /// The transposed matrix, whose off-diagonals are copies.
+    /// Returns the transposed matrix, with copied off-diagonals.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         transpose_each(self.n, self.dl.to_mut(), self.du.to_mut());
         self
     }
 
-    /// Number of all rows.
+    /// Total number of rows.
     pub fn rows(&self) -> usize {
         self.d.len()
     }
 
-    /// With these right-hand sides, whose lengths have been checked.
+    /// View with these right-hand sides, their lengths already checked.
     pub(crate) fn view<'v>(&'v self, b: &[&'v [f64]]) -> View<'v> {
         let Self { n, dl, d, du, batch, cyclic } = self;
         View { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.to_vec() }
     }
 }
 
-/// Off-diagonals of n − 1 elements a system, with NaN for the end that is not used, which a cyclic system refuses.
+/// Extends off-diagonals of n − 1 elements per system by NaN at the unused end, so that a cyclic
+/// system is rejected.
 fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
     let mut wide = vec![f64::NAN; batch * n];
     if n > 1 {
@@ -91,7 +93,7 @@ fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
     wide
 }
 
-/// Transposes whole systems of `n` rows.
+/// Transposes concatenated systems of `n` rows each.
 pub(crate) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
     for (dl, du) in dl.chunks_exact_mut(n).zip(du.chunks_exact_mut(n)) {
         // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.

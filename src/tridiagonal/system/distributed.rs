@@ -1,27 +1,27 @@
-//! The rows that a rank has of systems.
+//! Rows of systems that one rank has.
 
 use super::borrowed::transpose_each;
 use super::row_range::Span;
 use super::view::View;
 use crate::Result;
 
-/// The rows that a rank has of systems, see [`System`](crate::tridiagonal::System).
+/// Rows of systems that one rank has, see [`System`](crate::tridiagonal::System).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// Their place in the systems.
+    /// Position of the rows in the systems.
     pub span: Span,
-    /// Their lower diagonal.
+    /// Lower diagonal of the rows.
     pub dl: Vec<f64>,
-    /// Their diagonal.
+    /// Diagonal of the rows.
     pub d: Vec<f64>,
-    /// Their upper diagonal.
+    /// Upper diagonal of the rows.
     pub du: Vec<f64>,
-    /// Their right-hand sides.
+    /// Right-hand sides of the rows.
     pub b: Vec<Vec<f64>>,
 }
 
 impl Rows {
-    /// Looks for a number that is NaN or infinite and is used.
+    /// Returns an error if a number that is used is NaN or infinite.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) with its array, row and system.
@@ -29,7 +29,7 @@ impl Rows {
         View::from(self).check()
     }
 
-    /// The rows of the transposed matrix. Every rank calls this.
+    /// Returns the rows of the transposed matrix. Every rank calls this.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         let ends = |own: &[f64]| own.first().zip(own.last()).map(|(&first, &last)| [first, last]);

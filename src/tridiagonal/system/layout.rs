@@ -1,26 +1,26 @@
-//! Layouts: the order in which many systems lie in arrays.
+//! Layouts: order of the elements of many systems in an array.
 
 use super::System;
 use crate::parallel::*;
 use crate::{Error, Result};
 
-/// The order in which systems of equal size lie in an array.
+/// Order of the elements of systems of equal size in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Row i of system s is element s·stride + i, as cuSPARSE's `gtsv2StridedBatch` has it.
+    /// Row i of system s is element s·stride + i, as in cuSPARSE's `gtsv2StridedBatch`.
     Strided {
-        /// From one system to the next, n or more.
+        /// Distance between two systems in elements, n or more.
         stride: usize,
     },
-    /// Row i of system s is element i·batch + s, as cuSPARSE's `gtsvInterleavedBatch` has it.
+    /// Row i of system s is element i·batch + s, as in cuSPARSE's `gtsvInterleavedBatch`.
     Interleaved,
 }
 
-/// Numbers that are moved at a time, so that both sides of a transposition stay in cache.
+/// Tile size of a transposition, so that source and destination stay in cache.
 const TILE: usize = 32;
 
 impl Layout {
-    /// Elements that `batch` systems of `n` rows take at least.
+    /// Minimum length of an array with `batch` systems of `n` rows.
     fn len(self, n: usize, batch: usize) -> usize {
         match self {
             Self::Strided { stride } => (batch - 1).saturating_mul(stride).saturating_add(n),
@@ -28,7 +28,7 @@ impl Layout {
         }
     }
 
-    /// The systems one behind the other.
+    /// Copies the systems from this layout to a concatenated array.
     fn collect(self, n: usize, batch: usize, values: &[f64]) -> Vec<f64> {
         let mut all = vec![0.0; n * batch];
         match self {
@@ -41,10 +41,11 @@ impl Layout {
         all
     }
 
-    /// Puts unknowns of systems one behind the other into this layout; what lies between strided systems is left as it is.
+    /// Copies unknowns of concatenated systems into this layout. Elements between strided systems
+    /// are not changed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if lengths do not fit.
+    /// [`Error::Invalid`] if array lengths do not match.
     pub fn lay_out(self, system: &System, x: &[f64], into: &mut [f64]) -> Result<()> {
         let (n, batch) = (system.n, system.batch);
         self.expect(n, batch, "the unknowns", into.len())?;
@@ -89,7 +90,7 @@ impl Layout {
     }
 }
 
-/// `from` has rows of `columns` numbers; `to` gets them as columns.
+/// Transposes `from`, which has rows of `columns` numbers, into `to`.
 pub(crate) fn transpose(from: &[f64], columns: usize, to: &mut [f64]) {
     let rows = to.len() / columns;
     to.par_chunks_mut(rows * TILE).enumerate().for_each(|(tile, to)| {
@@ -105,7 +106,8 @@ pub(crate) fn transpose(from: &[f64], columns: usize, to: &mut [f64]) {
 }
 
 impl System {
-    /// `batch` systems of `n` rows each, out of arrays of this layout; of dl and du the unused ends may be anything.
+    /// Creates `batch` systems of `n` rows each from arrays in this layout. The unused ends of dl
+    /// and du may have any value.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no row or no system, or an array is too short.

@@ -17,11 +17,12 @@ use self::row_range::Span;
 use self::view::View;
 use crate::{Error, Result};
 
-/// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower
-/// diagonal a (`dl`), diagonal `d`, upper diagonal c (`du`) and any number of right-hand sides.
+/// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, concatenated, i = 0 … n−1.
 ///
-/// All three diagonals have n elements a system. `dl[0]` and `du[n−1]` are not used, whatever they are, unless the
-/// system is cyclic: there `dl[0]` multiplies x_{n−1} and `du[n−1]` multiplies x_0.
+/// They have a lower diagonal a (`dl`), a diagonal `d`, an upper diagonal c (`du`) and any number
+/// of right-hand sides. Each diagonal has n elements per system. `dl[0]` and `du[n−1]` may have any
+/// value and are ignored, unless the system is cyclic: then `dl[0]` multiplies x_{n−1} and
+/// `du[n−1]` multiplies x_0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
     /// Rows of one system.
@@ -36,24 +37,24 @@ pub struct System {
     pub du: Vec<f64>,
     /// Right-hand sides, each of `batch · n` numbers.
     pub b: Vec<Vec<f64>>,
-    /// Whether the ends of the diagonals couple the first and the last unknown.
+    /// True if the ends of the off-diagonals couple the first and the last unknown.
     pub cyclic: bool,
 }
 
 impl System {
-    /// A system from diagonals of n elements each, whose unused ends may be anything; or, as in LAPACK, off-diagonals
-    /// of n − 1.
+    /// Creates a system from diagonals of n elements each. Their unused ends may have any value,
+    /// and off-diagonals may have n − 1 elements as in LAPACK.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row, or lengths do not fit.
+    /// [`Error::Invalid`] if there is no row, or array lengths do not match.
     pub fn new(dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<f64>) -> Result<Self> {
         Self::batched(1, dl, d, du, vec![b])
     }
 
-    /// Several systems of equal size, one behind the other, each with the same number of right-hand sides.
+    /// Creates concatenated systems of equal size, each with equally many right-hand sides.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn batched(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<Vec<f64>>) -> Result<Self> {
         let system = Self::matrix(batch, dl, d, du)?;
         let rows = system.rows();
@@ -68,10 +69,11 @@ impl System {
         Ok(Self { b, ..system })
     }
 
-    /// Several matrices of equal size, one behind the other, without right-hand sides: see [`Factor`](super::Factor).
+    /// Creates concatenated matrices of equal size without right-hand sides, see
+    /// [`Factor`](super::Factor).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn matrix(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>) -> Result<Self> {
         let Matrix { n, dl: wide_dl, du: wide_du, .. } = Matrix::new(batch, &dl, &d, &du)?;
         let widened = |diagonal| if let Cow::Owned(wide) = diagonal { Some(wide) } else { None };
@@ -80,11 +82,12 @@ impl System {
         Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
     }
 
-    /// Systems of any sizes as one, in which they lie one behind the other and ask nothing of one another. Where a matrix is
-    /// singular or rows have to be exchanged on the host, each of them decides for itself.
+    /// Concatenates systems of any sizes to one, without couplings between them.
+    ///
+    /// Elimination on the host and the test for singular matrices treat each of them separately.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for cyclic systems, and for such with another number of right-hand sides than the first.
+    /// [`Error::Invalid`] for cyclic systems, and for different numbers of right-hand sides.
     pub fn joined(systems: &[Self]) -> Result<Self> {
         let count = systems.first().map_or(0, |system| system.b.len());
         if systems.iter().any(|system| system.cyclic) {
@@ -111,26 +114,26 @@ impl System {
         Ok(Self { b, ..Self::matrix(1, dl, d, du)? })
     }
 
-    /// Makes the first and the last unknown neighbours.
+    /// Makes the first and the last unknown of each system neighbours.
     #[must_use]
     pub fn cyclic(mut self) -> Self {
         self.cyclic = true;
         self
     }
 
-    /// The system of the transposed matrix.
+    /// Returns the system with the transposed matrix.
     #[must_use]
     pub fn transposed(mut self) -> Self {
         transpose_each(self.n, &mut self.dl, &mut self.du);
         self
     }
 
-    /// Number of all rows.
+    /// Total number of rows.
     pub fn rows(&self) -> usize {
         self.d.len()
     }
 
-    /// An error that names the first number that is NaN or infinite and is used.
+    /// Returns an error that names the first number that is used and is NaN or infinite.
     ///
     /// # Errors
     /// [`Error::Invalid`].

@@ -1,4 +1,4 @@
-//! The rows of systems that a process has: all of them, or a rank's.
+//! Rows of systems that a process has: all of them, or those of a rank.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::options::Options;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
 
-/// The least common multiple.
+/// Least common multiple.
 fn lcm(a: usize, b: usize) -> usize {
     let (mut divisor, mut rest) = (a, b);
     while rest > 0 {
@@ -18,35 +18,39 @@ fn lcm(a: usize, b: usize) -> usize {
     (a / divisor).saturating_mul(b)
 }
 
-/// Rows of `batch` systems of `n` rows each, one system behind the other.
+/// Range of rows of `batch` concatenated systems of `n` rows each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Rows of one system.
     pub n: usize,
     /// Number of systems.
     pub batch: usize,
-    /// Whether a system's first and last unknown are neighbours.
+    /// True if the first and the last unknown of a system are neighbours.
     pub cyclic: bool,
-    /// The first row here, counted over all systems.
+    /// First local row, counted over all systems.
     pub first: usize,
-    /// Rows here.
+    /// Number of local rows.
     pub rows: usize,
-    /// The ranks that have the others.
+    /// Ranks that share the rows.
     pub ranks: Ranks,
 }
 
 impl Span {
-    /// All rows.
+    /// Range of all rows.
     pub fn whole(n: usize, batch: usize, cyclic: bool) -> Self {
         Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
     }
 
-    /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
-    /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
+    /// Share of this rank of systems that will be solved with these options.
     ///
-    /// A rank sends two interface equations, 56 bytes, for each subtree of its units to rank 0: two a level at most, 13 in
-    /// all. In blocks of 32 rows it sends rows of a reduced system, 32 bytes each: 1026 at most, or all ranks together 4096.
-    /// Of several cyclic systems it sends nothing; of those with the interface on the host two rows a block.
+    /// Shares are as even as possible with cuts at positions that suit every method of solution.
+    /// Several cyclic systems are not divided.
+    ///
+    /// In tiles, a rank sends two interface equations, 56 bytes, to rank 0 for each subtree of its
+    /// units: at most two per level, 13 in all. In blocks of 32 rows it sends rows of a reduced
+    /// system, 32 bytes each: at most 1026, or 4096 on all ranks together. For several cyclic
+    /// systems it sends nothing. If the host solves the interface system, it sends two rows per
+    /// block.
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
@@ -65,11 +69,11 @@ impl Span {
         Self { first, rows: end - first, ranks, ..whole }
     }
 
-    /// The places at which `all` rows can be cut for so many ranks on all ways to a solution.
+    /// Positions at which `all` rows can be cut for `ranks` ranks with every method of solution.
     fn alignment(n: usize, all: usize, cyclic: bool, options: &Options, ranks: usize) -> Alignment {
         let plain = Scheme::of(n, all, cyclic, options.plain().blocking()).alignment(all, ranks);
-        // Should rows have to be exchanged, they lie in blocks of another size, whose reduced systems ranks make smaller as
-        // long as each has many of the last blocks.
+        // If rows have to be exchanged, they are in blocks of another size. Ranks reduce the
+        // reduced systems of these blocks further as long as each rank has many of the last blocks.
         let pivoted = options.pivoted();
         let both = |levels| lcm(plain.rows, Blocking::alignment(pivoted.block, levels).rows);
         let most = plain.rows.max(all / (OF_A_RANK * ranks));
@@ -79,29 +83,31 @@ impl Span {
         Alignment { rows, levels, tail }
     }
 
-    /// Rows of all systems, on all ranks.
+    /// Number of rows of all systems, on all ranks.
     pub fn all(&self) -> usize {
         self.n.saturating_mul(self.batch)
     }
 
-    /// The rows here, counted over all systems.
+    /// Range of the local rows, counted over all systems.
     pub fn range(&self) -> Range<usize> {
         self.first..self.first + self.rows
     }
 
-    /// Rows before and behind those here, `most` of each.
+    /// Number of rows before and after the local ones, at most `most` each.
     pub(crate) fn neighbours(&self, most: usize) -> [usize; 2] {
         [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
     }
 
-    /// Numbers of rows of all ranks, those of the rows here being `own`. Every rank calls this.
+    /// Gathers numbers of these rows from all ranks; `own` has those of the local rows. Every rank
+    /// calls this.
     pub(crate) fn of_all<T: Number>(&self, own: &[T], rows: Range<usize>) -> Vec<T> {
         let at = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
         self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()
     }
 
-    /// Fills the ends of an array, of as many numbers as [`Self::neighbours`] says, with what the ranks around this one have in
-    /// their rows. Every rank calls this.
+    /// Fills the ends of an array with the numbers of neighbouring rows on remote ranks.
+    ///
+    /// The ends have the lengths of [`Self::neighbours`]. Every rank calls this.
     pub(crate) fn exchange<T: Number>(&self, most: usize, array: &mut [T]) {
         let [before, _] = self.neighbours(most);
         let own = &array[before..][..self.rows];
@@ -123,8 +129,9 @@ impl Span {
         }
     }
 
-    /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
-    /// before and behind have, those at both ends being neighbours.
+    /// Values next to the local rows, from the previous and the next rank that has rows.
+    ///
+    /// `own` has the first and the last local value. The first and the last rank are neighbours.
     pub(crate) fn adjacent_values(&self, own: Option<[f64; 2]>) -> [f64; 2] {
         if !self.ranks.is_distributed() {
             return own.map_or([0.0; 2], |[first, last]| [last, first]);
@@ -207,7 +214,7 @@ mod tests {
                     let units: Vec<usize> = shares.map(|share| alignment.blocks(share.rows)).collect();
                     most = most.max(units.iter().copied().max().unwrap_or(0));
                     assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
-                    // No unit lies on two ranks.
+                    // No unit is on two ranks.
                     let all = alignment.blocks(n * batch);
                     assert_eq!(units.iter().sum::<usize>(), all);
                     let mut at = 0;
@@ -222,7 +229,7 @@ mod tests {
                         }
                         at += units;
                     }
-                    // Where rows are exchanged: rows of an interface system, all of one level.
+                    // With row exchanges: rows of an interface system, all of one level.
                     let blocking = plain.pivoted();
                     let all = n * batch;
                     let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
@@ -258,7 +265,7 @@ mod tests {
                 "{n} on {size}"
             );
         }
-        // What the host is to solve reaches it as it is.
+        // The host receives the interface system of stage 1, without further reduction.
         assert_eq!(Blocking { host: true, ..blocking }.levels(1 << 20, 1 << 24), 0);
     }
 }

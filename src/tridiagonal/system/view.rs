@@ -1,4 +1,4 @@
-//! Rows and numbers of systems, wherever they come from.
+//! Views: borrowed rows and numbers of systems.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::{Error, Result};
 /// Rows between two calls of a watch: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
 
-/// What is called between pieces of the work; its error ends it.
+/// Callback between pieces of the work; its error ends the work.
 pub(crate) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
 
-/// Rows and numbers, all or a rank's.
+/// Borrowed rows and numbers of systems, all of them or those of a rank.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
     pub(crate) span: Span,
@@ -22,13 +22,13 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// One of the whole systems that are here.
+    /// View of one of the whole local systems.
     pub(crate) fn system(&self, number: usize) -> Self {
         let n = self.span.n;
         self.part(number * n..(number + 1) * n)
     }
 
-    /// Rows here that ask nothing of others, as a system.
+    /// View of local rows that are not coupled to other rows, as a system of its own.
     pub(crate) fn part(&self, here: Range<usize>) -> Self {
         Self {
             span: Span::whole(here.len(), 1, self.span.cyclic),
@@ -39,12 +39,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// An error that names the first number here that is NaN or infinite and is used.
+    /// Returns an error that names the first local number that is used and is NaN or infinite.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_watched(&mut || Ok(()))
     }
 
-    /// The same with a call of `watch` between pieces of the work, whose error ends it.
+    /// Checks as [`Self::check`] does, with calls of `watch` between pieces of the work.
     pub(crate) fn check_watched(&self, watch: &mut Watch<'_>) -> Result<()> {
         self.find("dl", self.dl, Some(0), watch)?;
         self.find("d", self.d, None, watch)?;
@@ -52,7 +52,7 @@ impl<'a> View<'a> {
         self.check_right_hand_sides(watch)
     }
 
-    /// The same of the right-hand sides alone.
+    /// Checks the right-hand sides, with calls of `watch` between pieces of the work.
     pub(crate) fn check_right_hand_sides(&self, watch: &mut Watch<'_>) -> Result<()> {
         match &self.b[..] {
             [b] => self.find("b", b, None, watch),
@@ -63,7 +63,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// An error for the first number that is NaN or infinite, unless it is the one of a system that is not used.
+    /// Returns an error for the first number that is NaN or infinite; index `unused` of each system
+    /// is ignored.
     fn find(&self, name: &str, values: &[f64], unused: Option<usize>, watch: &mut Watch<'_>) -> Result<()> {
         use crate::parallel::*;
         let Span { n, batch, cyclic, first, .. } = self.span;
