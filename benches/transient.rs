@@ -2,10 +2,12 @@
 //!
 //! `cargo bench --bench transient`; `KOLMO_BENCH_DEVICE=wgpu:0` selects a device.
 
+mod machine;
+
 use divan::Bencher;
-use kolmo::Machine;
-use kolmo::lane::OpenOptions;
 use kolmo::transient::{Chain, Method, Options};
+
+use machine::machine;
 
 fn main() {
     divan::main();
@@ -46,11 +48,4 @@ fn solve(bencher: Bencher<'_, '_>, model: &str, time: f64, method: Method) {
     let chain = Chain::from(kolmo::models::parse(model).expect("a built-in").expect("sound parameters"));
     let options = Options { method, ..Options::default() };
     bencher.bench_local(|| chain.transient_on(&machine, &[time], &options).expect("a solution"));
-}
-
-/// Opens the device in `KOLMO_BENCH_DEVICE`, or else the CPU.
-fn machine() -> Machine {
-    let device = std::env::var("KOLMO_BENCH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let device = device.parse().expect("a device, as `kolmo devices` lists them");
-    Machine::open(&[device], &OpenOptions::default()).expect("the device opens")
 }

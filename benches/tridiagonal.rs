@@ -2,11 +2,14 @@
 //!
 //! `cargo bench --bench tridiagonal`; `KOLMO_BENCH_DEVICE=wgpu:0` selects a device.
 
+mod machine;
+
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use kolmo::lane::OpenOptions;
+use kolmo::models;
 use kolmo::tridiagonal::{Options, solve};
-use kolmo::{Machine, models};
+
+use machine::machine;
 
 fn main() {
     divan::main();
@@ -21,11 +24,4 @@ fn rows(bencher: Bencher<'_, '_>, spec: &str) {
     bencher
         .counter(ItemsCount::new(system.rows()))
         .bench_local(|| solve(&machine, &system, &options).expect("a solution"));
-}
-
-/// Opens the device in `KOLMO_BENCH_DEVICE`, or else the CPU.
-fn machine() -> Machine {
-    let device = std::env::var("KOLMO_BENCH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let device = device.parse().expect("a device, as `kolmo devices` lists them");
-    Machine::open(&[device], &OpenOptions::default()).expect("the device opens")
 }

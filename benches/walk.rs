@@ -2,11 +2,14 @@
 //!
 //! `cargo bench --bench walk`; `KOLMO_BENCH_DEVICE=wgpu:0` selects a device.
 
+mod machine;
+
 use divan::Bencher;
-use kolmo::lane::OpenOptions;
+use kolmo::models;
 use kolmo::pagerank::{self, Graph, page_rank};
 use kolmo::walk::{Options, Problem, solve};
-use kolmo::{Machine, models};
+
+use machine::machine;
 
 fn main() {
     divan::main();
@@ -41,11 +44,4 @@ fn components(bencher: Bencher<'_, '_>, spec: &str, count: u32) {
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components, functionals: &[] };
     let options = Options { epsilon: Some(1e-3), ..Options::default() };
     bencher.bench_local(|| solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("a solution"));
-}
-
-/// Opens the device in `KOLMO_BENCH_DEVICE`, or else the CPU.
-fn machine() -> Machine {
-    let device = std::env::var("KOLMO_BENCH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-    let device = device.parse().expect("a device, as `kolmo devices` lists them");
-    Machine::open(&[device], &OpenOptions::default()).expect("the device opens")
 }

@@ -12,7 +12,7 @@ if [ "$target" = checkpoint ]; then
     # time.
     seeds=
     for time in 1,2 inf; do
-        cargo run --quiet --locked --manifest-path ../Cargo.toml --no-default-features --features cli -- transient tandem:3 \
+        cargo run --quiet --locked --manifest-path ../Cargo.toml -p kolmo-cli --no-default-features -- transient tandem:3 \
             --time "$time" --device cpu --checkpoint "corpus/checkpoint/seed-$time" --checkpoint-every 0 --top 1 --quiet >/dev/null
     done
 fi

@@ -3,6 +3,7 @@
 //! They change without notice.
 
 pub use crate::lane::shared_memory::Window;
+pub use crate::parallel::top_k::{larger_first, largest};
 pub use crate::parallel::{alone, interruptible, threads};
 pub use crate::transient::chain::csr::Csr;
 pub use crate::transient::chain::distributed_rewards::local_reward;
@@ -23,4 +24,3 @@ pub use crate::transient::subdivided;
 pub use crate::transient::uniformization::batches::uniformize;
 pub use crate::tridiagonal::host::scaling::convert;
 pub use crate::util::quantity::{Size, count, out_of_range};
-pub use crate::util::top_k::{larger_first, largest};

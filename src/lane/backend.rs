@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Arg, Batch, Device, Foreign, HostArray, Program, Window, interop};
-use crate::Result;
+use super::{Arg, Batch, Device, HostArray, Program, Window};
 use crate::kernel::{Kernel, Precision};
+use crate::{Error, Result};
 
 /// Callback that receives the number of steps done; its error stops a run.
 pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
@@ -121,7 +121,7 @@ pub(super) trait Backend: Into<AnyLane> {
     /// As for `Lane::wait_for`.
     #[expect(unsafe_code, reason = "a stream that others give")]
     unsafe fn wait_for(&self, _: u64) -> Result<()> {
-        Err(interop::refused(&self.device().spec))
+        Err(no_foreign_memory(&self.device().spec))
     }
 
     /// Copies rows of foreign memory into `dst` from byte `at` on, and waits. The target rows are
@@ -131,7 +131,7 @@ pub(super) trait Backend: Into<AnyLane> {
     /// As for `Lane::copy_from`; `dst` has space for the rows.
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, _: Foreign, _dst: &Self::Memory, _at: u64, _pitch: usize) -> Result<()> {
-        Err(interop::refused(&self.device().spec))
+        Err(no_foreign_memory(&self.device().spec))
     }
 
     /// Simulates the loss of the device by a driver, if the backend can.
@@ -186,6 +186,39 @@ pub(super) trait In<Any>: Sized + Debug {
 /// Returns the backend's own type in `any`.
 pub(super) fn own<Any, Own: In<Any>>(any: &Any) -> &Own {
     Own::of(any).expect("a lane is given what lanes of its backend made (asserted by `Lane`)")
+}
+
+/// Rows of numbers in memory of another library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Foreign {
+    /// Address of the first number, on the device of the reading lane.
+    pub address: u64,
+    /// Bytes of a row.
+    pub width: usize,
+    /// Number of rows.
+    pub height: usize,
+    /// Bytes from the start of a row to the start of the next, at least `width`.
+    pub pitch: usize,
+}
+
+impl Foreign {
+    /// Describes contiguous bytes.
+    pub fn run(address: u64, bytes: usize) -> Self {
+        Self { address, width: bytes, height: 1, pitch: bytes }
+    }
+
+    /// Returns the number of bytes from the first to the last.
+    #[cfg(feature = "cuda")]
+    pub(super) fn extent(&self) -> usize {
+        (self.height - 1) * self.pitch + self.width
+    }
+}
+
+/// Returns the error of a backend that reads no foreign memory.
+fn no_foreign_memory(spec: &str) -> Error {
+    Error::Device(format!(
+        "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
+    ))
 }
 
 /// Calls the macro `$then` with the backends of this build, each a variant name and its type. To

@@ -232,7 +232,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
     Ok(match spec {
         DeviceSpec::Cpu => cpu::CpuLane::open(options.cpu_threads, share, options.memory_limit)?.into(),
         #[cfg(feature = "wgpu")]
-        DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked, options.limbs)?.into(),
+        DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked, options.limbs, known)?.into(),
         // A CUDA kernel gets pointers only, so it cannot check array bounds.
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
@@ -242,7 +242,7 @@ fn open_one(spec: &DeviceSpec, share: usize, options: &OpenOptions) -> Result<An
             )));
         }
         #[cfg(feature = "cuda")]
-        DeviceSpec::Cuda(n) => super::cuda::CudaLane::open(*n)?.into(),
+        DeviceSpec::Cuda(n) => super::cuda::CudaLane::open(*n, known)?.into(),
         #[cfg(target_family = "wasm")]
         DeviceSpec::WebGpu => super::browser::BrowserLane::open()?.into(),
         other => {
@@ -295,7 +295,7 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
 }
 
 /// Returns the list of usable devices, for error messages.
-pub(super) fn known() -> String {
+fn known() -> String {
     let usable = list().into_iter().filter(|listing| listing.unusable.is_none());
     let names: Vec<String> = usable.map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
     format!("available: {}", names.join(", "))

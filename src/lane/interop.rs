@@ -12,35 +12,9 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use super::backend::{Backend, on, own};
+use super::backend::{Backend, Foreign, on, own};
 use super::{Buffer, Lane};
 use crate::{Error, Result};
-
-/// Rows of numbers in memory of another library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Foreign {
-    /// Address of the first number, on the device of the reading lane.
-    pub address: u64,
-    /// Bytes of a row.
-    pub width: usize,
-    /// Number of rows.
-    pub height: usize,
-    /// Bytes from the start of a row to the start of the next, at least `width`.
-    pub pitch: usize,
-}
-
-impl Foreign {
-    /// Describes contiguous bytes.
-    pub fn run(address: u64, bytes: usize) -> Self {
-        Self { address, width: bytes, height: 1, pitch: bytes }
-    }
-
-    /// Returns the number of bytes from the first to the last.
-    #[cfg(feature = "cuda")]
-    pub(super) fn extent(&self) -> usize {
-        (self.height - 1) * self.pitch + self.width
-    }
-}
 
 impl Lane {
     /// Returns the handle of the lane's queue, for libraries that make it wait for their work.
@@ -135,23 +109,16 @@ impl Lane {
     }
 }
 
-/// Returns the error of a backend that reads no foreign memory.
-pub(super) fn refused(spec: &str) -> Error {
-    Error::Device(format!(
-        "{spec} cannot read memory of other libraries; use a CUDA device or arrays of the host"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Machine;
+    use crate::lane::device_spec::open;
     use crate::lane::{DeviceSpec, OpenOptions};
 
     /// Returns a CPU lane and an array of eight numbers.
     fn lane() -> (Lane, Buffer<f64>) {
-        let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("there are threads");
-        let lane = machine.lanes[0].clone();
+        let (mut lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("there are threads");
+        let lane = lanes.remove(0);
         let array = lane.alloc_with("numbers", &[0.0; 8]).expect("it fits");
         (lane, array)
     }

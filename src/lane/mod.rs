@@ -42,6 +42,7 @@ mod transfer;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub use backend::Foreign;
 #[cfg(feature = "cuda")]
 pub(crate) use batching::pieces;
 pub use buffer::{Arg, Buffer};
@@ -53,7 +54,6 @@ pub use device::{Device, Limits};
 pub(crate) use device_spec::open;
 pub use device_spec::{DeviceSpec, Listing, OpenOptions, list, of_place, prepare_drivers};
 pub use host_array::HostArray;
-pub use interop::Foreign;
 pub use launch::{Launch, PIECE, Program};
 pub(crate) use self_test::SELF_TEST;
 pub(crate) use shared_memory::Window;
@@ -333,11 +333,6 @@ impl Lane {
     pub(crate) fn adopt<T: Pod>(&self, what: &str, array: &HostArray<T>) -> Result<Option<Buffer<T>>> {
         let adopted = on!(self, lane => lane.adopt(array).map(In::any));
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()
-    }
-
-    /// Runs work on the host; its loops use the global thread pool.
-    pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        work()
     }
 
     /// Starts to record the begin and end times of batches on the device, if it can.

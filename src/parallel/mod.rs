@@ -6,9 +6,11 @@
 
 #![expect(unsafe_code, reason = "threads write to different parts of a slice")]
 
+pub(crate) mod backoff;
 pub(crate) mod pool;
 mod rounds;
 mod team;
+pub(crate) mod top_k;
 
 /// Synchronization types of [`rounds`]; the tests in `tests/loom` replace them.
 mod sync {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::AtHand;
 use super::pool::in_each;
 use super::rounds::{Look, Rounds, Seen};
-use crate::util::backoff::Spin;
+use crate::parallel::backoff::Spin;
 
 /// Function that a loop calls with each item number.
 #[derive(Clone, Copy)]

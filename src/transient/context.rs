@@ -69,7 +69,7 @@ pub(super) fn matrix_statistics<T: Number>(
         let found = transitions.prescan().and_then(|prescan| prescan.take(repeats));
         let mut statistics = match found {
             Some(found) => found,
-            None => lanes[0].host(scan)?,
+            None => scan()?,
         };
         statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
         return Ok(statistics);

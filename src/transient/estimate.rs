@@ -155,10 +155,9 @@ fn sample_rows<T: Number>(
     options: &Options,
 ) -> Result<(SampledRank, MatrixStatistics<T>)> {
     let real = T::PRECISION.bytes();
-    let region = lane.host(|| Region::new(transitions, 0, rows));
-    let statistics =
-        lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE))?;
-    let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
+    let region = Region::new(transitions, 0, rows);
+    let statistics = statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE)?;
+    let layout = Layout::new(&statistics.lengths, options.width, real);
     let alone = std::slice::from_ref(&region);
     let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
     let need = source.plan(options.format)?;
@@ -302,7 +301,7 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
     let width = options.width.over(machine.ranks, &statistics.lengths);
-    let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
+    let layout = Layout::new(&statistics.lengths, width, real);
     let (mut needs, mut at): (Vec<MemoryRequirement>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];

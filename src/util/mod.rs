@@ -1,6 +1,4 @@
-//! Small helpers without a domain: waiting, arrays in registers, counts and sizes, selection.
+//! Small helpers without a domain: arrays in registers, counts and sizes.
 
-pub(crate) mod backoff;
 pub(crate) mod inline_array;
 pub(crate) mod quantity;
-pub(crate) mod top_k;

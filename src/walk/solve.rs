@@ -93,14 +93,12 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let lane = &machine.lanes[0];
-    let split = lane.host(|| Split::new(problem.matrix, options.splitting))?;
+    let split = Split::new(problem.matrix, options.splitting)?;
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
-    let certificate = lane.host(|| {
-        let progress = &mut |products| watch(products as u64, 0).map(|()| true);
-        certify(&split, options.splitting, options.force, lane, progress)
-    })?;
+    let progress = &mut |products| watch(products as u64, 0).map(|()| true);
+    let certificate = certify(&split, options.splitting, options.force, lane, progress)?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
@@ -108,7 +106,7 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
 
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
-    let targets = lane.host(|| Targets::new(problem, options, &certificate))?;
+    let targets = Targets::new(problem, options, &certificate)?;
     let scale = targets.most(|m| certificate.scale(m as usize), |h| h.scale / targets.epsilon_of(h));
     let per_replicate = run.points(|rows: bool| {
         let row_norm = || targets.most(|m| split.row_sum(m as usize), |_| certificate.norm);
@@ -148,7 +146,7 @@ impl RhsBatch<'_> {
     fn solve(&self, watch: Watch<'_>) -> Result<BatchResult> {
         let Self { run, split, targets, certificate, .. } = *self;
         let options = run.options;
-        let (controls, table) = run.machine.lanes[0].host(|| self.prepare(watch))?;
+        let (controls, table) = self.prepare(watch)?;
         watch(0, 0)?;
         let (controls, table) = (&controls[..], &table);
         let (length, cut) = self.length(controls)?;

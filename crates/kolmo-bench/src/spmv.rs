@@ -41,7 +41,7 @@ fn measure<T: Number>(
     let n = transitions.states();
     let lanes = &machine.lanes[..];
     expect_chain_memory(machine, transitions.states())?;
-    let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+    let statistics = statistics::<T>(transitions)?;
     let mut parts =
         Parts::build(machine, transitions, &statistics, options.width, options.format, options.split)?;
     // A probability vector without zeros and without regularity.

@@ -7,7 +7,9 @@ use crate::answer::Answer;
 use crate::qualitative::Decided;
 use crate::source::listed;
 use crate::state_sets::members;
-use crate::sweep::{Asked, Quantity, Set, Sweep, Told, cumulative_error, rounding};
+use crate::uniformization::{
+    Quantity, Request, Set, UniformizationRun, WatchObserver, cumulative_error, rounding,
+};
 use kolmo::transient::{
     Bound as Parts, Chain, Initial, Options, Reward, Status, Total, Transitions, may_reach, reachability,
     until_absorption,
@@ -44,7 +46,7 @@ pub(crate) struct Path {
 /// Computations to run, and the answers known so far.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    pub(crate) sweeps: Vec<Sweep>,
+    pub(crate) sweeps: Vec<UniformizationRun>,
     pub(crate) absorbed: Vec<Absorbed>,
     pub(crate) reached: Vec<Reached>,
     pub(crate) paths: Vec<Path>,
@@ -226,7 +228,7 @@ impl Reached {
         solved: &mut Solved,
     ) -> Result<bool> {
         let sets: Vec<&[u32]> = self.asked.iter().map(|(_, set)| &set[..]).collect();
-        let mut told = Told(watch);
+        let mut told = WatchObserver(watch);
         let found = reachability(machine, transitions, &self.initial, &sets, options.epsilon, &mut told)?;
         let Some(found) = found else { return Ok(false) };
         solved.sweeps += 1;
@@ -260,19 +262,21 @@ impl Reached {
     }
 
     /// Requests the limit of uniformization instead.
-    fn sweep_with(self, sweeps: &mut Vec<Sweep>) {
+    fn sweep_with(self, sweeps: &mut Vec<UniformizationRun>) {
         let Self { absorbing, initial, asked } = self;
-        let asked = asked.into_iter().map(|(answer, set)| Asked {
+        let asked = asked.into_iter().map(|(answer, set)| Request {
             answer,
             time: f64::INFINITY,
             what: Quantity::States(set),
         });
-        let same = |sweep: &&mut Sweep| {
+        let same = |sweep: &&mut UniformizationRun| {
             sweep.later.is_none() && Arc::ptr_eq(&sweep.absorbing, &absorbing) && sweep.initial == initial
         };
         match sweeps.iter_mut().find(same) {
             Some(sweep) => sweep.asked.extend(asked),
-            None => sweeps.push(Sweep { absorbing, initial, later: None, asked: asked.collect() }),
+            None => {
+                sweeps.push(UniformizationRun { absorbing, initial, later: None, asked: asked.collect() })
+            }
         }
     }
 }
@@ -289,7 +293,7 @@ impl Absorbed {
     ) -> Result<()> {
         let own: Vec<Reward> =
             self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
-        let mut told = Told(watch);
+        let mut told = WatchObserver(watch);
         let found =
             until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, &mut told)?;
         solved.sweeps += 1;

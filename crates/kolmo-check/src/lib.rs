@@ -42,8 +42,8 @@ mod source;
 pub mod state_sets;
 mod state_values;
 mod sums;
-mod sweep;
 pub mod truncation;
+mod uniformization;
 pub mod until;
 
 pub use answer::{Answer, Found};

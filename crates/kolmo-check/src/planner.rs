@@ -10,7 +10,7 @@ use crate::source::{Source, asks, cumulative_rewards, listed, refuse};
 use crate::state_sets::members;
 use crate::state_values::{EachState, Everywhere, Truths, next_from};
 use crate::sums;
-use crate::sweep::{Asked, Quantity, Set, Sweep};
+use crate::uniformization::{Quantity, Request, Set, UniformizationRun};
 use kolmo::Result;
 use kolmo::transient::{Initial, Reward};
 use kolmo_model::properties::{self, Bound, Formula, Goal};
@@ -296,8 +296,8 @@ impl<'a> Plan<'a> {
             self.each.expect_whole("what is lost grows with time")?;
         }
         let answer = self.answer(start)?;
-        let asked = Asked { answer, time, what };
-        let same = |sweep: &&mut Sweep| {
+        let asked = Request { answer, time, what };
+        let same = |sweep: &&mut UniformizationRun| {
             let later = match (&sweep.later, &later) {
                 (None, None) => true,
                 (Some((a, from)), Some((b, other))) => Arc::ptr_eq(a, b) && from == other,
@@ -309,7 +309,8 @@ impl<'a> Plan<'a> {
             Some(sweep) => sweep.asked.push(asked),
             None => {
                 let initial = start.initial.clone();
-                let sweep = Sweep { absorbing: absorbing.clone(), initial, later, asked: vec![asked] };
+                let sweep =
+                    UniformizationRun { absorbing: absorbing.clone(), initial, later, asked: vec![asked] };
                 self.needs.sweeps.push(sweep);
             }
         }

@@ -69,7 +69,7 @@ impl Everywhere {
 pub(crate) struct EachState<'a> {
     pub(crate) source: Source<'a>,
     epsilon: f64,
-    told: RefCell<Told<'a>>,
+    told: RefCell<NoticeObserver<'a>>,
     /// Transitions of a model's chain, built when they are first needed.
     csr: OnceCell<Csr>,
     backward: OnceCell<Backward>,
@@ -87,7 +87,7 @@ impl<'a> EachState<'a> {
         Self {
             source,
             epsilon,
-            told: RefCell::new(Told(watch)),
+            told: RefCell::new(NoticeObserver(watch)),
             csr: OnceCell::new(),
             backward: OnceCell::new(),
             variables: OnceCell::new(),
@@ -610,7 +610,7 @@ pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[boo
 struct Weighed<'a, 'b> {
     values: &'a [f64],
     sum: f64,
-    told: &'a mut Told<'b>,
+    told: &'a mut NoticeObserver<'b>,
 }
 
 impl Observer for Weighed<'_, '_> {
@@ -625,9 +625,9 @@ impl Observer for Weighed<'_, '_> {
 }
 
 /// Observer that forwards progress reports.
-pub(crate) struct Told<'a>(Option<&'a Notice>);
+pub(crate) struct NoticeObserver<'a>(Option<&'a Notice>);
 
-impl Observer for Told<'_> {
+impl Observer for NoticeObserver<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.0.map_or(Ok(()), |notice| notice(done, all))
     }

@@ -132,9 +132,9 @@ pub(super) fn count() -> usize {
 }
 
 impl CudaLane {
-    pub(super) fn open(ordinal: usize) -> Result<Self> {
-        let refuse =
-            |why: String| Error::Device(format!("cuda:{ordinal}: {why}; {}", super::device_spec::known()));
+    /// Opens a lane of a device; an error for an unknown ordinal lists the devices with `known`.
+    pub(super) fn open(ordinal: usize, known: fn() -> String) -> Result<Self> {
+        let refuse = |why: String| Error::Device(format!("cuda:{ordinal}: {why}; {}", known()));
         driver::present().map_err(refuse)?;
         let count = driver::count().map_err(|e| refuse(driver::reason(e)))?;
         if ordinal >= count {

@@ -24,7 +24,7 @@ use super::batching::pieces;
 use super::launch::grid;
 use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
-use crate::util::backoff::Spin;
+use crate::parallel::backoff::Spin;
 use crate::util::quantity::Size;
 use crate::{Error, Result};
 use pipeline::{Pipeline, WgpuLaunch};
@@ -61,12 +61,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WgpuLane {
-    pub(super) fn open(index: usize, checked: bool, limbs: bool) -> Result<Self> {
+    /// Opens a lane of an adapter; an error for an unknown index lists the devices with `known`.
+    pub(super) fn open(index: usize, checked: bool, limbs: bool, known: fn() -> String) -> Result<Self> {
         let Some(adapter) = adapter::adapters().get(index) else {
-            return Err(Error::Device(format!(
-                "wgpu:{index}: there is no such adapter; {}",
-                super::device_spec::known()
-            )));
+            return Err(Error::Device(format!("wgpu:{index}: there is no such adapter; {}", known())));
         };
         let device = adapter::describe(index, adapter);
         if let Some(reason) = adapter::unusable(adapter) {
@@ -308,7 +306,7 @@ mod tests {
 
     /// Returns a lane on the first adapter. If none opens, prints that the test is skipped.
     pub(super) fn first() -> Option<WgpuLane> {
-        let opened = WgpuLane::open(0, false, false);
+        let opened = WgpuLane::open(0, false, false, String::new);
         if let Err(e) = &opened {
             crate::devices::skip("wgpu:0", format!("wgpu:0 cannot be opened: {e}"));
         }

@@ -9,8 +9,8 @@ use wgpu::{Buffer, BufferUsages, MapMode, PollType};
 
 use super::WgpuLane;
 use crate::Result;
+use crate::parallel::backoff::Spin;
 use crate::parallel::copy_bytes_locked;
-use crate::util::backoff::Spin;
 
 const SLOT: u64 = 16 << 20;
 const SLOTS: usize = 2;

@@ -162,7 +162,7 @@ fn absorbed<T: Number>(
     let (transitions, n) = (problem.transitions, problem.transitions.states());
     expect_chain_memory(machine, transitions.states())?;
     let initial = problem.initial.probabilities_of(0..n, n)?;
-    let classes = machine.lanes[0].host(|| Classes::new(transitions, &initial, &initial));
+    let classes = Classes::new(transitions, &initial, &initial);
     let mut ending = vec![false; n];
     ends.iter().for_each(|&end| ending[end as usize] = true);
     let passing: Vec<u32> =
@@ -216,7 +216,7 @@ fn totals<T: Number>(
     }
     let mut check = || observer.progress(0, 0);
     let eliminated = |envelope: Envelope| eliminated(context, &envelope, passing, &mut check);
-    let found = context.machine.lanes[0].host(|| envelope.map(eliminated).transpose())?.flatten();
+    let found = envelope.map(eliminated).transpose()?.flatten();
     match found {
         Some(totals) => {
             let met = totals.iter().all(|total| total.bound.is_finite());
@@ -273,35 +273,32 @@ fn sweep<T: Number>(
     let holding = LAZY * context.statistics.mean_holding();
     let mut met = vec![true; n];
     passing.iter().for_each(|&state| met[state as usize] = false);
-    let work = || -> Result<Outcome> {
-        let chain = Stochastic::new(context.problem.transitions, 1.0 / holding, 0..n);
-        let (time, others) = context.problem.rewards.split_last().expect("a time is left");
-        let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
-        let (mut summed, mut terms) = (Vec::new(), 0);
-        for some in all.chunks(4) {
-            let (sums, sweeps) = match some.len() {
-                1 => sums_of::<T, 1>(context, &chain, &met, some, most, observer)?,
-                2 => sums_of::<T, 2>(context, &chain, &met, some, most, observer)?,
-                _ => sums_of::<T, 4>(context, &chain, &met, some, most, observer)?,
-            };
-            terms += sweeps;
-            if sums.iter().any(|sum| sum.error > context.options.epsilon * sum.largest) {
-                return Ok(Outcome { totals: Vec::new(), met: false, terms, eliminated: 0 });
-            }
-            summed.extend(sums);
-        }
-        // In each step the expected time falls by at least the reward minus the defect.
-        let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
-        summed.rotate_left(1);
-        let total = |sum: Sum| {
-            let bound = (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale;
-            Total::finite(sum.value * holding / sum.scale, bound)
+    let chain = Stochastic::new(context.problem.transitions, 1.0 / holding, 0..n);
+    let (time, others) = context.problem.rewards.split_last().expect("a time is left");
+    let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
+    let (mut summed, mut terms) = (Vec::new(), 0);
+    for some in all.chunks(4) {
+        let (sums, sweeps) = match some.len() {
+            1 => sums_of::<T, 1>(context, &chain, &met, some, most, observer)?,
+            2 => sums_of::<T, 2>(context, &chain, &met, some, most, observer)?,
+            _ => sums_of::<T, 4>(context, &chain, &met, some, most, observer)?,
         };
-        let totals: Vec<Total> = summed.into_iter().map(total).collect();
-        let met = totals.iter().all(|total| total.bound.is_finite());
-        Ok(Outcome { totals, met, terms, eliminated: 0 })
+        terms += sweeps;
+        if sums.iter().any(|sum| sum.error > context.options.epsilon * sum.largest) {
+            return Ok(Outcome { totals: Vec::new(), met: false, terms, eliminated: 0 });
+        }
+        summed.extend(sums);
+    }
+    // In each step the expected time falls by at least the reward minus the defect.
+    let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
+    summed.rotate_left(1);
+    let total = |sum: Sum| {
+        let bound = (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale;
+        Total::finite(sum.value * holding / sum.scale, bound)
     };
-    context.machine.lanes[0].host(work)
+    let totals: Vec<Total> = summed.into_iter().map(total).collect();
+    let met = totals.iter().all(|total| total.bound.is_finite());
+    Ok(Outcome { totals, met, terms, eliminated: 0 })
 }
 
 /// Result of the sweeps for one reward, in steps and times the power of two `scale`.

@@ -433,10 +433,8 @@ pub(crate) fn bound_hitting_time<T: Number>(
     let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let known = LocalGraph::new(transitions, ranks, context.parts.rows.clone());
     let Classes { representatives, reached } = known.closed_classes(&context.initial, probable);
-    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
-    // Sums over ranks must be made by the calling thread, not by a thread of a lane.
-    let found = if ranks.is_distributed() { bound() } else { context.machine.lanes[0].host(bound) };
-    Ok((found?, representatives.len()))
+    let found = expected_steps(&known, alpha, &representatives, &reached, most, observer)?;
+    Ok((found, representatives.len()))
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub fn reachability(
     }
     let beginning = initial.probabilities_of(0..n, n)?;
     let error = initial.rounding();
-    machine.lanes[0].host(|| Query { transitions, beginning, error, sets, epsilon }.found(observer))
+    Query { transitions, beginning, error, sets, epsilon }.found(observer)
 }
 
 struct Query<'a> {

@@ -75,7 +75,7 @@ impl<'a> Checkpointer<'a> {
         // Sums over ranks are computed by the calling thread, not in a lane's thread.
         let identity = match ranks.is_distributed() {
             true => Identity::of(machine, problem, options)?,
-            false => lanes[0].host(|| Identity::of(machine, problem, options))?,
+            false => Identity::of(machine, problem, options)?,
         };
         let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
         let mut backends: Vec<String> = ranks

@@ -14,8 +14,8 @@ use super::timeline::{Clock, Phase, Timeline};
 use super::transport::{SharedWindow, Transport};
 use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
+use crate::parallel::backoff::Spin;
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
-use crate::util::backoff::Spin;
 use crate::{Error, Result};
 
 /// Interval at which the thread that waits for the lanes calls `watch`, unless a lane finishes.

@@ -93,8 +93,8 @@ impl<T: Number> Parts<T> {
         };
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
-        let all = computed_statistics(&lanes[0], transitions, statistics, &partition);
-        let layout = lanes[0].host(|| Layout::new(&all.lengths, rule, real));
+        let all = computed_statistics(transitions, statistics, &partition);
+        let layout = Layout::new(&all.lengths, rule, real);
         let mut matrix = MatrixInfo::new(&layout, &partition);
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
@@ -197,7 +197,6 @@ impl<T: Number> Parts<T> {
 
 /// Returns the statistics of all rows that this rank computes, including rows owned by other ranks.
 fn computed_statistics<'a, T: Number>(
-    lane: &Lane,
     transitions: &dyn Transitions,
     statistics: &'a MatrixStatistics<T>,
     partition: &Partition,
@@ -206,7 +205,7 @@ fn computed_statistics<'a, T: Number>(
     let mut all = Cow::Borrowed(statistics);
     if computed != statistics.rows {
         let all = all.to_mut();
-        lane.host(|| all.widen(transitions, computed));
+        all.widen(transitions, computed);
     }
     all
 }

@@ -171,8 +171,7 @@ pub(crate) fn transient_classes<T: Number>(context: &Context<'_, T>) -> Option<(
         return None;
     }
     let absorbing = |state: usize| !non_absorbing.contains(state);
-    let find = || last_classes(context.problem.transitions, &context.initial, &absorbing);
-    let (class, count) = context.machine.lanes[0].host(find);
+    let (class, count) = last_classes(context.problem.transitions, &context.initial, &absorbing);
     let several = (2..=MOST_CLASSES).contains(&count) && count * n <= MOST_NUMBERS;
     several.then(|| {
         (class.into_iter().map(|class| class.map_or(NO_CLASS, |class| class as u8)).collect(), count)
@@ -298,12 +297,9 @@ impl<T: Number> Extrapolation<'_, T> {
             }
             [flipped, changed]
         };
-        let work = || -> [f64; 2] {
-            let chunks = (0..residual.len().div_ceil(ROWS)).into_par_iter().map_init(Vec::new, rows);
-            let sums: Vec<[f64; 2]> = chunks.collect();
-            sums.iter().fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]])
-        };
-        let [flipped, changed] = self.context.machine.lanes[0].host(work);
+        let chunks = (0..residual.len().div_ceil(ROWS)).into_par_iter().map_init(Vec::new, rows);
+        let sums: Vec<[f64; 2]> = chunks.collect();
+        let [flipped, changed] = sums.iter().fold([0.0; 2], |all, own| [all[0] + own[0], all[1] + own[1]]);
         flipped < changed
     }
 
@@ -324,90 +320,86 @@ impl<T: Number> Extrapolation<'_, T> {
         let (statistics, transitions) = (&self.context.statistics, self.context.problem.transitions);
         let (scale, inverse_alpha) = (statistics.scale, statistics.inverse_alpha.wide());
         let n = vector.len();
-        let work = || {
-            // Flow from each class into each absorbing state, in the unit of the scale.
-            let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
-                let mut all: Vec<(usize, usize, f64)> = Vec::new();
-                for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state))
-                {
-                    row.clear();
-                    transitions.incoming(state, row);
-                    let mut sums = vec![Exact::default(); classes];
-                    for &(from, rate) in row.iter() {
-                        if let Some(class) = self.class_of(from as usize) {
-                            let q = vector[from as usize];
-                            sums[class].add_product(q.sum, rate * scale);
-                            sums[class].add_product(q.lost, rate * scale);
-                        }
+        // Flow from each class into each absorbing state, in the unit of the scale.
+        let received = |row: &mut Vec<(u32, f64)>, chunk: usize| {
+            let mut all: Vec<(usize, usize, f64)> = Vec::new();
+            for state in (chunk * ROWS..n.min((chunk + 1) * ROWS)).filter(|&state| self.absorbing(state)) {
+                row.clear();
+                transitions.incoming(state, row);
+                let mut sums = vec![Exact::default(); classes];
+                for &(from, rate) in row.iter() {
+                    if let Some(class) = self.class_of(from as usize) {
+                        let q = vector[from as usize];
+                        sums[class].add_product(q.sum, rate * scale);
+                        sums[class].add_product(q.lost, rate * scale);
                     }
-                    let some = sums.iter().enumerate().map(|(class, sum)| (state, class, sum.value()));
-                    all.extend(some.filter(|(_, _, value)| *value != 0.0));
                 }
-                all
-            };
-            let mut flow = Vec::new();
-            let (mut flows, mut masses) = (vec![Exact::default(); classes], vec![Exact::default(); classes]);
-            if !statistics.non_absorbing.all() {
-                flow = vec![vec![0.0; n]; classes];
-                let chunks = (0..n.div_ceil(ROWS)).into_par_iter();
-                let received: Vec<_> = chunks.map_init(Vec::new, received).collect();
-                for (state, class, value) in received.into_iter().flatten() {
-                    flow[class][state] = value * inverse_alpha;
-                    flows[class].add(value);
-                }
+                let some = sums.iter().enumerate().map(|(class, sum)| (state, class, sum.value()));
+                all.extend(some.filter(|(_, _, value)| *value != 0.0));
             }
-            for (state, q) in vector.iter().enumerate() {
-                if let Some(class) = self.class_of(state) {
-                    masses[class].add(q.sum);
-                    masses[class].add(q.lost);
-                }
-            }
-            let decay = |(flow, mass): (&Exact, &Exact)| match mass.value() > 0.0 {
-                true => (flow.value() / mass.value()).clamp(0.0, 0.5 / inverse_alpha),
-                false => 0.0,
-            };
-            let decays: Vec<f64> = flows.iter().zip(&masses).map(decay).collect();
-            let mut residual = vec![0.0; n];
-            let rows = |row: &mut Vec<(u32, f64)>, (chunk, residual): (usize, &mut [f64])| {
-                let mut defects = vec![0.0; classes];
-                for (state, residual) in (chunk * ROWS..).zip(residual) {
-                    let Some(class) = self.class_of(state) else { continue };
-                    let (mut sum, mut all, mut terms) = (Exact::default(), 0.0, 0);
-                    let mut add = |q: Exact, factor: f64| {
-                        sum.add_product(q.sum, factor);
-                        sum.add_product(q.lost, factor);
-                        all += (q.sum.abs() + q.lost.abs()) * factor.abs();
-                        terms += 2;
-                    };
-                    row.clear();
-                    transitions.incoming(state, row);
-                    for &(from, rate) in row.iter().filter(|t| self.class_of(t.0 as usize) == Some(class)) {
-                        add(vector[from as usize], rate * scale);
-                    }
-                    row.clear();
-                    transitions.outgoing(state, row);
-                    row.iter().for_each(|&(_, rate)| add(vector[state], -rate * scale));
-                    add(vector[state], decays[class]);
-                    // Each operation loses less than the least normal number by underflow.
-                    let underflow = 4.0 * terms as f64 * f64::MIN_POSITIVE;
-                    defects[class] += sum.magnitude(terms, 1.001 * all) + underflow;
-                    *residual = sum.value() * inverse_alpha;
-                }
-                defects
-            };
-            let chunks = residual.par_chunks_mut(ROWS).enumerate();
-            let found: Vec<Vec<f64>> = chunks.map_init(Vec::new, rows).collect();
-            let mut defects = vec![0.0; classes];
-            found.iter().for_each(|own| defects.iter_mut().zip(own).for_each(|(sum, own)| *sum += own));
-            let bound = |sum: f64| sum * inverse_alpha * (1.0 + 1e-9);
-            Residual {
-                decays: decays.iter().map(|decay| decay * inverse_alpha).collect(),
-                defects: defects.into_iter().map(bound).collect(),
-                flow,
-                residual,
-            }
+            all
         };
-        self.context.machine.lanes[0].host(work)
+        let mut flow = Vec::new();
+        let (mut flows, mut masses) = (vec![Exact::default(); classes], vec![Exact::default(); classes]);
+        if !statistics.non_absorbing.all() {
+            flow = vec![vec![0.0; n]; classes];
+            let chunks = (0..n.div_ceil(ROWS)).into_par_iter();
+            let received: Vec<_> = chunks.map_init(Vec::new, received).collect();
+            for (state, class, value) in received.into_iter().flatten() {
+                flow[class][state] = value * inverse_alpha;
+                flows[class].add(value);
+            }
+        }
+        for (state, q) in vector.iter().enumerate() {
+            if let Some(class) = self.class_of(state) {
+                masses[class].add(q.sum);
+                masses[class].add(q.lost);
+            }
+        }
+        let decay = |(flow, mass): (&Exact, &Exact)| match mass.value() > 0.0 {
+            true => (flow.value() / mass.value()).clamp(0.0, 0.5 / inverse_alpha),
+            false => 0.0,
+        };
+        let decays: Vec<f64> = flows.iter().zip(&masses).map(decay).collect();
+        let mut residual = vec![0.0; n];
+        let rows = |row: &mut Vec<(u32, f64)>, (chunk, residual): (usize, &mut [f64])| {
+            let mut defects = vec![0.0; classes];
+            for (state, residual) in (chunk * ROWS..).zip(residual) {
+                let Some(class) = self.class_of(state) else { continue };
+                let (mut sum, mut all, mut terms) = (Exact::default(), 0.0, 0);
+                let mut add = |q: Exact, factor: f64| {
+                    sum.add_product(q.sum, factor);
+                    sum.add_product(q.lost, factor);
+                    all += (q.sum.abs() + q.lost.abs()) * factor.abs();
+                    terms += 2;
+                };
+                row.clear();
+                transitions.incoming(state, row);
+                for &(from, rate) in row.iter().filter(|t| self.class_of(t.0 as usize) == Some(class)) {
+                    add(vector[from as usize], rate * scale);
+                }
+                row.clear();
+                transitions.outgoing(state, row);
+                row.iter().for_each(|&(_, rate)| add(vector[state], -rate * scale));
+                add(vector[state], decays[class]);
+                // Each operation loses less than the least normal number by underflow.
+                let underflow = 4.0 * terms as f64 * f64::MIN_POSITIVE;
+                defects[class] += sum.magnitude(terms, 1.001 * all) + underflow;
+                *residual = sum.value() * inverse_alpha;
+            }
+            defects
+        };
+        let chunks = residual.par_chunks_mut(ROWS).enumerate();
+        let found: Vec<Vec<f64>> = chunks.map_init(Vec::new, rows).collect();
+        let mut defects = vec![0.0; classes];
+        found.iter().for_each(|own| defects.iter_mut().zip(own).for_each(|(sum, own)| *sum += own));
+        let bound = |sum: f64| sum * inverse_alpha * (1.0 + 1e-9);
+        Residual {
+            decays: decays.iter().map(|decay| decay * inverse_alpha).collect(),
+            defects: defects.into_iter().map(bound).collect(),
+            flow,
+            residual,
+        }
     }
 }
 

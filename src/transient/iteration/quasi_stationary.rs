@@ -150,7 +150,7 @@ impl EarlyTermination {
 
     /// Returns the shares at a time from its Poisson weights; steps N > R are counted as R + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
-        let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged) else {
+        let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged()) else {
             return self.mean_shares(time.lambda);
         };
         let (m, left, right) = (self.step, weights.left, time.right());

@@ -33,10 +33,9 @@ pub(crate) struct Planned {
     pub(crate) termination_rounding: f64,
     /// Iterate at which the run terminated early.
     pub(crate) stopped: Option<Stopped>,
-    /// True if closed forms replaced the weights after early termination.
-    pub(crate) is_averaged: bool,
-    /// Bound of the l1 norm of the result's derivative by λ; infinite unless `is_averaged`.
-    pub(crate) speed: f64,
+    /// Bound of the l1 norm of the result's derivative by λ, if closed forms replaced the weights
+    /// after early termination.
+    pub(crate) speed: Option<f64>,
     /// Maximum number of steps before the iterates that contribute to this time.
     pub(crate) steps: u64,
     /// Bound of the truncated mass.
@@ -57,6 +56,11 @@ pub(crate) struct ErrorBudget {
 }
 
 impl Planned {
+    /// True if closed forms replaced the weights after early termination.
+    pub(crate) fn is_averaged(&self) -> bool {
+        self.speed.is_some()
+    }
+
     pub(crate) fn right(&self) -> u64 {
         self.window.right
     }

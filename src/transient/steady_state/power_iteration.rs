@@ -249,8 +249,7 @@ fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     }
     transitions.acquire_rows(&(0..transitions.states()));
     let initial: Vec<f64> = context.parts.ranks.all_gather(&context.initial).concat();
-    let planned = || Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
-    let plan = context.machine.lanes[0].host(planned);
+    let plan = Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
     transitions.acquire_rows(rows);
     plan
 }

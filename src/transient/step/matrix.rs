@@ -298,8 +298,7 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(match choice {
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let mut packed =
-                    self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
+                let mut packed = Packed::build(layout, slices, total, column_bits, dictionary, row);
                 let at = append(&mut packed.slices, list);
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
@@ -307,7 +306,7 @@ impl<'a, T: Number> Source<'a, T> {
             }
             Choice::Pair(table) => {
                 let own = self.region.left;
-                let mut pairs = self.lane.host(|| Pairs::build(layout, slices, total, own, table, row));
+                let mut pairs = Pairs::build(layout, slices, total, own, table, row);
                 let offsets = pairs.slices.len() as u32;
                 pairs.slices.extend(&table.offsets);
                 let at = append(&mut pairs.slices, list);
@@ -316,7 +315,7 @@ impl<'a, T: Number> Source<'a, T> {
                 (pairs.rows, at, Stored::Pair { slices, entries, values, offsets })
             }
             _ => {
-                let mut hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
+                let mut hyb = Hyb::<T>::build(layout, slices, total, row);
                 let at = append(&mut hyb.slices, list);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
@@ -373,7 +372,7 @@ impl<'a, T: Number> Source<'a, T> {
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (repeats, exit) = (&self.repeats, self.exit);
         let rows = dictionary_search::Rows { repeats, own, exit, width: &width, row };
-        self.lane.host(|| dictionary_search::find(&rows, most_values(self.region.len())))
+        dictionary_search::find(&rows, most_values(self.region.len()))
     }
 
     /// Returns the reason if this lane is slower with a format than with a larger one.

@@ -58,8 +58,7 @@ pub fn uniformize<T: Number>(
             steady_state: 0.0,
             termination_rounding: 0.0,
             stopped: None,
-            is_averaged: false,
-            speed: f64::INFINITY,
+            speed: None,
             normalisation: 0.0,
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
@@ -125,8 +124,8 @@ pub fn uniformize<T: Number>(
 }
 
 fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {
-    let len = if time.is_averaged { 0 } else { time.window.terms() };
-    let weights = if time.is_averaged { 0.0 } else { context.statistics.weights_rounding(&time.window) };
+    let len = if time.is_averaged() { 0 } else { time.window.terms() };
+    let weights = if time.is_averaged() { 0.0 } else { context.statistics.weights_rounding(&time.window) };
     // The masses by which weights were divided are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
@@ -139,8 +138,12 @@ fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64
         bound: Bound {
             truncation: time.truncation,
             steady_state: time.steady_state,
-            rounding: context.statistics.rounding_at_speed(time.lambda, time.speed, len, time.steps)
-                + weights
+            rounding: context.statistics.rounding_at_speed(
+                time.lambda,
+                time.speed.unwrap_or(f64::INFINITY),
+                len,
+                time.steps,
+            ) + weights
                 + time.termination_rounding
                 + measured
                 + context.initial_error,

@@ -676,10 +676,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         let slowest = decays.reduce(f64::min).unwrap_or(0.0);
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
-            time.is_averaged = terminations.iter().all(|termination| time.averages(termination));
-            if time.is_averaged {
+            if terminations.iter().all(|termination| time.averages(termination)) {
                 let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
-                time.speed = speed(terminations, time.lambda, shift + steps);
+                time.speed = Some(speed(terminations, time.lambda, shift + steps));
             } else {
                 time.weighted(self.context);
             }
@@ -691,7 +690,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             // Shares are known to a few units, and so are their factors.
             time.termination_rounding = rounding + 16.0 * f64::EPSILON;
             time.truncation = match &time.weights {
-                Some(weights) if !time.is_averaged => {
+                Some(weights) if !time.is_averaged() => {
                     // The masses of all classes together are at most 1.
                     let (beyond, doubt) = weights.above();
                     let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);

@@ -58,7 +58,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
 }
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
-    let (dominant, regular) = lanes[0].host(|| view.dominance());
+    let (dominant, regular) = view.dominance();
     let mut done = Pass::new(view.b.len(), view.rows());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
     let started = Instant::now();
@@ -80,7 +80,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     };
     let mut host = pivoted_lu::Improved::default();
     if !certified || done.doubt || asked(done.residual()) {
-        host = lanes[0].host(|| pivoted_lu::improve(view, &mut done.x, asked, done.doubt));
+        host = pivoted_lu::improve(view, &mut done.x, asked, done.doubt);
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
         done.residuals = residuals.collect();
         done.refinements = if host.changed { host.corrections } else { done.refinements };

@@ -41,30 +41,28 @@ pub(crate) fn solve(
     if !(plain && in_tiles && counted && lane.device().host) || span.ranks.is_distributed() {
         return Ok(None);
     }
-    lane.host(|| {
-        let began = Instant::now();
-        let read = |rows: std::ops::Range<usize>| {
-            Ok([view.dl, view.d, view.du].map(|array| array[rows.clone()].to_vec()))
+    let began = Instant::now();
+    let read = |rows: std::ops::Range<usize>| {
+        Ok([view.dl, view.d, view.du].map(|array| array[rows.clone()].to_vec()))
+    };
+    let Some(overlap) = windows::overlap(span.n, span.rows, read)? else { return Ok(None) };
+    let mut residuals = Vec::with_capacity(view.b.len());
+    let mut largest = [0.0f64; 2];
+    for (b, x) in view.b.iter().zip(x.iter_mut()) {
+        let Some((residual, [x_size, b_size])) = certified(view, b, x, overlap, watch)? else {
+            return Ok(None);
         };
-        let Some(overlap) = windows::overlap(span.n, span.rows, read)? else { return Ok(None) };
-        let mut residuals = Vec::with_capacity(view.b.len());
-        let mut largest = [0.0f64; 2];
-        for (b, x) in view.b.iter().zip(x.iter_mut()) {
-            let Some((residual, [x_size, b_size])) = certified(view, b, x, overlap, watch)? else {
-                return Ok(None);
-            };
-            let enough = options.refine != Refine::Auto || residual.settled(true);
-            // An unknown that is NaN or infinite has a residual above any tolerance.
-            let sound = enough && residual.within(options.tolerance);
-            if !sound || scaling::shift(b_size, scaling::headroom(Precision::F64)) != 0 {
-                return Ok(None);
-            }
-            residuals.push(residual);
-            largest = [largest[0].max(x_size), largest[1].max(b_size)];
+        let enough = options.refine != Refine::Auto || residual.settled(true);
+        // An unknown that is NaN or infinite has a residual above any tolerance.
+        let sound = enough && residual.within(options.tolerance);
+        if !sound || scaling::shift(b_size, scaling::headroom(Precision::F64)) != 0 {
+            return Ok(None);
         }
-        let seconds = began.elapsed().as_secs_f64();
-        Ok(Some(solution(view, options, residuals, largest, seconds)))
-    })
+        residuals.push(residual);
+        largest = [largest[0].max(x_size), largest[1].max(b_size)];
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Some(solution(view, options, residuals, largest, seconds)))
 }
 
 /// Strips of tiles per thread before their residual is computed, so that it reads from cache.

@@ -86,7 +86,7 @@ pub fn solve_into(
     if let Some(solution) = solver.solve_directly(&view, x, watch)? {
         return Ok(solution);
     }
-    machine.lanes[0].host(|| view.check_watched(watch))?;
+    view.check_watched(watch)?;
     solver.solve_to(&view, x)
 }
 
@@ -319,7 +319,7 @@ impl<'a, T: Number> Solver<'a, T> {
         let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
         ranks.all_ok(room)?;
         let (method, used, mut done) = self.partition(view, &mut seconds)?;
-        let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds)?;
+        let (host, unproved) = elimination(view, &options, &mut done, &mut seconds)?;
         let method = if host.changed { Method::Host } else { method };
         let block = used.block.unwrap_or(super::kernels::tiles::UNIT);
         let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
@@ -331,7 +331,6 @@ impl<'a, T: Number> Solver<'a, T> {
 /// Eliminates with pivoting on the host if needed. Returns the outcome, and true if elimination was
 /// needed but the host lacks the memory.
 fn elimination(
-    lane: &Lane,
     view: &View<'_>,
     options: &Options,
     done: &mut Pass,
@@ -350,7 +349,7 @@ fn elimination(
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
     let at = Instant::now();
-    let improved = last_resort(lane, view, &mut done.x, asked, proof || done.doubt)?;
+    let improved = last_resort(view, &mut done.x, asked, proof || done.doubt)?;
     let host = improved.unwrap_or_default();
     if host.changed {
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
@@ -377,7 +376,6 @@ const PIVOTING_EACH: usize = 8;
 /// With several ranks, the host of rank 0 does so for the rows of all ranks. Returns `None` if that
 /// host lacks the memory for them.
 fn last_resort(
-    lane: &Lane,
     view: &View<'_>,
     x: &mut [Vec<f64>],
     asked: impl Fn(Residual) -> bool + Sync + Send,
@@ -388,7 +386,7 @@ fn last_resort(
     if !ranks.is_distributed() {
         let at_once = n as u64 * batch.min(rayon::current_num_threads()) as u64;
         expect_memory(8 * of_a_row * at_once, || format!("elimination with pivoting of {n} rows"))?;
-        return Ok(Some(lane.host(|| pivoted_lu::improve(view, x, asked, doubt))));
+        return Ok(Some(pivoted_lu::improve(view, x, asked, doubt)));
     }
     let numbers = of_a_row * view.span.all() as u64;
     let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
@@ -401,7 +399,7 @@ fn last_resort(
     let improved = ranks.is_root().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
-        lane.host(|| pivoted_lu::improve(&whole, &mut all, asked, doubt))
+        pivoted_lu::improve(&whole, &mut all, asked, doubt)
     });
     // All ranks take the outcome of rank 0.
     let Improved { changed, singular, corrections } = improved.unwrap_or_default();

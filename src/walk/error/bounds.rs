@@ -105,7 +105,7 @@ impl ErrorBounds<'_> {
             return norm_range;
         }
         let (split, certificate, controls) = (self.split, self.certificate, self.controls);
-        let find = || self.run.machine.lanes[0].host(|| extremes(split, certificate, controls));
+        let find = || extremes(split, certificate, controls);
         let (low, high) = self.extremes.get_or_init(find)[column];
         // Walks of a functional have the sign of the h_i at which they start.
         let (low, high) = match self.targets.signs(row) {

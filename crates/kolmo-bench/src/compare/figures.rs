@@ -51,7 +51,7 @@ impl Prepared {
         for &k in jobs.seed_chains {
             let chain = built_in(&format!("wlan:{k},6"))?;
             watch(&format!("{}: what others are held against", chain.name))?;
-            let inverse = cpu.lanes[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
+            let inverse = statistics::<f64>(&*chain.transitions)?.mean_holding();
             // The times of the short runs of a `Row`, and the time of the table.
             let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
             seeds.push(Seed { chain, k, reference });

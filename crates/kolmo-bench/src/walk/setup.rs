@@ -53,7 +53,7 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         once().map(|setup| (read, setup))
     };
     // The first measurement touches new memory and does not count.
-    let measured = machine.lanes[0].host(|| (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>())?;
+    let measured = (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>()?;
     let of = |value: &dyn Fn(&(f64, f64)) -> f64| Spread::of(measured[1..].iter().map(value).collect());
     let (reads, setups) = (of(&|m| m.0), of(&|m| m.1));
     let bytes = 12 * matrix.nnz() + 8 * matrix.starts().len();

@@ -25,6 +25,10 @@ static OPTIONS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
 
 /// Replaces names of settings in backquotes by the options of the command.
 pub(in crate::cli) fn with_options(text: &str) -> String {
+    // The list of options is built for messages that need it only.
+    if !text.contains('`') {
+        return text.to_owned();
+    }
     let parts: Vec<&str> = text.split('`').collect();
     let mut replaced = String::with_capacity(text.len());
     for (number, part) in parts.iter().enumerate() {

@@ -16,18 +16,18 @@ pub(crate) type Set = Arc<Vec<u32>>;
 
 /// Quantities that one run computes: one chain, one initial distribution, one or more times.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct UniformizationRun {
     pub(crate) absorbing: Set,
     pub(crate) initial: Initial,
     /// States to reach, and the time from which they count.
     ///
     /// A run of its own leads up to that time.
     pub(crate) later: Option<(Set, f64)>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<Request>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) answer: usize,
     pub(crate) time: f64,
     pub(crate) what: Quantity,
@@ -40,7 +40,7 @@ pub(crate) enum Quantity {
     Cumulative(usize),
 }
 
-impl Asked {
+impl Request {
     /// True for the probability of several states.
     pub(crate) fn is_sum(&self) -> bool {
         matches!(&self.what, Quantity::States(states) if states.len() > 1)
@@ -116,8 +116,8 @@ pub(crate) fn cumulative_error(
     }
 }
 
-/// Results of a [`Sweep`].
-pub(crate) struct Swept {
+/// Results of a [`UniformizationRun`].
+pub(crate) struct RunResults {
     pub(crate) solution: Solution,
     /// Probability of each requested set, and each requested instantaneous reward.
     pub(crate) sums: Vec<f64>,
@@ -132,13 +132,13 @@ pub(crate) struct Swept {
     pub(crate) vectors: bool,
 }
 
-impl Swept {
+impl RunResults {
     pub(crate) fn reward_place(&self, reward: usize) -> usize {
         self.rewards.iter().position(|r| *r == reward).expect("the sweep was given what it is asked for")
     }
 }
 
-impl Sweep {
+impl UniformizationRun {
     /// Runs the sweep. Returns the boundary probabilities instead as soon as too much is lost.
     pub(crate) fn solve(
         &self,
@@ -148,7 +148,7 @@ impl Sweep {
         machine: &Machine,
         options: &Options,
         watch: &mut Watch<'_>,
-    ) -> Result<std::result::Result<Swept, Vec<f64>>> {
+    ) -> Result<std::result::Result<RunResults, Vec<f64>>> {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
         let mut own = Vec::new();
@@ -221,14 +221,14 @@ impl Sweep {
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
-        Ok(Ok(Swept { solution, sums, early, left, places, rewards: own, vectors }))
+        Ok(Ok(RunResults { solution, sums, early, left, places, rewards: own, vectors }))
     }
 }
 
 /// Observer that forwards progress reports.
-pub(crate) struct Told<'a, 'b>(pub(crate) &'a mut Watch<'b>);
+pub(crate) struct WatchObserver<'a, 'b>(pub(crate) &'a mut Watch<'b>);
 
-impl Observer for Told<'_, '_> {
+impl Observer for WatchObserver<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         (self.0)(done, all)
     }
@@ -236,7 +236,7 @@ impl Observer for Told<'_, '_> {
 
 /// Observer that computes set probabilities and instantaneous rewards during a run.
 struct Summing<'a, 'b> {
-    sweep: &'a Sweep,
+    sweep: &'a UniformizationRun,
     rewards: &'a [Reward],
     places: &'a [usize],
     sums: Vec<f64>,
