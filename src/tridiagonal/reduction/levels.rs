@@ -44,7 +44,7 @@ pub struct Level<T> {
     width: usize,
     /// Columns of the equations, possibly in an array that is also used otherwise.
     pub equations: Arc<Buffer<T>>,
-    /// [`NOT_DOMINANT`] and numbers of small pivots.
+    /// Flags of the blocks: [`NOT_DOMINANT`] in the top bit, the number of negligible pivots below.
     pub flags: Buffer<u32>,
     /// Interface values.
     pub values: Buffer<T>,
