@@ -275,7 +275,7 @@ impl Reached {
         match sweeps.iter_mut().find(same) {
             Some(sweep) => sweep.asked.extend(asked),
             None => {
-                sweeps.push(UniformizationRun { absorbing, initial, later: None, asked: asked.collect() })
+                sweeps.push(UniformizationRun { absorbing, initial, later: None, asked: asked.collect() });
             }
         }
     }
