@@ -6,9 +6,9 @@ mod machine;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use kolmo::internals::{Iteration, Parts, statistics};
-use kolmo::sparse::MatrixFormat;
-use kolmo::transient::Options;
+use kolmo_core::internals::{Iteration, Parts, statistics};
+use kolmo_core::sparse::MatrixFormat;
+use kolmo_core::transient::Options;
 
 use machine::machine;
 

@@ -1,116 +1,7 @@
-//! Transient analysis of Markov chains and two linear solvers, on any GPU or CPU.
+//! Engines, lanes, kernels and file formats behind the crate `kolmo`.
 //!
-//! | engine | computes | method |
-//! |---|---|---|
-//! | [`transient`] | π(t) = π(0) e^{Qt} of a continuous-time Markov chain | uniformization |
-//! | [`walk`] | chosen entries of x in A x = b | quasi-random walks |
-//! | [`tridiagonal`] | x in T x = b, T tridiagonal | the partition method |
-//!
-//! Each engine is a function `solve`, which takes a [`Machine`], a problem and options. It returns
-//! a `Solution` with the result, a bound or residual as a measure of its accuracy, a `Status`, and
-//! times. The pages of the three modules describe the problem in formulas, the method, shapes,
-//! units, errors and sources, with a tested example.
-//!
-//! # Lanes and precisions
-//! A [`Lane`](lane::Lane) is an in-order queue of work on one device. The device is a pool of CPU
-//! threads, an adapter of [wgpu](https://wgpu.rs) (Vulkan, Metal or DX12), or a CUDA stream. A
-//! [`Machine`] is the lanes of a run. [`Machine::open`] opens them by the names of devices and
-//! chooses the precision: f64, unless a named device only has f32. Engines work on any number of
-//! lanes, of one device or of several different ones. Results have identical bits for any division
-//! of the work, on lanes that round alike.
-//!
-//! # Shapes and units
-//! | name | shape | unit |
-//! |---|---|---|
-//! | π, initial distributions | n values, one per state, in the model's order | probability |
-//! | rates, exit rates, α | | 1 / unit of time |
-//! | times | any number, in any order, 0 … ∞ | unit of time: inverse of the rates' |
-//! | rewards | n values each | reward / unit of time |
-//! | A, L | n × n, compressed rows ([`sparse::CsrMatrix`]) | |
-//! | components | any number of rows 0 … n−1 | |
-//! | dl, d, du | batch · n values; dl\[0\] and du\[n−1\] only count in cyclic systems | |
-//! | b, x | as many values as rows, for each right-hand side | |
-//! | `nnz` | entries of a matrix, including its diagonal | |
-//! | `seconds` | wall clock | s |
-//!
-//! # Bounds, statuses, errors
-//! | engine | bound | status |
-//! |---|---|---|
-//! | transient | l1 error of all probabilities at a time | met if at most ε |
-//! | walk | half-width of an interval | met if all are at most ε |
-//! | tridiagonal | normwise and componentwise relative residual | met if at most their tolerances |
-//!
-//! The bound of `transient` adds truncation, steady-state and rounding errors, all proved. That of
-//! `walk` adds a statistical error (Student) to truncation and rounding errors, which are proved.
-//! The residuals of `tridiagonal` are computed.
-//!
-//! A bound that is not met is a status, never an error. [`Error`] is for input, environment and
-//! devices; its messages name the object, the number and a suggestion. A broken contract between
-//! functions of this crate is a panic. Long computations call back for progress; an error returned
-//! by the callback stops them.
-//!
-//! # Modules
-//! | module | holds |
-//! |---|---|
-//! | [`transient`] | chains, Poisson windows and weights, bounds, uniformization |
-//! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
-//! | [`tridiagonal`] | systems, the partition method, plans over lanes, the number of lanes |
-//! | [`pagerank`] | PageRank of graphs, with bounds of each node |
-//! | [`lane`] | devices, each used by a [`Lane`](lane::Lane) |
-//! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats for repeated entries |
-//! | [`kernel`] | kernels: a WGSL source and a CPU implementation each |
-//! | [`ranks`] | processes of `mpirun` that share a problem |
-//! | [`models`] | built-in chains and systems |
-//! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
-//! | [`output`] | files that get their names when they are complete |
-//! | [`settings`] | saved measurements of devices |
-//!
-//! # Features
-//! | feature | adds |
-//! |---|---|
-//! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
-//! | `cuda` | lanes on CUDA devices; libraries are opened at run time, building needs none |
-//! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
-//! | `sprs` | conversions from and to the matrices of the crate sprs |
-//!
-//! Without features, the crate consists of the CPU lane, the engines and the file formats. The
-//! command is the crate `kolmo-cli`.
-//!
-//! # Example
-//! A machine fails once in 50 hours and is repaired in 4 hours on average, with exponential
-//! times. With the failure rate f and the repair rate g, it is down at time t with probability
-//! f/(f+g) · (1 − e^{−(f+g)t}).
-//!
-//! ```
-//! use kolmo::transient::Chain;
-//!
-//! let (f, g) = (1.0 / 50.0, 1.0 / 4.0); // per hour
-//! let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[f, g])?;
-//! let times = [1.0, 8.0, f64::INFINITY]; // hours
-//! let solution = chain.transient(&times)?;
-//!
-//! for (t, p) in times.iter().zip(&solution.probabilities) {
-//!     let exact = f / (f + g) * (1.0 - (-(f + g) * t).exp());
-//!     assert!((p[1] - exact).abs() <= solution.bound.total());
-//! }
-//! # Ok::<(), kolmo::Error>(())
-//! ```
-//!
-//! It runs on a GPU if there is one. [`Chain::transient_on`](transient::Chain::transient_on) takes
-//! a [`Machine`] and [`Options`](transient::Options). [`io::read_chain`] and [`models::parse`]
-//! return chains from files and built-in models.
-//!
-//! # Sources
-//! The pages of the engines list their sources. kolmo began with three papers:
-//!
-//! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for
-//!   solving Markov models", FedCSIS 2012.
-//! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic
-//!   equations", ISCC 2015.
-//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of
-//!   the tridiagonal partition method", MMCP 2024, doi:10.48550/arXiv.2501.05938.
-//!
-//! `kolmo bench compare --html FILE` reproduces their figures.
+//! This crate has no stable interface: other crates of the workspace, its tests and benchmarks reach
+//! into it. Programs use `kolmo`, which re-exports the stable part.
 
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
@@ -145,76 +36,71 @@ pub use status::Status;
 /// Calls that must compile:
 /// ```
 /// # #![forbid(unsafe_code)]
-/// use kolmo::kernel::{Number, Precision, Q64};
-/// use kolmo::lane::{Arg, DeviceSpec, OpenOptions};
-/// let machine = kolmo::Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+/// use kolmo_core::kernel::{Number, Precision, Q64};
+/// use kolmo_core::lane::{Arg, DeviceSpec, OpenOptions};
+/// let machine = kolmo_core::Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
 /// let (lane, sums) = (&machine.lanes[0], [0u128; 8]);
 /// let buffer = lane.alloc_with("numbers", &[1.0])?;
-/// let (mut host, kernel) = (lane.host_array::<f64>(1)?, kolmo::registry::all()[0]);
+/// let (mut host, kernel) = (lane.host_array::<f64>(1)?, kolmo_core::registry::all()[0]);
 /// lane.queued(|copies| copies.fetch(&buffer, 0, &mut host))?;
 /// assert_eq!(host[0], 1.0);
-/// # Ok::<(), kolmo::Error>(())
+/// # Ok::<(), kolmo_core::Error>(())
 /// ```
 ///
 /// Copies that continue after the call, of arrays without an owner (must not compile):
 /// ```compile_fail
-/// # let machine = kolmo::Machine::best()?;
+/// # let machine = kolmo_core::Machine::best()?;
 /// # let (lane, mut host) = (&machine.lanes[0], [0.0]);
 /// # let buffer = lane.alloc_with("numbers", &[1.0])?;
 /// lane.fetch(&buffer, 0, &mut host)?;
-/// # Ok::<(), kolmo::Error>(())
+/// # Ok::<(), kolmo_core::Error>(())
 /// ```
 /// ```compile_fail
-/// # let machine = kolmo::Machine::best()?;
+/// # let machine = kolmo_core::Machine::best()?;
 /// # let (lane, host) = (&machine.lanes[0], [0.0]);
 /// # let buffer = lane.alloc_with("numbers", &[1.0])?;
 /// lane.send(&host, &buffer, 0)?;
-/// # Ok::<(), kolmo::Error>(())
+/// # Ok::<(), kolmo_core::Error>(())
 /// ```
 /// ```compile_fail
-/// # let machine = kolmo::Machine::best()?;
+/// # let machine = kolmo_core::Machine::best()?;
 /// # let lane = &machine.lanes[0];
 /// # let buffer = lane.alloc_with("numbers", &[1.0])?;
 /// lane.queued(|copies| {
 ///     let mut host = [0.0];
 ///     copies.fetch(&buffer, 0, &mut host)
 /// })?;
-/// # Ok::<(), kolmo::Error>(())
+/// # Ok::<(), kolmo_core::Error>(())
 /// ```
 ///
 /// Kernels with parameters and arguments other than their own (must not compile):
 /// ```compile_fail
-/// use kolmo::kernel::Arguments;
+/// use kolmo_core::kernel::Arguments;
 /// ```
 /// ```compile_fail
-/// # let machine = kolmo::Machine::best()?;
-/// let bind = kolmo::lane::Lane::bind;
-/// # Ok::<(), kolmo::Error>(())
+/// # let machine = kolmo_core::Machine::best()?;
+/// let bind = kolmo_core::lane::Lane::bind;
+/// # Ok::<(), kolmo_core::Error>(())
 /// ```
 ///
 /// Instructions that a processor may lack (must not compile):
 /// ```compile_fail
-/// use kolmo::kernel::{Number, Q64};
+/// use kolmo_core::kernel::{Number, Q64};
 /// let a = [Q64(1); 8];
 /// <Q64 as Number>::stepped_rows::<3, 8>(&[0u128; 8], &a, &a, Q64(0));
 /// ```
 /// ```compile_fail
-/// use kolmo::kernel::cpu::simd::At;
+/// use kolmo_core::kernel::cpu::simd::At;
 /// ```
 ///
 /// The environment of a process, and memory that two handles share (must not compile):
 /// ```compile_fail
-/// kolmo::lane::prepare_drivers(true);
+/// kolmo_core::lane::prepare_drivers(true);
 /// ```
 /// ```compile_fail
-/// let (window, path) = kolmo::internals::Window::create(64)?;
+/// let (window, path) = kolmo_core::internals::Window::create(64)?;
 /// window.slot(0, |slot| slot[0] = 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[cfg(doctest)]
 struct Sealed;
-
-/// The example of docs/library.md, as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/library.md")]
-struct LibraryPage;

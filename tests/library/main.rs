@@ -1,5 +1,8 @@
 //! Tests that call the library. Tests that start the program `kolmo` are in `tests/command/`.
 
+// Tests reach into the core.
+extern crate kolmo_core as kolmo;
+
 #[path = "../devices.rs"]
 mod devices;
 #[macro_use]
