@@ -76,6 +76,11 @@ impl Residual {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
 
+    /// True if an unknown is infinite or NaN, which no correction changes.
+    pub(super) fn is_infinite(self) -> bool {
+        !self.componentwise.is_finite()
+    }
+
     /// Maximum of each of the errors of two residuals.
     pub fn max(self, other: Self) -> Self {
         // A NaN residual counts as infinite.
@@ -118,8 +123,12 @@ impl Norms {
         }
     }
 
-    /// True if something may have over- or underflowed in rows with these unknowns.
+    /// True if something may have over- or underflowed in rows with these unknowns. False if an
+    /// unknown is not finite: both errors are infinite in any case.
     pub(super) fn unsure(&self, x: &[f64]) -> bool {
+        if !self.x.is_finite() {
+            return false;
+        }
         let all = self.a * self.x + self.b;
         let tiny = || x.iter().any(|x| x.abs() < TINY);
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
@@ -133,6 +142,7 @@ impl Norms {
 }
 
 impl AllNorms {
+    #[inline(always)]
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             r: self.r.larger(other.r),
@@ -356,6 +366,9 @@ impl View<'_> {
         let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
         let blocks = rows.len().div_ceil(BLOCK);
         let rows = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
+        if blocks == 1 {
+            return rows.norms(block(0), r);
+        }
         if r.is_empty() {
             let one = |i: usize| rows.norms(block(i), &mut []);
             (0..blocks).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)

@@ -15,7 +15,7 @@ use crate::tridiagonal::host::banded_lu;
 use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
 use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
-use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::host::singularity::{clear, largest_size, noise};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
 use crate::tridiagonal::solution::{Method, Solution};
@@ -122,7 +122,7 @@ fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Resu
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
     let mut x = vec![0.0; b.len()];
-    Ok(!plan.run(view, (&b, 0), &mut x)? || scaling::largest(&x) > clear(T::PRECISION))
+    Ok(!plan.run(view, (&b, 0), &mut x)? || largest_size(&x) > clear(T::PRECISION))
 }
 
 /// Refines x with solutions for the residual, which is computed in double precision. Returns the
@@ -145,7 +145,7 @@ fn improved<T: Number>(
     while steps < most {
         let largest = scaling::largest(&r);
         let settled = match refine {
-            Refine::Auto => residual.settled(dominant && steps == 0),
+            Refine::Auto => residual.settled(dominant && steps == 0) || residual.is_infinite(),
             Refine::Steps(_) => residual.componentwise == 0.0,
         };
         if settled || largest == 0.0 || !largest.is_finite() {

@@ -8,7 +8,7 @@ use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
-use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::host::singularity::{clear, is_definite, largest_size, noise};
 use crate::tridiagonal::kernels::alignment::TILE;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
@@ -129,10 +129,16 @@ impl<'a, T: Number> Group<'a, T> {
         };
         self.b(0, rows).par_iter_mut().enumerate().for_each(row);
         self.solve_plan(seconds)?;
-        let mut x = vec![0.0; rows];
-        self.unknowns(0, &mut x, 0);
-        let growth = x.par_iter().map(|x| if x.is_nan() { f64::INFINITY } else { x.abs() });
-        let growth = growth.reduce(|| 0.0, f64::max);
+        let x = self.x(0, rows);
+        let growth = match &self.sherman_morrison {
+            None => largest_size(x),
+            Some(sherman_morrison) => {
+                let mut closed = vec![0.0; rows];
+                scaling::convert(x, &mut closed);
+                sherman_morrison.close(&mut closed);
+                largest_size(&closed)
+            }
+        };
         Ok(ranks.all_reduce_max(growth) > clear(T::PRECISION))
     }
 
@@ -233,7 +239,7 @@ impl<'a, T: Number> Group<'a, T> {
     ) -> Result<bool> {
         (done.device_bytes, done.chunks) = (self.plan.device_bytes(), self.plan.chunks());
         let (ranks, rows) = (view.span.ranks, view.span.rows);
-        let mut dominant = false;
+        let (mut dominant, mut infinite) = (false, false);
         self.fill(view);
         for (group, bs) in view.b.chunks(self.room.all()).enumerate() {
             let from = group * self.room.all();
@@ -267,17 +273,21 @@ impl<'a, T: Number> Group<'a, T> {
             done.one_pass &= self.plan.is_one_pass();
             for (residual, (found, steps)) in done.residuals[from..].iter_mut().zip(found) {
                 *residual = residual.max(found);
+                infinite |= found.is_infinite();
                 done.refinements = done.refinements.max(steps);
             }
         }
-        // Dominant rows without small pivots are those of a regular matrix.
-        let regular = dominant && done.flags == 0 && self.how.block.is_none();
-        let doubt = match self.doubt {
+        done.doubt |= match self.doubt {
             Some(doubt) => doubt,
-            None => !regular && self.is_doubtful(view, seconds)?,
+            // A single system with unknowns that are not finite goes to the host in any case.
+            None if infinite && view.span.batch == 1 => true,
+            None => {
+                // Dominant rows without small pivots are those of a regular matrix.
+                let regular = dominant && done.flags == 0 && self.how.block.is_none();
+                let doubt = !regular && !is_definite(view) && self.is_doubtful(view, seconds)?;
+                *self.doubt.insert(doubt)
+            }
         };
-        self.doubt = Some(doubt);
-        done.doubt |= doubt;
         Ok(false)
     }
 
@@ -302,7 +312,7 @@ impl<'a, T: Number> Group<'a, T> {
         let mut all: Vec<(Residual, u32, Option<i32>)> = Vec::with_capacity(bs.len());
         let scale_of = |residual: Residual, steps: u32, r: &[f64]| {
             let done = match corrections {
-                Refine::Auto => residual.settled(dominant && steps == 0),
+                Refine::Auto => residual.settled(dominant && steps == 0) || residual.is_infinite(),
                 Refine::Steps(_) => residual.componentwise == 0.0,
             };
             if steps >= most || done {
