@@ -468,12 +468,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
-        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
-        assert_eq!("73".parse::<Length>().unwrap(), Length::Steps(73));
-        assert_eq!("row-norm".parse::<Count>().unwrap(), Count::RowNorm);
-        for wrong in ["", "-1", "1.5", "long"] {
-            assert!(wrong.parse::<Length>().is_err() && wrong.parse::<Count>().is_err(), "{wrong}");
+    fn names_are_read_back_and_wrong_ones_rejected() {
+        fn check<T: FromStr<Err = Error>>(right: &[&str], wrong: &[&str], name: impl Fn(T) -> String) {
+            for text in right {
+                assert_eq!(text.parse().map(&name).ok().as_deref(), Some(*text));
+            }
+            for text in wrong {
+                assert!(text.parse::<T>().is_err(), "{text}");
+            }
         }
+        check(
+            &["auto", "jacobi", "none", "1000", "krylov"],
+            &["", "-1", "many", "1.5", "1e6"],
+            |c: ControlVariate| c.to_string(),
+        );
+        assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
+        let splittings = ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"];
+        let wrong = ["", "richardson", "richardson:0", "richardson:NaN", "gauss"];
+        check(&splittings, &wrong, |s: Splitting| s.to_string());
+        check(&["auto", "73", "norm", "row-norm"], &["", "-1", "1.5", "long"], |c: Count| c.to_string());
+        check(&["73"], &["", "-1", "1.5", "long"], |length: Length| match length {
+            Length::Steps(steps) => steps.to_string(),
+            other => format!("{other:?}"),
+        });
+        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
     }
 }

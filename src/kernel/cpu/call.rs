@@ -87,6 +87,11 @@ impl<'a> Call<'a> {
         self.launch.items >= PARALLEL_ITEMS
     }
 
+    /// Returns `size`, or the size of a single piece if the launch is too small for several.
+    pub(crate) fn piece(&self, size: usize) -> usize {
+        if self.parallel() { size } else { usize::MAX }
+    }
+
     /// Borrows a binding that the kernel reads.
     pub(crate) fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
         let (read, written) = self.taken.get();
@@ -122,9 +127,5 @@ impl<'a> Call<'a> {
 pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     use crate::parallel::*;
     const BLOCK: usize = 1024;
-    if call.parallel() {
-        out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
-    } else {
-        work(0, out);
-    }
+    out.par_chunks_mut(call.piece(BLOCK)).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
 }

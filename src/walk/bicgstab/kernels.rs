@@ -124,12 +124,8 @@ fn bicgstab_product<T: Real>(
     let some = |k: usize, y: &mut [T], sums: &mut [[T; 2]]| {
         dispatch(Product { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
     };
-    if call.parallel() {
-        let pieces = y.par_chunks_mut(ROWS).zip(sums.par_chunks_mut(ROWS / BLOCK)).enumerate();
-        pieces.for_each(|(k, (y, sums))| some(k, y, sums));
-    } else {
-        some(0, y, sums);
-    }
+    let pieces = y.par_chunks_mut(call.piece(ROWS)).zip(sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
+    pieces.enumerate().for_each(|(k, (y, sums))| some(k, y, sums));
 }
 
 /// y += a x, or y = z + a (y + b x).
@@ -235,28 +231,19 @@ fn bicgstab_whole<T: Real>(call: &Call<'_>, p: bicgstab_whole::Params, b: bicgst
         dispatch(Whole { scalars, d, t, shadow, w, x, r, sums });
     };
     let (x, r, sums) = (&mut x[..rows], &mut r[..rows], &mut sums[..rows.div_ceil(BLOCK)]);
-    if call.parallel() {
-        let sums = sums.par_chunks_mut(ROWS / BLOCK);
-        let pieces = x.par_chunks_mut(ROWS).zip(r.par_chunks_mut(ROWS)).zip(sums).enumerate();
-        pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
-    } else {
-        some(0, x, r, sums);
-    }
+    let (size, sums) = (call.piece(ROWS), sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
+    let pieces = x.par_chunks_mut(size).zip(r.par_chunks_mut(size)).zip(sums).enumerate();
+    pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
 }
 
 fn jacobi_update<T: Real>(call: &Call<'_>, p: jacobi_update::Params, b: jacobi_update::Bindings<'_, T>) {
     let rows = p.rows as usize;
-    let some = |((q, x), r): ((&[T], &mut [T]), &mut [T])| {
+    let (size, q, x, r) = (call.piece(ROWS), &b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
+    q.par_chunks(size).zip(x.par_chunks_mut(size)).zip(r.par_chunks_mut(size)).for_each(|((q, x), r)| {
         for ((&q, x), r) in q.iter().zip(x).zip(r) {
             (*x, *r) = (x.plus(*r), r.plus(minus(q)));
         }
-    };
-    let (q, x, r) = (&b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
-    if call.parallel() {
-        q.par_chunks(ROWS).zip(x.par_chunks_mut(ROWS)).zip(r.par_chunks_mut(ROWS)).for_each(some);
-    } else {
-        some(((q, x), r));
-    }
+    });
 }
 
 fn bicgstab_scalars<T: Real>(
@@ -301,18 +288,10 @@ mod tests {
 
     #[test]
     fn wgsl_and_cpu_constants_are_equal() {
-        let places = [
-            ("RHO", RHO),
-            ("ALPHA", ALPHA),
-            ("OMEGA", OMEGA),
-            ("BETA", BETA),
-            ("ENOUGH", ENOUGH),
-            ("ITERATIONS", ITERATIONS),
-            ("ACTIVE", ACTIVE),
-        ];
-        assert_eq!(places.len(), SCALARS);
+        let names = ["RHO", "ALPHA", "OMEGA", "BETA", "ENOUGH", "ITERATIONS", "ACTIVE"];
+        let places: [usize; SCALARS] = [RHO, ALPHA, OMEGA, BETA, ENOUGH, ITERATIONS, ACTIVE];
         let text = BICGSTAB_SCALARS.wgsl;
-        for (name, place) in places {
+        for (name, place) in names.into_iter().zip(places) {
             assert!(text.contains(&format!("const {name} = {place}u;")), "{name}");
         }
         assert!(text.contains(&format!("const LARGEST = {LARGEST:e};")));
