@@ -371,4 +371,4 @@ impl Lane {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -34,7 +34,7 @@ mod sync {
         }
     }
 
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,6 +50,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+pub(crate) use sync::lock;
 
 pub use pool::threads;
 pub(crate) use team::Team;
@@ -220,7 +222,7 @@ pub(crate) fn at_once<I: Send, R: Send>(
 ) -> Vec<R> {
     let slots: Vec<_> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
     on_threads(slots.len(), &|k| {
-        let mut slot = slots[k].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&slots[k]);
         slot.1 = slot.0.take().map(&work);
     });
     let results =
@@ -579,8 +581,7 @@ unsafe impl<T: Send> Parallel for Owned<T> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = T> {
-        let take = |item: &Mutex<Option<T>>| item.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.0[range].iter().map(move |item| take(item).expect("an item is taken once"))
+        self.0[range].iter().map(|item| lock(item).take().expect("an item is taken once"))
     }
 }
 

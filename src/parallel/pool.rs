@@ -12,9 +12,11 @@ use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+use super::lock;
 
 thread_local! {
     /// True if this thread belongs to a pool made by [`build`].
@@ -97,7 +99,7 @@ pub(crate) fn enter(pool: &ThreadPool, work: &mut (dyn FnMut() + Send)) {
         return work();
     }
     let work = Mutex::new(work);
-    let once = |_| work.lock().unwrap_or_else(PoisonError::into_inner)();
+    let once = |_| lock(&work)();
     sleep(1, &once, |job| pool.spawn(move || job(0)));
 }
 

@@ -93,27 +93,22 @@ impl FromStr for Splitting {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        Ok(match s.split_once(':') {
-            None if s == "auto" => Self::Auto,
-            None if s == "jacobi" => Self::Jacobi,
-            None if s == "scaled-jacobi" => Self::ScaledJacobi,
-            None if s == "given" => Self::Given,
-            Some(("richardson", w)) => match w.parse::<f64>() {
-                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
-                _ => {
-                    return Err(Error::Invalid(format!(
-                        "invalid factor {w} of richardson:W: expected a finite number other than \
-                         0, at best 1 over the largest diagonal entry"
-                    )));
-                }
+        match (s, s.strip_prefix("richardson:")) {
+            ("auto", _) => Ok(Self::Auto),
+            ("jacobi", _) => Ok(Self::Jacobi),
+            ("scaled-jacobi", _) => Ok(Self::ScaledJacobi),
+            ("given", _) => Ok(Self::Given),
+            (_, Some(w)) => match w.parse::<f64>() {
+                Ok(w) if w.is_finite() && w != 0.0 => Ok(Self::Richardson(w)),
+                _ => Err(Error::Invalid(format!(
+                    "invalid factor {w} of richardson:W: expected a finite number other than 0, at \
+                     best 1 over the largest diagonal entry"
+                ))),
             },
-            _ => {
-                return Err(Error::Invalid(format!(
-                    "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W \
-                     or given"
-                )));
-            }
-        })
+            _ => Err(Error::Invalid(format!(
+                "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W or given"
+            ))),
+        }
     }
 }
 
@@ -346,10 +341,8 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
             n.max(1) - 1
         ));
     }
-    let mut sorted = problem.components.to_vec();
-    sorted.sort_unstable();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return fail(format!("duplicate component {}; name it once", pair[0]));
+    if let Some(twice) = duplicate(problem.components) {
+        return fail(format!("duplicate component {twice}; name it once"));
     }
     if problem.rhs.is_empty() {
         return fail("no right-hand side: expected at least one".to_owned());
@@ -361,12 +354,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
             return fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
         }
     }
-    if !(options.confidence > 0.0 && options.confidence < 1.0) {
-        return fail(format!(
-            "`confidence` {} is out of range: expected a number between 0 and 1, both excluded",
-            options.confidence
-        ));
-    }
+    expect_confidence(options.confidence)?;
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
         return fail(format!(
             "`replicates` {} is out of range: expected 1 to {MOST_REPLICATES}",
@@ -374,17 +362,12 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         ));
     }
     if options.replicates == 1 && options.chains == Count::Grow {
-        return fail(
-            "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
-             more, or set `chains`"
-                .to_owned(),
-        );
+        let reason = "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
+                      more, or set `chains`";
+        return fail(reason.to_owned());
     }
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return fail(format!(
-            "`length` {length} is out of range: expected fewer than {MOST_LENGTH} \
-                             steps"
-        ));
+        return fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
     }
     let most = MOST_POINTS * u64::from(options.replicates);
     let number = match options.chains {
@@ -401,6 +384,23 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks the probability of a confidence interval.
+pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
+    if confidence > 0.0 && confidence < 1.0 {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded"
+    )))
+}
+
+/// Returns the smallest number that occurs more than once.
+pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Returns the scramble, and the number of replicates that differ by it.

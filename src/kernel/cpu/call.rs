@@ -127,5 +127,9 @@ impl<'a> Call<'a> {
 pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     use crate::parallel::*;
     const BLOCK: usize = 1024;
-    out.par_chunks_mut(call.piece(BLOCK)).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
+    if call.parallel() {
+        out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
+    } else {
+        work(0, out);
+    }
 }

@@ -153,21 +153,18 @@ impl<'a> Body<'a> {
         for (handle, variable) in self.unit.module.global_variables.iter() {
             let span = self.unit.module.global_variables.get_span(handle);
             let name = self.unit.global_name(handle);
-            match variable.space {
-                AddressSpace::WorkGroup => {
-                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
-                    self.line(&format!("__shared__ {ty} {name};"));
-                }
-                AddressSpace::Private => {
-                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
-                    let value = match variable.init {
-                        Some(value) => Body::of_module(self.unit).value(value)?,
-                        None => format!("{ty}{{}}"),
-                    };
-                    self.line(&format!("{ty} {name} = {value};"));
-                }
-                _ => {}
+            if !matches!(variable.space, AddressSpace::WorkGroup | AddressSpace::Private) {
+                continue;
             }
+            let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+            let value = match variable.init {
+                Some(value) => Body::of_module(self.unit).value(value)?,
+                None => format!("{ty}{{}}"),
+            };
+            self.line(&match variable.space {
+                AddressSpace::WorkGroup => format!("__shared__ {ty} {name};"),
+                _ => format!("{ty} {name} = {value};"),
+            });
         }
         for (i, argument) in function.arguments.iter().enumerate() {
             let ty = self.unit.type_text(argument.ty)?;

@@ -308,19 +308,11 @@ impl<'a> Krylov<'a> {
     }
 }
 
-/// Returns the CPU lane, and a device's lane if there is one.
+/// Returns the CPU lane, and a device's lane if there is one with f64.
 #[cfg(test)]
 pub(crate) fn lanes() -> Vec<Lane> {
-    use crate::lane::{DeviceSpec, OpenOptions};
-    let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
-    let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
-    if cfg!(feature = "wgpu") {
-        match open(DeviceSpec::Wgpu(0)) {
-            Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
-            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
-        }
-    }
-    lanes
+    let all = crate::lane::tests::pairs().into_iter().map(|[lane, _]| lane);
+    all.filter(|lane| lane.device().f64).collect()
 }
 
 #[cfg(test)]

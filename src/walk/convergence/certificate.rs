@@ -51,6 +51,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Creates a certificate without vector, for the norm ‖L‖∞ of a row.
+    pub(crate) fn of_norm(splitting: Splitting, norm: f64, worst_row: usize) -> Self {
+        Self { splitting, row_norm: norm, worst_row, vector: None, scaled: false, norm, products: 0 }
+    }
+
     /// Returns v_i.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
@@ -116,8 +121,7 @@ pub fn certify(
         (false, _) => wanted,
     };
     let scaled = splitting == Splitting::ScaledJacobi;
-    let plain =
-        Certificate { splitting, row_norm, worst_row, vector: None, scaled, norm: row_norm, products: 0 };
+    let plain = Certificate { scaled, ..Certificate::of_norm(splitting, row_norm, worst_row) };
     if row_norm < 1.0 && !scaled {
         return Ok(plain);
     }
@@ -139,20 +143,14 @@ pub fn certify(
             Splitting::Given => "give a matrix L that is smaller",
             Splitting::Richardson(_) => "give a smaller factor W, or use `splitting` auto",
             _ if bounds.lower <= 1.0 + NO_LOSS => NO_ABSORPTION,
-            _ => {
-                "precondition or reorder the system so that its diagonal dominates, or solve it as \
-                 a whole"
-            }
+            _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
         };
         return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
     }
     if bounds.upper >= 1.0 && !force {
         let remedy = match bounds.lower >= 1.0 - NO_LOSS {
             true => NO_ABSORPTION,
-            false => {
-                "set `force` to run them without a bound of the truncation, or solve the whole \
-                 system"
-            }
+            false => "set `force` to run them without a bound of the truncation, or solve the whole system",
         };
         return Err(refuse("the convergence of random walks is not proved", "|L|", &bounds, "", remedy));
     }
@@ -167,14 +165,8 @@ pub fn certify(
         let square = second_moments(split, lane, progress)?;
         products += square.products;
         let remedy = match splitting {
-            Splitting::Jacobi => {
-                "use `splitting` scaled-jacobi, whose walks have a finite \
-                                  variance"
-            }
-            _ => {
-                "scale the unknowns so that each row sum is below 1, or use `splitting` \
-                 scaled-jacobi"
-            }
+            Splitting::Jacobi => "use `splitting` scaled-jacobi, whose walks have a finite variance",
+            _ => "scale the unknowns so that each row sum is below 1, or use `splitting` scaled-jacobi",
         };
         let refuse = |what| Err(refuse(what, "the second moments", &square, ", and walks converge", remedy));
         if square.upper >= 1.0 && square.lower >= 1.0 {

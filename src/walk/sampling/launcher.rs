@@ -191,7 +191,7 @@ impl<'a> Progress<'a> {
     }
 
     pub(crate) fn add(&self, steps: u64) -> Result<()> {
-        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        let (done, watch) = &mut *lock(&self.done);
         self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
         watch(*done, self.all)
@@ -199,7 +199,7 @@ impl<'a> Progress<'a> {
 
     /// Calls the watch with the current number of steps, including those of unfinished launches.
     fn check(&self) -> Result<()> {
-        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        let (done, watch) = &mut *lock(&self.done);
         watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
 

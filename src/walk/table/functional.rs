@@ -8,8 +8,7 @@
 //! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1
 //! − ρ). For a functional Σ |h_i| v_i thus replaces v_m, the bound for a component.
 
-use super::record_layout::COLUMNS;
-use super::record_layout::{HEAD, UNIT};
+use super::record_layout::{COLUMNS, HEAD, UNIT};
 use super::records::{Entry, Target, sign, write_shares};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
