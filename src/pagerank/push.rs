@@ -186,7 +186,6 @@ impl Push {
 struct Ends<'a> {
     graph: &'a Graph,
     out: &'a OutLinks,
-    /// Places of the seeds.
     seeds: &'a [u32],
     options: &'a Options,
     walks: &'a Walks,

@@ -251,10 +251,8 @@ pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
 /// # Safety
 /// Items of disjoint ranges may be taken and used by different threads concurrently.
 pub(crate) unsafe trait Parallel: Sized + Sync {
-    /// Type of the items.
     type Item;
 
-    /// Returns the number of items.
     fn items(&self) -> usize;
 
     /// Returns the items of a range of numbers.
@@ -311,7 +309,6 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         self.map_init(init, f).for_each(drop);
     }
 
-    /// Collects all items in order.
     fn collect<C: From<Vec<Self::Item>>>(self) -> C
     where
         Self::Item: Send,
@@ -391,19 +388,11 @@ impl IntoParallel for Range<usize> {
     }
 }
 
-impl<'a, T: Sync> IntoParallel for &'a [T] {
-    type Iter = Slice<'a, T>;
-
-    fn into_par_iter(self) -> Slice<'a, T> {
-        Slice(self)
-    }
-}
-
 impl<'a, T: Sync> IntoParallel for &'a Vec<T> {
-    type Iter = Slice<'a, T>;
+    type Iter = &'a [T];
 
-    fn into_par_iter(self) -> Slice<'a, T> {
-        Slice(self)
+    fn into_par_iter(self) -> &'a [T] {
+        self
     }
 }
 
@@ -426,7 +415,7 @@ impl<T: Send> IntoParallel for Vec<T> {
 /// Parallel iterators over slices.
 pub(crate) trait ParallelSlice<T> {
     /// Iterates over references to items.
-    fn par_iter(&self) -> Slice<'_, T>;
+    fn par_iter(&self) -> &[T];
 
     /// Iterates over chunks of `size` items; the last one may be shorter.
     fn par_chunks(&self, size: usize) -> Chunks<'_, T>;
@@ -439,8 +428,8 @@ pub(crate) trait ParallelSlice<T> {
 }
 
 impl<T> ParallelSlice<T> for [T] {
-    fn par_iter(&self) -> Slice<'_, T> {
-        Slice(self)
+    fn par_iter(&self) -> &[T] {
+        self
     }
 
     fn par_chunks(&self, size: usize) -> Chunks<'_, T> {
@@ -472,19 +461,16 @@ unsafe impl Parallel for Numbers {
     }
 }
 
-/// Parallel iterator over a slice.
-pub(crate) struct Slice<'a, T>(&'a [T]);
-
 // SAFETY: shared references may be used by any thread.
-unsafe impl<'a, T: Sync> Parallel for Slice<'a, T> {
+unsafe impl<'a, T: Sync> Parallel for &'a [T] {
     type Item = &'a T;
 
     fn items(&self) -> usize {
-        self.0.len()
+        self.len()
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a T> {
-        self.0[range].iter()
+        self[range].iter()
     }
 }
 

@@ -93,7 +93,6 @@ pub(super) fn inside(work: &mut (dyn FnMut() + Send)) -> bool {
     true
 }
 
-/// Runs `work` in a thread of a pool.
 pub(crate) fn enter(pool: &ThreadPool, work: &mut (dyn FnMut() + Send)) {
     if pool.current_thread_index().is_some() {
         return work();

@@ -251,8 +251,8 @@ impl Ranks {
     ///
     /// Prints the error, removes incomplete files and ends the process.
     pub fn abort_all(self, error: &Error) -> ! {
-        // Rank 0 first prints its message about a checkpoint. If all ranks have this error, its message
-        // suffices.
+        // Rank 0 first prints its message about a checkpoint. If all ranks have this error, its
+        // message suffices.
         if !self.is_root() {
             std::thread::sleep(SAY_FIRST);
         }

@@ -95,15 +95,12 @@ impl<T: Number> Store<T> for Plain<'_, T> {
 /// Arrangement of a chunk in slices.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// Slices of the layout.
     slices: Range<usize>,
-    /// Number of rows.
     pub(super) rows: usize,
     /// [`HEADER`] words per slice, and space for COO pointers.
     pub(super) words: Vec<u32>,
     /// Number of elements of the ELL part, including padding.
     ell: usize,
-    /// Number of all elements.
     pub(super) entries: usize,
 }
 
@@ -271,7 +268,7 @@ mod tests {
         Hyb::build(layout, slices, rows.len(), &|i, row| row.extend_from_slice(&rows[i]))
     }
 
-    /// Returns the entries of each row: those of the ELL part except padding, and those of the COO part.
+    /// Returns the ELL entries of each row, without padding, and its COO entries.
     fn read(hyb: &Hyb<f64>) -> (Rows, Rows) {
         let entries = |places: &mut dyn Iterator<Item = usize>| -> Vec<(u32, f64)> {
             places.map(|e| (hyb.columns[e], hyb.values[e])).filter(|&(_, value)| value != 0.0).collect()
@@ -288,8 +285,8 @@ mod tests {
 
     #[test]
     fn figures_1_and_3_are_stored_as_printed() {
-        // Fig. 1 prints column 0 for the entry 8 of the last row; the matrix above it has column 4.
-        // Fig. 3 divides ELL and COO after the second row; rows of a part are counted from its first.
+        // Fig. 1 prints column 0 for the entry 8 of the last row; the matrix above it has column
+        // 4. Fig. 3 divides ELL and COO after the second row, and counts rows of a part from its first.
         let (ell, coo) = (
             [
                 vec![(0, 4.0), (4, 1.0)],

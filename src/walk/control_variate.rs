@@ -175,7 +175,7 @@ impl Control {
         };
         let mut next = HostArray::large(0);
         let from = Instant::now();
-        if !auto && krylov.gains(most, split.matrix().nnz()) {
+        if !auto && krylov.gains(most, split.matrix.nnz()) {
             control.sweeps_on_lane((split, certificate, krylov), f, request, most, progress)?;
         }
         // Walks have to estimate the variation of r. `independent` is the half-width if all terms
@@ -226,7 +226,7 @@ impl Control {
             sweeps => control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(sweeps),
         }
         let steps = || control.h.len() as f64 * control.steps(spread, rho, goal);
-        let entries = split.matrix().nnz();
+        let entries = split.matrix.nnz();
         if wanted == ControlVariate::Krylov
             || wanted == ControlVariate::Auto && rho < 1.0 && takes_longer_than_krylov(steps(), entries)
         {

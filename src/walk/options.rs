@@ -22,7 +22,6 @@ pub struct Problem<'a> {
     pub functionals: &'a [Vec<f64>],
 }
 
-/// Largest number of sweeps.
 const MOST_SWEEPS: u32 = 100_000;
 
 /// Control variate of walks.
@@ -311,7 +310,6 @@ pub const PILOT: u64 = 1 << 10;
 const MOST_POINTS: u64 = 1 << 31;
 /// Limit of the number of steps of a chain.
 pub(super) const MOST_LENGTH: u32 = 1 << 24;
-/// Largest number of replicates.
 const MOST_REPLICATES: u32 = 1 << 16;
 
 /// Checks the problem and the options before any computation.

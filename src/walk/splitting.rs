@@ -52,26 +52,25 @@ impl Diagonal {
 /// The system x = L x + f of a matrix; rows of L are computed from those of A when needed.
 #[derive(Debug)]
 pub struct Split<'a> {
-    matrix: &'a CsrMatrix,
+    pub(super) matrix: &'a CsrMatrix,
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: HostArray<f64>,
     /// Number of entries of each row of L.
     counts: HostArray<u32>,
-    statistics: RowStatistics,
+    pub(super) statistics: RowStatistics,
 }
 
-/// Statistics of some rows.
 #[derive(Debug, Clone, Copy)]
-struct RowStatistics {
+pub(super) struct RowStatistics {
     /// True if entries are finite and no required diagonal entry is missing.
     sound: bool,
     /// Largest number of entries of a row of A.
-    longest: usize,
+    pub(super) longest: usize,
     /// Largest number of entries of a row of L.
-    branches: u32,
+    pub(super) branches: u32,
     /// First row with the largest Σ_j |l_ij|, and an upper bound of this sum.
-    worst: (usize, f64),
+    pub(super) worst: (usize, f64),
 }
 
 impl RowStatistics {
@@ -157,11 +156,6 @@ impl<'a> Split<'a> {
     /// Number of unknowns.
     pub fn unknowns(&self) -> usize {
         self.matrix.rows()
-    }
-
-    /// Returns the matrix A.
-    pub fn matrix(&self) -> &'a CsrMatrix {
-        self.matrix
     }
 
     /// Returns f of a right-hand side b.
@@ -261,25 +255,9 @@ impl<'a> Split<'a> {
         self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
-    /// Number of entries of the longest row of A.
-    pub fn longest_row(&self) -> usize {
-        self.statistics.longest
-    }
-
-    /// True if walks have a choice: without a row of L with two entries, all walks from a row are
-    /// equal.
-    pub fn branches(&self) -> bool {
-        self.statistics.branches > 1
-    }
-
     /// Returns Σ_j |l_ij|.
     pub fn row_sum(&self, i: usize) -> f64 {
         self.each(i).map(|(_, l)| l.abs()).sum()
-    }
-
-    /// Returns the first row with the largest Σ_j |l_ij|, and an upper bound of this sum.
-    pub fn worst_row(&self) -> (usize, f64) {
-        self.statistics.worst
     }
 
     /// Number of nonzero entries of row i of L, including those that underflow to 0.

@@ -31,9 +31,7 @@ pub(crate) struct Run {
     pub(crate) constants: &'static [(&'static str, f64)],
     /// Problem size: rows or elements.
     pub(crate) items: usize,
-    /// Bindings of the kernel.
     pub(crate) bindings: &'static [Binding],
-    /// Memory of each binding.
     pub(crate) args: Vec<Arc<dyn Memory>>,
 }
 

@@ -49,7 +49,6 @@ impl<'a> Body<'a> {
         Self::new(unit, &unit.module.global_expressions)
     }
 
-    /// Returns a writer of a function.
     pub(super) fn of_function(unit: &'a Unit<'a>, function: &'a Function, info: &'a FunctionInfo) -> Self {
         Self { scope: Some((function, info)), ..Self::new(unit, &function.expressions) }
     }
@@ -67,12 +66,10 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Returns the type of an expression.
     pub(super) fn inner(&self, expression: Handle<Expression>) -> &'a TypeInner {
         self.resolution(expression).inner_with(&self.unit.module.types)
     }
 
-    /// Returns the number of uses of an expression.
     pub(super) fn uses(&self, expression: Handle<Expression>) -> usize {
         self.scope.map_or(1, |(_, info)| info[expression].ref_count)
     }

@@ -115,7 +115,6 @@ impl<'a> Unit<'a> {
         &self.module.types[ty].inner
     }
 
-    /// Returns the C++ name of a struct.
     fn struct_name(&self, ty: Handle<Type>) -> String {
         format!("{}_t{}", stem(self.module.types[ty].name.as_deref(), "Struct"), ty.index())
     }

@@ -72,7 +72,6 @@ pub(super) struct CudaLaunch {
     args: Vec<Arc<Memory>>,
 }
 
-/// Returns a CUDA device with this name and memory.
 fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
     Device {
         name,
@@ -261,7 +260,6 @@ impl CudaLane {
         self.during("an event", || self.side(side).wait(event))
     }
 
-    /// Waits for an event.
     pub(crate) fn reached(&self, event: &Event) -> Result<()> {
         event.synchronize().map_err(|e| self.error("a long loop", e))
     }

@@ -64,7 +64,6 @@ impl Staged {
         }
     }
 
-    /// Returns the number of the next exchange.
     fn next(&mut self) -> u64 {
         match &mut self.host {
             Host::Own(..) => 0,

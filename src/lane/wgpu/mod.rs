@@ -36,7 +36,6 @@ use transfer::{ReceiveBuffer, SendBuffer};
 /// Duration of polling before a wait blocks the thread.
 const MOMENT: Duration = Duration::from_millis(6);
 
-/// Buffer usages of arrays.
 const ARRAY: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
 /// A logical device and its queue.

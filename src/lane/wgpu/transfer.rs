@@ -21,7 +21,6 @@ pub(in crate::lane) struct SendBuffer {
     source: Option<Buffer>,
     bytes: u64,
     slot: Slot,
-    /// Submission that filled the slot.
     filled: Mutex<Option<SubmissionIndex>>,
 }
 

@@ -32,7 +32,6 @@ kernel! {
     );
 }
 
-/// All kernels of this module.
 pub(crate) static ALL: [&Kernel; 6] = [
     &BICGSTAB_PRODUCT,
     &BICGSTAB_HALF,
@@ -50,7 +49,6 @@ const BETA: usize = 3;
 pub(crate) const ENOUGH: usize = 4;
 pub(crate) const ITERATIONS: usize = 5;
 pub(crate) const ACTIVE: usize = 6;
-/// Number of scalars.
 pub(crate) const SCALARS: usize = 7;
 
 /// Limit of the scalars, far above their size in any converging iteration.

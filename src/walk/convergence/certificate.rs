@@ -113,7 +113,7 @@ pub fn certify(
     progress: ProgressFn<'_>,
 ) -> Result<Certificate> {
     let n = split.unknowns();
-    let (worst_row, row_norm) = split.worst_row();
+    let (worst_row, row_norm) = split.statistics.worst;
     let auto = wanted == Splitting::Auto;
     let splitting = match (auto, row_norm < 1.0) {
         (true, true) => Splitting::Jacobi,

@@ -28,7 +28,6 @@ kernel! {
 /// Number of a buffer of points in the kernels; smaller numbers are sequences.
 pub(crate) const BUFFER: u32 = 4;
 
-/// Walks per block.
 pub(crate) const BLOCK: usize = 256;
 
 /// Number of dimensions whose coordinates are computed at a time: 16 KiB, which fit the L1 cache.

@@ -283,7 +283,6 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// Sums of blocks, per column.
 fn added(blocks: &[f64], columns: usize) -> impl Iterator<Item = f64> {
     (0..columns).map(move |c| blocks.iter().skip(c).step_by(columns).sum())
 }

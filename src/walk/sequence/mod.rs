@@ -162,11 +162,12 @@ impl Scramble {
 /// Points of a sequence with random access, in all its streams.
 #[derive(Debug, Clone)]
 pub struct Points {
-    sequence: Sequence,
+    /// Sequence of the points.
+    pub sequence: Sequence,
     scramble: Scramble,
     seed: u64,
     /// Number of dimensions in the table; all further ones use Philox.
-    tabled: u32,
+    pub tabled: u32,
     /// Base of Faure's digits.
     base: u32,
     /// Table of the kernel: [`sobol::table`] for Sobol, the bases for Halton.
@@ -223,21 +224,6 @@ impl Points {
         }
     }
 
-    /// The sequence.
-    pub fn sequence(&self) -> Sequence {
-        self.sequence
-    }
-
-    /// The scramble.
-    pub fn scramble(&self) -> Scramble {
-        self.scramble
-    }
-
-    /// Number of dimensions in the table; all further ones use Philox.
-    pub fn tabled(&self) -> u32 {
-        self.tabled
-    }
-
     /// Returns the stream of a component and replicate.
     pub fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
@@ -286,7 +272,7 @@ impl Points {
         }
     }
 
-    /// Returns what is added to a dimension's fractions: `key` with a random shift, else 0.
+    /// Returns the shift of a dimension's fractions: `key` with a random shift, else 0.
     #[inline(always)]
     fn shift(&self, key: u32) -> u32 {
         if self.scramble == Scramble::Shift { key } else { 0 }

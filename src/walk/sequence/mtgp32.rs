@@ -83,7 +83,6 @@ fn entry(table: &[u32; 4], bits: u32) -> u32 {
 }
 
 impl Parameters {
-    /// Returns the initial state by a seed.
     fn state(&self, seed: u32) -> [u32; STATE] {
         // Parameters are part of the state, so that generators with equal seeds differ from the
         // start.
@@ -181,7 +180,6 @@ impl Mtgp32 {
         })
     }
 
-    /// Creates the generators of a stream.
     pub(super) fn of_stream(lane: &Lane, stream: Stream, groups: u32, dimensions: u32) -> Result<Self> {
         let seeds: Vec<u32> = (0..groups).map(|g| dimension_key(stream.key, g)).collect();
         Self::new(lane, &seeds, dimensions)

@@ -15,7 +15,6 @@ use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
 use crate::{Error, Result};
 
-/// Number of entries of a group.
 const GROUP: usize = 4096;
 /// Products added in one piece, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
@@ -83,7 +82,6 @@ impl Functional {
         self.groups().count() as u32
     }
 
-    /// Number of units of its records.
     pub(crate) fn units(&self) -> usize {
         let of = |all: usize| {
             all / GROUP * units(GROUP) + if all.is_multiple_of(GROUP) { 0 } else { units(all % GROUP) }
