@@ -237,19 +237,14 @@ impl Ranks {
     ///
     /// Prints the error, removes incomplete files and ends the process.
     pub fn abort_all(self, error: &Error) -> ! {
+        // Rank 0 first prints its message about a checkpoint. If all ranks have this error, its
+        // message suffices.
+        if !self.is_root() {
+            std::thread::sleep(SAY_FIRST);
+        }
         let code = match error {
-            Error::Interrupted => {
-                // Rank 0 first prints its message about a checkpoint.
-                if !self.is_root() {
-                    std::thread::sleep(SAY_FIRST);
-                }
-                130
-            }
+            Error::Interrupted => 130,
             _ => {
-                // If all ranks have this error, the message of rank 0 suffices.
-                if !self.is_root() {
-                    std::thread::sleep(SAY_FIRST);
-                }
                 eprintln!("error: rank {}: {error}", self.rank);
                 2
             }

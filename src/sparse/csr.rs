@@ -86,11 +86,9 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
         let share = share.min(start_rest.len() - 1);
         let first = start_rest[0].at();
         let count = start_rest[share].at() - first;
-        let (starts, column, value);
-        (starts, start_rest) = start_rest.split_at_mut(share);
-        (column, column_rest) = column_rest.split_at_mut(count);
-        (value, value_rest) = value_rest.split_at_mut(count);
-        parts.push((first, starts, column, value));
+        let starts = start_rest.split_off_mut(..share).unwrap_or_default();
+        let column = column_rest.split_off_mut(..count).unwrap_or_default();
+        parts.push((first, starts, column, value_rest.split_off_mut(..count).unwrap_or_default()));
     }
     parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
         entries.clone().for_each(|(row, column, value)| {
@@ -301,10 +299,9 @@ impl CsrMatrix {
         let (mut start_rest, mut first, mut parts) = (&mut matrix.starts[1..], 0, Vec::new());
         for piece in pieces {
             let (rows, count) = (piece.0.len(), piece.1.len());
-            let (starts, column, value);
-            (starts, start_rest) = start_rest.split_at_mut(rows);
-            (column, column_rest) = column_rest.split_at_mut(count);
-            (value, value_rest) = value_rest.split_at_mut(count);
+            let starts = start_rest.split_off_mut(..rows).unwrap_or_default();
+            let column = column_rest.split_off_mut(..count).unwrap_or_default();
+            let value = value_rest.split_off_mut(..count).unwrap_or_default();
             parts.push((first, piece, starts, column, value));
             first += count;
         }
@@ -376,17 +373,13 @@ impl CsrMatrix {
     #[doc(hidden)]
     pub fn read_through(&self) -> u64 {
         const PIECE: usize = 1 << 15;
-        let halves = |words: &[u32]| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
-        let starts = |words: &[usize]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word as u64));
-        let values = |words: &[f64]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(word.to_bits()));
-        let values = self.value().par_chunks(PIECE).map(values);
-        let columns = self.column().par_chunks(PIECE).map(|piece| u64::from(halves(piece)));
-        let starts = self.starts().par_chunks(PIECE).map(starts);
-        let add = u64::wrapping_add;
-        values
-            .reduce(|| 0, add)
-            .wrapping_add(columns.reduce(|| 0, add))
-            .wrapping_add(starts.reduce(|| 0, add))
+        fn sum<W: Sync + Copy>(words: &[W], number: impl Fn(W) -> u64 + Sync) -> u64 {
+            let add = u64::wrapping_add;
+            let sum = |piece: &[W]| piece.iter().fold(0, |sum, &word| add(sum, number(word)));
+            words.par_chunks(PIECE).map(sum).reduce(|| 0, add)
+        }
+        let (values, columns) = (sum(&self.value, f64::to_bits), sum(&self.column, u64::from));
+        values.wrapping_add(columns).wrapping_add(sum(&self.starts, |start| start as u64))
     }
 }
 
