@@ -9,3 +9,10 @@ pub enum Status {
     /// At least one of them exceeds its tolerance.
     NotMet,
 }
+
+impl Status {
+    /// Returns the status of a solution by whether it meets all tolerances.
+    pub(crate) fn of(met: bool) -> Self {
+        if met { Self::Met } else { Self::NotMet }
+    }
+}

@@ -78,7 +78,7 @@ fn block_sum<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bin
 }
 
 fn block_norm<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_norm::Bindings<'_, T>) {
-    blocks(call, p, b.out, |i| b.x[p.own as usize + i].distance(T::ZERO).whole());
+    blocks(call, p, b.out, |i| b.x[p.own as usize + i].abs().whole());
 }
 
 fn block_dot<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {

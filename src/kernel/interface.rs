@@ -23,16 +23,14 @@ pub enum Scalar {
 impl Scalar {
     /// Returns the number type of an element type; `None` if it is not determined, as for bytes.
     pub fn of<E: 'static>() -> Option<Self> {
-        let is = |known: &[TypeId]| known.contains(&TypeId::of::<E>());
-        let words = [TypeId::of::<u32>(), TypeId::of::<[u32; 2]>(), TypeId::of::<[u32; 4]>()];
-        let singles = [TypeId::of::<f32>(), TypeId::of::<[f32; 2]>(), TypeId::of::<[f32; 4]>()];
-        let doubles = [TypeId::of::<f64>(), TypeId::of::<[f64; 2]>(), TypeId::of::<[f64; 4]>()];
-        let fractions = [TypeId::of::<Q64>()];
+        fn is<E: 'static, T: 'static>() -> bool {
+            [TypeId::of::<T>(), TypeId::of::<[T; 2]>(), TypeId::of::<[T; 4]>()].contains(&TypeId::of::<E>())
+        }
         match () {
-            () if is(&fractions) => Some(Self::Q64),
-            () if is(&words) => Some(Self::U32),
-            () if is(&singles) => Some(Self::F32),
-            () if is(&doubles) => Some(Self::F64),
+            () if is::<E, Q64>() => Some(Self::Q64),
+            () if is::<E, u32>() => Some(Self::U32),
+            () if is::<E, f32>() => Some(Self::F32),
+            () if is::<E, f64>() => Some(Self::F64),
             () => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Number types of lanes.
 
 use std::fmt;
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::cpu::gather::Gather;
 use super::cpu::simd::{At, fused};
@@ -88,7 +89,10 @@ pub trait Number:
     /// a + b.
     fn plus_sum(a: Self::Sum, b: Self::Sum) -> Self::Sum;
     /// a + b, saturating if the type is bounded.
-    fn capped(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    #[inline(always)]
+    fn capped(a: Self::Sum, b: Self::Sum) -> Self::Sum {
+        Self::plus_sum(a, b)
+    }
     /// Rounds a sum to a number.
     fn number(s: Self::Sum) -> Self;
     /// sum + w·a.
@@ -130,17 +134,18 @@ pub trait Number:
 }
 
 /// A floating-point type: `f32` or `f64`.
-pub trait Real: Number {
+pub trait Real:
+    Number
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
     /// a·b + c, rounded once if `FUSED` and twice otherwise.
     fn fma<const FUSED: bool>(a: Self, b: Self, c: Self) -> Self;
-    /// a + b.
-    fn plus(self, b: Self) -> Self;
-    /// |a − b|.
-    fn distance(self, b: Self) -> Self;
-    /// a·b.
-    fn times(self, b: Self) -> Self;
-    /// 1/a, the quotient that every lane rounds alike.
-    fn inverse(self) -> Self;
+    /// |a|.
+    fn abs(self) -> Self;
 }
 
 macro_rules! real {
@@ -203,11 +208,6 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn capped(a: Self, b: Self) -> Self {
-                a + b
-            }
-
-            #[inline(always)]
             fn number(s: Self) -> Self {
                 s
             }
@@ -245,23 +245,8 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn plus(self, b: Self) -> Self {
-                self + b
-            }
-
-            #[inline(always)]
-            fn distance(self, b: Self) -> Self {
-                (self - b).abs()
-            }
-
-            #[inline(always)]
-            fn times(self, b: Self) -> Self {
-                self * b
-            }
-
-            #[inline(always)]
-            fn inverse(self) -> Self {
-                1.0 / self
+            fn abs(self) -> Self {
+                self.abs()
             }
         }
     };

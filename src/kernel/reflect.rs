@@ -19,15 +19,12 @@ pub struct Interface {
 fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
     match inner {
         TypeInner::Array { base, .. } => scalar(module, &module.types[*base].inner),
-        TypeInner::Scalar(naga::Scalar::U32) | TypeInner::Vector { scalar: naga::Scalar::U32, .. } => {
-            Some(Scalar::U32)
-        }
-        TypeInner::Scalar(naga::Scalar::F32) | TypeInner::Vector { scalar: naga::Scalar::F32, .. } => {
-            Some(Scalar::F32)
-        }
-        TypeInner::Scalar(naga::Scalar::F64) | TypeInner::Vector { scalar: naga::Scalar::F64, .. } => {
-            Some(Scalar::F64)
-        }
+        TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. } => match *scalar {
+            naga::Scalar::U32 => Some(Scalar::U32),
+            naga::Scalar::F32 => Some(Scalar::F32),
+            naga::Scalar::F64 => Some(Scalar::F64),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -109,21 +106,15 @@ pub fn declared(kernel: &Kernel, precision: Precision) -> Result<(), String> {
     }
     let bindings = kernel.interface.bindings(precision);
     if bindings.len() != text.bindings.len() {
-        return Err(format!(
-            "{} bindings are declared, the text has {}",
-            bindings.len(),
-            text.bindings.len()
-        ));
+        let (declared, bindings) = (bindings.len(), text.bindings.len());
+        return Err(format!("{declared} bindings are declared, the text has {bindings}"));
     }
     for (i, (binding, (name, written, scalar))) in bindings.iter().zip(&text.bindings).enumerate() {
         // CPU implementations may view words as bytes, and pairs of words as fractions.
         let numbers = (binding.scalar)().filter(|&scalar| scalar != Scalar::Q64).or(Some(Scalar::U32));
-        if (binding.name, binding.written, numbers) != (name, *written, *scalar) {
-            let declared = (binding.name, binding.written, numbers);
-            return Err(format!(
-                "binding {i} is declared as {declared:?}, the text has {:?}",
-                (name, written, scalar)
-            ));
+        let (declared, found) = ((binding.name, binding.written, numbers), (&name[..], *written, *scalar));
+        if declared != found {
+            return Err(format!("binding {i} is declared as {declared:?}, the text has {found:?}"));
         }
     }
     Ok(())

@@ -177,6 +177,23 @@ pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
     }
 }
 
+/// A place in an array that the host writes without staging.
+#[derive(Debug)]
+pub(super) struct Place<Memory> {
+    target: Memory,
+    at: u64,
+}
+
+impl<Lane: Backend> ReceiveStaging<Lane> for Place<Lane::Memory> {
+    fn new(_: &Lane, target: &Lane::Memory, at: u64, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+        Ok(Self { target: target.clone(), at })
+    }
+
+    fn write(&self, lane: &Lane, values: &[u8]) -> Result<()> {
+        lane.upload(values, &self.target, self.at)
+    }
+}
+
 /// A backend's type for a variant of the enum `Any`, which has one variant per backend.
 pub(super) trait In<Any>: Sized + Debug {
     fn any(self) -> Any;

@@ -83,14 +83,7 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
             true => lane.run(&program, 0, u64::from(times), &mut |_| Ok(())),
             false => lane.copy(&src, &dst, 0, times),
         };
-        once(1)?;
-        let mut seconds = Vec::new();
-        for _ in 0..repeat.max(3) {
-            let at = Instant::now();
-            once(TIMES)?;
-            seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
-        }
-        best = best.max(2.0 * bytes as f64 / median(seconds) / 1e9);
+        best = best.max(2.0 * bytes as f64 / seconds(repeat, TIMES, once)? / 1e9);
     }
     Ok(best)
 }
@@ -108,18 +101,22 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     let args = triad::Args { b: b.arg(), c: c.arg(), a: a.arg() };
     let launch = lane.bind(&TRIAD, Precision::F64, elements, params, args)?;
     let program = Program { cycle: vec![vec![&launch]] };
-    lane.run(&program, 0, 1, &mut |_| Ok(()))?;
     // A GPU finishes some megabytes faster than the host notices, so 64 launches are timed
     // together.
     let device = lane.device();
     let times = if device.on_host_cores() { 2 } else { 64 };
-    let mut seconds = Vec::new();
-    for _ in 0..repeat.max(3) {
+    let run = |times| lane.run(&program, 0, u64::from(times), &mut |_| Ok(()));
+    Ok(24.0 * elements as f64 / seconds(repeat, times, run)? / 1e9)
+}
+
+/// Returns the median of several measurements of one of `times` repetitions, after one for warm-up.
+fn seconds(repeat: usize, times: u32, run: impl Fn(u32) -> Result<()>) -> Result<f64> {
+    run(1)?;
+    let measured = (0..repeat.max(3)).map(|_| {
         let at = Instant::now();
-        lane.run(&program, 0, times, &mut |_| Ok(()))?;
-        seconds.push(at.elapsed().as_secs_f64() / times as f64);
-    }
-    Ok(24.0 * elements as f64 / median(seconds) / 1e9)
+        run(times).map(|()| at.elapsed().as_secs_f64() / f64::from(times))
+    });
+    Ok(median(measured.collect::<Result<_>>()?))
 }
 
 /// Returns the median of at least one measurement.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
+use super::backend::{Backend, Place, SendStaging, Watch, own};
 use super::batching::pieces;
 use super::launch::grid;
 use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
@@ -150,7 +150,7 @@ impl Backend for BrowserLane {
     type Memory = Arc<Array>;
     type Launch = BrowserLaunch;
     type SendBuffer = Arc<Array>;
-    type ReceiveBuffer = ReceiveBuffer;
+    type ReceiveBuffer = Place<Arc<Array>>;
 
     fn device(&self) -> &Device {
         &self.device
@@ -258,22 +258,5 @@ impl SendStaging<BrowserLane> for Arc<Array> {
         let mut values = vec![0; bytes];
         lane.download(self, 0, &mut values)?;
         take(&values)
-    }
-}
-
-/// A place in an array.
-#[derive(Debug)]
-pub(super) struct ReceiveBuffer {
-    target: Arc<Array>,
-    at: u64,
-}
-
-impl ReceiveStaging<BrowserLane> for ReceiveBuffer {
-    fn new(_: &BrowserLane, target: &Arc<Array>, at: u64, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
-        Ok(Self { target: target.clone(), at })
-    }
-
-    fn write(&self, lane: &BrowserLane, values: &[u8]) -> Result<()> {
-        lane.upload(values, &self.target, self.at)
     }
 }

@@ -49,7 +49,6 @@ impl<T: Pod> Buffer<T> {
         Arg { memory: &self.memory, bytes: self.bytes(), lane: self.lane(), scalar: Scalar::of::<T>() }
     }
 
-    /// Returns the number of the lane that allocated it.
     pub(super) fn lane(&self) -> u32 {
         self.budget.lane
     }

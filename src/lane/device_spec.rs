@@ -200,11 +200,7 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
             DeviceSpec::WgpuAll => {
                 let all = super::wgpu::hardware();
                 if all.is_empty() {
-                    return Err(Error::Device(format!(
-                        "wgpu:all: no hardware adapter exists; \
-                                                      {}",
-                        known()
-                    )));
+                    return Err(Error::Device(format!("wgpu:all: no hardware adapter exists; {}", known())));
                 }
                 wanted.extend(all.into_iter().map(DeviceSpec::Wgpu));
             }
@@ -303,7 +299,6 @@ fn known() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Limits;
     use super::*;
 
     #[cfg(feature = "cuda")]
@@ -317,18 +312,8 @@ mod tests {
     }
 
     fn device(spec: &str, f64: bool) -> Device {
-        Device {
-            name: format!("the device {spec}"),
-            spec: spec.to_owned(),
-            backend: "metal",
-            driver: String::new(),
-            host: false,
-            software: false,
-            queued_copies: false,
-            mapped_staging: false,
-            f64,
-            limits: Limits { binding: 1 << 27, buffer: 1 << 28, memory: None, unified: true },
-        }
+        let cpu = cpu::CpuLane::at_hand(None).device().clone();
+        Device { name: format!("the device {spec}"), spec: spec.to_owned(), backend: "metal", f64, ..cpu }
     }
 
     #[test]

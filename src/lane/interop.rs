@@ -112,13 +112,10 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::device_spec::open;
-    use crate::lane::{DeviceSpec, OpenOptions};
 
     /// Returns a CPU lane and an array of eight numbers.
     fn lane() -> (Lane, Buffer<f64>) {
-        let (mut lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("there are threads");
-        let lane = lanes.remove(0);
+        let lane = Lane::at_hand();
         let array = lane.alloc_with("numbers", &[0.0; 8]).expect("it fits");
         (lane, array)
     }

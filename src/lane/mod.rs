@@ -360,7 +360,6 @@ impl Lane {
             .is_some_and(|streams| streams.iter().all(|one| streams.iter().all(|other| one.reaches(other))))
     }
 
-    /// Returns the stream of a CUDA lane.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> Option<&CudaLane> {
         match &*self.backend {
@@ -371,4 +370,4 @@ impl Lane {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,6 +9,8 @@ use std::sync::Mutex;
 
 use memmap2::MmapRaw;
 
+use crate::parallel::lock;
+
 /// Two slots, used in turn: one is read while the next is written.
 #[derive(Debug)]
 pub struct Window {
@@ -66,14 +68,14 @@ impl Window {
     /// Copies bytes into the slot of an exchange. Calls on all windows of this process are
     /// serialized.
     pub fn write(&self, exchange: u64, from: &[u8]) {
-        let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&HANDLES);
         self.slot(exchange, |slot| slot[..from.len()].copy_from_slice(from));
     }
 
     /// Copies bytes out of the slot of an exchange. Calls on all windows of this process are
     /// serialized.
     pub fn read(&self, exchange: u64, to: &mut [u8]) {
-        let _turn = HANDLES.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&HANDLES);
         self.slot(exchange, |slot| to.copy_from_slice(&slot[..to.len()]));
     }
 
@@ -89,7 +91,7 @@ impl Window {
     /// notifies the reader, and reuses it only after the reader's reply. Another mapping of the
     /// window is not locked out.
     pub(crate) fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
-        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
+        let _turn = lock(&self.turn);
         let place = (exchange % 2) as usize * self.stride;
         // SAFETY: the slot is within the mapping, and its pages stay mapped. The lock leaves the
         // slot to one thread of this process, and messages between the two processes leave it to

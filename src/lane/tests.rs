@@ -7,7 +7,7 @@ use crate::kernel::Precision;
 use crate::transient::step::vector_kernels::{ACCUMULATE, SCALE, accumulate, scale};
 
 /// Returns pairs of lanes of one kind: on the CPU, and on the first adapter if there is one.
-fn pairs() -> Vec<[Lane; 2]> {
+pub(crate) fn pairs() -> Vec<[Lane; 2]> {
     let two = |spec: DeviceSpec| {
         let (lanes, _) = open(&[spec.clone(), spec], &OpenOptions::default())?;
         Ok::<_, Error>(<[Lane; 2]>::try_from(lanes).expect("two lanes"))
@@ -46,10 +46,9 @@ fn what_a_kernel_writes_is_bound_once() {
         };
         let (a, b, c) = (real(&lane, 1.0f32), real(&lane, 2.0f32), real(&lane, 3.0f32));
 
-        panics(&["argument 3", "'accumulate'", "acc, is written", "argument 0, scalars"], || {
-            bind(&a, &b, &a)
-        });
-        panics(&["argument 3", "'accumulate'", "acc, is written", "argument 2, y"], || bind(&a, &b, &b));
+        for (y, second) in [(&a, "argument 0, scalars"), (&b, "argument 2, y")] {
+            panics(&["argument 3", "'accumulate'", "acc, is written", second], || bind(&a, &b, y));
+        }
         panics(&["two different sides"], || lane.copy(&a, &a, 0, 1));
         // An array that is only read may be bound twice.
         bind(&a, &b, &c).expect("a launch");
@@ -74,24 +73,18 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
         panics(&["an array", &foreign, &own], || lane.clear(&theirs));
         panics(&["an array", &foreign, &own], || lane.copy(&theirs, &mine, 0, 1));
         panics(&["an array", &foreign, &own], || lane.copy(&mine, &theirs, 0, 1));
-        panics(&["an array", &foreign, &own], || lane.send_buffer(&theirs));
-        panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4));
+        panics(&["an array", &foreign, &own], || lane.send_buffer(&theirs, None));
+        panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4, None));
         let launch = bind(&other, &theirs, &real(&other, 0)).expect("a launch");
         panics(&["a launch", &foreign, &own], || lane.launch(&[&launch], 0));
-        panics(&["a launch", &foreign, &own], || {
-            lane.submit(&Batch { launches: vec![(0, &launch)], ..Batch::default() }, 0)
-        });
-        let (send_buffer, receive_buffer) = (
-            other.send_buffer(&theirs).expect("a buffer of a transfer"),
-            other.receive_buffer(&theirs, 0, 4).expect("a buffer of a transfer"),
-        );
-        panics(&["a buffer of a transfer", &foreign, &own], || lane.read_sent(&send_buffer, &mut [0u32; 4]));
-        panics(&["a buffer of a transfer", &foreign, &own], || {
-            lane.write_received(&receive_buffer, &[0u32; 4])
-        });
-        panics(&["a buffer of a transfer", &foreign, &own], || {
-            lane.submit(&Batch { sends: vec![&send_buffer], ..Batch::default() }, 0)
-        });
+        let batch = Batch { launches: vec![(0, &launch)], ..Batch::default() };
+        panics(&["a launch", &foreign, &own], || lane.submit(&batch, 0));
+        let sent = other.send_buffer(&theirs, None).expect("a buffer of a transfer");
+        let received = other.receive_buffer(&theirs, 0, 4, None).expect("a buffer of a transfer");
+        let of_transfer: [&str; 3] = ["a buffer of a transfer", &foreign, &own];
+        panics(&of_transfer, || lane.read_sent(&sent, &mut [0u32; 4]));
+        panics(&of_transfer, || lane.write_received(&received, &[0u32; 4]));
+        panics(&of_transfer, || lane.submit(&Batch { sends: vec![&sent], ..Batch::default() }, 0));
         // The lane accepts its own arrays.
         bind(&lane, &mine, &numbers).expect("a launch");
     }
@@ -128,11 +121,10 @@ fn an_argument_holds_the_numbers_that_the_kernel_takes() {
             lane.bind(&SCALE, precision, 4, params, scale::Args { factors, y }).map(drop)
         };
 
-        panics(&["argument 0", "factors", "F32", "F64"], || bind(Precision::F64, single.arg(), double.arg()));
-        panics(&["argument 1", "y, holds", "F64", "F32"], || {
-            bind(Precision::F32, single.arg(), double.arg())
-        });
-        panics(&["argument 1", "y, holds", "U32", "F32"], || bind(Precision::F32, single.arg(), words.arg()));
+        let (single, double, words) = (single.arg(), double.arg(), words.arg());
+        panics(&["argument 0", "factors", "F32", "F64"], || bind(Precision::F64, single, double));
+        panics(&["argument 1", "y, holds", "F64", "F32"], || bind(Precision::F32, single, double));
+        panics(&["argument 1", "y, holds", "U32", "F32"], || bind(Precision::F32, single, words));
     }
 }
 
@@ -155,20 +147,19 @@ where
 fn a_kernel_is_given_as_many_parameters_and_arguments_as_it_has() {
     for [lane, _] in pairs() {
         let (x, y, z) = (real(&lane, 1.0f32), real(&lane, 2.0f32), real(&lane, 3.0f32));
-        let (none, two) = (Made::<4>(Vec::new()), Made::<4>(vec![x.arg(), y.arg()]));
-        let three = Made::<4>(vec![x.arg(), y.arg(), z.arg()]);
-        let [few, many] = [Made::<0>(two.0.clone()).0, two.0.clone()];
-        let bind = |args| lane.bind(&SCALE, Precision::F32, 4, [0; 4], args).map(drop);
+        let all = [x.arg(), y.arg(), z.arg()];
+        let given = |count: usize| all[..count].to_vec();
+        let bind = |args| lane.bind(&SCALE, Precision::F32, 4, [0; 4], Made::<4>(args)).map(drop);
 
-        panics(&["arguments of kernel 'scale'"], || bind(none));
-        panics(&["arguments of kernel 'scale'"], || bind(three));
+        panics(&["arguments of kernel 'scale'"], || bind(given(0)));
+        panics(&["arguments of kernel 'scale'"], || bind(given(3)));
         panics(&["parameters of kernel 'scale'", "rows"], || {
-            lane.bind(&SCALE, Precision::F32, 4, [], Made::<0>(few)).map(drop)
+            lane.bind(&SCALE, Precision::F32, 4, [], Made::<0>(given(2))).map(drop)
         });
         panics(&["parameters of kernel 'scale'", "rows"], || {
-            lane.bind(&SCALE, Precision::F32, 4, [0; 5], Made::<5>(many)).map(drop)
+            lane.bind(&SCALE, Precision::F32, 4, [0; 5], Made::<5>(given(2))).map(drop)
         });
-        bind(two).expect("step, first, rows, own, and two arrays");
+        bind(given(2)).expect("step, first, rows, own, and two arrays");
     }
 }
 

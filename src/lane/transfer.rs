@@ -56,46 +56,31 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Lane {
-    /// Makes a buffer for all elements of `source`.
-    pub(crate) fn send_buffer<T: Pod>(&self, source: &Buffer<T>) -> Result<SendBuffer> {
-        self.send_buffer_in(source, None)
-    }
-
     /// Makes a buffer for all elements of `source`. It is in the window to another process, if
     /// there is one.
-    pub(crate) fn send_buffer_in<'a, T: Pod>(
+    pub(crate) fn send_buffer<T: Pod>(
         &self,
         source: &Buffer<T>,
-        window: impl Into<Option<&'a Arc<Window>>>,
+        window: Option<&Arc<Window>>,
     ) -> Result<SendBuffer> {
         self.place(source, 0, source.len);
-        let (memory, bytes, window) = (&source.memory, source.bytes(), window.into());
+        let (memory, bytes) = (&source.memory, source.bytes());
         let staging = on!(self, lane => new_send(lane, own(memory), bytes, window))?;
         Ok(SendBuffer { staging, lane: self.number() })
     }
 
     /// Makes a buffer for `len` elements of `target` from element `first` on.
+    ///
+    /// It is in the window to another process, if there is one.
     pub(crate) fn receive_buffer<T: Pod>(
         &self,
         target: &Buffer<T>,
         first: usize,
         len: usize,
-    ) -> Result<ReceiveBuffer> {
-        self.receive_buffer_in(target, first, len, None)
-    }
-
-    /// Makes a buffer for `len` elements of `target` from element `first` on.
-    ///
-    /// It is in the window to another process, if there is one.
-    pub(crate) fn receive_buffer_in<'a, T: Pod>(
-        &self,
-        target: &Buffer<T>,
-        first: usize,
-        len: usize,
-        window: impl Into<Option<&'a Arc<Window>>>,
+        window: Option<&Arc<Window>>,
     ) -> Result<ReceiveBuffer> {
         let at = self.place(target, first, len);
-        let (memory, bytes, window) = (&target.memory, len * size_of::<T>(), window.into());
+        let (memory, bytes) = (&target.memory, len * size_of::<T>());
         let staging = on!(self, lane => new_receive(lane, own(memory), at, bytes as u64, window))?;
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }

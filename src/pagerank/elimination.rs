@@ -96,7 +96,6 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    /// Returns the interval of the node at a place.
     pub(super) fn node(&self, graph: &Graph, place: u32) -> Node {
         let x = self.x[place as usize];
         let error = match (self.reached[place as usize], self.relative) {

@@ -15,6 +15,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
+use crate::walk::options::duplicate;
 use crate::{Error, Result, Status};
 
 /// Limits of a piece of work for one thread: nodes, and edges into all of them except the last.
@@ -116,10 +117,8 @@ fn by_powers<T: Real>(
         let ended = last || exact.is_some() && (long || options.seeds.is_empty()) || all().all(is_done);
         if ended {
             let nodes: Vec<Node> = all().map(best).collect();
-            let status = if nodes.iter().all(met) { Status::Met } else { Status::NotMet };
+            let (status, seconds) = (Status::of(nodes.iter().all(met)), Seconds::since(started));
             let (products, quotients, direct) = (powers.products, powers.quotients, exact.is_some());
-            let solve = started.elapsed().as_secs_f64();
-            let seconds = Seconds { load: 0.0, solve, total: solve };
             return Ok(Solution { status, nodes, products, quotients, steps: 0, direct, seconds });
         }
     }
@@ -152,10 +151,8 @@ pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result
                 n - 1
             ));
         }
-        let mut sorted = nodes.to_vec();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return fail(format!("duplicate {what} {}; name it once", graph.name(pair[0])));
+        if let Some(twice) = duplicate(nodes) {
+            return fail(format!("duplicate {what} {}; name it once", graph.name(twice)));
         }
     }
     Ok(())

@@ -24,6 +24,7 @@ use super::{Graph, OutLinks};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::walk::confidence::{student, unseen};
+use crate::walk::options::expect_confidence;
 use crate::walk::sequence::philox::philox;
 use crate::{Error, Result, Status};
 
@@ -87,12 +88,7 @@ pub fn local_page_rank(
                 .to_owned(),
         ));
     }
-    if !(walks.confidence > 0.0 && walks.confidence < 1.0) {
-        let given = walks.confidence;
-        return Err(Error::Invalid(format!(
-            "`confidence` {given} is out of range: expected a number between 0 and 1, both excluded"
-        )));
-    }
+    expect_confidence(walks.confidence)?;
     expect_memory(12 * graph.entries() as u64 + 28 * graph.nodes() as u64, || {
         "edges out of nodes".to_owned()
     })?;
@@ -118,13 +114,8 @@ pub fn local_page_rank(
         }
         nodes.push(ends.node(target));
     }
-    let status = match nodes.iter().all(|node| node.half_width <= options.epsilon) {
-        true => Status::Met,
-        false => Status::NotMet,
-    };
-    let solve = started.elapsed().as_secs_f64();
-    let seconds = Seconds { load: 0.0, solve, total: solve };
-    let steps = steps.into_inner();
+    let status = Status::of(nodes.iter().all(|node| node.half_width <= options.epsilon));
+    let (steps, seconds) = (steps.into_inner(), Seconds::since(started));
     Ok(Solution { status, nodes, products, quotients: (0.0, 0.0), steps, direct: false, seconds })
 }
 
@@ -195,7 +186,6 @@ impl Push {
 struct Ends<'a> {
     graph: &'a Graph,
     out: &'a OutLinks,
-    /// Places of the seeds.
     seeds: &'a [u32],
     options: &'a Options,
     walks: &'a Walks,

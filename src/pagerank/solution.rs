@@ -1,5 +1,7 @@
 //! Results of PageRank, with bounds.
 
+use std::time::Instant;
+
 use serde::Serialize;
 
 use crate::Status;
@@ -40,6 +42,14 @@ pub struct Seconds {
     pub solve: f64,
     /// Total time.
     pub total: f64,
+}
+
+impl Seconds {
+    /// Times of a computation that began at `started`.
+    pub(super) fn since(started: Instant) -> Self {
+        let solve = started.elapsed().as_secs_f64();
+        Self { load: 0.0, solve, total: solve }
+    }
 }
 
 /// PageRank of the requested nodes.

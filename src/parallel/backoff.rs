@@ -9,7 +9,6 @@ use crate::Result;
 /// Polling phase of a wait, before the thread blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spin {
-    /// Longest duration of the phase.
     pub(crate) longest: Duration,
     /// Spin (`spin_loop`) between polls instead of yielding the core.
     pub(crate) alone: bool,

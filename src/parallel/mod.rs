@@ -34,7 +34,7 @@ mod sync {
         }
     }
 
-    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,6 +50,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+pub(crate) use sync::lock;
 
 pub use pool::threads;
 pub(crate) use team::Team;
@@ -220,7 +222,7 @@ pub(crate) fn at_once<I: Send, R: Send>(
 ) -> Vec<R> {
     let slots: Vec<_> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
     on_threads(slots.len(), &|k| {
-        let mut slot = slots[k].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&slots[k]);
         slot.1 = slot.0.take().map(&work);
     });
     let results =
@@ -249,10 +251,8 @@ pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
 /// # Safety
 /// Items of disjoint ranges may be taken and used by different threads concurrently.
 pub(crate) unsafe trait Parallel: Sized + Sync {
-    /// Type of the items.
     type Item;
 
-    /// Returns the number of items.
     fn items(&self) -> usize;
 
     /// Returns the items of a range of numbers.
@@ -309,7 +309,6 @@ pub(crate) unsafe trait Parallel: Sized + Sync {
         self.map_init(init, f).for_each(drop);
     }
 
-    /// Collects all items in order.
     fn collect<C: From<Vec<Self::Item>>>(self) -> C
     where
         Self::Item: Send,
@@ -389,19 +388,11 @@ impl IntoParallel for Range<usize> {
     }
 }
 
-impl<'a, T: Sync> IntoParallel for &'a [T] {
-    type Iter = Slice<'a, T>;
-
-    fn into_par_iter(self) -> Slice<'a, T> {
-        Slice(self)
-    }
-}
-
 impl<'a, T: Sync> IntoParallel for &'a Vec<T> {
-    type Iter = Slice<'a, T>;
+    type Iter = &'a [T];
 
-    fn into_par_iter(self) -> Slice<'a, T> {
-        Slice(self)
+    fn into_par_iter(self) -> &'a [T] {
+        self
     }
 }
 
@@ -424,7 +415,7 @@ impl<T: Send> IntoParallel for Vec<T> {
 /// Parallel iterators over slices.
 pub(crate) trait ParallelSlice<T> {
     /// Iterates over references to items.
-    fn par_iter(&self) -> Slice<'_, T>;
+    fn par_iter(&self) -> &[T];
 
     /// Iterates over chunks of `size` items; the last one may be shorter.
     fn par_chunks(&self, size: usize) -> Chunks<'_, T>;
@@ -437,8 +428,8 @@ pub(crate) trait ParallelSlice<T> {
 }
 
 impl<T> ParallelSlice<T> for [T] {
-    fn par_iter(&self) -> Slice<'_, T> {
-        Slice(self)
+    fn par_iter(&self) -> &[T] {
+        self
     }
 
     fn par_chunks(&self, size: usize) -> Chunks<'_, T> {
@@ -470,19 +461,16 @@ unsafe impl Parallel for Numbers {
     }
 }
 
-/// Parallel iterator over a slice.
-pub(crate) struct Slice<'a, T>(&'a [T]);
-
 // SAFETY: shared references may be used by any thread.
-unsafe impl<'a, T: Sync> Parallel for Slice<'a, T> {
+unsafe impl<'a, T: Sync> Parallel for &'a [T] {
     type Item = &'a T;
 
     fn items(&self) -> usize {
-        self.0.len()
+        self.len()
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a T> {
-        self.0[range].iter()
+        self[range].iter()
     }
 }
 
@@ -579,8 +567,7 @@ unsafe impl<T: Send> Parallel for Owned<T> {
     }
 
     unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = T> {
-        let take = |item: &Mutex<Option<T>>| item.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.0[range].iter().map(move |item| take(item).expect("an item is taken once"))
+        self.0[range].iter().map(|item| lock(item).take().expect("an item is taken once"))
     }
 }
 

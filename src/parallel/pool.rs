@@ -12,9 +12,11 @@ use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+use super::lock;
 
 thread_local! {
     /// True if this thread belongs to a pool made by [`build`].
@@ -91,13 +93,12 @@ pub(super) fn inside(work: &mut (dyn FnMut() + Send)) -> bool {
     true
 }
 
-/// Runs `work` in a thread of a pool.
 pub(crate) fn enter(pool: &ThreadPool, work: &mut (dyn FnMut() + Send)) {
     if pool.current_thread_index().is_some() {
         return work();
     }
     let work = Mutex::new(work);
-    let once = |_| work.lock().unwrap_or_else(PoisonError::into_inner)();
+    let once = |_| lock(&work)();
     sleep(1, &once, |job| pool.spawn(move || job(0)));
 }
 

@@ -7,12 +7,12 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::AtHand;
 use super::pool::in_each;
 use super::rounds::{Look, Rounds, Seen};
+use super::{AtHand, lock};
 use crate::parallel::backoff::Spin;
 
 /// Function that a loop calls with each item number.
@@ -57,8 +57,7 @@ impl Team {
                 assert!(LEADS.get().is_none(), "a thread leads one team");
                 LEADS.set(Some(&raw const team));
                 let _end = End(&team);
-                let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
-                at_hand.within(&mut **work);
+                at_hand.within(&mut **lock(&work));
             }
             number => team.follow(number),
         });
@@ -134,7 +133,7 @@ impl Team {
         while awake(|| self.rounds.is_empty().then_some(())).is_none() {
             std::thread::sleep(ASLEEP);
         }
-        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.panic).take()
     }
 
     /// Processes items of an open loop until none are left, beginning with this thread's share.
@@ -146,7 +145,7 @@ impl Team {
             // SAFETY: the loop does not end before this thread has left it.
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*item)(k) }));
             if let Err(panic) = done {
-                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+                lock(&self.panic).get_or_insert(panic);
             }
         };
         // SAFETY: as this function requires.

@@ -319,10 +319,7 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
         if name.starts_with("lanes-") && name.ends_with(".json") {
             let read = read(&path).map_err(|e| e.to_string());
             let tuned = read.and_then(|text| parse(&text).map_err(|e| e.to_string()));
-            let tuned = tuned.and_then(|tuned| match unsound(&tuned) {
-                Some(why) => Err(why.to_owned()),
-                None => Ok(tuned),
-            });
+            let tuned = tuned.and_then(|tuned| unsound(&tuned).map_or(Ok(tuned), |why| Err(why.to_owned())));
             files.push((path, tuned));
         }
     }
@@ -378,11 +375,8 @@ mod tests {
             stages: StageTimes { comp_1: 0.1 + n as f64 * 3e-6, comp_3: 1.0 / 3.0, ..StageTimes::default() },
             runs: LANE_COUNTS
                 .map(|s| {
-                    let m = n as f64 * 1e-6;
-                    LaneTime::of(
-                        s,
-                        [1.0, 1.1, 1.3].map(|f| f * (0.1 + m / s as f64 + 1e-3 * s as f64)).to_vec(),
-                    )
+                    let time = 0.1 + n as f64 * 1e-6 / s as f64 + 1e-3 * s as f64;
+                    LaneTime::of(s, [1.0, 1.1, 1.3].map(|f| f * time).to_vec())
                 })
                 .to_vec(),
         };
@@ -464,45 +458,43 @@ mod tests {
             why(load(place.path(), &tuned.key))
         };
 
-        assert!(found(&text[..text.len() / 2]).contains("EOF"));
-        assert!(found(&text.replacen("\"schema\": 1", "\"schema\": 2", 1)).contains("layout 2"));
-        let older = text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1);
-        assert!(found(&older).contains("kolmo 0.0.1"));
-        assert!(found(&text.replacen("\"n\": 1000,", "\"n\": 0,", 1)).contains("ascend"));
-        assert!(found("{}").contains("schema"));
-        assert!(found(&(text.clone() + "{")).contains("trailing"));
-        for (speed, lanes) in [("-1.0", "2"), ("1e300", "2"), ("1e12", "4000000000")] {
-            let text = text
-                .replacen("1000000000000.0", speed, 1)
-                .replace("\"lanes\": 2,", &format!("\"lanes\": {lanes},"));
+        for (text, reason) in [
+            (text[..text.len() / 2].to_owned(), "EOF"),
+            (text.replacen("\"schema\": 1", "\"schema\": 2", 1), "layout 2"),
+            (text.replacen(env!("CARGO_PKG_VERSION"), "0.0.1", 1), "kolmo 0.0.1"),
+            (text.replacen("\"n\": 1000,", "\"n\": 0,", 1), "ascend"),
+            ("{}".to_owned(), "schema"),
+            (text.clone() + "{", "trailing"),
+            (text.replacen("1000000000000.0", "-1.0", 1), "speed"),
+            (text.replacen("1000000000000.0", "1e300", 1), "speed"),
+            (text.replace("\"lanes\": 2,", "\"lanes\": 4000000000,"), "a number of lanes is out of range"),
+        ] {
             let why = found(&text);
-            assert!(
-                why.contains(if lanes == "2" { "speed" } else { "a number of lanes is out of range" }),
-                "{why}"
-            );
+            assert!(why.contains(reason), "{reason}: {why}");
         }
-        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let changes: [(&dyn Fn(&mut serde_json::Value), &str); 7] = [
+            (&|f| f["walks"]["grids"][1]["size"] = 100.into(), "a grid of walks"),
+            (&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into(), "a grid of walks"),
+            (&|f| f["sizes"] = serde_json::json!([]), "ascend"),
+            (&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into(), "the time of a run"),
+            (&|f| f["choice"]["coefficients"][0] = 1e300.into(), "coefficient"),
+            (&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into(), "the time of a run"),
+            // A model without a regime.
+            (
+                &|f| {
+                    f["choice"]["overlap"] = f["overlap"]["model"].clone();
+                    f["choice"]["overlap"]["small"] = serde_json::Value::Null;
+                    f["choice"]["overlap"]["big"] = serde_json::Value::Null;
+                },
+                "coefficient",
+            ),
+        ];
+        for (change, reason) in changes {
             let mut file = serde_json::from_str(&text).unwrap();
             change(&mut file);
-            found(&file.to_string())
-        };
-        assert!(changed(&|f| f["walks"]["grids"][1]["size"] = 100.into()).contains("a grid of walks"));
-        assert!(changed(&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into()).contains("a grid of walks"));
-        assert!(changed(&|f| f["sizes"] = serde_json::json!([])).contains("ascend"));
-        assert!(changed(&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into()).contains("the time of a run"));
-        assert!(changed(&|f| f["choice"]["coefficients"][0] = 1e300.into()).contains("coefficient"));
-        assert!(
-            changed(&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into()).contains("the time of a run")
-        );
-        // A model without a regime.
-        assert!(
-            changed(&|f| {
-                f["choice"]["overlap"] = f["overlap"]["model"].clone();
-                f["choice"]["overlap"]["small"] = serde_json::Value::Null;
-                f["choice"]["overlap"]["big"] = serde_json::Value::Null;
-            })
-            .contains("coefficient")
-        );
+            let why = found(&file.to_string());
+            assert!(why.contains(reason), "{reason}: {why}");
+        }
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(why(load(place.path(), &tuned.key)).contains("not a file; move it away"));
@@ -520,11 +512,8 @@ mod tests {
         let path = save(place.path(), &tuned).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let more = text.replacen("\"schema\": 1,", "\"schema\": 1, \"colour\": \"red\",", 1);
-        std::fs::write(
-            &path,
-            more.replacen("\"precision\": \"f64\"", "\"precision\": \"f64\", \"mood\": [1]", 1),
-        )
-        .unwrap();
+        let more = more.replacen("\"precision\": \"f64\"", "\"precision\": \"f64\", \"mood\": [1]", 1);
+        std::fs::write(&path, more).unwrap();
         std::fs::write(place.path().join("lanes-broken.json"), "{").unwrap();
         std::fs::write(place.path().join("other.json"), "{").unwrap();
 

@@ -1,6 +1,6 @@
 //! General sparse matrices in compressed rows.
 
-use super::coo::{Coo, returned};
+use super::coo::Coo;
 use crate::parallel::*;
 use crate::{Error, Result};
 
@@ -60,12 +60,6 @@ impl Place for u32 {
     }
 }
 
-/// Returns the offset of a row's next entry; its start is the counter.
-fn next(starts: &mut [usize], row: usize) -> usize {
-    starts[row] += 1;
-    starts[row] - 1
-}
-
 /// Groups entries by row, keeping their order within a row.
 ///
 /// Returns the rows' offsets, and columns and values of all entries. Each thread fills a share of
@@ -92,11 +86,9 @@ pub(crate) fn group<P: Place, C: Copy + Default + Send, V: Copy + Default + Send
         let share = share.min(start_rest.len() - 1);
         let first = start_rest[0].at();
         let count = start_rest[share].at() - first;
-        let (starts, column, value);
-        (starts, start_rest) = start_rest.split_at_mut(share);
-        (column, column_rest) = column_rest.split_at_mut(count);
-        (value, value_rest) = value_rest.split_at_mut(count);
-        parts.push((first, starts, column, value));
+        let starts = start_rest.split_off_mut(..share).unwrap_or_default();
+        let column = column_rest.split_off_mut(..count).unwrap_or_default();
+        parts.push((first, starts, column, value_rest.split_off_mut(..count).unwrap_or_default()));
     }
     parts.into_par_iter().enumerate().for_each(|(k, (first, starts, columns, values))| {
         entries.clone().for_each(|(row, column, value)| {
@@ -132,12 +124,6 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
     ) -> Self {
         let (starts, column, value) = group(rows, entries);
         Self { columns, starts, column, value }
-    }
-
-    /// Creates a matrix from its rows' lengths, which follow a 0, without columns and values.
-    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
-        add_up(&mut lengths);
-        Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
     }
 
     /// Returns the transpose; its rows ascend.
@@ -286,38 +272,6 @@ impl CsrMatrix {
         Self { columns, starts, column, value }
     }
 
-    /// Fills the columns: `entries` calls its callback with the row and column of each entry.
-    ///
-    /// The order of entries is arbitrary.
-    pub(crate) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
-        let count = self.starts[self.rows()];
-        self.column = returned(count);
-        self.column.resize(count, 0);
-        let (starts, columns) = (&mut self.starts, &mut self.column);
-        entries(&mut |row, column| columns[next(starts, row)] = column);
-        rewind(&mut self.starts);
-    }
-
-    /// Fills the values: `entries` calls its callback with the row and value of each entry.
-    ///
-    /// The order of entries is that of [`fill_columns`](Self::fill_columns).
-    pub(crate) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
-        self.value = returned(self.column.len());
-        self.value.resize(self.column.len(), 0.0);
-        let (starts, values) = (&mut self.starts, &mut self.value);
-        entries(&mut |row, value| values[next(starts, row)] = value);
-        rewind(&mut self.starts);
-    }
-
-    /// Appends a row to the matrix.
-    pub(crate) fn push(&mut self, row: impl Iterator<Item = (u32, f64)>) {
-        row.for_each(|(column, value)| {
-            self.column.push(column);
-            self.value.push(value);
-        });
-        self.starts.push(self.column.len());
-    }
-
     /// Builds a matrix from rows that `fill` appends, in any order and from any thread.
     ///
     /// Columns of a row ascend and are distinct.
@@ -345,10 +299,9 @@ impl CsrMatrix {
         let (mut start_rest, mut first, mut parts) = (&mut matrix.starts[1..], 0, Vec::new());
         for piece in pieces {
             let (rows, count) = (piece.0.len(), piece.1.len());
-            let (starts, column, value);
-            (starts, start_rest) = start_rest.split_at_mut(rows);
-            (column, column_rest) = column_rest.split_at_mut(count);
-            (value, value_rest) = value_rest.split_at_mut(count);
+            let starts = start_rest.split_off_mut(..rows).unwrap_or_default();
+            let column = column_rest.split_off_mut(..count).unwrap_or_default();
+            let value = value_rest.split_off_mut(..count).unwrap_or_default();
             parts.push((first, piece, starts, column, value));
             first += count;
         }
@@ -420,17 +373,13 @@ impl CsrMatrix {
     #[doc(hidden)]
     pub fn read_through(&self) -> u64 {
         const PIECE: usize = 1 << 15;
-        let halves = |words: &[u32]| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
-        let starts = |words: &[usize]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word as u64));
-        let values = |words: &[f64]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(word.to_bits()));
-        let values = self.value().par_chunks(PIECE).map(values);
-        let columns = self.column().par_chunks(PIECE).map(|piece| u64::from(halves(piece)));
-        let starts = self.starts().par_chunks(PIECE).map(starts);
-        let add = u64::wrapping_add;
-        values
-            .reduce(|| 0, add)
-            .wrapping_add(columns.reduce(|| 0, add))
-            .wrapping_add(starts.reduce(|| 0, add))
+        fn sum<W: Sync + Copy>(words: &[W], number: impl Fn(W) -> u64 + Sync) -> u64 {
+            let add = u64::wrapping_add;
+            let sum = |piece: &[W]| piece.iter().fold(0, |sum, &word| add(sum, number(word)));
+            words.par_chunks(PIECE).map(sum).reduce(|| 0, add)
+        }
+        let (values, columns) = (sum(&self.value, f64::to_bits), sum(&self.column, u64::from));
+        values.wrapping_add(columns).wrapping_add(sum(&self.starts, |start| start as u64))
     }
 }
 

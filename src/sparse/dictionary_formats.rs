@@ -11,25 +11,14 @@ use super::hyb::{Shape, Store};
 use super::{Layout, RowSource};
 use crate::kernel::Number;
 
-/// HYB with one word per entry: the column in the low bits, the value's number above them.
+/// HYB with one code per entry instead of column and value.
 #[derive(Debug)]
-pub struct Packed {
+pub struct Coded {
     /// Number of rows.
     pub rows: usize,
     /// Slices as in [`Hyb`](super::Hyb).
     pub slices: Vec<u32>,
-    /// Entries.
-    pub entries: Vec<u32>,
-}
-
-/// HYB with one byte per entry: the number of a pair (column − row, value).
-#[derive(Debug)]
-pub struct Pairs {
-    /// Number of rows.
-    pub rows: usize,
-    /// Slices as in [`Hyb`](super::Hyb).
-    pub slices: Vec<u32>,
-    /// Entries, four per word.
+    /// Words with the codes of the entries.
     pub entries: Vec<u32>,
 }
 
@@ -77,49 +66,27 @@ impl<T: Number> PairTable<T> {
     }
 }
 
-struct PackedStore<'a, T> {
-    entries: &'a mut [u32],
-    bits: u32,
-    dictionary: &'a Dictionary<T>,
+/// Writer of codes, each made from row, column and value.
+struct Codes<'a, E, F> {
+    entries: &'a mut [E],
+    code: F,
 }
 
-impl<T: Number> Store<T> for PackedStore<'_, T> {
-    fn split_off(&mut self, entries: usize) -> Self {
-        Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
-    }
-
-    fn set(&mut self, at: usize, _: usize, column: u32, value: T) {
-        let number = self.dictionary.numbers[&value.bits()];
-        self.entries[at] = number << self.bits | column;
-    }
-}
-
-struct PairStore<'a, T> {
-    entries: &'a mut [u8],
-    /// Element of the vector that corresponds to row 0.
-    own: u32,
-    table: &'a PairTable<T>,
-}
-
-impl<T: Number> Store<T> for PairStore<'_, T> {
+impl<T: Number, E: Send, F: Fn(usize, u32, T) -> E + Copy + Send> Store<T> for Codes<'_, E, F> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
     }
 
     fn set(&mut self, at: usize, row: usize, column: u32, value: T) {
-        self.entries[at] = match value == T::ZERO {
-            true => 0,
-            false => {
-                let offset = column.wrapping_sub(self.own.wrapping_add(row as u32));
-                self.table.numbers[&(offset, value.bits())]
-            }
-        };
+        self.entries[at] = (self.code)(row, column, value);
     }
 }
 
-impl Packed {
-    /// Builds the given slices like [`Hyb::build`](super::Hyb::build); columns have `bits` bits.
-    pub fn build<T: Number>(
+impl Coded {
+    /// Builds the given slices like [`Hyb::build`](super::Hyb::build), with one word per entry.
+    ///
+    /// A word has the column in its low `bits` bits, and the value's number above them.
+    pub fn packed<T: Number>(
         layout: &Layout,
         slices: Range<usize>,
         total: usize,
@@ -129,16 +96,16 @@ impl Packed {
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let mut entries = vec![0u32; shape.entries];
-        shape.fill(layout, PackedStore { entries: &mut entries, bits, dictionary }, row);
+        let code = |_: usize, column: u32, value: T| dictionary.numbers[&value.bits()] << bits | column;
+        shape.fill(layout, Codes { entries: &mut entries, code }, row);
         Self { rows: shape.rows, slices: shape.words, entries }
     }
-}
 
-impl Pairs {
-    /// Builds the given slices like [`Hyb::build`](super::Hyb::build).
+    /// Builds the given slices like [`Hyb::build`](super::Hyb::build), with one byte per entry.
     ///
-    /// Row 0 of the matrix corresponds to element `own` of the vector.
-    pub fn build<T: Number>(
+    /// A byte is the number of a pair (column − row, value). Row 0 of the matrix corresponds to
+    /// element `own` of the vector.
+    pub fn pairs<T: Number>(
         layout: &Layout,
         slices: Range<usize>,
         total: usize,
@@ -147,9 +114,13 @@ impl Pairs {
         row: RowSource<'_, T>,
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
-        let mut entries = vec![0u32; shape.entries.div_ceil(4)];
-        let bytes = &mut bytemuck::cast_slice_mut(&mut entries)[..shape.entries];
-        shape.fill(layout, PairStore { entries: bytes, own: own as u32, table }, row);
-        Self { rows: shape.rows, slices: shape.words, entries }
+        let mut words = vec![0u32; shape.entries.div_ceil(4)];
+        let entries = &mut bytemuck::cast_slice_mut(&mut words)[..shape.entries];
+        let code = |row: usize, column: u32, value: T| match value == T::ZERO {
+            true => 0u8,
+            false => table.numbers[&(column.wrapping_sub((own + row) as u32), value.bits())],
+        };
+        shape.fill(layout, Codes { entries, code }, row);
+        Self { rows: shape.rows, slices: shape.words, entries: words }
     }
 }

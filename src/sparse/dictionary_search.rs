@@ -231,19 +231,12 @@ fn patterns<T: Number>(
     let mut maps = Vec::with_capacity(found.len());
     for f in found {
         let list_map: Vec<u32> = f.lists.iter().map(|list| lists.insert_full(list).0 as u32).collect();
-        if exits_over {
-            maps.push(match f.full_ids {
-                true => f.full.iter().map(|&(list, _)| list_map[list as usize]).collect(),
-                false => list_map,
-            });
-        } else {
-            maps.push(
-                f.full
-                    .iter()
-                    .map(|&(list, exit)| full.insert_full((list_map[list as usize], exit)).0 as u32)
-                    .collect(),
-            );
-        }
+        let lists_of_full = f.full.iter().map(|&(list, exit)| (list_map[list as usize], exit));
+        maps.push(match (exits_over, f.full_ids) {
+            (false, _) => lists_of_full.map(|pair| full.insert_full(pair).0 as u32).collect(),
+            (true, true) => lists_of_full.map(|(list, _)| list).collect(),
+            (true, false) => list_map,
+        });
         if lists.len() > MOST_PATTERNS {
             return Err(format!("more than {MOST_PATTERNS} different rows"));
         }

@@ -35,8 +35,6 @@ pub struct Hyb<T> {
     pub columns: Vec<u32>,
     /// Value of each stored entry.
     pub values: Vec<T>,
-    /// Number of elements of the ELL part, including padding; the rest is the COO part.
-    ell: usize,
 }
 
 /// Callback that appends the (column, value) pairs of a row, columns ascending.
@@ -97,15 +95,12 @@ impl<T: Number> Store<T> for Plain<'_, T> {
 /// Arrangement of a chunk in slices.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// Slices of the layout.
     slices: Range<usize>,
-    /// Number of rows.
     pub(super) rows: usize,
     /// [`HEADER`] words per slice, and space for COO pointers.
     pub(super) words: Vec<u32>,
     /// Number of elements of the ELL part, including padding.
     ell: usize,
-    /// Number of all elements.
     pub(super) entries: usize,
 }
 
@@ -194,50 +189,7 @@ impl<T: Number> Hyb<T> {
         let mut shape = Shape::new(layout, slices, total);
         let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
         shape.fill(layout, Plain { columns: &mut columns, values: &mut values }, row);
-        Self { rows: shape.rows, slices: shape.words, columns, values, ell: shape.ell }
-    }
-
-    /// Builds a whole matrix from its rows.
-    pub fn from_rows(rows: &[Vec<(u32, f64)>], rule: super::WidthRule) -> Self {
-        let lengths: Vec<u32> = rows.iter().map(|r| r.len() as u32).collect();
-        let layout = Layout::new(&lengths, rule, T::PRECISION.bytes());
-        Self::build(&layout, 0..layout.widths.len(), rows.len(), &|i, row| {
-            row.extend(rows[i].iter().map(|&(column, value)| (column, T::of(value))));
-        })
-    }
-
-    /// Returns the bytes of all arrays.
-    pub fn bytes(&self) -> u64 {
-        (4 * (self.slices.len() + self.columns.len())) as u64
-            + self.values.len() as u64 * T::PRECISION.bytes()
-    }
-
-    /// Returns the number of entries of the COO part.
-    pub fn coo_len(&self) -> usize {
-        self.columns.len() - self.ell
-    }
-
-    /// Iterates over the ELL entries of a row as (column, value), including padding.
-    pub fn ell_row(&self, row: usize) -> impl Iterator<Item = (u32, T)> + '_ {
-        let header = &self.slices[HEADER * (row / SLICE)..];
-        let (start, width) = (header[0] as usize, header[1] as usize);
-        (0..width).map(move |k| {
-            let e = SLICE * (start + k) + row % SLICE;
-            (self.columns[e], self.values[e])
-        })
-    }
-
-    /// Iterates over the COO entries as (row, column, value), sorted by row.
-    pub fn coo(&self) -> impl Iterator<Item = (usize, u32, T)> + '_ {
-        (0..self.rows)
-            .flat_map(move |row| self.coo_range(row).map(move |e| (row, self.columns[e], self.values[e])))
-    }
-
-    fn coo_range(&self, row: usize) -> Range<usize> {
-        match self.slices[HEADER * (row / SLICE) + 2] as usize {
-            0 => 0..0,
-            at => self.slices[at + row % SLICE] as usize..self.slices[at + row % SLICE + 1] as usize,
-        }
+        Self { rows: shape.rows, slices: shape.words, columns, values }
     }
 }
 
@@ -310,39 +262,48 @@ mod tests {
         ]
     }
 
-    fn ell(hyb: &Hyb<f64>) -> Vec<Vec<(u32, f64)>> {
-        (0..hyb.rows).map(|r| hyb.ell_row(r).filter(|&(_, v)| v != 0.0).collect()).collect()
+    type Rows = Vec<Vec<(u32, f64)>>;
+
+    fn build(rows: &[Vec<(u32, f64)>], layout: &Layout, slices: Range<usize>) -> Hyb<f64> {
+        Hyb::build(layout, slices, rows.len(), &|i, row| row.extend_from_slice(&rows[i]))
+    }
+
+    /// Returns the ELL entries of each row, without padding, and its COO entries.
+    fn read(hyb: &Hyb<f64>) -> (Rows, Rows) {
+        let entries = |places: &mut dyn Iterator<Item = usize>| -> Vec<(u32, f64)> {
+            places.map(|e| (hyb.columns[e], hyb.values[e])).filter(|&(_, value)| value != 0.0).collect()
+        };
+        let row = |row: usize| {
+            let (lane, header) = (row % SLICE, &hyb.slices[HEADER * (row / SLICE)..][..HEADER]);
+            let (start, width, pointers) = (header[0] as usize, header[1] as usize, header[2] as usize);
+            let ends = if pointers == 0 { &[0, 0] } else { &hyb.slices[pointers + lane..][..2] };
+            let ell = entries(&mut (start..start + width).map(|k| SLICE * k + lane));
+            (ell, entries(&mut (ends[0] as usize..ends[1] as usize)))
+        };
+        (0..hyb.rows).map(row).unzip()
     }
 
     #[test]
-    fn figure_1_is_stored_as_printed() {
-        let hyb = Hyb::<f64>::from_rows(&figure(), WidthRule::Fixed(2));
-
-        // The figure prints column 0 for the entry 8 of the last row; the matrix above it has
-        // column 4.
-        let printed = [
-            vec![(0, 4.0), (4, 1.0)],
-            vec![(1, 2.0), (3, 9.0)],
-            vec![(3, 5.0)],
-            vec![(0, 1.0), (1, 3.0)],
-            vec![(4, 8.0)],
-        ];
-        assert_eq!(ell(&hyb), printed);
-        assert_eq!(hyb.coo().collect::<Vec<_>>(), [(3, 3, 2.0), (3, 4, 1.0)]);
-    }
-
-    #[test]
-    fn figure_3_divides_ell_and_coo_at_the_same_rows() {
-        let (above, below) = (&figure()[..2], &figure()[2..]);
-
-        let first = Hyb::<f64>::from_rows(above, WidthRule::Fixed(2));
-        let second = Hyb::<f64>::from_rows(below, WidthRule::Fixed(2));
-
-        assert_eq!(ell(&first), [vec![(0, 4.0), (4, 1.0)], vec![(1, 2.0), (3, 9.0)]]);
-        assert_eq!(first.coo().count(), 0);
-        assert_eq!(ell(&second), [vec![(3, 5.0)], vec![(0, 1.0), (1, 3.0)], vec![(4, 8.0)]]);
-        // Rows of the second part are counted from its first.
-        assert_eq!(second.coo().collect::<Vec<_>>(), [(1, 3, 2.0), (1, 4, 1.0)]);
+    fn figures_1_and_3_are_stored_as_printed() {
+        // Fig. 1 prints column 0 for the entry 8 of the last row; the matrix above it has column
+        // 4. Fig. 3 divides ELL and COO after the second row, and counts rows of a part from its first.
+        let (ell, coo) = (
+            [
+                vec![(0, 4.0), (4, 1.0)],
+                vec![(1, 2.0), (3, 9.0)],
+                vec![(3, 5.0)],
+                vec![(0, 1.0), (1, 3.0)],
+                vec![(4, 8.0)],
+            ],
+            [vec![], vec![], vec![], vec![(3, 2.0), (4, 1.0)], vec![]],
+        );
+        for rows in [0..5, 0..2, 2..5] {
+            let part = &figure()[rows.clone()];
+            let lengths: Vec<u32> = part.iter().map(|row| row.len() as u32).collect();
+            let layout = Layout::new(&lengths, WidthRule::Fixed(2), 8);
+            let stored = read(&build(part, &layout, 0..1));
+            assert_eq!(stored, (ell[rows.clone()].to_vec(), coo[rows].to_vec()));
+        }
     }
 
     #[test]
@@ -362,15 +323,11 @@ mod tests {
                 let mut at = 0;
                 for chunk in chunks {
                     assert_eq!(chunk.start * SLICE % BLOCK, 0, "chunks are cut at blocks");
-                    let hyb = Hyb::<f64>::build(&layout, chunk, rows.len(), &|i, row| {
-                        row.extend_from_slice(&rows[i]);
-                    });
-                    for row in 0..hyb.rows {
-                        let mut got: Vec<(u32, f64)> = hyb.ell_row(row).filter(|&(_, v)| v != 0.0).collect();
-                        got.extend(hyb.coo_range(row).map(|e| (hyb.columns[e], hyb.values[e])));
-                        assert_eq!(got, rows[at + row], "row {} with {rule}", at + row);
+                    let (ell, coo) = read(&build(&rows, &layout, chunk));
+                    for (ell, coo) in ell.into_iter().zip(coo) {
+                        assert_eq!([ell, coo].concat(), rows[at], "row {at} with {rule}");
+                        at += 1;
                     }
-                    at += hyb.rows;
                 }
                 assert_eq!(at, rows.len(), "chunks cover all rows");
             }

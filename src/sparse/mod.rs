@@ -19,7 +19,7 @@ pub use coo::Coo;
 pub(crate) use coo::returned;
 pub(crate) use csr::group;
 pub use csr::{CsrMatrix, Place};
-pub use dictionary_formats::{Dictionary, Packed, PairTable, Pairs, column_bits};
+pub use dictionary_formats::{Coded, Dictionary, PairTable, column_bits};
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use periodic_rows::{Repeat, Repeats};

@@ -72,10 +72,9 @@ impl Repeats {
         assert_eq!(values.len(), self.rows, "one value a row");
         let mut at = 0;
         let take = |rows: Range<usize>| {
-            let here = std::mem::take(&mut values).split_at_mut(rows.start - at).1;
-            let (here, behind) = here.split_at_mut(rows.len());
-            (values, at) = (behind, rows.end);
-            (rows.start, here)
+            let _ = values.split_off_mut(..rows.start - at);
+            at = rows.end;
+            (rows.start, values.split_off_mut(..rows.len()).unwrap_or_default())
         };
         self.looked_at(size).into_iter().map(take).collect()
     }

@@ -105,7 +105,6 @@ impl WidthRule {
     }
 }
 
-/// Counts the rows of each length.
 fn rows_of(lengths: &[u32]) -> Vec<u64> {
     let longest = lengths.par_iter().map(|&length| length).reduce(|| 0, u32::max);
     let mut rows = vec![0; longest as usize + 1];

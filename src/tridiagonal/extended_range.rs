@@ -1,10 +1,18 @@
-//! Numbers whose exponent has a place of its own, for norms beyond the range of doubles.
+//! Numbers with a separate exponent, for norms beyond the range of doubles.
 
 use std::ops::{Add, Div, Mul};
 
-use crate::util::quantity::{exponent, times_power_of_two};
+use crate::util::quantity::{exponent, power, times_power_of_two};
 
-/// mantissa · 2^exponent with 1 ≤ mantissa < 2, or 0, infinity or NaN with the exponent 0.
+/// Step between exponents. Products of two mantissas are normal doubles.
+const STEP: i32 = 512;
+/// Least mantissa of a number that is not special. All are below 1 / `LEAST`.
+const LEAST: f64 = power(-STEP / 2);
+
+/// The number mantissa · 2^exponent.
+///
+/// The exponent is a multiple of [`STEP`], and 0 for 0, infinity and NaN. Most doubles are their
+/// own mantissa, so that norms of ordinary rows take no longer than in doubles.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Wide {
     mantissa: f64,
@@ -12,37 +20,45 @@ pub(super) struct Wide {
 }
 
 impl Wide {
-    /// v·2^k, for v ≥ 0.
+    /// Returns v·2^k for v ≥ 0 and a k that is a multiple of [`STEP`].
+    #[inline(always)]
+    fn of(v: f64, k: i32) -> Self {
+        if (LEAST..1.0 / LEAST).contains(&v) { Self { mantissa: v, exponent: k } } else { Self::new(v, k) }
+    }
+
+    /// Returns v·2^k for v ≥ 0.
+    #[cold]
     pub(super) fn new(v: f64, k: i32) -> Self {
         match v > 0.0 && v.is_finite() {
             true => {
-                let own = exponent(v);
-                Self { mantissa: times_power_of_two(v, -own), exponent: own + k }
+                let nearest = (exponent(v) + k + STEP / 2).div_euclid(STEP) * STEP;
+                Self { mantissa: times_power_of_two(v, k - nearest), exponent: nearest }
             }
             false => Self { mantissa: v, exponent: 0 },
         }
     }
 
-    /// The two parts.
+    /// Returns mantissa and exponent.
     pub(super) fn parts(self) -> [f64; 2] {
         [self.mantissa, f64::from(self.exponent)]
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
+    #[inline(always)]
     pub(super) fn to_f64(self) -> f64 {
-        times_power_of_two(self.mantissa, self.exponent)
+        if self.exponent == 0 { self.mantissa } else { times_power_of_two(self.mantissa, self.exponent) }
     }
 
-    /// True for 0, infinity and NaN, whose exponent says nothing.
+    /// True for 0, infinity and NaN, whose exponent has no meaning.
     fn is_special(self) -> bool {
         self.mantissa == 0.0 || !self.mantissa.is_finite()
     }
 
     /// Maximum; NaN if one of both is NaN.
+    #[inline(always)]
     pub(super) fn larger(self, other: Self) -> Self {
-        let (a, b) = match self.is_special() || other.is_special() {
+        let (a, b) = match self.exponent == other.exponent || self.is_special() || other.is_special() {
             true => (self.mantissa, other.mantissa),
-            false if self.exponent == other.exponent => (self.mantissa, other.mantissa),
             false => (f64::from(self.exponent), f64::from(other.exponent)),
         };
         if b > a || b.is_nan() { other } else { self }
@@ -50,14 +66,19 @@ impl Wide {
 }
 
 impl From<f64> for Wide {
+    #[inline(always)]
     fn from(v: f64) -> Self {
-        Self::new(v, 0)
+        Self::of(v, 0)
     }
 }
 
 impl Add for Wide {
     type Output = Self;
+    #[inline(always)]
     fn add(self, other: Self) -> Self {
+        if self.exponent == other.exponent {
+            return Self::of(self.mantissa + other.mantissa, self.exponent);
+        }
         if self.is_special() || other.is_special() {
             let one = |w: Self| if w.is_special() { w.mantissa } else { 1.0 };
             return match (self.mantissa == 0.0, other.mantissa == 0.0) {
@@ -68,21 +89,23 @@ impl Add for Wide {
         }
         let top = self.exponent.max(other.exponent);
         let part = |w: Self| times_power_of_two(w.mantissa, w.exponent - top);
-        Self::new(part(self) + part(other), top)
+        Self::of(part(self) + part(other), top)
     }
 }
 
 impl Mul for Wide {
     type Output = Self;
+    #[inline(always)]
     fn mul(self, other: Self) -> Self {
-        Self::new(self.mantissa * other.mantissa, self.exponent + other.exponent)
+        Self::of(self.mantissa * other.mantissa, self.exponent + other.exponent)
     }
 }
 
 impl Div for Wide {
     type Output = Self;
+    #[inline(always)]
     fn div(self, other: Self) -> Self {
-        Self::new(self.mantissa / other.mantissa, self.exponent - other.exponent)
+        Self::of(self.mantissa / other.mantissa, self.exponent - other.exponent)
     }
 }
 
@@ -103,5 +126,25 @@ mod tests {
         assert!(most.larger(nan).to_f64().is_nan() && nan.larger(most).to_f64().is_nan());
         assert!((nan + most).to_f64().is_nan() && (all / all).to_f64().is_nan());
         assert_eq!(((most * most).larger(all), (most + all)), (all, all));
+    }
+
+    #[test]
+    fn a_number_has_one_form_and_rounds_as_a_double() {
+        for k in -1074..1024 {
+            let v = times_power_of_two(1.0, k);
+            let wide = Wide::from(v);
+            assert_eq!((wide.to_f64(), wide), (v, Wide::new(1.0, k)), "2^{k}");
+            assert!(wide.exponent % STEP == 0 && (LEAST..1.0 / LEAST).contains(&wide.mantissa), "2^{k}");
+            assert_eq!(wide.larger(Wide::from(0.75 * v)), wide, "2^{k}");
+        }
+        let numbers = [1e-70, 1.0 / 3.0, 0.7, 1e70, 1e-90, 1e90, 5e-200, 3e200].map(|v| (v, Wide::from(v)));
+        for (a, wide_a) in numbers {
+            for (b, wide_b) in numbers {
+                let results = [wide_a + wide_b, wide_a.larger(wide_b), wide_a / wide_b * wide_b];
+                assert_eq!(results.map(Wide::to_f64)[..2], [a + b, a.max(b)]);
+                let apart = (results[2].to_f64() / a - 1.0).abs();
+                assert!(apart <= f64::EPSILON, "{a:e} / {b:e} * {b:e}");
+            }
+        }
     }
 }

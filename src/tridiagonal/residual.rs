@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::extended_range::Wide;
+use super::kernels::tiles::Diagonals;
 use super::system::System;
 use super::system::row_range::Span;
 use super::system::view::{PIECE, View, Watch};
@@ -76,6 +77,11 @@ impl Residual {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
 
+    /// True if an unknown is infinite or NaN, which no correction changes.
+    pub(super) fn is_infinite(self) -> bool {
+        !self.componentwise.is_finite()
+    }
+
     /// Maximum of each of the errors of two residuals.
     pub fn max(self, other: Self) -> Self {
         // A NaN residual counts as infinite.
@@ -118,8 +124,12 @@ impl Norms {
         }
     }
 
-    /// True if something may have over- or underflowed in rows with these unknowns.
+    /// True if something may have over- or underflowed in rows with these unknowns. False if an
+    /// unknown is not finite: both errors are infinite in any case.
     pub(super) fn unsure(&self, x: &[f64]) -> bool {
+        if !self.x.is_finite() {
+            return false;
+        }
         let all = self.a * self.x + self.b;
         let tiny = || x.iter().any(|x| x.abs() < TINY);
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
@@ -133,6 +143,7 @@ impl Norms {
 }
 
 impl AllNorms {
+    #[inline(always)]
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             r: self.r.larger(other.r),
@@ -230,10 +241,7 @@ const LANES: usize = 8;
 
 /// Rows with neighbours on either side; `x` has one more element at either end.
 struct Inner<'a> {
-    dl: &'a [f64],
-    d: &'a [f64],
-    du: &'a [f64],
-    b: &'a [f64],
+    rows: Diagonals<'a, f64>,
     x: &'a [f64],
     /// The residual of each row, or empty.
     r: &'a mut [f64],
@@ -243,9 +251,9 @@ struct Inner<'a> {
 impl Body for Inner<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let rows = self.d.len();
-        let (dl, du, b, x) = (&self.dl[..rows], &self.du[..rows], &self.b[..rows], &self.x[..rows + 2]);
-        let one = |i: usize| row([dl[i], self.d[i], du[i]], b[i], [x[i], x[i + 1], x[i + 2]], 1);
+        let rows = self.rows.d.len();
+        let (Diagonals { dl, d, du, rhs }, x) = (self.rows.part(0..rows), &self.x[..rows + 2]);
+        let one = |i: usize| row([dl[i], d[i], du[i]], rhs[i], [x[i], x[i + 1], x[i + 2]], 1);
         let mut all = [Norms::default(); LANES];
         let full = rows - rows % LANES;
         for first in (0..full).step_by(LANES) {
@@ -280,6 +288,25 @@ impl System {
 /// Rows per parallel task.
 pub(super) const BLOCK: usize = 1 << 14;
 
+/// Joins the results of `one` for consecutive runs of `size` of the `rows` and their part of r, in
+/// parallel. r has a number for each row, or is empty.
+pub(super) fn joined<N: Default + Send>(
+    rows: Range<usize>,
+    size: usize,
+    r: &mut [f64],
+    one: impl Fn(Range<usize>, &mut [f64]) -> N + Sync,
+    join: impl Fn(N, N) -> N + Sync,
+) -> N {
+    let run = |i: usize| rows.start + i * size..rows.end.min(rows.start + (i + 1) * size);
+    match rows.len().div_ceil(size) {
+        1 => one(rows, r),
+        runs if r.is_empty() => {
+            (0..runs).into_par_iter().map(|i| one(run(i), &mut [])).reduce(N::default, join)
+        }
+        _ => r.par_chunks_mut(size).enumerate().map(|(i, r)| one(run(i), r)).reduce(N::default, join),
+    }
+}
+
 impl View<'_> {
     /// Computes r = b − A·x and its norms over all ranks, each with its own rows of b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
@@ -290,19 +317,8 @@ impl View<'_> {
         let whole = (rows - head) / n * n;
         let (begun, rest) = r.split_at_mut(head.min(r.len()));
         let (inner, ended) = rest.split_at_mut(whole.min(rest.len()));
-        let system = |s: usize, r: &mut [f64]| {
-            self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, r).residual()
-        };
-        let systems = match inner.is_empty() {
-            true => (0..whole / n)
-                .into_par_iter()
-                .map(|s| system(s, &mut []))
-                .reduce(Residual::default, Residual::max),
-            false => {
-                let each = inner.par_chunks_mut(n).enumerate();
-                each.map(|(s, r)| system(s, r)).reduce(Residual::default, Residual::max)
-            }
-        };
+        let system = |here, r: &mut [f64]| self.norms(b, x, beyond, here, r).residual();
+        let systems = joined(head..head + whole, n, inner, system, Residual::max);
         if !ranks.is_distributed() {
             return systems;
         }
@@ -345,24 +361,13 @@ impl View<'_> {
     /// Norms of some rows of the only system; all its rows are local.
     pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> AllNorms {
         let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..self.span.n };
-        let block = |i: usize| (rows.start + i * BLOCK, rows.end.min(rows.start + (i + 1) * BLOCK));
-        let one = |i: usize| system.norms(block(i), &mut []);
-        (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)
+        joined(rows, BLOCK, &mut [], |here, r| system.norms(here, r), AllNorms::with)
     }
 
     /// Computes the norms of rows of one system, and r unless it is empty.
     fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> AllNorms {
-        let end = rows.end;
-        let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
-        let blocks = rows.len().div_ceil(BLOCK);
-        let rows = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
-        if r.is_empty() {
-            let one = |i: usize| rows.norms(block(i), &mut []);
-            (0..blocks).into_par_iter().map(one).reduce(AllNorms::default, AllNorms::with)
-        } else {
-            let one = |(i, r): (usize, &mut [f64])| rows.norms(block(i), r);
-            r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(AllNorms::default, AllNorms::with)
-        }
+        let system = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
+        joined(rows, BLOCK, r, |here, r| system.norms(here, r), AllNorms::with)
     }
 }
 
@@ -391,7 +396,7 @@ impl SystemRows<'_> {
     }
 
     /// Computes the norms of a block of these rows, and r unless it is empty.
-    fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> AllNorms {
+    fn norms(&self, Range { start: from, end: to }: Range<usize>, r: &mut [f64]) -> AllNorms {
         let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
         let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());
         let mut norms = Norms::default();
@@ -413,15 +418,9 @@ impl SystemRows<'_> {
         let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
         if inner_from < inner_to {
             let here = inner_from..inner_to;
-            dispatch(Inner {
-                dl: &dl[here.clone()],
-                d: &d[here.clone()],
-                du: &du[here.clone()],
-                b: &b[here.clone()],
-                x: &x[here.start - 1..here.end + 1],
-                r: &mut r[keep(inner_from - from..inner_to - from)],
-                norms: &mut norms,
-            });
+            let x = &x[here.start - 1..here.end + 1];
+            let r = &mut r[keep(inner_from - from..inner_to - from)];
+            dispatch(Inner { rows: Diagonals { dl, d, du, rhs: b }.part(here), x, r, norms: &mut norms });
         }
         if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
             let mut all = AllNorms::default();

@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use super::options::Interface;
+use super::host::scaling;
+use super::kernels::tiles::{NOT_DOMINANT, UNIT};
+use super::options::{Interface, PlanOptions};
 use super::plan::Stages;
 use super::residual::Residual;
 use crate::Status;
+use crate::ranks::Ranks;
 
 /// Method that computed the unknowns that are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -66,4 +69,79 @@ pub struct Solution {
     pub chunks: usize,
     /// Seconds of all solutions, without residuals.
     pub solve_seconds: f64,
+}
+
+/// Solution in progress by one method, with the state of its matrix.
+pub(crate) struct Pass {
+    /// Fields that the method determines; [`Self::finish`] computes the others.
+    pub(crate) solution: Solution,
+    /// [`NOT_DOMINANT`] and the number of small pivots.
+    pub(crate) flags: u32,
+    /// True if neither dominant rows nor a solution for random right-hand sides prove the matrix
+    /// regular.
+    pub(crate) doubt: bool,
+}
+
+impl Pass {
+    /// Creates an empty solution for `rhs` right-hand sides of `rows` rows with this plan.
+    pub(crate) fn new(rhs: usize, rows: usize, how: &PlanOptions) -> Self {
+        let solution = Solution {
+            x: vec![vec![0.0; rows]; rhs],
+            status: Status::NotMet,
+            statuses: Vec::new(),
+            residual: Residual::default(),
+            residuals: vec![Residual::default(); rhs],
+            growth: 0.0,
+            dominant: false,
+            small_pivots: 0,
+            singular: None,
+            unproved: false,
+            block: how.block.unwrap_or(UNIT),
+            interface: if how.interface_on_host { Interface::Host } else { Interface::Device },
+            method: if how.pivot { Method::Pivoted } else { Method::OnePass },
+            refinements: 0,
+            stages: Stages::default(),
+            device_bytes: 0,
+            chunks: 0,
+            solve_seconds: 0.0,
+        };
+        Self { solution, flags: 0, doubt: false }
+    }
+
+    /// Maximum residual over all right-hand sides.
+    pub(crate) fn residual(&self) -> Residual {
+        self.solution.residuals.iter().copied().fold(Residual::default(), Residual::max)
+    }
+
+    /// Completes the solution for these right-hand sides.
+    pub(crate) fn finish(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
+        let (residual, Self { solution, flags, .. }) = (self.residual(), self);
+        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
+            ranks.all_reduce_max(all.map(scaling::largest).fold(0.0, f64::max))
+        };
+        let xs = largest(&mut solution.x.iter().map(|x| &x[..]));
+        let bs = largest(&mut b.iter().copied());
+        let status = |residual: &Residual| {
+            let met = residual.within(tolerance) && solution.singular.is_none() && !solution.unproved;
+            if met { Status::Met } else { Status::NotMet }
+        };
+        Solution {
+            status: status(&residual),
+            statuses: solution.residuals.iter().map(status).collect(),
+            residual,
+            growth: growth(xs, bs),
+            dominant: flags & NOT_DOMINANT == 0,
+            small_pivots: flags & !NOT_DOMINANT,
+            device_bytes: ranks.all_reduce_sum(solution.device_bytes),
+            chunks: ranks.all_reduce_sum(solution.chunks as u64) as usize,
+            solve_seconds: ranks.all_reduce_max(solution.solve_seconds),
+            ..solution
+        }
+    }
+}
+
+/// Quotient of the maxima of |x| and |b|. It may be infinite for finite numbers.
+pub(crate) fn growth(x: f64, b: f64) -> f64 {
+    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
+    if b > 0.0 { growth } else { 0.0 }
 }

@@ -58,7 +58,7 @@ pub(crate) fn fault(text: &[u8]) -> &'static str {
 }
 
 /// Returns 2^k, a normal number.
-pub(crate) fn power(k: i32) -> f64 {
+pub(crate) const fn power(k: i32) -> f64 {
     f64::from_bits(((1023 + k) as u64) << 52)
 }
 

@@ -9,7 +9,6 @@ use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, m
 use crate::lane::Lane;
 use crate::{Machine, Result};
 
-/// A run in progress.
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) problem: &'a Problem<'a>,
@@ -51,7 +50,6 @@ impl<'a> Run<'a> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
 
-    /// Assembles the solution.
     pub(crate) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;

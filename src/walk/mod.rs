@@ -13,7 +13,7 @@ pub mod convergence;
 #[doc(hidden)]
 pub mod error;
 pub(crate) mod lazy;
-mod options;
+pub(crate) mod options;
 #[doc(hidden)]
 pub mod sampling;
 #[doc(hidden)]

@@ -22,7 +22,6 @@ pub struct Problem<'a> {
     pub functionals: &'a [Vec<f64>],
 }
 
-/// Largest number of sweeps.
 const MOST_SWEEPS: u32 = 100_000;
 
 /// Control variate of walks.
@@ -93,27 +92,22 @@ impl FromStr for Splitting {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        Ok(match s.split_once(':') {
-            None if s == "auto" => Self::Auto,
-            None if s == "jacobi" => Self::Jacobi,
-            None if s == "scaled-jacobi" => Self::ScaledJacobi,
-            None if s == "given" => Self::Given,
-            Some(("richardson", w)) => match w.parse::<f64>() {
-                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
-                _ => {
-                    return Err(Error::Invalid(format!(
-                        "invalid factor {w} of richardson:W: expected a finite number other than \
-                         0, at best 1 over the largest diagonal entry"
-                    )));
-                }
+        match (s, s.strip_prefix("richardson:")) {
+            ("auto", _) => Ok(Self::Auto),
+            ("jacobi", _) => Ok(Self::Jacobi),
+            ("scaled-jacobi", _) => Ok(Self::ScaledJacobi),
+            ("given", _) => Ok(Self::Given),
+            (_, Some(w)) => match w.parse::<f64>() {
+                Ok(w) if w.is_finite() && w != 0.0 => Ok(Self::Richardson(w)),
+                _ => Err(Error::Invalid(format!(
+                    "invalid factor {w} of richardson:W: expected a finite number other than 0, at \
+                     best 1 over the largest diagonal entry"
+                ))),
             },
-            _ => {
-                return Err(Error::Invalid(format!(
-                    "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W \
-                     or given"
-                )));
-            }
-        })
+            _ => Err(Error::Invalid(format!(
+                "invalid splitting '{s}': expected auto, jacobi, scaled-jacobi, richardson:W or given"
+            ))),
+        }
     }
 }
 
@@ -316,7 +310,6 @@ pub const PILOT: u64 = 1 << 10;
 const MOST_POINTS: u64 = 1 << 31;
 /// Limit of the number of steps of a chain.
 pub(super) const MOST_LENGTH: u32 = 1 << 24;
-/// Largest number of replicates.
 const MOST_REPLICATES: u32 = 1 << 16;
 
 /// Checks the problem and the options before any computation.
@@ -346,10 +339,8 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
             n.max(1) - 1
         ));
     }
-    let mut sorted = problem.components.to_vec();
-    sorted.sort_unstable();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return fail(format!("duplicate component {}; name it once", pair[0]));
+    if let Some(twice) = duplicate(problem.components) {
+        return fail(format!("duplicate component {twice}; name it once"));
     }
     if problem.rhs.is_empty() {
         return fail("no right-hand side: expected at least one".to_owned());
@@ -361,12 +352,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
             return fail(format!("invalid `{what}` {value}: expected a finite number above 0"));
         }
     }
-    if !(options.confidence > 0.0 && options.confidence < 1.0) {
-        return fail(format!(
-            "`confidence` {} is out of range: expected a number between 0 and 1, both excluded",
-            options.confidence
-        ));
-    }
+    expect_confidence(options.confidence)?;
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
         return fail(format!(
             "`replicates` {} is out of range: expected 1 to {MOST_REPLICATES}",
@@ -374,17 +360,12 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         ));
     }
     if options.replicates == 1 && options.chains == Count::Grow {
-        return fail(
-            "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
-             more, or set `chains`"
-                .to_owned(),
-        );
+        let reason = "`replicates` 1 gives no interval, so that the number of chains cannot grow; give 2 or \
+                      more, or set `chains`";
+        return fail(reason.to_owned());
     }
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
-        return fail(format!(
-            "`length` {length} is out of range: expected fewer than {MOST_LENGTH} \
-                             steps"
-        ));
+        return fail(format!("`length` {length} is out of range: expected fewer than {MOST_LENGTH} steps"));
     }
     let most = MOST_POINTS * u64::from(options.replicates);
     let number = match options.chains {
@@ -401,6 +382,23 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks the probability of a confidence interval.
+pub(crate) fn expect_confidence(confidence: f64) -> Result<()> {
+    if confidence > 0.0 && confidence < 1.0 {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "`confidence` {confidence} is out of range: expected a number between 0 and 1, both excluded"
+    )))
+}
+
+/// Returns the smallest number that occurs more than once.
+pub(crate) fn duplicate(numbers: &[u32]) -> Option<u32> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 /// Returns the scramble, and the number of replicates that differ by it.
@@ -468,12 +466,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
-        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
-        assert_eq!("73".parse::<Length>().unwrap(), Length::Steps(73));
-        assert_eq!("row-norm".parse::<Count>().unwrap(), Count::RowNorm);
-        for wrong in ["", "-1", "1.5", "long"] {
-            assert!(wrong.parse::<Length>().is_err() && wrong.parse::<Count>().is_err(), "{wrong}");
+    fn names_are_read_back_and_wrong_ones_rejected() {
+        fn check<T: FromStr<Err = Error>>(right: &[&str], wrong: &[&str], name: impl Fn(T) -> String) {
+            for text in right {
+                assert_eq!(text.parse().map(&name).ok().as_deref(), Some(*text));
+            }
+            for text in wrong {
+                assert!(text.parse::<T>().is_err(), "{text}");
+            }
         }
+        check(
+            &["auto", "jacobi", "none", "1000", "krylov"],
+            &["", "-1", "many", "1.5", "1e6"],
+            |c: ControlVariate| c.to_string(),
+        );
+        assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
+        let splittings = ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"];
+        let wrong = ["", "richardson", "richardson:0", "richardson:NaN", "gauss"];
+        check(&splittings, &wrong, |s: Splitting| s.to_string());
+        check(&["auto", "73", "norm", "row-norm"], &["", "-1", "1.5", "long"], |c: Count| c.to_string());
+        check(&["73"], &["", "-1", "1.5", "long"], |length: Length| match length {
+            Length::Steps(steps) => steps.to_string(),
+            other => format!("{other:?}"),
+        });
+        assert_eq!("printed".parse::<Length>().unwrap(), Length::Printed);
     }
 }

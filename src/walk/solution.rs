@@ -206,10 +206,7 @@ pub struct Solution {
 
 /// Met if all estimates are finite, and no half-width exceeds its ε.
 pub(super) fn met(components: &[Component]) -> Status {
-    match components.iter().all(|c| c.estimate.is_finite() && c.half_width <= c.epsilon) {
-        true => Status::Met,
-        false => Status::NotMet,
-    }
+    Status::of(components.iter().all(|c| c.estimate.is_finite() && c.half_width <= c.epsilon))
 }
 
 /// Returns the component with the largest half-width over ε.

@@ -52,26 +52,25 @@ impl Diagonal {
 /// The system x = L x + f of a matrix; rows of L are computed from those of A when needed.
 #[derive(Debug)]
 pub struct Split<'a> {
-    matrix: &'a CsrMatrix,
+    pub(super) matrix: &'a CsrMatrix,
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: HostArray<f64>,
     /// Number of entries of each row of L.
     counts: HostArray<u32>,
-    statistics: RowStatistics,
+    pub(super) statistics: RowStatistics,
 }
 
-/// Statistics of some rows.
 #[derive(Debug, Clone, Copy)]
-struct RowStatistics {
+pub(super) struct RowStatistics {
     /// True if entries are finite and no required diagonal entry is missing.
     sound: bool,
     /// Largest number of entries of a row of A.
-    longest: usize,
+    pub(super) longest: usize,
     /// Largest number of entries of a row of L.
-    branches: u32,
+    pub(super) branches: u32,
     /// First row with the largest Σ_j |l_ij|, and an upper bound of this sum.
-    worst: (usize, f64),
+    pub(super) worst: (usize, f64),
 }
 
 impl RowStatistics {
@@ -157,11 +156,6 @@ impl<'a> Split<'a> {
     /// Number of unknowns.
     pub fn unknowns(&self) -> usize {
         self.matrix.rows()
-    }
-
-    /// Returns the matrix A.
-    pub fn matrix(&self) -> &'a CsrMatrix {
-        self.matrix
     }
 
     /// Returns f of a right-hand side b.
@@ -261,25 +255,9 @@ impl<'a> Split<'a> {
         self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
-    /// Number of entries of the longest row of A.
-    pub fn longest_row(&self) -> usize {
-        self.statistics.longest
-    }
-
-    /// True if walks have a choice: without a row of L with two entries, all walks from a row are
-    /// equal.
-    pub fn branches(&self) -> bool {
-        self.statistics.branches > 1
-    }
-
     /// Returns Σ_j |l_ij|.
     pub fn row_sum(&self, i: usize) -> f64 {
         self.each(i).map(|(_, l)| l.abs()).sum()
-    }
-
-    /// Returns the first row with the largest Σ_j |l_ij|, and an upper bound of this sum.
-    pub fn worst_row(&self) -> (usize, f64) {
-        self.statistics.worst
     }
 
     /// Number of nonzero entries of row i of L, including those that underflow to 0.
@@ -292,57 +270,41 @@ impl<'a> Split<'a> {
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
-            dispatch(Sweep { split: self, f, h, first: block * ROWS, out });
+            let value = |i: usize, product| f[i] + product;
+            dispatch(Product::<false, _> { split: self, x: h, first: block * ROWS, out, value });
         });
     }
 
     /// Computes rows of |L| v, from row `first` on.
     pub fn absolute(&self, first: usize, v: &[f64], out: &mut [f64]) {
-        dispatch(Absolute { split: self, v, first, out });
+        dispatch(Product::<true, _> { split: self, x: v, first, out, value: |_, product| product });
     }
 }
 
-/// L| v in some rows.
-struct Absolute<'a> {
-    split: &'a Split<'a>,
-    v: &'a [f64],
-    first: usize,
-    out: &'a mut [f64],
+/// Products of some rows of L, or of |L|, with x.
+pub(super) struct Product<'a, const ABSOLUTE: bool, F> {
+    pub(super) split: &'a Split<'a>,
+    pub(super) x: &'a [f64],
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f64],
+    /// Output by the number of the row and its product.
+    pub(super) value: F,
 }
 
-impl Body for Absolute<'_> {
+impl<const ABSOLUTE: bool, F: FnMut(usize, f64) -> f64> Body for Product<'_, ABSOLUTE, F> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let end = self.first + self.out.len();
-        for (k, y) in self.out.iter_mut().enumerate() {
-            let i = self.first + k;
+        let Self { split, x, first, out, mut value } = self;
+        let end = first + out.len();
+        for (i, y) in (first..end).zip(out) {
             if i + AHEAD < end {
-                self.split.prefetch(i + AHEAD, self.v);
+                split.prefetch(i + AHEAD, x);
             }
-            *y = self.split.each(i).map(|(j, l)| l.abs() * self.v[j as usize]).sum();
-        }
-    }
-}
-
-/// f + L h in some rows.
-struct Sweep<'a> {
-    split: &'a Split<'a>,
-    f: &'a [f64],
-    h: &'a [f64],
-    first: usize,
-    out: &'a mut [f64],
-}
-
-impl Body for Sweep<'_> {
-    #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        let end = self.first + self.out.len();
-        for (k, y) in self.out.iter_mut().enumerate() {
-            let i = self.first + k;
-            if i + AHEAD < end {
-                self.split.prefetch(i + AHEAD, self.h);
-            }
-            *y = self.f[i] + self.split.times(i, self.h);
+            let product = match ABSOLUTE {
+                true => split.each(i).map(|(j, l)| l.abs() * x[j as usize]).sum(),
+                false => split.times(i, x),
+            };
+            *y = value(i, product);
         }
     }
 }
@@ -442,10 +404,6 @@ mod tests {
         CsrMatrix::from_rows(rows.len(), columns, |i, row| row.extend_from_slice(rows[i]))
     }
 
-    fn refusal(rows: &[&[(u32, f64)]], columns: usize, splitting: Splitting) -> String {
-        Split::new(&matrix(rows, columns), splitting).unwrap_err().to_string()
-    }
-
     #[test]
     fn every_splitting_has_the_solution_as_its_fixed_point() {
         // A x = b with x = (1, −2, 3).
@@ -470,44 +428,35 @@ mod tests {
 
     #[test]
     fn matrices_without_a_splitting_are_rejected_by_row() {
-        let jacobi = Splitting::Jacobi;
-        assert!(refusal(&[&[(0, 1.0)]], 2, jacobi).contains("1 rows and 2 columns"));
-        assert!(refusal(&[], 0, jacobi).contains("no rows"));
-        assert!(
-            refusal(&[&[(0, 1.0)], &[]], 2, jacobi).contains("row 1 of the matrix, counted from 0, is empty")
-        );
-        assert!(
-            refusal(&[&[(0, 1.0)], &[(0, 2.0)]], 2, jacobi)
-                .contains("row 1 of the matrix, counted from 0, has no")
-        );
-        assert!(refusal(&[&[(0, 0.0)]], 1, Splitting::Richardson(1.0)).contains("has 0 on the diagonal"));
-        assert!(
-            refusal(&[&[(0, f64::NAN)]], 1, jacobi)
-                .contains("entry (0, 0) of the matrix, counted from 0, is NaN")
-        );
-        assert!(
-            refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi)
-                .contains("are out of range of f64")
-        );
-        let large = refusal(&[&[(0, 1.0)], &[(0, 1e308), (1, 1e308)]], 2, Splitting::Richardson(1.0));
-        assert!(large.contains("row 1") && large.contains("are out of range of f64"), "{large}");
+        let (jacobi, richardson) = (Splitting::Jacobi, Splitting::Richardson(1.0));
+        let cases: [(&[&[(u32, f64)]], usize, Splitting, &str); 8] = [
+            (&[&[(0, 1.0)]], 2, jacobi, "1 rows and 2 columns"),
+            (&[], 0, jacobi, "no rows"),
+            (&[&[(0, 1.0)], &[]], 2, jacobi, "row 1 of the matrix, counted from 0, is empty"),
+            (&[&[(0, 1.0)], &[(0, 2.0)]], 2, jacobi, "row 1 of the matrix, counted from 0, has no"),
+            (&[&[(0, 0.0)]], 1, richardson, "has 0 on the diagonal"),
+            (&[&[(0, f64::NAN)]], 1, jacobi, "entry (0, 0) of the matrix, counted from 0, is NaN"),
+            (&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi, "are out of range of f64"),
+            (
+                &[&[(0, 1.0)], &[(0, 1e308), (1, 1e308)]],
+                2,
+                richardson,
+                "row 1 of the matrix, counted from 0: its",
+            ),
+        ];
+        for (rows, columns, splitting, reason) in cases {
+            let error = Split::new(&matrix(rows, columns), splitting).unwrap_err().to_string();
+            assert!(error.contains(reason), "{reason}: {error}");
+        }
         // A matrix without a splitting may still be given as L.
         assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
         let a = matrix(&[&[(0, 2.0)]], 1);
         let split = Split::new(&a, jacobi).unwrap();
-        assert!(
-            split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries, but the matrix 1 rows")
-        );
-        assert!(split.constant(&[f64::INFINITY]).unwrap_err().to_string().contains("is inf"));
-    }
-
-    #[test]
-    fn names_of_splittings() {
-        for name in ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"] {
-            assert_eq!(name.parse::<Splitting>().unwrap().to_string(), name);
-        }
-        for name in ["", "richardson", "richardson:0", "richardson:NaN", "gauss"] {
-            assert!(name.parse::<Splitting>().is_err(), "{name}");
+        for (b, reason) in
+            [(&[1.0, 2.0][..], "2 entries, but the matrix 1 rows"), (&[f64::INFINITY], "is inf")]
+        {
+            let error = split.constant(b).unwrap_err().to_string();
+            assert!(error.contains(reason), "{reason}: {error}");
         }
     }
 }

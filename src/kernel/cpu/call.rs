@@ -31,9 +31,7 @@ pub(crate) struct Run {
     pub(crate) constants: &'static [(&'static str, f64)],
     /// Problem size: rows or elements.
     pub(crate) items: usize,
-    /// Bindings of the kernel.
     pub(crate) bindings: &'static [Binding],
-    /// Memory of each binding.
     pub(crate) args: Vec<Arc<dyn Memory>>,
 }
 
@@ -85,6 +83,11 @@ impl<'a> Call<'a> {
     /// Returns true if the launch is large enough for several threads.
     pub fn parallel(&self) -> bool {
         self.launch.items >= PARALLEL_ITEMS
+    }
+
+    /// Returns `size`, or the size of a single piece if the launch is too small for several.
+    pub(crate) fn piece(&self, size: usize) -> usize {
+        if self.parallel() { size } else { usize::MAX }
     }
 
     /// Borrows a binding that the kernel reads.

@@ -73,6 +73,13 @@ fn reachable(len: usize) -> bool {
 }
 
 macro_rules! gather {
+    (@level $ifma:ident, $avx512:ident, $avx2:ident, $per_row:expr, $function:ident($($argument:expr),*)) => {
+        match LEVEL {
+            AVX512_IFMA if $per_row <= MOST => x86::$ifma::$function($($argument),*),
+            AVX2 => x86::$avx2::$function($($argument),*),
+            _ => x86::$avx512::$function($($argument),*),
+        }
+    };
     ($t:ty, $total:ty, $ifma:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
         impl Gather for $t {
             type Total = $total;
@@ -98,13 +105,8 @@ macro_rules! gather {
                     // checked above. Indices are clamped to the last element of x; its index fits
                     // the gathers' signed 32 bits.
                     unsafe {
-                        match LEVEL {
-                            AVX512_IFMA if columns.len() / SLICE <= MOST => {
-                                x86::$ifma::plain(columns, values, x, sums)
-                            }
-                            AVX2 => x86::$avx2::plain(columns, values, x, sums),
-                            _ => x86::$avx512::plain(columns, values, x, sums),
-                        }
+                        let per_row = columns.len() / SLICE;
+                        gather!(@level $ifma, $avx512, $avx2, per_row, plain(columns, values, x, sums));
                     }
                     return;
                 }
@@ -133,13 +135,8 @@ macro_rules! gather {
                     // SAFETY: as in slice_sums; the table's indices are clamped to its last
                     // element.
                     unsafe {
-                        match LEVEL {
-                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
-                                x86::$ifma::packed(entries, bits, table, x, sums)
-                            }
-                            AVX2 => x86::$avx2::packed(entries, bits, table, x, sums),
-                            _ => x86::$avx512::packed(entries, bits, table, x, sums),
-                        }
+                        let per_row = entries.len() / SLICE;
+                        gather!(@level $ifma, $avx512, $avx2, per_row, packed(entries, bits, table, x, sums));
                     }
                     return;
                 }
@@ -177,13 +174,8 @@ macro_rules! gather {
                     // SAFETY: as in slice_sums; the tables' indices are clamped to their last
                     // element.
                     unsafe {
-                        match LEVEL {
-                            AVX512_IFMA if entries.len() / SLICE <= MOST => {
-                                x86::$ifma::pairs(entries, offsets, values, base, x, sums)
-                            }
-                            AVX2 => x86::$avx2::pairs(entries, offsets, values, base, x, sums),
-                            _ => x86::$avx512::pairs(entries, offsets, values, base, x, sums),
-                        }
+                        let per_row = entries.len() / SLICE;
+                        gather!(@level $ifma, $avx512, $avx2, per_row, pairs(entries, offsets, values, base, x, sums));
                     }
                     return;
                 }
@@ -207,11 +199,7 @@ macro_rules! gather {
                 if LEVEL != PORTABLE {
                     // SAFETY: the caller runs at a level that this processor has.
                     return unsafe {
-                        match LEVEL {
-                            AVX512_IFMA if offsets.len() <= MOST => x86::$ifma::tile(offsets, values, x, at),
-                            AVX2 => x86::$avx2::tile(offsets, values, x, at),
-                            _ => x86::$avx512::tile(offsets, values, x, at),
-                        }
+                        gather!(@level $ifma, $avx512, $avx2, offsets.len(), tile(offsets, values, x, at))
                     };
                 }
                 by_tiles::<Self, LEVEL>(offsets, values, x, at)
@@ -291,19 +279,37 @@ mod x86 {
     use super::Q64;
     use std::arch::x86_64::*;
 
-    /// The functions of [`Gather`] at one level. A pass over the entries of a slice sums `$regs`
-    /// vectors of `$lanes` rows.
+    /// The functions of [`Gather`] at one level, with vectors of four, eight or sixteen rows.
+    ///
+    /// A pass over the entries of a slice sums `$regs` vectors.
     macro_rules! level {
-        ($name:ident, $features:literal, $t:ty, $total:ty, $lanes:literal, $regs:literal, $index:ty, $vector:ty,
-         $zero:path, $load:path, $store:path, $fma:path, $set:ident, $load_index:ident, $add:ident, $min:ident,
-         $and:ident, $shift:ident, bytes: $load_bytes:expr, gather: $gather:expr, offsets: $offsets:expr,
-         small: $small:literal, tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
+        (four: $($rest:tt)*) => {
+            level!(@ 4, __m128i, _mm_set1_epi32, _mm_loadu_si128, _mm_add_epi32, _mm_min_epu32, _mm_and_si128,
+                _mm_srl_epi32,
+                bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+                offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i), $($rest)*);
+        };
+        (eight: $($rest:tt)*) => {
+            level!(@ 8, __m256i, _mm256_set1_epi32, _mm256_loadu_si256, _mm256_add_epi32, _mm256_min_epu32,
+                _mm256_and_si256, _mm256_srl_epi32,
+                bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+                offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i), $($rest)*);
+        };
+        (sixteen: $($rest:tt)*) => {
+            level!(@ 16, __m512i, _mm512_set1_epi32, _mm512_loadu_si512, _mm512_add_epi32, _mm512_min_epu32,
+                _mm512_and_si512, _mm512_srl_epi32,
+                bytes: |b: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast())),
+                offsets: |o: *const i32, i: __m512i| _mm512_i32gather_epi32::<4>(i, o), $($rest)*);
+        };
+        (@ $lanes:literal, $index:ty, $set:ident, $load_index:ident, $add:ident, $min:ident, $and:ident, $shift:ident,
+         bytes: $load_bytes:expr, offsets: $offsets:expr,
+         $name:ident, $features:literal, $t:ty, $total:ty, $regs:literal,
+         $vector:ty, $zero:path, $load:path, $store:path, $fma:path, gather: $gather:expr, small: $small:literal,
+         tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
             pub(super) mod $name {
                 use super::super::{SLICE, TILE};
                 use super::*;
 
-                /// Sums entries with explicit columns and values.
-                ///
                 /// # Safety
                 /// The processor has the features. Columns and values have equal lengths, multiples
                 /// of 64. x has at least 1 and at most 2³¹ − 1 elements.
@@ -325,9 +331,6 @@ mod x86 {
                     });
                 }
 
-                /// Sums entries that pack a column in the low `bits` bits and an index into
-                /// `table`.
-                ///
                 /// # Safety
                 /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1
                 /// elements.
@@ -368,8 +371,6 @@ mod x86 {
                     }
                 }
 
-                /// Sums entries that are indices of pairs (offset, value).
-                ///
                 /// # Safety
                 /// As for `plain`; offsets and values have equal lengths, at least 1 and at most
                 /// 2³¹ − 1.
@@ -398,8 +399,6 @@ mod x86 {
                     });
                 }
 
-                /// Returns the sums of the rows of a tile.
-                ///
                 /// # Safety
                 /// The processor has the features.
                 #[target_feature(enable = $features)]
@@ -457,54 +456,18 @@ mod x86 {
         };
     }
 
-    level!(
-        f64_avx512,
-        "avx512f,avx512vl,avx2,fma",
-        f64,
-        f64,
-        8,
-        8,
-        __m256i,
-        __m512d,
-        _mm512_setzero_pd,
-        _mm512_loadu_pd,
-        _mm512_storeu_pd,
-        _mm512_fmadd_pd,
-        _mm256_set1_epi32,
-        _mm256_loadu_si256,
-        _mm256_add_epi32,
-        _mm256_min_epu32,
-        _mm256_and_si256,
-        _mm256_srl_epi32,
-        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+    level!(eight:
+        f64_avx512, "avx512f,avx512vl,avx2,fma", f64, f64, 8,
+        __m512d, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd,
         gather: |x: *const f64, i: __m256i| _mm512_i32gather_pd::<8>(i, x),
-        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
         small: 16,
         tables: |t| (_mm512_loadu_pd(t), _mm512_loadu_pd(t.add(8))),
         pick: |both, id| _mm512_permutex2var_pd(both.0, _mm512_cvtepu32_epi64(id), both.1)
     );
-    level!(
-        f64_avx2,
-        "avx2,fma",
-        f64,
-        f64,
-        4,
-        8,
-        __m128i,
-        __m256d,
-        _mm256_setzero_pd,
-        _mm256_loadu_pd,
-        _mm256_storeu_pd,
-        _mm256_fmadd_pd,
-        _mm_set1_epi32,
-        _mm_loadu_si128,
-        _mm_add_epi32,
-        _mm_min_epu32,
-        _mm_and_si128,
-        _mm_srl_epi32,
-        bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+    level!(four:
+        f64_avx2, "avx2,fma", f64, f64, 8,
+        __m256d, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd,
         gather: |x: *const f64, i: __m128i| _mm256_i32gather_pd::<8>(x, i),
-        offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i),
         small: 2,
         tables: |t| (_mm256_set1_pd(*t), _mm256_set1_pd(*t.add(1))),
         pick: |both, id| {
@@ -512,54 +475,18 @@ mod x86 {
             _mm256_blendv_pd(both.0, both.1, second)
         }
     );
-    level!(
-        f32_avx512,
-        "avx512f,avx512vl,avx2,fma",
-        f32,
-        f32,
-        16,
-        4,
-        __m512i,
-        __m512,
-        _mm512_setzero_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_fmadd_ps,
-        _mm512_set1_epi32,
-        _mm512_loadu_si512,
-        _mm512_add_epi32,
-        _mm512_min_epu32,
-        _mm512_and_si512,
-        _mm512_srl_epi32,
-        bytes: |b: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast())),
+    level!(sixteen:
+        f32_avx512, "avx512f,avx512vl,avx2,fma", f32, f32, 4,
+        __m512, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps,
         gather: |x: *const f32, i: __m512i| _mm512_i32gather_ps::<4>(i, x),
-        offsets: |o: *const i32, i: __m512i| _mm512_i32gather_epi32::<4>(i, o),
         small: 32,
         tables: |t| (_mm512_loadu_ps(t), _mm512_loadu_ps(t.add(16))),
         pick: |both, id| _mm512_permutex2var_ps(both.0, id, both.1)
     );
-    level!(
-        f32_avx2,
-        "avx2,fma",
-        f32,
-        f32,
-        8,
-        8,
-        __m256i,
-        __m256,
-        _mm256_setzero_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_fmadd_ps,
-        _mm256_set1_epi32,
-        _mm256_loadu_si256,
-        _mm256_add_epi32,
-        _mm256_min_epu32,
-        _mm256_and_si256,
-        _mm256_srl_epi32,
-        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+    level!(eight:
+        f32_avx2, "avx2,fma", f32, f32, 8,
+        __m256, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps,
         gather: |x: *const f32, i: __m256i| _mm256_i32gather_ps::<4>(x, i),
-        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
         small: 8,
         tables: |t| _mm256_loadu_ps(t),
         pick: |both, id| _mm256_permutevar8x32_ps(both, id)
@@ -567,28 +494,10 @@ mod x86 {
 
     macro_rules! fractions {
         ($name:ident, $features:literal, $parts:ident) => {
-            level!(
-                $name,
-                $features,
-                Q64,
-                u128,
-                8,
-                4,
-                __m256i,
-                $parts::Parts,
-                $parts::none,
-                $parts::load,
-                $parts::store,
-                $parts::add_product,
-                _mm256_set1_epi32,
-                _mm256_loadu_si256,
-                _mm256_add_epi32,
-                _mm256_min_epu32,
-                _mm256_and_si256,
-                _mm256_srl_epi32,
-                bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+            level!(eight:
+                $name, $features, Q64, u128, 4,
+                $parts::Parts, $parts::none, $parts::load, $parts::store, $parts::add_product,
                 gather: |x: *const Q64, i: __m256i| _mm512_i32gather_epi64::<8>(i, x.cast()),
-                offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
                 small: 16,
                 tables: |t| (avx512::load(t), avx512::load(t.add(8))),
                 pick: |both, id| _mm512_permutex2var_epi64(both.0, _mm512_cvtepu32_epi64(id), both.1)
@@ -597,28 +506,10 @@ mod x86 {
     }
     fractions!(q64_avx512, "avx512f,avx512vl,avx2,fma", avx512);
     fractions!(q64_ifma, "avx512f,avx512vl,avx512ifma,avx2,fma", ifma);
-    level!(
-        q64_avx2,
-        "avx2,fma",
-        Q64,
-        u128,
-        4,
-        4,
-        __m128i,
-        avx2::Parts,
-        avx2::none,
-        avx2::load,
-        avx2::store,
-        avx2::add_product,
-        _mm_set1_epi32,
-        _mm_loadu_si128,
-        _mm_add_epi32,
-        _mm_min_epu32,
-        _mm_and_si128,
-        _mm_srl_epi32,
-        bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+    level!(four:
+        q64_avx2, "avx2,fma", Q64, u128, 4,
+        avx2::Parts, avx2::none, avx2::load, avx2::store, avx2::add_product,
         gather: |x: *const Q64, i: __m128i| _mm256_i32gather_epi64::<8>(x.cast(), i),
-        offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i),
         small: 2,
         tables: |t| (_mm256_set1_epi64x((*t).0 as i64), _mm256_set1_epi64x((*t.add(1)).0 as i64)),
         pick: |both, id| {
@@ -631,7 +522,7 @@ mod x86 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::kernel::cpu::simd::{AVX512, Level, level};
+    use crate::kernel::cpu::simd::{AVX512, level};
     use crate::util::inline_array::array;
 
     /// Random fractions; their words are often at the ends of the range.
@@ -675,14 +566,13 @@ mod tests {
     fn every_level_gives_the_same_bits() {
         for (width, table) in [(0, 1), (1, 2), (7, 9), (30, 40), (MOST, 100), (MOST + 1, 200)] {
             let portable = all::<PORTABLE>(width, table);
-            if level() != Level::Portable {
-                assert_eq!(all::<AVX2>(width, table), portable, "AVX2, {width} entries a row");
-            }
-            if matches!(level(), Level::Avx512 | Level::Avx512Ifma) {
-                assert_eq!(all::<AVX512>(width, table), portable, "AVX-512, {width} entries a row");
-            }
-            if level() == Level::Avx512Ifma {
-                assert_eq!(all::<AVX512_IFMA>(width, table), portable, "IFMA, {width} entries a row");
+            let levels = [
+                (AVX2, all::<AVX2> as fn(_, _) -> _),
+                (AVX512, all::<AVX512>),
+                (AVX512_IFMA, all::<AVX512_IFMA>),
+            ];
+            for (at, all) in levels.into_iter().filter(|&(at, _)| at <= level()) {
+                assert_eq!(all(width, table), portable, "level {at}, {width} entries a row");
             }
         }
     }

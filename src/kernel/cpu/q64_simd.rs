@@ -182,19 +182,9 @@ macro_rules! parts {
 
 #[cfg(target_arch = "x86_64")]
 parts!(
-    avx512,
-    "avx512f,avx512vl,avx2,fma",
-    __m512i,
-    zero: _mm512_setzero_si512,
-    load: _mm512_loadu_epi64,
-    store: _mm512_storeu_epi64,
-    set: _mm512_set1_epi64,
-    and: _mm512_and_si512,
-    xor: _mm512_xor_si512,
-    add: _mm512_add_epi64,
-    multiply: _mm512_mul_epu32,
-    up: _mm512_slli_epi64,
-    down: _mm512_srli_epi64,
+    avx512, "avx512f,avx512vl,avx2,fma", __m512i, zero: _mm512_setzero_si512, load: _mm512_loadu_epi64,
+    store: _mm512_storeu_epi64, set: _mm512_set1_epi64, and: _mm512_and_si512, xor: _mm512_xor_si512,
+    add: _mm512_add_epi64, multiply: _mm512_mul_epu32, up: _mm512_slli_epi64, down: _mm512_srli_epi64,
     joined: |high, low| {
         let first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
         let second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
@@ -208,19 +198,9 @@ parts!(
 );
 #[cfg(target_arch = "x86_64")]
 parts!(
-    avx2,
-    "avx2,fma",
-    __m256i,
-    zero: _mm256_setzero_si256,
-    load: _mm256_loadu_si256,
-    store: _mm256_storeu_si256,
-    set: _mm256_set1_epi64x,
-    and: _mm256_and_si256,
-    xor: _mm256_xor_si256,
-    add: _mm256_add_epi64,
-    multiply: _mm256_mul_epu32,
-    up: _mm256_slli_epi64,
-    down: _mm256_srli_epi64,
+    avx2, "avx2,fma", __m256i, zero: _mm256_setzero_si256, load: _mm256_loadu_si256,
+    store: _mm256_storeu_si256, set: _mm256_set1_epi64x, and: _mm256_and_si256, xor: _mm256_xor_si256,
+    add: _mm256_add_epi64, multiply: _mm256_mul_epu32, up: _mm256_slli_epi64, down: _mm256_srli_epi64,
     joined: |high, low| {
         let (even, odd) = (_mm256_unpacklo_epi64(low, high), _mm256_unpackhi_epi64(low, high));
         [_mm256_permute2x128_si256::<0x20>(even, odd), _mm256_permute2x128_si256::<0x31>(even, odd)]

@@ -1,6 +1,6 @@
 //! Run-time choice of the instruction set.
 //!
-//! A body is written once, generic in its [`Level`]. [`dispatch`] compiles it for every level and
+//! A body is written once, generic in its level. [`dispatch`] compiles it for every level and
 //! runs it at the level of this processor, which is detected once.
 
 #![cfg_attr(
@@ -18,26 +18,13 @@ pub const SLICE: usize = 64;
 /// Rows of a tile; vector instructions compute them together.
 pub const TILE: usize = 16;
 
-/// Instruction sets that bodies are compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// The instruction set of the build target.
-    Portable,
-    /// AVX2 and FMA.
-    Avx2,
-    /// AVX-512 F and VL.
-    Avx512,
-    /// AVX-512 with 52-bit integer multiply-add (IFMA).
-    Avx512Ifma,
-}
-
-/// [`Level::Portable`] as a const parameter.
+/// Level of the instruction set of the build target.
 pub(crate) const PORTABLE: u8 = 0;
-/// [`Level::Avx2`] as a const parameter.
+/// Level with AVX2 and FMA.
 pub(crate) const AVX2: u8 = 1;
-/// [`Level::Avx512`] as a const parameter.
+/// Level with AVX-512 F and VL.
 pub(crate) const AVX512: u8 = 2;
-/// [`Level::Avx512Ifma`] as a const parameter.
+/// Level with AVX-512 and its 52-bit integer multiply-add (IFMA).
 pub(crate) const AVX512_IFMA: u8 = 3;
 
 /// Permission to run code of a level; a zero-sized type that only this crate can construct.
@@ -59,29 +46,25 @@ pub(crate) const fn fused(level: u8) -> bool {
 }
 
 /// Returns the best level of this processor.
-pub(crate) fn level() -> Level {
-    static LEVEL: OnceLock<Level> = OnceLock::new();
+pub(crate) fn level() -> u8 {
+    static LEVEL: OnceLock<u8> = OnceLock::new();
     *LEVEL.get_or_init(|| {
         // For tests of processors without vector instructions, and of adapters that round like
         // them.
         if cfg!(debug_assertions) && std::env::var_os("KOLMO_PORTABLE").is_some() {
-            return Level::Portable;
+            return PORTABLE;
         }
         #[cfg(target_arch = "x86_64")]
         {
             let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             if fma && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-                return if is_x86_feature_detected!("avx512ifma") {
-                    Level::Avx512Ifma
-                } else {
-                    Level::Avx512
-                };
+                return if is_x86_feature_detected!("avx512ifma") { AVX512_IFMA } else { AVX512 };
             }
             if fma {
-                return Level::Avx2;
+                return AVX2;
             }
         }
-        Level::Portable
+        PORTABLE
     })
 }
 
@@ -90,8 +73,7 @@ pub(crate) fn level() -> Level {
 /// `run` must be `#[inline(always)]`, so that its code uses the features of the function that it is
 /// inlined into.
 pub(crate) trait Body {
-    /// True if the body multiplies fractions (`Q64`). Other bodies do not use
-    /// [`Level::Avx512Ifma`].
+    /// True if the body multiplies fractions (`Q64`). Other bodies do not use [`AVX512_IFMA`].
     const FRACTIONS: bool = false;
 
     /// Runs at a level: [`PORTABLE`], [`AVX2`], [`AVX512`] or [`AVX512_IFMA`].
@@ -103,13 +85,13 @@ pub(crate) fn dispatch<B: Body>(body: B) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() detected every feature that the function is compiled for.
-        Level::Avx512Ifma if B::FRACTIONS => unsafe { avx512_ifma(body) },
+        AVX512_IFMA if B::FRACTIONS => unsafe { avx512_ifma(body) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() detected every feature that the function is compiled for.
-        Level::Avx512 | Level::Avx512Ifma => unsafe { avx512(body) },
+        AVX512 | AVX512_IFMA => unsafe { avx512(body) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() detected every feature that the function is compiled for.
-        Level::Avx2 => unsafe { avx2(body) },
+        AVX2 => unsafe { avx2(body) },
         _ => body.run::<PORTABLE>(),
     }
 }
@@ -195,27 +177,19 @@ pub(crate) fn streamed() {
 /// Prefetches the cache line of `data[at]`, if that element exists.
 #[inline(always)]
 pub(crate) fn prefetch_line<T>(data: &[T], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(here) = data.get(at) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch accesses no memory; any address is allowed.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(here).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (data, at);
+    prefetch_lines::<1, T>(data, at);
 }
 
-/// Prefetches the cache line of `data[at]`, if that element exists, and the next line.
+/// Prefetches `LINES` cache lines from `data[at]` on, if that element exists.
 #[inline(always)]
-pub(crate) fn prefetch<T>(data: &[T], at: usize) {
+pub(crate) fn prefetch_lines<const LINES: usize, T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let here: *const i8 = std::ptr::from_ref(here).cast();
-        // SAFETY: a prefetch accesses no memory; any address is allowed.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(here);
-            _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(64));
+        for line in 0..LINES {
+            // SAFETY: a prefetch accesses no memory; any address is allowed.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(64 * line)) };
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -74,7 +74,6 @@ impl Body<'_> {
         }
     }
 
-    /// Returns the type that a pointer refers to.
     fn pointee(&self, pointer: Handle<Expression>) -> Written<TypeInner> {
         match *self.inner(pointer) {
             TypeInner::Pointer { base, .. } => Ok(self.unit.inner(base).clone()),

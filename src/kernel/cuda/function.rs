@@ -49,7 +49,6 @@ impl<'a> Body<'a> {
         Self::new(unit, &unit.module.global_expressions)
     }
 
-    /// Returns a writer of a function.
     pub(super) fn of_function(unit: &'a Unit<'a>, function: &'a Function, info: &'a FunctionInfo) -> Self {
         Self { scope: Some((function, info)), ..Self::new(unit, &function.expressions) }
     }
@@ -67,12 +66,10 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Returns the type of an expression.
     pub(super) fn inner(&self, expression: Handle<Expression>) -> &'a TypeInner {
         self.resolution(expression).inner_with(&self.unit.module.types)
     }
 
-    /// Returns the number of uses of an expression.
     pub(super) fn uses(&self, expression: Handle<Expression>) -> usize {
         self.scope.map_or(1, |(_, info)| info[expression].ref_count)
     }
@@ -153,21 +150,18 @@ impl<'a> Body<'a> {
         for (handle, variable) in self.unit.module.global_variables.iter() {
             let span = self.unit.module.global_variables.get_span(handle);
             let name = self.unit.global_name(handle);
-            match variable.space {
-                AddressSpace::WorkGroup => {
-                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
-                    self.line(&format!("__shared__ {ty} {name};"));
-                }
-                AddressSpace::Private => {
-                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
-                    let value = match variable.init {
-                        Some(value) => Body::of_module(self.unit).value(value)?,
-                        None => format!("{ty}{{}}"),
-                    };
-                    self.line(&format!("{ty} {name} = {value};"));
-                }
-                _ => {}
+            if !matches!(variable.space, AddressSpace::WorkGroup | AddressSpace::Private) {
+                continue;
             }
+            let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+            let value = match variable.init {
+                Some(value) => Body::of_module(self.unit).value(value)?,
+                None => format!("{ty}{{}}"),
+            };
+            self.line(&match variable.space {
+                AddressSpace::WorkGroup => format!("__shared__ {ty} {name};"),
+                _ => format!("{ty} {name} = {value};"),
+            });
         }
         for (i, argument) in function.arguments.iter().enumerate() {
             let ty = self.unit.type_text(argument.ty)?;

@@ -33,6 +33,13 @@ impl Body<'_> {
         let given = self.function_scope()?.named_expressions.get(&expression);
         let name = value_name(given.map(String::as_str), expression);
         let ty = self.unit.resolution_text(self.resolution(expression))?;
+        self.declare(&ty, &name, text);
+        self.names.insert(expression, name);
+        Ok(())
+    }
+
+    /// Writes the declaration of a constant, or its assignment if declarations are hoisted.
+    fn declare(&mut self, ty: &str, name: &str, text: &str) {
         match &mut self.hoisted {
             Some(declarations) => {
                 declarations.push(format!("{ty} {name};"));
@@ -40,8 +47,6 @@ impl Body<'_> {
             }
             None => self.line(&format!("const {ty} {name} = {text};")),
         }
-        self.names.insert(expression, name);
-        Ok(())
     }
 
     /// Writes a computation, with a name for its result if that is used.
@@ -271,15 +276,10 @@ impl Body<'_> {
         text: &str,
         compare: &str,
     ) -> Written<()> {
-        let Some(result) = result else {
-            self.line(&format!("{text};"));
-            return Ok(());
-        };
-        let TypeInner::Struct { members, span } = self.inner(result) else {
-            return Err(Refusal::new("a compare-exchange without its struct"));
-        };
-        let [old, _] = &members[..] else {
-            return Err(Refusal::new("a compare-exchange without its struct"));
+        let Some(result) = result else { return self.define_result(None, text) };
+        let (members, span) = match self.inner(result) {
+            TypeInner::Struct { members, span } if members.len() == 2 => (members, span),
+            _ => return Err(Refusal::new("a compare-exchange without its struct")),
         };
         let name = format!("old_{}", result.index());
         let values: Vec<_> = self
@@ -292,14 +292,7 @@ impl Body<'_> {
                 Item::Padding(_) => "{}".into(),
             })
             .collect();
-        let declaration = format!("{} {name}", self.unit.type_text(old.ty)?);
-        match &mut self.hoisted {
-            Some(declarations) => {
-                declarations.push(format!("{declaration};"));
-                self.line(&format!("{name} = {text};"));
-            }
-            None => self.line(&format!("const {declaration} = {text};")),
-        }
+        self.declare(&self.unit.type_text(members[0].ty)?, &name, text);
         let ty = self.unit.resolution_text(self.resolution(result))?;
         self.define(result, &format!("{ty}{{{}}}", values.join(", ")))
     }

@@ -4,12 +4,13 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 #[cfg(not(target_family = "wasm"))]
 use memmap2::MmapMut;
 
 use crate::kernel::cpu;
+use crate::parallel::lock;
 use crate::util::quantity::Size;
 use crate::{Error, Result};
 
@@ -198,7 +199,7 @@ pub(super) fn new_contents() -> u64 {
 pub fn available_memory() -> u64 {
     // Kept, since creating it reads more of the system's state than refreshing it.
     static SYSTEM: Mutex<Option<sysinfo::System>> = Mutex::new(None);
-    let mut system = SYSTEM.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut system = lock(&SYSTEM);
     if system.is_none() {
         *system = sysinfo::System::new().ok();
     }

@@ -12,12 +12,12 @@ pub(crate) use memory::zeroed;
 pub(super) use memory::{LARGE_PAGE, Memory};
 pub use memory::{available_memory, expect_memory};
 
-use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
+use super::backend::{Backend, Place, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};
 use crate::kernel::cpu::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::pool::{build, enter, is_member};
-use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, threads};
+use crate::parallel::{AtHand, Parallel, ParallelSlice, Team, copy_bytes, lock, threads};
 use crate::util::quantity::Size;
 use crate::{Error, Result};
 use memory::new_contents;
@@ -70,9 +70,9 @@ impl CpuLane {
     fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
         let memory = available_memory();
         let level = match simd::level() {
-            simd::Level::Avx512 | simd::Level::Avx512Ifma => "AVX-512",
-            simd::Level::Avx2 => "AVX2",
-            simd::Level::Portable => "portable code",
+            simd::PORTABLE => "portable code",
+            simd::AVX2 => "AVX2",
+            _ => "AVX-512",
         };
         let device = Device {
             name: format!("CPU, {threads} thread{} ({level})", if threads == 1 { "" } else { "s" }),
@@ -112,7 +112,7 @@ impl CpuLane {
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         // A panic in a CPU implementation is a bug that ends the program; the memory itself stays
         // consistent.
-        self.queue.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.queue)
     }
 }
 
@@ -120,7 +120,7 @@ impl Backend for CpuLane {
     type Memory = Arc<Memory>;
     type Launch = Run;
     type SendBuffer = Arc<Memory>;
-    type ReceiveBuffer = ReceiveBuffer;
+    type ReceiveBuffer = Place<Arc<Memory>>;
 
     fn device(&self) -> &Device {
         &self.device
@@ -280,22 +280,5 @@ impl SendStaging<CpuLane> for Arc<Memory> {
         let _queue = lane.lock();
         // SAFETY: the lock is held.
         take(&unsafe { self.bytes() }[..bytes])
-    }
-}
-
-/// A place in an array, which the host writes directly.
-#[derive(Debug)]
-pub(super) struct ReceiveBuffer {
-    target: Arc<Memory>,
-    at: u64,
-}
-
-impl ReceiveStaging<CpuLane> for ReceiveBuffer {
-    fn new(_: &CpuLane, target: &Arc<Memory>, at: u64, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
-        Ok(Self { target: target.clone(), at })
-    }
-
-    fn write(&self, lane: &CpuLane, values: &[u8]) -> Result<()> {
-        lane.upload(values, &self.target, self.at)
     }
 }

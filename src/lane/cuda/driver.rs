@@ -12,7 +12,6 @@ use cudarc::driver::sys;
 use crate::lane::host_array::Locked;
 use crate::lane::{Foreign, Window};
 
-/// Result of a driver call.
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// Checks once that the driver's library exists and starts; cudarc panics without it.
@@ -75,7 +74,6 @@ unsafe impl Send for Context {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Context {}
 
-/// Returns the number of devices.
 pub(super) fn count() -> Result<usize> {
     raw::device::get_count().map(|n| n as usize)
 }
@@ -273,7 +271,6 @@ impl Drop for Registered {
     }
 }
 
-/// A CUDA stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     context: Context,

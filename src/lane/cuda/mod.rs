@@ -6,7 +6,7 @@ mod transfer;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
@@ -21,7 +21,7 @@ use super::host_array::Locked;
 use super::launch::grid;
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
-use crate::parallel::copy_bytes_locked;
+use crate::parallel::{copy_bytes_locked, lock};
 use crate::util::quantity::Size;
 use crate::{Error, Result};
 
@@ -72,11 +72,6 @@ pub(super) struct CudaLaunch {
     args: Vec<Arc<Memory>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Returns a CUDA device with this name and memory.
 fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
     Device {
         name,
@@ -161,6 +156,12 @@ impl CudaLane {
         self.context.enter().map_err(|e| self.error("a call", e))
     }
 
+    /// Makes driver calls in the lane's context, and names the operation in their errors.
+    fn during<T>(&self, what: &str, work: impl FnOnce() -> driver::Result<T>) -> Result<T> {
+        self.enter()?;
+        work().map_err(|e| self.error(what, e))
+    }
+
     fn error(&self, during: &str, e: DriverError) -> Error {
         Error::DeviceLost {
             device: self.device.label(),
@@ -189,8 +190,7 @@ impl CudaLane {
     /// Records the fence. Copies in the second stream then wait for the work queued in the main
     /// stream so far.
     fn fence(&self) -> Result<()> {
-        self.enter()?;
-        self.fence.record(&self.stream).map_err(|e| self.error("an exchange", e))
+        self.during("an exchange", || self.fence.record(&self.stream))
     }
 
     fn function(&self, kernel: &'static Kernel, precision: Precision) -> Result<Function> {
@@ -243,27 +243,23 @@ impl CudaLane {
 
     /// Returns an event after the work queued in the main stream so far.
     pub(crate) fn mark(&self) -> Result<Event> {
-        let mark = || {
+        self.during("an event", || {
             let event = Event::new(self.context)?;
             event.record(&self.stream)?;
             Ok(event)
-        };
-        mark().map_err(|e| self.error("an event", e))
+        })
     }
 
     /// Moves an event after the work queued in a stream so far.
     pub(crate) fn remark(&self, side: Side, event: &Event) -> Result<()> {
-        self.enter()?;
-        event.record(self.side(side)).map_err(|e| self.error("an event", e))
+        self.during("an event", || event.record(self.side(side)))
     }
 
     /// Makes later work in a stream wait for an event, of this device or another.
     pub(crate) fn after(&self, side: Side, event: &Event) -> Result<()> {
-        self.enter()?;
-        self.side(side).wait(event).map_err(|e| self.error("an event", e))
+        self.during("an event", || self.side(side).wait(event))
     }
 
-    /// Waits for an event.
     pub(crate) fn reached(&self, event: &Event) -> Result<()> {
         event.synchronize().map_err(|e| self.error("a long loop", e))
     }
@@ -306,8 +302,7 @@ impl Backend for CudaLane {
 
     fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
         let mut staging = lock(&self.staging);
-        self.enter()?;
-        let mut copy = || -> driver::Result<()> {
+        self.during("an upload", || {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
@@ -317,14 +312,12 @@ impl Backend for CudaLane {
                 event.record(&self.stream)?;
             }
             Ok(())
-        };
-        copy().map_err(|e| self.error("an upload", e))
+        })
     }
 
     fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
         let mut staging = lock(&self.staging);
-        self.enter()?;
-        let mut copy = || -> driver::Result<()> {
+        self.during("a download", || {
             let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
             let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
@@ -344,34 +337,26 @@ impl Backend for CudaLane {
                 }
             }
             Ok(())
-        };
-        copy().map_err(|e| self.error("a download", e))
+        })
     }
 
     fn send(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
-        self.enter()?;
-        self.stream.send(src, dst, at).map_err(|e| self.error("an upload", e))
+        self.during("an upload", || self.stream.send(src, dst, at))
     }
 
     fn fetch(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
-        self.enter()?;
-        self.stream.fetch(src, at, dst).map_err(|e| self.error("a download", e))
+        self.during("a download", || self.stream.fetch(src, at, dst))
     }
 
     fn clear(&self, dst: &Arc<Memory>, bytes: u64) -> Result<()> {
-        self.enter()?;
-        self.stream.clear(dst, bytes as usize).map_err(|e| self.error("clearing", e))
+        self.during("clearing", || self.stream.clear(dst, bytes as usize))
     }
 
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
-        self.enter()?;
-        let copy = || -> driver::Result<()> {
-            for _ in 0..times {
-                self.stream.copy(src, dst, at, bytes as usize)?;
-            }
+        self.during("a copy", || {
+            (0..times).try_for_each(|_| self.stream.copy(src, dst, at, bytes as usize))?;
             self.stream.synchronize()
-        };
-        copy().map_err(|e| self.error("a copy", e))
+        })
     }
 
     fn reaches_memory(&self, memory: &Arc<Memory>) -> bool {
@@ -449,12 +434,7 @@ impl Backend for CudaLane {
     #[expect(unsafe_code, reason = "an address that others give")]
     unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
         let spec = &self.device.spec;
-        let refuse = |why: String| {
-            Error::Device(format!(
-                "{why}; use arrays on {spec}, or on the \
-                                                          host"
-            ))
-        };
+        let refuse = |why: String| Error::Device(format!("{why}; use arrays on {spec}, or on the host"));
         self.enter()?;
         for address in [src.address, src.address + src.extent() as u64 - 1] {
             match self.context.ordinal_of(address) {
@@ -463,11 +443,10 @@ impl Backend for CudaLane {
                 None => return Err(refuse(format!("{address:#x} is not CUDA memory"))),
             }
         }
-        let copy = || {
+        self.during("a copy from another library's array", || {
             // SAFETY: guaranteed by the caller.
             unsafe { self.stream.copy_foreign(&src, dst, at, pitch) }?;
             self.stream.synchronize()
-        };
-        copy().map_err(|e| self.error("a copy from another library's array", e))
+        })
     }
 }

@@ -5,12 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::driver::{self, Event, Memory, Pinned, Registered};
-use super::{CudaLane, lock};
+use super::CudaLane;
+use super::driver::{Event, Memory, Pinned, Registered};
 use crate::Result;
 use crate::lane::Window;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::host_array::Locked;
+use crate::parallel::lock;
 
 /// Page-locked bytes, and an event after their last transfer.
 #[derive(Debug)]
@@ -35,16 +36,15 @@ impl Staged {
             let locked = Registered::new(lane.context, window).ok()?;
             Some(Host::Shared { window: window.clone(), exchanges: 0, _locked: locked })
         };
-        let staged = || -> driver::Result<Self> {
+        lane.during("an allocation", || {
             let host = match window.and_then(shared) {
                 Some(host) => host,
                 None => Host::Own(Pinned::new(lane.context, bytes.max(1) as usize)?, bytes as usize),
             };
             let event = Event::new(lane.context)?;
             event.record(&lane.aside)?;
-            Ok(Self { host, event })
-        };
-        staged().map(Mutex::new).map_err(|e| lane.error("an allocation", e))
+            Ok(Mutex::new(Self { host, event }))
+        })
     }
 
     fn is_window(&self) -> bool {
@@ -64,7 +64,6 @@ impl Staged {
         }
     }
 
-    /// Returns the number of the next exchange.
     fn next(&mut self) -> u64 {
         match &mut self.host {
             Host::Own(..) => 0,
@@ -89,12 +88,11 @@ impl SendBuffer {
         lane.fence()?;
         let mut staged = lock(&self.staged);
         let exchange = staged.next();
-        let mut send = || -> driver::Result<()> {
+        lane.during("an exchange", || {
             lane.aside.wait(&lane.fence)?;
             staged.slice(exchange, |slot| lane.aside.fetch(&self.source, 0, slot))?;
             staged.event.record(&lane.aside)
-        };
-        send().map_err(|e| lane.error("an exchange", e))
+        })
     }
 }
 
@@ -129,19 +127,16 @@ pub(in crate::lane) struct ReceiveBuffer {
 impl ReceiveBuffer {
     /// Enqueues the copy to the device in the second stream, after the last fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
-        lane.enter()?;
-        let mut take = || -> driver::Result<()> {
+        lane.during("an exchange", || {
             lane.aside.wait(&lane.fence)?;
             staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
             staged.event.record(&lane.aside)
-        };
-        take().map_err(|e| lane.error("an exchange", e))
+        })
     }
 
     /// Makes the main stream wait for the copy.
     pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
-        lane.enter()?;
-        lane.stream.wait(&lock(&self.staged).event).map_err(|e| lane.error("an exchange", e))
+        lane.during("an exchange", || lane.stream.wait(&lock(&self.staged).event))
     }
 }
 

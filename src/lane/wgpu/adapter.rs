@@ -96,25 +96,14 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
 /// Returns the reason why an adapter cannot run the kernels, if there is one.
 pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
     let limits = adapter.limits();
-    if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < IMMEDIATE_BYTES {
-        return Some(format!(
-            "{} bytes of immediate data: expected at least {IMMEDIATE_BYTES}",
-            limits.max_immediate_size
-        ));
-    }
-    if limits.max_storage_buffers_per_shader_stage < 8 {
-        return Some(format!(
-            "{} storage buffers a kernel: expected at least 8",
-            limits.max_storage_buffers_per_shader_stage
-        ));
-    }
-    if limits.max_compute_invocations_per_workgroup < 256 {
-        return Some(format!(
-            "workgroups of {}: expected at least 256",
-            limits.max_compute_invocations_per_workgroup
-        ));
-    }
-    None
+    let immediates = adapter.features().contains(Features::IMMEDIATES).then_some(limits.max_immediate_size);
+    let limits = [
+        (immediates.unwrap_or(0), IMMEDIATE_BYTES, "", " bytes of immediate data"),
+        (limits.max_storage_buffers_per_shader_stage, 8, "", " storage buffers a kernel"),
+        (limits.max_compute_invocations_per_workgroup, 256, "workgroups of ", ""),
+    ];
+    let (limit, least, before, what) = limits.into_iter().find(|(limit, least, ..)| limit < least)?;
+    Some(format!("{before}{limit}{what}: expected at least {least}"))
 }
 
 /// Lists every adapter for `kolmo devices`.

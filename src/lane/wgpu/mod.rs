@@ -10,7 +10,7 @@ mod transfer;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wgpu::{BufferUsages, Features, PollStatus, PollType, SubmissionIndex};
@@ -25,6 +25,7 @@ use super::launch::grid;
 use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::parallel::backoff::Spin;
+use crate::parallel::lock;
 use crate::util::quantity::Size;
 use crate::{Error, Result};
 use pipeline::{Pipeline, WgpuLaunch};
@@ -35,7 +36,6 @@ use transfer::{ReceiveBuffer, SendBuffer};
 /// Duration of polling before a wait blocks the thread.
 const MOMENT: Duration = Duration::from_millis(6);
 
-/// Buffer usages of arrays.
 const ARRAY: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
 /// A logical device and its queue.
@@ -54,10 +54,6 @@ pub(super) struct WgpuLane {
     /// True if fixed point is computed in 32-bit words.
     limbs: bool,
     workgroups: u32,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl WgpuLane {
@@ -324,10 +320,8 @@ mod tests {
         let again = lane.alloc(1024).unwrap_err();
 
         for error in [up, down, again] {
-            assert!(
-                matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),
-                "{error}"
-            );
+            let Error::DeviceLost { device, .. } = &error else { panic!("{error}") };
+            assert!(device.contains("wgpu:0"), "{error}");
         }
     }
 }

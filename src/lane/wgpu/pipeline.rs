@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{WgpuLane, adapter, lock};
+use super::{WgpuLane, adapter};
 use crate::kernel::{Kernel, Precision};
 use crate::lane::backend::own;
 use crate::lane::{Arg, Launch};
+use crate::parallel::lock;
 use crate::{Error, Result};
 
 #[derive(Debug)]
@@ -85,11 +86,8 @@ impl WgpuLane {
             cache: None,
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
-            return Err(Error::Device(format!(
-                "{} rejects the kernel '{}': {e}",
-                self.device.label(),
-                kernel.name
-            )));
+            let (device, name) = (self.device.label(), kernel.name);
+            return Err(Error::Device(format!("{device} rejects the kernel '{name}': {e}")));
         }
         self.alive("the creation of a pipeline")?;
         let made = Arc::new(Pipeline { layout, pipeline });
@@ -121,11 +119,8 @@ impl WgpuLaunch {
             entries: &entries,
         });
         if let Some(e) = pollster::block_on(scope.pop()) {
-            return Err(Error::Device(format!(
-                "{} rejects the arguments of kernel '{}': {e}",
-                device.label(),
-                kernel.name
-            )));
+            let (device, name) = (device.label(), kernel.name);
+            return Err(Error::Device(format!("{device} rejects the arguments of kernel '{name}': {e}")));
         }
         Ok(Self { pipeline, group, grid })
     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
 
 use super::staging::Slot;
-use super::{WgpuLane, lock, pipeline};
+use super::{WgpuLane, pipeline};
 use crate::Result;
 use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::{Batch, Window};
+use crate::parallel::lock;
 
 /// Feature that lets kernels write directly to memory mapped by the host.
 pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
@@ -20,7 +21,6 @@ pub(in crate::lane) struct SendBuffer {
     source: Option<Buffer>,
     bytes: u64,
     slot: Slot,
-    /// Submission that filled the slot.
     filled: Mutex<Option<SubmissionIndex>>,
 }
 

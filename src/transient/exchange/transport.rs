@@ -61,8 +61,8 @@ impl Transport {
         (to, x, first): (usize, [&Buffer<T>; 2], usize),
     ) -> Result<Self> {
         let len = packed.len();
-        let receive = |x: &Buffer<T>| lanes[to].receive_buffer(x, first, len);
-        let (send, receive) = (lanes[from].send_buffer(packed)?, [receive(x[0])?, receive(x[1])?]);
+        let receive = |x: &Buffer<T>| lanes[to].receive_buffer(x, first, len, None);
+        let (send, receive) = (lanes[from].send_buffer(packed, None)?, [receive(x[0])?, receive(x[1])?]);
         Ok(Self::Host { from, to, len, send, receive })
     }
 
@@ -73,10 +73,7 @@ impl Transport {
         to: Envelope,
         window: Option<SharedWindow>,
     ) -> Result<Self> {
-        let send = match &window {
-            Some(shared) => lanes[from].send_buffer_in(packed, &shared.window)?,
-            None => lanes[from].send_buffer(packed)?,
-        };
+        let send = lanes[from].send_buffer(packed, window.as_ref().map(|shared| &shared.window))?;
         Ok(Self::ToRank { from, len: packed.len(), send, to, window })
     }
 
@@ -88,10 +85,8 @@ impl Transport {
         from: Envelope,
         window: Option<SharedWindow>,
     ) -> Result<Self> {
-        let receive = |x: &Buffer<T>| match &window {
-            Some(shared) => lanes[to].receive_buffer_in(x, first, len, &shared.window),
-            None => lanes[to].receive_buffer(x, first, len),
-        };
+        let shared = window.as_ref().map(|shared| &shared.window);
+        let receive = |x: &Buffer<T>| lanes[to].receive_buffer(x, first, len, shared);
         Ok(Self::FromRank { to, len, receive: [receive(x[0])?, receive(x[1])?], from, window })
     }
 }

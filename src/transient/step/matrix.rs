@@ -14,7 +14,7 @@ use crate::sparse::dictionary_search::{self, Repetition, most_values};
 use crate::sparse::pattern_tiles;
 use crate::sparse::patterns::Patterns;
 use crate::sparse::{
-    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
+    BLOCK, Coded, Dictionary, Hyb, Layout, MatrixFormat, PairTable, Repeats, SLICE, column_bits, cut,
 };
 use crate::transient::chain::scan::append_entries;
 use crate::transient::chain::statistics::MatrixStatistics;
@@ -298,7 +298,7 @@ impl<'a, T: Number> Source<'a, T> {
         Ok(match choice {
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let mut packed = Packed::build(layout, slices, total, column_bits, dictionary, row);
+                let mut packed = Coded::packed(layout, slices, total, column_bits, dictionary, row);
                 let at = append(&mut packed.slices, list);
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
@@ -306,7 +306,7 @@ impl<'a, T: Number> Source<'a, T> {
             }
             Choice::Pair(table) => {
                 let own = self.region.left;
-                let mut pairs = Pairs::build(layout, slices, total, own, table, row);
+                let mut pairs = Coded::pairs(layout, slices, total, own, table, row);
                 let offsets = pairs.slices.len() as u32;
                 pairs.slices.extend(&table.offsets);
                 let at = append(&mut pairs.slices, list);

@@ -137,7 +137,7 @@ fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
     let x = &b.x[p.own as usize..][..rows];
     blocks(call, &mut b.acc[..rows], |first, acc| {
         for (acc, &x) in acc.iter_mut().zip(&x[first..]) {
-            *acc = acc.plus(x);
+            *acc = *acc + x;
         }
     });
 }
@@ -154,9 +154,9 @@ impl<T: Real> Body for Combine<'_, T> {
     fn run<const LEVEL: u8>(self) {
         let ([f, g, h, k], [a, b, c, d]) = (self.factors, self.vectors);
         for ((((y, &a), &b), &c), &d) in self.y.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-            let two = weighted::<T, LEVEL>(g, b, f.times(a));
+            let two = weighted::<T, LEVEL>(g, b, f * a);
             let all = weighted::<T, LEVEL>(k, d, weighted::<T, LEVEL>(h, c, two));
-            *y = y.plus(all);
+            *y = *y + all;
         }
     }
 }
@@ -174,7 +174,7 @@ fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>) 
     let factor = b.factors[(p.first + p.step) as usize];
     blocks(call, &mut b.y[p.own as usize..][..p.rows as usize], |_, y| {
         for y in y {
-            *y = factor.times(*y);
+            *y = factor * *y;
         }
     });
 }

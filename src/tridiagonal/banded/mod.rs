@@ -18,9 +18,11 @@ mod windows;
 
 use std::ops::Range;
 
-use super::residual::{self, AllNorms, Norms, Residual};
+use super::invalid;
+use super::residual::{self, AllNorms, Norms, Residual, joined};
+use super::system::view::not_finite;
+use crate::Result;
 use crate::parallel::*;
-use crate::{Error, Result};
 
 pub use plan::BandedPlan;
 pub use solve::solve_banded;
@@ -70,7 +72,7 @@ impl BandedSystem {
     /// may have any value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
+    /// [`crate::Error::Invalid`] if there is no row or no system, or array lengths do not match.
     ///
     /// ```
     /// use kolmo::Machine;
@@ -96,7 +98,7 @@ impl BandedSystem {
     /// block of a system's first block row and the upper block of its last are ignored.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system has an
+    /// [`crate::Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system has an
     /// odd number of rows.
     pub fn blocks(batch: usize, blocks: [Vec<f64>; 3], b: Vec<Vec<f64>>) -> Result<Self> {
         Self::new(Form::Blocks, batch, blocks.into(), b)
@@ -104,7 +106,6 @@ impl BandedSystem {
 
     /// Creates systems of this form from arrays in the order of [`Form::names`].
     pub(crate) fn new(form: Form, batch: usize, arrays: Vec<Vec<f64>>, b: Vec<Vec<f64>>) -> Result<Self> {
-        let invalid = |reason: String| Err(Error::Invalid(reason));
         let (names, width) = (form.names(), form.width());
         let numbers = arrays[arrays.len() / 2].len();
         let rows = numbers / width;
@@ -140,32 +141,25 @@ impl BandedSystem {
     fn check_lengths(&self) -> Result<()> {
         let rows = self.rows();
         match self.b.iter().find(|b| b.len() != rows) {
-            _ if self.b.is_empty() => {
-                Err(Error::Invalid("no right-hand side: expected at least one".to_owned()))
-            }
-            Some(b) => Err(Error::Invalid(format!(
-                "b has {} numbers, but there are {rows} \
-                                                   rows",
-                b.len()
-            ))),
+            _ if self.b.is_empty() => invalid("no right-hand side: expected at least one"),
+            Some(b) => invalid(format!("b has {} numbers, but there are {rows} rows", b.len())),
             None => Ok(()),
         }
     }
 
+    /// Numbers of each system in array `k` that are before its first element (true) or after its
+    /// last one (false).
+    fn beyond(&self, k: usize) -> (usize, bool) {
+        let (middle, block) = (self.arrays.len() / 2, self.form.width().pow(2));
+        ((block * k.abs_diff(middle)).min(self.form.width() * self.n), k < middle)
+    }
+
     /// Sets elements beyond the ends of a system to 0.
     fn cut_ends(&mut self) {
-        let (n, form) = (self.n, self.form);
-        let last = self.arrays.len() - 1;
-        for (k, array) in self.arrays.iter_mut().enumerate() {
-            let width = form.width();
-            for system in array.chunks_exact_mut(width * n) {
-                let here = match (form, k) {
-                    (Form::Pentadiagonal, 0 | 1) => 0..(2 - k).min(n),
-                    (Form::Pentadiagonal, 3 | 4) => n.saturating_sub(k - 2)..n,
-                    (Form::Blocks, 0) => 0..4,
-                    (Form::Blocks, k) if k == last => width * n - 4..width * n,
-                    _ => 0..0,
-                };
+        for k in 0..self.arrays.len() {
+            let ((count, before), len) = (self.beyond(k), self.form.width() * self.n);
+            for system in self.arrays[k].chunks_exact_mut(len) {
+                let here = if before { 0..count } else { len - count..len };
                 system[here].fill(0.0);
             }
         }
@@ -199,33 +193,17 @@ impl BandedSystem {
     /// Returns the system with the transposed matrix.
     #[must_use]
     pub fn transposed(mut self) -> Self {
-        let n = self.n;
-        match self.form {
-            Form::Pentadiagonal => {
-                // Row i of the transpose has du2[i − 2], du[i − 1], d[i], dl[i + 1], dl2[i + 2].
-                for (k, array) in self.arrays.iter_mut().enumerate() {
-                    let by = k.abs_diff(2).min(n);
-                    for system in array.chunks_exact_mut(n) {
-                        if k < 2 { system.rotate_left(by) } else { system.rotate_right(by) }
-                    }
-                }
-                self.arrays.swap(0, 4);
-                self.arrays.swap(1, 3);
+        for k in 0..self.arrays.len() {
+            if self.form == Form::Blocks {
+                self.arrays[k].chunks_exact_mut(4).for_each(|block| block.swap(1, 2));
             }
-            Form::Blocks => {
-                for (k, array) in self.arrays.iter_mut().enumerate() {
-                    array.chunks_exact_mut(4).for_each(|block| block.swap(1, 2));
-                    for system in array.chunks_exact_mut(2 * n) {
-                        match k {
-                            0 => system.rotate_left(4),
-                            2 => system.rotate_right(4),
-                            _ => {}
-                        }
-                    }
-                }
-                self.arrays.swap(0, 2);
+            // Row i of the transpose has du2[i − 2], du[i − 1], d[i], dl[i + 1], dl2[i + 2].
+            let ((count, before), len) = (self.beyond(k), self.form.width() * self.n);
+            for system in self.arrays[k].chunks_exact_mut(len) {
+                if before { system.rotate_left(count) } else { system.rotate_right(count) }
             }
         }
+        self.arrays.reverse();
         self.cut_ends();
         self
     }
@@ -233,19 +211,14 @@ impl BandedSystem {
     /// Checks the lengths of right-hand sides, and that every number that is used is finite.
     ///
     /// # Errors
-    /// [`Error::Invalid`]; for a number that is NaN or infinite, it names the first one.
+    /// [`crate::Error::Invalid`]; for a number that is NaN or infinite, it names the first one.
     pub fn check(&self) -> Result<()> {
         self.check_lengths()?;
         let arrays =
             self.form.names().iter().zip(&self.arrays).map(|(name, array)| (*name, self.form.width(), array));
         for (name, width, values) in arrays.chain(self.b.iter().map(|b| ("b", 1, b))) {
             if let Some(at) = values.par_iter().position_first(|v| !v.is_finite()) {
-                let (row, value) = (at / width, values[at]);
-                let of = if self.batch > 1 { format!(" of system {}", row / self.n) } else { String::new() };
-                return Err(Error::Invalid(format!(
-                    "{name} of row {}{of} is {value}: expected a finite number",
-                    row % self.n
-                )));
+                return not_finite(name, [at / width, self.n, self.batch], values[at]);
             }
         }
         Ok(())
@@ -335,31 +308,16 @@ impl View<'_> {
 
     /// Computes r = b − A·x, and returns the maximum residual norms over all systems.
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
-        if self.batch == 1 {
-            return self.norms(b, x, r).residual();
-        }
-        let mut none: Vec<&mut [f64]> = Vec::new();
-        let n = self.n;
-        let parts = match r.is_empty() {
-            true => {
-                none.resize_with(self.batch, || &mut []);
-                none
-            }
-            false => r.chunks_exact_mut(n).collect(),
-        };
-        let one = |(s, r): (usize, &mut [f64])| {
-            let here = s * n..(s + 1) * n;
+        let system = |here: Range<usize>, r: &mut [f64]| {
             self.part(here.clone()).norms(&b[here.clone()], &x[here], r).residual()
         };
-        parts.into_par_iter().enumerate().map(one).reduce(Residual::default, Residual::max)
+        joined(0..self.rows(), self.n, r, system, Residual::max)
     }
 
     /// Computes the norms of the rows of one system, and r unless it is empty.
     fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> AllNorms {
-        let rows = self.n;
-        let one = |(block, r): (usize, &mut [f64])| {
-            let here = block * BLOCK..rows.min((block + 1) * BLOCK);
-            let near = &x[here.start.saturating_sub(3)..rows.min(here.end + 3)];
+        let block = |here: Range<usize>, r: &mut [f64]| {
+            let near = &x[here.start.saturating_sub(3)..self.n.min(here.end + 3)];
             let norms = self.each_row(here.clone(), b, x, r, residual::row);
             let norms = norms.fold(Norms::default(), Norms::join);
             if !norms.unsure(near) {
@@ -368,11 +326,7 @@ impl View<'_> {
             let norms = self.each_row(here, b, x, r, residual::row_in_range);
             norms.fold(AllNorms::default(), AllNorms::with)
         };
-        if r.is_empty() {
-            let blocks = (0..rows.div_ceil(BLOCK)).into_par_iter();
-            return blocks.map(|block| one((block, &mut []))).reduce(AllNorms::default, AllNorms::with);
-        }
-        r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(AllNorms::default, AllNorms::with)
+        joined(0..self.n, BLOCK, r, block, AllNorms::with)
     }
 
     /// Norms of each of these rows of one system, computed by `row`, which also returns r.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::super::options::{Interface, Options, Pivot, Refine};
+use super::super::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use super::super::residual::Residual;
 use super::super::solve::SYSTEMS;
 use super::plan::BandedPlan;
@@ -15,13 +15,12 @@ use crate::tridiagonal::host::banded_lu;
 use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
 use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
-use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::host::singularity::{clear, largest_size, noise};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
-use crate::tridiagonal::solution::{Method, Solution};
-use crate::tridiagonal::solve::pass::{Outcome, Pass};
-use crate::tridiagonal::solve::refinement::MOST_CORRECTIONS;
-use crate::util::quantity::{exponent, times_power_of_two};
+use crate::tridiagonal::solution::{Method, Pass, Solution};
+use crate::tridiagonal::solve::refinement::Refined;
+use crate::util::quantity::times_power_of_two;
 use crate::{Error, Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision.
@@ -59,17 +58,20 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
     let (dominant, regular) = view.dominance();
-    let mut done = Pass::new(view.b.len(), view.rows());
+    let mut done = Pass::new(view.b.len(), view.rows(), &PlanOptions::default());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
     let started = Instant::now();
-    let (mut certified, mut tile) = (false, 0);
+    let mut certified = false;
     let mut plan = match options.pivot {
         Pivot::Scaled => None,
         Pivot::None | Pivot::Auto => BandedPlan::<T>::of(lanes, view)?,
     };
+    done.solution.block = 0;
     while let Some(mut own) = plan.take() {
-        (done.device_bytes, done.chunks, tile) = (own.device_bytes(), own.parts(), own.tile());
-        certified = solve_all(&mut own, view, options.refine, dominant, &mut done)?;
+        let solution = &mut done.solution;
+        (solution.device_bytes, solution.chunks) = (own.device_bytes(), own.parts());
+        solution.block = own.tile();
+        certified = solve_all(&mut own, view, options.refine, dominant, solution)?;
         done.doubt = certified && !regular && is_doubtful(&mut own, view)?;
         plan = if certified { None } else { own.wider(view)? };
     }
@@ -78,17 +80,21 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         Refine::Auto => !residual.fine(dominant),
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
-    let mut host = pivoted_lu::Improved::default();
     if !certified || done.doubt || asked(done.residual()) {
-        host = pivoted_lu::improve(view, &mut done.x, asked, done.doubt);
-        let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
-        done.residuals = residuals.collect();
-        done.refinements = if host.changed { host.corrections } else { done.refinements };
+        let solution = &mut done.solution;
+        let host = pivoted_lu::improve(view, &mut solution.x, asked, done.doubt);
+        let residuals = view.b.iter().zip(&solution.x).map(|(b, x)| view.residual(b, x, &mut []));
+        solution.residuals = residuals.collect();
+        solution.singular = host.singular;
+        if host.changed {
+            solution.refinements = host.corrections;
+        }
+        if host.changed || !certified {
+            solution.method = Method::Host;
+        }
     }
-    let method = if certified && !host.changed { Method::OnePass } else { Method::Host };
-    let (interface, seconds) = (Interface::Device, started.elapsed().as_secs_f64());
-    let outcome = Outcome { done, host, unproved: false, method, block: tile, interface, seconds };
-    Ok(outcome.solution(&view.b, crate::ranks::Ranks::ALONE, options.tolerance))
+    done.solution.solve_seconds = started.elapsed().as_secs_f64();
+    Ok(done.finish(&view.b, crate::ranks::Ranks::ALONE, options.tolerance))
 }
 
 /// Solves for all right-hand sides and refines them; false at the first that is not certified.
@@ -97,11 +103,11 @@ fn solve_all<T: Number>(
     view: &View<'_>,
     refine: Refine,
     dominant: bool,
-    done: &mut Pass,
+    solution: &mut Solution,
 ) -> Result<bool> {
     let headroom = scaling::headroom(T::PRECISION);
     for (k, b) in view.b.iter().enumerate() {
-        let x = &mut done.x[k];
+        let x = &mut solution.x[k];
         let shift = scaling::shift(scaling::largest(b), headroom);
         if !plan.run(view, (b, shift), x)? {
             return Ok(false);
@@ -109,9 +115,19 @@ fn solve_all<T: Number>(
         if shift != 0 {
             x.iter_mut().for_each(|x| *x = times_power_of_two(*x, -shift));
         }
-        let (residual, steps) = improved(plan, view, b, x, (refine, dominant))?;
-        done.residuals[k] = residual;
-        done.refinements = done.refinements.max(steps);
+        // The residual is computed in double precision.
+        let mut r = vec![0.0; b.len()];
+        let mut better = vec![0.0; b.len()];
+        let mut refined =
+            Refined::new((refine, dominant), view.residual(b, x, &mut r), || scaling::largest(&r));
+        while let Some(scale) = refined.scale {
+            plan.run(view, (&r, scale), &mut better)?;
+            better.iter_mut().zip(&*x).for_each(|(e, x)| *e = x + times_power_of_two(*e, -scale));
+            let after = view.residual(b, &better, &mut r);
+            refined.correct(after, x, &better, || scaling::largest(&r));
+        }
+        solution.residuals[k] = refined.residual;
+        solution.refinements = solution.refinements.max(refined.steps);
     }
     Ok(true)
 }
@@ -122,51 +138,7 @@ fn is_doubtful<T: Number>(plan: &mut BandedPlan<'_, T>, view: &View<'_>) -> Resu
     let row = |i: usize| noise(i, 0) * view.row(i).iter().map(|v| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..view.rows()).into_par_iter().map(row).collect();
     let mut x = vec![0.0; b.len()];
-    Ok(!plan.run(view, (&b, 0), &mut x)? || scaling::largest(&x) > clear(T::PRECISION))
-}
-
-/// Refines x with solutions for the residual, which is computed in double precision. Returns the
-/// final residual and the number of corrections.
-fn improved<T: Number>(
-    plan: &mut BandedPlan<'_, T>,
-    view: &View<'_>,
-    b: &[f64],
-    x: &mut [f64],
-    (refine, dominant): (Refine, bool),
-) -> Result<(Residual, u32)> {
-    let most = match refine {
-        Refine::Auto => MOST_CORRECTIONS,
-        Refine::Steps(steps) => steps,
-    };
-    let mut r = vec![0.0; b.len()];
-    let mut residual = view.residual(b, x, &mut r);
-    let mut better = Vec::new();
-    let mut steps = 0;
-    while steps < most {
-        let largest = scaling::largest(&r);
-        let settled = match refine {
-            Refine::Auto => residual.settled(dominant && steps == 0),
-            Refine::Steps(_) => residual.componentwise == 0.0,
-        };
-        if settled || largest == 0.0 || !largest.is_finite() {
-            break;
-        }
-        better.resize(b.len(), 0.0);
-        let shift = -exponent(largest);
-        plan.run(view, (&r, shift), &mut better)?;
-        better.iter_mut().zip(&*x).for_each(|(e, x)| *e = x + times_power_of_two(*e, -shift));
-        let after = view.residual(b, &better, &mut r);
-        // A reduction by less than half means that rounding errors dominate.
-        let last = refine == Refine::Auto && after.excess() >= 0.5 * residual.excess();
-        if !last || after.excess() < residual.excess() {
-            x.copy_from_slice(&better);
-            (residual, steps) = (after, steps + 1);
-        }
-        if last {
-            break;
-        }
-    }
-    Ok((residual, steps))
+    Ok(!plan.run(view, (&b, 0), &mut x)? || largest_size(&x) > clear(T::PRECISION))
 }
 
 impl Eliminate for View<'_> {

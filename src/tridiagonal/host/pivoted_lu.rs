@@ -123,8 +123,11 @@ pub(crate) fn improve(
             .collect();
         let asked = residuals.iter().any(|&r| asked(r));
         (asked || doubt).then(|| {
-            let found = if asked { best(&system) } else { Ok(Vec::new()) };
-            let answers = found.and_then(|answers| singularity::singular(&system).map_or(Ok(answers), Err));
+            let found = if asked { best(&system) } else { Ok((Vec::new(), false)) };
+            let answers = found.and_then(|(answers, overflow)| {
+                let singular = if overflow { None } else { singularity::singular(&system) };
+                singular.map_or(Ok(answers), Err)
+            });
             (here.clone(), residuals, answers)
         })
     };
@@ -154,21 +157,24 @@ pub(crate) fn improve(
 /// Eliminates one system as it is. If the result can be improved, it also eliminates the system
 /// with rows and columns scaled to size 1, and returns the better unknowns.
 ///
-/// The error is the row of a zero pivot, if both eliminations have one.
-fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+/// The second result is true if the scaled system overflows (see [`balanced`]). The error is the
+/// row of a zero pivot, if both eliminations have one.
+fn best(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
     let first = corrected(system);
-    if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine(false))) {
-        return first;
+    if let Ok(answers) = &first
+        && answers.iter().all(|answer| answer.residual.fine(false))
+    {
+        return first.map(|answers| (answers, false));
     }
-    let second = balanced(system);
-    match (first, second) {
-        (Ok(first), Ok(second)) => {
+    match (first, balanced(system)) {
+        (Ok(first), Ok((second, overflow))) => {
             let better =
                 |(a, b): (Answer, Answer)| if a.residual.excess() < b.residual.excess() { a } else { b };
-            Ok(first.into_iter().zip(second).map(better).collect())
+            Ok((first.into_iter().zip(second).map(better).collect(), overflow))
         }
         (Err(row), Err(_)) => Err(row),
-        (Ok(answers), Err(_)) | (Err(_), Ok(answers)) => Ok(answers),
+        (Ok(answers), Err(_)) => Ok((answers, false)),
+        (Err(_), Ok(second)) => Ok(second),
     }
 }
 
@@ -178,25 +184,30 @@ const CORRECTIONS: u32 = 12;
 /// Replaces unknowns that one row determines, such as x_i = b_i / d_i, by the value from that row.
 ///
 /// A row determines an unknown if it has no other, or if its others are determined. Elimination may
-/// take such an unknown from another row with a larger element and more rounding errors.
-fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) {
-    let n = x.len();
+/// take such an unknown from another row with a larger element and more rounding errors. Returns
+/// true if an unknown changes.
+fn settle(system: &impl Eliminate, x: &mut [f64], b: &[f64]) -> bool {
+    let (n, mut changed) = (x.len(), false);
     let mut known = vec![false; n];
-    let mut rows: Vec<usize> = (0..n).collect();
-    while let Some(i) = rows.pop() {
-        let all = || system.elements(i).filter(|(_, v)| *v != 0.0);
-        let mut open = all().filter(|&(column, _)| !known[column]);
-        let (Some((own, v)), None) = (open.next(), open.next()) else { continue };
-        drop(open);
-        let left = all().filter(|&(column, _)| column != own).fold(b[i], |b, (j, v)| (-v).mul_add(x[j], b));
-        let settled = left / v;
-        if settled.is_finite() {
-            x[own] = settled;
+    let mut rows = Vec::new();
+    for start in (0..n).rev() {
+        rows.push(start);
+        while let Some(i) = rows.pop() {
+            let all = || system.elements(i).filter(|(_, v)| *v != 0.0);
+            let mut open = all().filter(|&(column, _)| !known[column]);
+            let (Some((own, v)), None) = (open.next(), open.next()) else { continue };
+            drop(open);
+            let others = all().filter(|&(column, _)| column != own);
+            let settled = others.fold(b[i], |b, (j, v)| (-v).mul_add(x[j], b)) / v;
+            if settled.is_finite() && settled != x[own] {
+                (x[own], changed) = (settled, true);
+            }
+            known[own] = true;
+            let reach = system.bandwidth().min(n - 1);
+            rows.extend((0..=2 * reach).map(|k| (own + n + k - reach) % n).filter(|&row| row != i));
         }
-        known[own] = true;
-        let reach = system.bandwidth().min(n - 1);
-        rows.extend((0..=2 * reach).map(|k| (own + n + k - reach) % n).filter(|&row| row != i));
     }
+    changed
 }
 
 /// Solves a system by elimination, and applies corrections while they lower the residual.
@@ -225,7 +236,8 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
         answers.push(Answer { x, residual, corrections: 0 });
     }
     for _ in 0..CORRECTIONS {
-        if answers.iter().all(|answer| answer.residual.settled(false)) {
+        // No correction changes an unknown that is not finite.
+        if answers.iter().all(|Answer { residual, .. }| residual.settled(false) || residual.is_infinite()) {
             break;
         }
         eliminated(&mut r)?;
@@ -247,10 +259,11 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     }
     for (answer, b) in answers.iter_mut().zip(system.b()).filter(|(answer, _)| !answer.residual.fine(false)) {
         let mut x = answer.x.clone();
-        settle(system, &mut x, b);
-        let residual = system.residual(b, &x, &mut []);
-        if residual.excess() < answer.residual.excess() {
-            *answer = Answer { x, residual, ..*answer };
+        if settle(system, &mut x, b) {
+            let residual = system.residual(b, &x, &mut []);
+            if residual.excess() < answer.residual.excess() {
+                *answer = Answer { x, residual, ..*answer };
+            }
         }
     }
     Ok(answers)
@@ -258,7 +271,11 @@ pub(crate) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
 
 /// Calls [`corrected`] on the system with rows and columns multiplied by the powers of two of
 /// [`scales`]. The componentwise error does not depend on such factors.
-fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+///
+/// The second result is true if a solution overflows. Its right-hand side has size 1, so that
+/// ‖A⁻¹‖ > 2¹⁰⁰⁰ for the scaled matrix. Then the range of doubles is too short for the verdict on
+/// singular matrices.
+fn balanced(system: &impl Eliminate) -> Result<(Vec<Answer>, bool), usize> {
     let (rows, columns) = scales(system);
     let mut shifts = Vec::with_capacity(system.b().len());
     let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
@@ -270,10 +287,11 @@ fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
         shifts.push(shift);
     }
     let answers = system.scaled(&rows, &columns, b.iter().map(|b| &b[..]).collect())?;
+    let overflow = answers.iter().any(|answer| answer.residual.is_infinite());
     let given = answers.into_iter().zip(shifts).zip(system.b()).map(|((answer, shift), b)| {
         let x: Vec<f64> =
             answer.x.iter().zip(&columns).map(|(x, k)| times_power_of_two(*x, k - shift)).collect();
         Answer { residual: system.residual(b, &x, &mut []), x, ..answer }
     });
-    Ok(given.collect())
+    Ok((given.collect(), overflow))
 }

@@ -12,7 +12,7 @@ use crate::tridiagonal::one_pass::NEIGHBOUR_ROWS;
 use crate::tridiagonal::options::PlanOptions;
 use crate::tridiagonal::reduction::levels::Shape;
 use crate::tridiagonal::reduction::rank_reduction::{self, Run};
-use crate::tridiagonal::reduction::stages::{InterfaceSolve, RankReduction};
+use crate::tridiagonal::reduction::stages::{RankReduction, Stage2};
 use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::system::row_range::Span;
 use crate::{Error, Result};
@@ -24,8 +24,8 @@ const FEWEST_ROWS: usize = 1 << 12;
 pub(crate) struct Chunks<'a, T> {
     pub(crate) chunks: Vec<Chunk<'a, T>>,
     /// Reduction of the chunks' equations before they leave this rank, if chunks do not perform it.
-    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
-    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(crate) rank_reduction: Option<RankReduction<T>>,
+    pub(crate) stage2: Option<Stage2<T>>,
     /// Number of items that all ranks send, and their layout.
     pub(crate) items: usize,
     pub(crate) shape: Shape,
@@ -121,7 +121,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
             true => {
                 let all = || vec![Run { level: 0, nodes: 0..items }];
                 let subtrees = self.subtrees.clone().unwrap_or_else(all);
-                scheme.interface(&self.lanes[0], items, subtrees, cyclic)?
+                scheme.stage2(&self.lanes[0], items, subtrees, cyclic)?
             }
             false => None,
         };
@@ -134,7 +134,7 @@ impl<'a, 'p, T: Number> Chunking<'a, 'p, T> {
         };
         let chunks = self.on_lanes(&ranges, alignment)?;
         if let ([chunk], false) = (&chunks[..], several) {
-            stage2 = chunk.solve.interface(chunk.lane, cyclic)?;
+            stage2 = chunk.solve.stage2(chunk.lane, cyclic)?;
         }
         Ok(Chunks { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
     }

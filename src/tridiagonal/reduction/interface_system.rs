@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::Shape;
-use super::stages::{InterfaceSolve, RankReduction};
+use super::stages::{RankReduction, Stage2};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 use crate::ranks::Ranks;
@@ -19,10 +19,10 @@ pub(crate) struct InterfaceSystem<'a, T> {
     pub(crate) home: &'a Lane,
     /// True if one chunk holds all rows; its equations and values stay on its lane.
     pub(crate) single_chunk: bool,
-    pub(crate) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    pub(crate) rank_reduction: Option<RankReduction<T>>,
     /// Stage 2; `None` if systems are not coupled by interface equations, and on ranks other than
     /// 0.
-    pub(crate) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(crate) stage2: Option<Stage2<T>>,
     pub(crate) equations: Equations<T>,
     /// Number of zero pivots that the host replaced.
     pub(crate) replaced: u32,
@@ -78,7 +78,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
     /// Computes the interface values of chunks from those that this rank received.
     pub(crate) fn expand(&mut self) -> Result<()> {
         let Self { home, rank_reduction, equations, .. } = self;
-        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, equations))
+        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, &mut equations.values))
     }
 
     /// Solves the equations of all ranks on rank 0, with or without row exchanges, and sends each

@@ -4,24 +4,23 @@
 //! Tiles leave reduced blocks, blocks leave rows of a reduced system, and whole systems leave
 //! nothing.
 
-mod blocks;
 pub(crate) mod interface_buffers;
 pub(crate) mod interface_system;
 pub mod levels;
 pub mod merge_tree;
 pub mod rank_reduction;
-pub(crate) mod reduced_system;
+mod reduced_system;
 pub(crate) mod stages;
 mod tiles;
 pub(crate) mod whole_systems;
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use self::blocks::{BlockInterface, BlockRankReduction, HostInterface};
-use self::levels::Shape;
+use self::levels::{Level, Levels, Shape};
+use self::merge_tree::RootSolve;
 use self::rank_reduction::{Run, Subtrees};
-use self::stages::{ChunkSolve, InterfaceSolve, RankReduction};
-use self::tiles::TileInterface;
+use self::stages::{ChunkSolve, RankReduction, Stage2};
 use super::kernels::alignment::{Alignment, Place};
 use super::kernels::number::Number;
 use super::kernels::row_memory::RowMemory;
@@ -31,11 +30,13 @@ use crate::lane::Lane;
 
 impl<T: Number> ChunkSolve<T> {
     /// Stage 2 if this chunk holds all rows: its equations and values stay on its lane.
-    pub(crate) fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
+    pub(crate) fn stage2(&self, lane: &Lane, cyclic: bool) -> Result<Option<Stage2<T>>> {
         let Some(last) = self.last().cloned() else { return Ok(None) };
         Ok(match self.scheme {
-            Scheme::Tiles => Some(Box::new(TileInterface::of_chunk(lane, last, cyclic)?)),
-            Scheme::Blocks(blocking) => Some(Box::new(BlockInterface::of_chunk(lane, last, blocking)?)),
+            Scheme::Tiles => Some(Stage2::Tiles(RootSolve::new(lane, last, cyclic)?, None)),
+            Scheme::Blocks(blocking) => {
+                Some(Stage2::Blocks { levels: Levels::to_leaf(lane, last, blocking)?, gathered: false })
+            }
             Scheme::Batch { .. } => None,
         })
     }
@@ -63,9 +64,14 @@ impl Scheme {
     ) -> Result<ChunkSolve<T>> {
         match self {
             Self::Tiles => tiles::chunk(lane, memory, place, rows, levels),
-            Self::Blocks(blocking) => {
-                blocks::chunk(lane, memory, place, rows, blocking.blocks(place.first, rows, all), blocking)
-            }
+            Self::Blocks(blocking) => reduced_system::chunk(
+                lane,
+                memory,
+                place,
+                rows,
+                blocking.blocks(place.first, rows, all),
+                blocking,
+            ),
             Self::Batch { tile } => whole_systems::chunk(lane, memory, place.n, rows, tile),
         }
     }
@@ -78,32 +84,45 @@ impl Scheme {
         rows: Range<usize>,
         all: usize,
         [of_chunk, of_rank]: [Alignment; 2],
-    ) -> Result<Option<Box<dyn RankReduction<T>>>> {
+    ) -> Result<Option<RankReduction<T>>> {
         let levels = of_rank.levels.saturating_sub(of_chunk.levels);
         Ok(match self {
             Self::Tiles => {
                 let (count, start) = (of_chunk.blocks(rows.len()), of_rank.blocks(rows.start));
-                Some(Box::new(Subtrees::of_rank(lane, count, levels, start, of_rank.blocks(all))?))
+                Some(RankReduction::Tiles(Subtrees::of_rank(
+                    lane,
+                    count,
+                    levels,
+                    start,
+                    of_rank.blocks(all),
+                )?))
             }
             Self::Blocks(blocking) if levels > 0 => {
-                Some(Box::new(BlockRankReduction::new(lane, rows, all, blocking, levels)?))
+                Some(RankReduction::Blocks(Levels::of_rank(lane, rows, all, blocking, levels)?))
             }
             Self::Blocks(_) | Self::Batch { .. } => None,
         })
     }
 
     /// Creates stage 2 for `items` items of several chunks; in tiles they are these subtrees.
-    pub(crate) fn interface<T: Number>(
+    pub(crate) fn stage2<T: Number>(
         self,
         lane: &Lane,
         items: usize,
         subtrees: Vec<Run>,
         cyclic: bool,
-    ) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
+    ) -> Result<Option<Stage2<T>>> {
         Ok(match self {
-            Self::Tiles => Some(Box::new(TileInterface::of_all(lane, items, subtrees, cyclic)?)),
-            Self::Blocks(Blocking { host: true, .. }) => Some(Box::new(HostInterface)),
-            Self::Blocks(blocking) => Some(Box::new(BlockInterface::of_all(lane, items, blocking)?)),
+            Self::Tiles => {
+                let subtrees = Subtrees::of_all(lane, items, subtrees)?;
+                let root = RootSolve::new(lane, subtrees.top().clone(), cyclic)?;
+                Some(Stage2::Tiles(root, Some(subtrees)))
+            }
+            Self::Blocks(Blocking { host: true, .. }) => Some(Stage2::Host),
+            Self::Blocks(blocking) => {
+                let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, items)?);
+                Some(Stage2::Blocks { levels: Levels::to_leaf(lane, given, blocking)?, gathered: true })
+            }
             Self::Batch { .. } => None,
         })
     }

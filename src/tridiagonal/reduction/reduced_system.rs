@@ -7,9 +7,11 @@
 //! moves from one block to another, and the reduced system stays tridiagonal (Klein, Strzodka 2023,
 //! doi:10.1145/3580373).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::levels::{Level, Levels, Shape};
+use super::stages::ChunkSolve;
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::tridiagonal::host::lu::solve_replaced;
@@ -18,13 +20,31 @@ use crate::tridiagonal::kernels::blocks::{
     BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
 };
 use crate::tridiagonal::kernels::number::Number;
-use crate::tridiagonal::kernels::row_memory::Arrays;
+use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
 use crate::tridiagonal::kernels::tiles::least_exponent;
-use crate::tridiagonal::scheme::Blocking;
+use crate::tridiagonal::scheme::{Blocking, Scheme};
+
+/// Creates the launches of a chunk of `rows` rows (at least 2) in `blocks` blocks.
+pub(super) fn chunk<T: Number>(
+    lane: &Lane,
+    memory: &RowMemory<T>,
+    place: Place,
+    rows: usize,
+    blocks: usize,
+    blocking: Blocking,
+) -> Result<ChunkSolve<T>> {
+    assert!((2..1 << 31).contains(&rows) && rows >= 2 * blocks, "{rows} rows in {blocks} blocks");
+    let reduced = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
+    let kept = memory.kept.as_ref().expect("memory for rows in blocks has room for what they keep");
+    let source = Source::rows(rows, place, &memory.arrays);
+    let [up, down] = source.reduction(lane, &reduced, kept, blocking.pivot)?;
+    let levels = Some(Levels::new(Arc::new(reduced)));
+    Ok(ChunkSolve { scheme: Scheme::Blocks(blocking), up: Some(up), down, levels, flags: None })
+}
 
 /// System in blocks: number of rows, their position in their systems, arrays, and offsets in the
 /// arrays.
-pub(crate) struct Source<'a> {
+struct Source<'a> {
     rows: usize,
     place: (u32, u32),
     arrays: [Arg<'a>; 4],
@@ -34,7 +54,7 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// Rows of a chunk.
-    pub(crate) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+    fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
         let Arrays { dl, d, du, b, x } = arrays;
         let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
         Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
@@ -50,7 +70,7 @@ impl<'a> Source<'a> {
 
     /// Creates two launches: reduction of the rows to the reduced system `above`, and back
     /// substitution from its unknowns.
-    pub(crate) fn reduction<T: Number>(
+    fn reduction<T: Number>(
         &self,
         lane: &Lane,
         above: &Level<T>,
@@ -86,7 +106,7 @@ impl<'a> Source<'a> {
 
 impl<T: Number> Levels<T> {
     /// Creates the successive reduced systems of `given`, with these numbers of blocks.
-    pub(crate) fn of_systems(
+    fn of_systems(
         lane: &Lane,
         given: Arc<Level<T>>,
         blocks: impl IntoIterator<Item = usize>,
@@ -106,8 +126,30 @@ impl<T: Number> Levels<T> {
         Ok(levels)
     }
 
+    /// Creates `levels` reduced systems after the first one of these rows of `all`, which a rank
+    /// reduces before it sends equations to rank 0.
+    pub(super) fn of_rank(
+        lane: &Lane,
+        rows: Range<usize>,
+        all: usize,
+        blocking: Blocking,
+        levels: u32,
+    ) -> Result<Self> {
+        // Of the system on each level: its first local row, the number of local rows, and of all
+        // rows.
+        let mut here = (rows.start, rows.len(), all);
+        let mut blocks = || {
+            let (first, rows, all) = here;
+            let blocks = blocking.blocks(first, rows, all);
+            here = (2 * (first / blocking.block), 2 * blocks, 2 * all.div_ceil(blocking.block));
+            blocks
+        };
+        let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks())?);
+        Self::of_systems(lane, given, (0..levels).map(|_| blocks()), blocking.pivot)
+    }
+
     /// Creates the reduced systems from `given` down to the one that the host solves.
-    pub(crate) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
+    pub(super) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
         let blocks = blocking.smaller(given.count);
         Self::of_systems(lane, given, blocks, blocking.pivot)
     }
@@ -115,7 +157,7 @@ impl<T: Number> Levels<T> {
 
 /// Solves a system given as concatenated dl, d, du and b, with or without row exchanges. Returns
 /// its unknowns and the number of replaced pivots.
-pub(crate) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
+pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
     let system = [0, 1, 2, 3].map(part);

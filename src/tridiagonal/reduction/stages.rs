@@ -1,12 +1,12 @@
 //! Stages of a solution: reduction of chunks, reduction on ranks, and the interface system.
-//!
-//! The schemes implement these traits, and fill [`ChunkSolve`].
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::{Level, Levels, download_flags};
+use super::merge_tree::RootSolve;
+use super::rank_reduction::Subtrees;
+use super::reduced_system::solve_on_host;
 use crate::Result;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::tridiagonal::kernels::number::Number;
@@ -78,44 +78,151 @@ impl<T: Number> ChunkSolve<T> {
 
 /// Reduction of a rank's equations on its first lane, so that the message to rank 0 does not grow
 /// with the number of rows.
-pub(crate) trait RankReduction<T>: Debug + Send + Sync {
+#[derive(Debug)]
+pub(crate) enum RankReduction<T> {
+    /// In tiles: largest subtrees of the merge tree.
+    Tiles(Subtrees<T>),
+    /// In blocks: smaller reduced systems.
+    Blocks(Levels<T>),
+}
+
+impl<T: Number> RankReduction<T> {
     /// Number of items that this rank sends.
-    fn items(&self) -> usize;
+    pub(crate) fn items(&self) -> usize {
+        match self {
+            Self::Tiles(subtrees) => subtrees.count(),
+            Self::Blocks(levels) => levels.last().count,
+        }
+    }
 
     /// Device memory in bytes.
-    fn bytes(&self) -> u64;
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Tiles(subtrees) => subtrees.bytes(),
+            Self::Blocks(levels) => levels.bytes(),
+        }
+    }
 
     /// Number of small pivots that stage 2 does not count.
-    fn flags(&self, _lane: &Lane) -> Result<u32> {
-        Ok(0)
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        match self {
+            Self::Tiles(_) => Ok(0),
+            Self::Blocks(levels) => levels.flags_above(lane),
+        }
     }
 
     /// Reduces the equations of chunks to those that this rank sends.
-    fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()>;
+    pub(super) fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()> {
+        match self {
+            Self::Tiles(subtrees) => {
+                subtrees.reduce_levels(lane, &mut equations.numbers, &mut equations.flags)?;
+            }
+            Self::Blocks(levels) => {
+                levels.first().send(lane, equations.columns())?;
+                lane.enqueue(&levels.up.iter().collect::<Vec<_>>())?;
+                levels.last().fetch(lane, equations.columns_mut())?;
+            }
+        }
+        lane.finish()
+    }
 
     /// Computes the interface values of chunks from those that this rank received.
-    fn expand(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()>;
+    pub(super) fn expand(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
+        let levels = match self {
+            Self::Tiles(subtrees) => {
+                subtrees.back_substitute(lane, values)?;
+                return lane.finish();
+            }
+            Self::Blocks(levels) => levels,
+        };
+        let (given, last) = (levels.first(), levels.last());
+        // The unknown after a system is the same on every level.
+        let behind = [values[last.count]];
+        for level in &levels.all[1..] {
+            lane.send(&behind, &level.values, level.count)?;
+        }
+        lane.send(&values[..last.count], &last.values, 0)?;
+        lane.enqueue(&levels.down.iter().collect::<Vec<_>>())?;
+        lane.fetch(&given.values, 0, &mut values[..given.count])?;
+        lane.finish()?;
+        values[given.count] = behind[0];
+        Ok(())
+    }
 }
 
 /// Stage 2 on one lane: solves the interface equations of all rows.
-pub(crate) trait InterfaceSolve<T>: Debug + Send + Sync {
+#[derive(Debug)]
+pub(crate) enum Stage2<T> {
+    /// In tiles: the root solve for the reduced blocks of the only chunk, or for joined subtrees.
+    Tiles(RootSolve<T>, Option<Subtrees<T>>),
+    /// In blocks: reduction down to the last system, which the host solves. `gathered` is true if
+    /// the host uploads the equations of several chunks.
+    Blocks { levels: Levels<T>, gathered: bool },
+    /// On the host, without further reduction.
+    Host,
+}
+
+impl<T: Number> Stage2<T> {
     /// Device memory in bytes.
-    fn bytes(&self) -> u64 {
-        0
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Tiles(root, subtrees) => root.bytes() + subtrees.as_ref().map_or(0, Subtrees::bytes),
+            Self::Blocks { levels, gathered: true } => levels.bytes(),
+            Self::Blocks { levels, .. } => levels.bytes_above(),
+            Self::Host => 0,
+        }
     }
 
     /// All launches of stage 2; `None` if it includes steps on the host.
-    fn launches(&self) -> Option<Vec<&Launch>> {
-        None
+    pub(super) fn launches(&self) -> Option<Vec<&Launch>> {
+        if let Self::Tiles(root, None) = self { Some(root.launches().collect()) } else { None }
     }
 
     /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
     /// pivots that stage 2 counts.
-    fn flags(&self, _lane: &Lane) -> Result<u32> {
-        Ok(0)
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        match self {
+            Self::Tiles(root, _) => root.flags(lane),
+            Self::Blocks { levels, .. } => levels.flags_above(lane),
+            Self::Host => Ok(0),
+        }
     }
 
     /// Solves the equations, with or without row exchanges. Returns the number of pivots replaced
     /// on the host.
-    fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32>;
+    pub(super) fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32> {
+        match self {
+            Self::Tiles(root, subtrees) => {
+                if let Some(subtrees) = subtrees {
+                    subtrees.gather(lane, &equations.numbers, &equations.flags)?;
+                }
+                lane.enqueue(&root.launches().collect::<Vec<_>>())?;
+                if let Some(subtrees) = subtrees {
+                    subtrees.scatter(lane, &mut equations.values)?;
+                }
+                Ok(0)
+            }
+            Self::Blocks { levels, gathered } => {
+                let (given, last) = (levels.first(), levels.last());
+                if *gathered {
+                    given.send(lane, equations.columns())?;
+                }
+                lane.enqueue(&levels.up.iter().collect::<Vec<_>>())?;
+                let mut system = vec![T::ZERO; last.equations.len()];
+                lane.download(&last.equations, 0, &mut system)?;
+                let (x, replaced) = solve_on_host(&system, exchange);
+                lane.upload(&x, &last.values, 0)?;
+                lane.enqueue(&levels.down.iter().collect::<Vec<_>>())?;
+                if *gathered {
+                    lane.fetch(&given.values, 0, &mut equations.values[..=given.count])?;
+                }
+                Ok(replaced)
+            }
+            Self::Host => {
+                let (x, replaced) = solve_on_host(&equations.numbers, exchange);
+                equations.values[..x.len()].copy_from_slice(&x);
+                Ok(replaced)
+            }
+        }
+    }
 }

@@ -5,8 +5,8 @@ use crate::tridiagonal::Options;
 use crate::tridiagonal::solution::Solution;
 use crate::tridiagonal::system::System;
 use crate::tridiagonal::system::borrowed::transpose_each;
-use crate::tridiagonal::system::view::{View, Watch};
-use crate::{Error, Machine, Result};
+use crate::tridiagonal::system::view::{self, View, Watch};
+use crate::{Machine, Result};
 
 /// Matrix for any number of solutions, with its diagonals on the devices and properties of its
 /// rows.
@@ -56,7 +56,7 @@ impl<'a> Factor<'a> {
     /// Keeps a matrix, and ignores its right-hand sides.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that are not finite.
+    /// [`crate::Error::Invalid`] for numbers that are not finite.
     pub fn new(machine: &'a Machine, matrix: System, options: &Options) -> Result<Self> {
         let matrix = System { b: Vec::new(), ..matrix };
         matrix.check()?;
@@ -74,7 +74,7 @@ impl<'a> Factor<'a> {
     /// has rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for right-hand sides of wrong length and numbers that are not finite;
+    /// [`crate::Error::Invalid`] for right-hand sides of wrong length and numbers that are not finite;
     /// errors of devices.
     pub fn solve(&mut self, b: &[&[f64]]) -> Result<Solution> {
         let (solver, view) = self.asked(b, false)?;
@@ -95,7 +95,7 @@ impl<'a> Factor<'a> {
     /// the transposed matrix if `transposed` is set.
     ///
     /// # Errors
-    /// The errors of [`Factor::solve`]; [`Error::Invalid`] for arrays of wrong length; errors of
+    /// The errors of [`Factor::solve`]; [`crate::Error::Invalid`] for arrays of wrong length; errors of
     /// `watch`.
     pub fn solve_into(
         &mut self,
@@ -116,7 +116,9 @@ impl<'a> Factor<'a> {
         b: &[&'v [f64]],
         transposed: bool,
     ) -> Result<(&'v mut AnySolver<'a>, View<'v>)> {
-        let b = self.checked(b)?;
+        view::expect_lengths(self.matrix.rows(), b)?;
+        let b = b.to_vec();
+        View { b: b.clone(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
         if !transposed {
             return Ok((&mut self.solver, View { b, ..View::from(&self.matrix) }));
         }
@@ -126,18 +128,5 @@ impl<'a> Factor<'a> {
             Transposed { dl, du, solver: AnySolver::new(self.machine, &self.options) }
         });
         Ok((solver, View { b, dl, du, ..View::from(&self.matrix) }))
-    }
-
-    /// Checks number, length and values of right-hand sides.
-    fn checked<'b>(&self, b: &[&'b [f64]]) -> Result<Vec<&'b [f64]>> {
-        let rows = self.matrix.rows();
-        if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
-        }
-        if let Some(b) = b.iter().find(|b| b.len() != rows) {
-            return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
-        }
-        View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
-        Ok(b.to_vec())
     }
 }

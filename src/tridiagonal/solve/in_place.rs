@@ -3,21 +3,20 @@
 
 use std::time::Instant;
 
-use super::pass::{Outcome, Pass, growth};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::tridiagonal::host::scaling;
 use crate::tridiagonal::kernels::alignment::Place;
-use crate::tridiagonal::kernels::tiles::{LANES, UNIT};
+use crate::tridiagonal::kernels::tiles::LANES;
 use crate::tridiagonal::kernels::windows::{
     SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window,
 };
 use crate::tridiagonal::one_pass::windows;
-use crate::tridiagonal::options::{Interface, Options, Pivot, Refine};
+use crate::tridiagonal::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use crate::tridiagonal::residual::{AllNorms, BLOCK, Residual};
 use crate::tridiagonal::scheme::Scheme;
-use crate::tridiagonal::solution::{Method, Solution};
+use crate::tridiagonal::solution::{Pass, Solution, growth};
 use crate::tridiagonal::system::view::{PIECE, View, Watch};
 
 /// Solves into `x` with the bits of a plan.
@@ -61,8 +60,11 @@ pub(crate) fn solve(
         residuals.push(residual);
         largest = [largest[0].max(x_size), largest[1].max(b_size)];
     }
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Some(solution(view, options, residuals, largest, seconds)))
+    let mut done = Pass::new(0, 0, &PlanOptions::default());
+    (done.solution.residuals, done.solution.chunks) = (residuals, 1);
+    done.solution.solve_seconds = began.elapsed().as_secs_f64();
+    let solution = done.finish(&[], span.ranks, options.tolerance);
+    Ok(Some(Solution { growth: growth(largest[0], largest[1]), ..solution }))
 }
 
 /// Strips of tiles per thread before their residual is computed, so that it reads from cache.
@@ -115,19 +117,4 @@ fn certified(
         true => (norms.residual(), norms.sizes()),
         false => (view.residual_watched(b, x, watch)?, [scaling::largest(x), scaling::largest(b)]),
     }))
-}
-
-fn solution(
-    view: &View<'_>,
-    options: &Options,
-    residuals: Vec<Residual>,
-    [x, b]: [f64; 2],
-    seconds: f64,
-) -> Solution {
-    let done = Pass { residuals, chunks: 1, ..Pass::new(0, 0) };
-    let host = crate::tridiagonal::host::pivoted_lu::Improved::default();
-    let (method, interface) = (Method::OnePass, Interface::Device);
-    let outcome = Outcome { done, host, unproved: false, method, block: UNIT, interface, seconds };
-    let solution = outcome.solution(&[], view.span.ranks, options.tolerance);
-    Solution { growth: growth(x, b), ..solution }
 }

@@ -5,26 +5,24 @@
 
 pub(crate) mod factor;
 mod in_place;
-pub(crate) mod pass;
 pub(crate) mod refinement;
 
 use std::time::Instant;
 
-use self::pass::{Outcome, Pass};
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
 use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
-use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
+use super::options::{Options, Pivot, PlanOptions, Refine};
 use super::residual::Residual;
-use super::solution::{Method, Solution};
+use super::solution::{Method, Pass, Solution};
 use super::system::System;
 use super::system::borrowed::Matrix;
 use super::system::distributed::Rows;
 use super::system::row_range::Span;
-use super::system::view::{View, Watch};
+use super::system::view::{self, View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, zeroed};
@@ -93,12 +91,7 @@ pub fn solve_into(
 /// Returns an error unless there are right-hand sides, each with a number per row and an array for
 /// its unknowns.
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
-    if b.is_empty() {
-        return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
-    }
-    if let Some(b) = b.iter().find(|b| b.len() != rows) {
-        return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
-    }
+    view::expect_lengths(rows, b)?;
     match x.iter().find(|x| x.len() != rows) {
         Some(x) => Err(Error::Invalid(format!("x has {} numbers, but d has {rows}", x.len()))),
         None if x.len() != b.len() => Err(Error::Invalid(format!(
@@ -222,15 +215,9 @@ impl<'a, T: Number> Solver<'a, T> {
 
     /// Solves all systems with one plan; ends after the first solution if `stop` returns true for
     /// the flags of stage 1.
-    fn pass(
-        &mut self,
-        view: &View<'_>,
-        how: &PlanOptions,
-        seconds: &mut f64,
-        stop: impl Fn(u32) -> bool,
-    ) -> Result<Pass> {
+    fn pass(&mut self, view: &View<'_>, how: &PlanOptions, stop: impl Fn(u32) -> bool) -> Result<Pass> {
         let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
-        let mut done = Pass::new(view.b.len(), rows);
+        let mut done = Pass::new(view.b.len(), rows, how);
         let given = self.group.take().filter(|group| group.fits(view, how));
         let several_cyclic = cyclic && batch > 1;
         if !several_cyclic || (opens_cyclic(n) && !self.closed) {
@@ -238,9 +225,9 @@ impl<'a, T: Number> Solver<'a, T> {
                 Some(group) => group,
                 None => Group::new(self.lanes, view, how)?,
             };
-            self.closed = several_cyclic && !group.open(view, seconds)?;
+            self.closed = several_cyclic && !group.open(view, &mut done.solution.solve_seconds)?;
             if !self.closed {
-                group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
+                group.solve(view, 0, &self.options, &mut done, &stop)?;
                 self.group = Some(group);
                 return Ok(done);
             }
@@ -254,8 +241,7 @@ impl<'a, T: Number> Solver<'a, T> {
             let mut group = Group::<T>::new(self.lanes, &view.system(0), how)?;
             for number in 0..rows / n {
                 group.renew();
-                let system = view.system(number);
-                if group.solve(&system, number * n, &self.options, &mut done, seconds, &stop)? {
+                if group.solve(&view.system(number), number * n, &self.options, &mut done, &stop)? {
                     break;
                 }
             }
@@ -266,47 +252,46 @@ impl<'a, T: Number> Solver<'a, T> {
         if ranks.is_distributed() {
             done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
             done.doubt = ranks.all_reduce_max(f64::from(u8::from(done.doubt))) > 0.0;
-            for own in &mut done.residuals {
+            for own in &mut done.solution.residuals {
                 let all = ranks.all_gather(&[own.normwise, own.componentwise]);
                 let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
                 *own = all.iter().map(residual).fold(Residual::default(), Residual::max);
             }
-            done.refinements = ranks.all_reduce_max(f64::from(done.refinements)) as u32;
+            let refinements = &mut done.solution.refinements;
+            *refinements = ranks.all_reduce_max(f64::from(*refinements)) as u32;
         }
         Ok(done)
     }
 
     /// Solves by the partition method, with row exchanges if requested or if stage 1 finds that
     /// they are needed.
-    fn partition(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<(Method, PlanOptions, Pass)> {
+    fn partition(&mut self, view: &View<'_>) -> Result<Pass> {
         let options = self.options;
         let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
         // Cyclic systems are solved in tiles, without row exchanges.
         let exchange = !view.span.cyclic;
         if options.pivot == Pivot::Scaled && exchange {
-            let done = self.pass(view, &pivoted, seconds, |_| false)?;
-            return Ok((Method::Pivoted, pivoted, done));
+            return self.pass(view, &pivoted, |_| false);
         }
         let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
-        let first = match self.exchange {
-            Some(flags) => flags,
+        let (first, seconds) = match self.exchange {
+            Some(flags) => (flags, 0.0),
             None => {
-                let done = self.pass(view, &plain, seconds, stop)?;
+                let done = self.pass(view, &plain, stop)?;
                 if !stop(done.flags) {
-                    let method = if done.one_pass { Method::OnePass } else { Method::Partition };
-                    return Ok((method, plain, done));
+                    return Ok(done);
                 }
-                *self.exchange.insert(done.flags)
+                (*self.exchange.insert(done.flags), done.solution.solve_seconds)
             }
         };
-        let again = self.pass(view, &pivoted, seconds, |_| false)?;
+        let mut again = self.pass(view, &pivoted, |_| false)?;
         // The dominance flag of the first solution refers to the given rows, and is kept.
-        let flags = (first & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
-        Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
+        again.flags = (first & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
+        again.solution.solve_seconds += seconds;
+        Ok(again)
     }
 
     fn run(&mut self, view: &View<'_>) -> Result<Solution> {
-        let mut seconds = 0.0;
         let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
         if cyclic && options.plain().block.is_some() {
             return ranks.all_ok(Err(Error::Invalid(
@@ -318,30 +303,20 @@ impl<'a, T: Number> Solver<'a, T> {
         let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));
         let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
         ranks.all_ok(room)?;
-        let (method, used, mut done) = self.partition(view, &mut seconds)?;
-        let (host, unproved) = elimination(view, &options, &mut done, &mut seconds)?;
-        let method = if host.changed { Method::Host } else { method };
-        let block = used.block.unwrap_or(super::kernels::tiles::UNIT);
-        let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
-        let outcome = Outcome { done, host, unproved, method, block, interface, seconds };
-        Ok(outcome.solution(&view.b, ranks, options.tolerance))
+        let mut done = self.partition(view)?;
+        eliminate(view, &options, &mut done)?;
+        Ok(done.finish(&view.b, ranks, options.tolerance))
     }
 }
 
-/// Eliminates with pivoting on the host if needed. Returns the outcome, and true if elimination was
-/// needed but the host lacks the memory.
-fn elimination(
-    view: &View<'_>,
-    options: &Options,
-    done: &mut Pass,
-    seconds: &mut f64,
-) -> Result<(Improved, bool)> {
+/// Eliminates with pivoting on the host if needed.
+fn eliminate(view: &View<'_>, options: &Options, done: &mut Pass) -> Result<()> {
     let proof = done.flags & !NOT_DOMINANT != 0;
     let needed = proof || done.doubt || !done.residual().within(options.tolerance);
     let dominant = done.flags & NOT_DOMINANT == 0;
     // Refinement that ends above its limits suggests that other row exchanges are needed.
     if !needed && (options.refine != Refine::Auto || done.residual().fine(dominant)) {
-        return Ok((Improved::default(), false));
+        return Ok(());
     }
     let asked = |residual: Residual| match options.refine {
         _ if proof => true,
@@ -349,15 +324,17 @@ fn elimination(
         Refine::Steps(_) => !residual.within(options.tolerance),
     };
     let at = Instant::now();
-    let improved = last_resort(view, &mut done.x, asked, proof || done.doubt)?;
-    let host = improved.unwrap_or_default();
-    if host.changed {
-        let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
-        done.residuals = residuals.collect();
-        done.refinements = host.corrections;
+    let solution = &mut done.solution;
+    let improved = last_resort(view, &mut solution.x, asked, proof || done.doubt)?;
+    let Improved { changed, singular, corrections } = improved.unwrap_or_default();
+    if changed {
+        let residuals = view.b.iter().zip(&solution.x).map(|(b, x)| view.residual(b, x, &mut []));
+        solution.residuals = residuals.collect();
+        (solution.method, solution.refinements) = (Method::Host, corrections);
     }
-    *seconds += at.elapsed().as_secs_f64();
-    Ok((host, improved.is_none() && needed))
+    (solution.singular, solution.unproved) = (singular, improved.is_none() && needed);
+    solution.solve_seconds += at.elapsed().as_secs_f64();
+    Ok(())
 }
 
 /// Numbers per row that elimination with pivoting stores, without those of right-hand sides.

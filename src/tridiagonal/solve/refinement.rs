@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::pass::Pass;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
-use crate::tridiagonal::host::singularity::{clear, noise};
+use crate::tridiagonal::host::singularity::{clear, is_definite, largest_size, noise};
 use crate::tridiagonal::kernels::alignment::TILE;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both};
@@ -18,6 +17,7 @@ use crate::tridiagonal::plan::Plan;
 use crate::tridiagonal::residual::Residual;
 use crate::tridiagonal::scheme::Scheme;
 use crate::tridiagonal::sherman_morrison::ShermanMorrison;
+use crate::tridiagonal::solution::{Method, Pass};
 use crate::tridiagonal::system::row_range::Span;
 use crate::tridiagonal::system::view::View;
 use crate::util::quantity::{exponent, times_power_of_two};
@@ -30,7 +30,7 @@ const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems per plan, enough to keep a device busy.
 const OF_SMALL: usize = 1 << 22;
 /// Default maximum number of corrections.
-pub(crate) const MOST_CORRECTIONS: u32 = 12;
+const MOST_CORRECTIONS: u32 = 12;
 
 /// Capacity of a plan in right-hand sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,10 +129,16 @@ impl<'a, T: Number> Group<'a, T> {
         };
         self.b(0, rows).par_iter_mut().enumerate().for_each(row);
         self.solve_plan(seconds)?;
-        let mut x = vec![0.0; rows];
-        self.unknowns(0, &mut x, 0);
-        let growth = x.par_iter().map(|x| if x.is_nan() { f64::INFINITY } else { x.abs() });
-        let growth = growth.reduce(|| 0.0, f64::max);
+        let x = self.x(0, rows);
+        let growth = match &self.sherman_morrison {
+            None => largest_size(x),
+            Some(sherman_morrison) => {
+                let mut closed = vec![0.0; rows];
+                scaling::convert(x, &mut closed);
+                sherman_morrison.close(&mut closed);
+                largest_size(&closed)
+            }
+        };
         Ok(ranks.all_reduce_max(growth) > clear(T::PRECISION))
     }
 
@@ -228,12 +234,12 @@ impl<'a, T: Number> Group<'a, T> {
         first: usize,
         options: &Options,
         done: &mut Pass,
-        seconds: &mut f64,
         stop: &impl Fn(u32) -> bool,
     ) -> Result<bool> {
-        (done.device_bytes, done.chunks) = (self.plan.device_bytes(), self.plan.chunks());
+        let solution = &mut done.solution;
+        (solution.device_bytes, solution.chunks) = (self.plan.device_bytes(), self.plan.chunks());
         let (ranks, rows) = (view.span.ranks, view.span.rows);
-        let mut dominant = false;
+        let (mut dominant, mut infinite) = (false, false);
         self.fill(view);
         for (group, bs) in view.b.chunks(self.room.all()).enumerate() {
             let from = group * self.room.all();
@@ -244,107 +250,150 @@ impl<'a, T: Number> Group<'a, T> {
                 scaling::convert_times(b, self.b(k, rows), shifts[k]);
             }
             (bs.len()..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
-            let stages = self.solve_plan(seconds)?;
+            let stages = self.solve_plan(&mut solution.solve_seconds)?;
             if group == 0 {
                 let flags = self.plan.flags()?;
                 let pivots = (flags & !NOT_DOMINANT) / self.room.copies as u32;
                 done.flags = both(done.flags, flags & NOT_DOMINANT | pivots);
                 dominant = flags & NOT_DOMINANT == 0;
                 if first == 0 {
-                    done.stages = stages;
+                    solution.stages = stages;
                 }
                 if stop(done.flags) {
                     return Ok(true);
                 }
             }
             let mut xs = Vec::with_capacity(bs.len());
-            for (k, x) in done.x[from..].iter_mut().take(bs.len()).enumerate() {
+            for (k, x) in solution.x[from..].iter_mut().take(bs.len()).enumerate() {
                 let x = &mut x[first..first + rows];
                 self.unknowns(k, x, -shifts[k]);
                 xs.push(x);
             }
-            let found = self.refine(view, bs, &mut xs, (options.refine, dominant), seconds)?;
-            done.one_pass &= self.plan.is_one_pass();
-            for (residual, (found, steps)) in done.residuals[from..].iter_mut().zip(found) {
+            let seconds = &mut solution.solve_seconds;
+            let refined = self.refine(view, bs, &mut xs, (options.refine, dominant), seconds)?;
+            if solution.method == Method::OnePass && !self.plan.is_one_pass() {
+                solution.method = Method::Partition;
+            }
+            for (residual, Refined { residual: found, steps, .. }) in
+                solution.residuals[from..].iter_mut().zip(refined)
+            {
                 *residual = residual.max(found);
-                done.refinements = done.refinements.max(steps);
+                infinite |= found.is_infinite();
+                solution.refinements = solution.refinements.max(steps);
             }
         }
-        // Dominant rows without small pivots are those of a regular matrix.
-        let regular = dominant && done.flags == 0 && self.how.block.is_none();
-        let doubt = match self.doubt {
+        done.doubt |= match self.doubt {
             Some(doubt) => doubt,
-            None => !regular && self.is_doubtful(view, seconds)?,
+            // A single system with unknowns that are not finite goes to the host in any case.
+            None if infinite && view.span.batch == 1 => true,
+            None => {
+                // Dominant rows without small pivots are those of a regular matrix.
+                let regular = dominant && done.flags == 0 && self.how.block.is_none();
+                let doubt =
+                    !regular && !is_definite(view) && self.is_doubtful(view, &mut solution.solve_seconds)?;
+                *self.doubt.insert(doubt)
+            }
         };
-        self.doubt = Some(doubt);
-        done.doubt |= doubt;
         Ok(false)
     }
 
-    /// Refines x with solutions for the residuals, which are computed in double precision. Returns
-    /// the final residuals and the numbers of corrections.
+    /// Refines x with solutions for the residuals, which are computed in double precision.
     fn refine(
         &mut self,
         view: &View<'_>,
         bs: &[&[f64]],
         xs: &mut [&mut [f64]],
-        (corrections, dominant): (Refine, bool),
+        how: (Refine, bool),
         seconds: &mut f64,
-    ) -> Result<Vec<(Residual, u32)>> {
+    ) -> Result<Vec<Refined>> {
         let rows = view.span.rows;
-        let most = match corrections {
-            Refine::Auto => MOST_CORRECTIONS,
-            Refine::Steps(steps) => steps,
-        };
         let mut r = vec![0.0; rows];
-        // The residual, the corrections so far, and, if another correction follows, the power of
-        // two that scales the residual to the range of single precision without rounding.
-        let mut all: Vec<(Residual, u32, Option<i32>)> = Vec::with_capacity(bs.len());
-        let scale_of = |residual: Residual, steps: u32, r: &[f64]| {
-            let done = match corrections {
-                Refine::Auto => residual.settled(dominant && steps == 0),
-                Refine::Steps(_) => residual.componentwise == 0.0,
-            };
-            if steps >= most || done {
-                return None;
-            }
-            let largest = view.span.ranks.all_reduce_max(scaling::largest(r));
-            (largest > 0.0 && largest.is_finite()).then(|| -exponent(largest))
-        };
+        let largest = |r: &[f64]| view.span.ranks.all_reduce_max(scaling::largest(r));
+        let mut all: Vec<Refined> = Vec::with_capacity(bs.len());
         for (k, (b, x)) in bs.iter().zip(&*xs).enumerate() {
-            let residual = view.residual(b, x, &mut r);
-            let scale = scale_of(residual, 0, &r);
-            if let Some(scale) = scale {
+            let one = Refined::new(how, view.residual(b, x, &mut r), || largest(&r));
+            if let Some(scale) = one.scale {
                 scaling::convert_times(&r, self.b(k, rows), scale);
             }
-            all.push((residual, 0, scale));
+            all.push(one);
         }
         let mut better = vec![0.0; rows];
-        while all.iter().any(|(.., scale)| scale.is_some()) {
+        while all.iter().any(|one| one.scale.is_some()) {
             for k in 0..self.room.all() {
-                if all.get(k).is_none_or(|(.., scale)| scale.is_none()) {
+                if all.get(k).is_none_or(|one| one.scale.is_none()) {
                     self.b(k, rows).fill(T::ZERO);
                 }
             }
             self.solve_plan(seconds)?;
-            for (k, (residual, steps, next)) in all.iter_mut().enumerate() {
-                let Some(scale) = next.take() else { continue };
-                let (b, x) = (bs[k], &mut *xs[k]);
+            for (k, one) in all.iter_mut().enumerate() {
+                let (Some(scale), b, x) = (one.scale, bs[k], &mut *xs[k]) else { continue };
                 self.unknowns(k, &mut better, -scale);
                 better.iter_mut().zip(&*x).for_each(|(e, x)| *e += x);
-                let (before, after) = (*residual, view.residual(b, &better, &mut r));
-                // A reduction by less than half means that rounding errors dominate.
-                let last = corrections == Refine::Auto && after.excess() >= 0.5 * before.excess();
-                if !last || after.excess() < before.excess() {
-                    x.copy_from_slice(&better);
-                    (*residual, *steps) = (after, *steps + 1);
-                }
-                *next = if last { None } else { scale_of(*residual, *steps, &r) };
-                if let Some(scale) = *next {
+                one.correct(view.residual(b, &better, &mut r), x, &better, || largest(&r));
+                if let Some(scale) = one.scale {
                     scaling::convert_times(&r, self.b(k, rows), scale);
                 }
             }
         }
-        Ok(all.into_iter().map(|(residual, steps, _)| (residual, steps)).collect())
+        Ok(all)
+    }
+}
+
+/// Refinement of the unknowns of one right-hand side.
+pub(crate) struct Refined {
+    refine: Refine,
+    dominant: bool,
+    pub(crate) residual: Residual,
+    /// Number of corrections so far.
+    pub(crate) steps: u32,
+    /// If another correction follows: exponent of the power of two that scales r to the range of
+    /// single precision without rounding.
+    pub(crate) scale: Option<i32>,
+}
+
+impl Refined {
+    /// Begins with the residual of a solution. `largest` returns the maximum of |r|.
+    pub(crate) fn new(
+        (refine, dominant): (Refine, bool),
+        residual: Residual,
+        largest: impl FnOnce() -> f64,
+    ) -> Self {
+        let mut own = Self { refine, dominant, residual, steps: 0, scale: None };
+        own.decide(largest);
+        own
+    }
+
+    /// Decides on another correction.
+    fn decide(&mut self, largest: impl FnOnce() -> f64) {
+        let (residual, steps) = (self.residual, self.steps);
+        let done = match self.refine {
+            Refine::Auto => {
+                let settled = residual.settled(self.dominant && steps == 0) || residual.is_infinite();
+                settled || steps >= MOST_CORRECTIONS
+            }
+            Refine::Steps(most) => residual.componentwise == 0.0 || steps >= most,
+        };
+        let largest = if done { 0.0 } else { largest() };
+        self.scale = (largest > 0.0 && largest.is_finite()).then(|| -exponent(largest));
+    }
+
+    /// Replaces x by the `better` unknowns, which have this residual, unless they are worse.
+    pub(crate) fn correct(
+        &mut self,
+        after: Residual,
+        x: &mut [f64],
+        better: &[f64],
+        largest: impl FnOnce() -> f64,
+    ) {
+        // A reduction by less than half means that rounding errors dominate.
+        let last = self.refine == Refine::Auto && after.excess() >= 0.5 * self.residual.excess();
+        if !last || after.excess() < self.residual.excess() {
+            x.copy_from_slice(better);
+            (self.residual, self.steps) = (after, self.steps + 1);
+        }
+        match last {
+            true => self.scale = None,
+            false => self.decide(largest),
+        }
     }
 }

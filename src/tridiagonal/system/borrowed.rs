@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::row_range::Span;
 use super::view::View;
-use crate::{Error, Result};
+use crate::Result;
+use crate::tridiagonal::invalid;
 
 /// Tridiagonal matrices of equal size, concatenated, with borrowed diagonals.
 ///
@@ -25,20 +26,17 @@ impl<'a> Matrix<'a> {
     /// Borrows the diagonals of `batch` matrices.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
+    /// [`crate::Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn new(batch: usize, dl: &'a [f64], d: &'a [f64], du: &'a [f64]) -> Result<Self> {
         if batch == 0 {
-            return Err(Error::Invalid("0 systems: expected at least 1".to_owned()));
+            return invalid("0 systems: expected at least 1");
         }
         let rows = d.len();
         if rows == 0 {
-            return Err(Error::Invalid("a system of 0 rows: expected at least 1".to_owned()));
+            return invalid("a system of 0 rows: expected at least 1");
         }
         if !rows.is_multiple_of(batch) {
-            return Err(Error::Invalid(format!(
-                "{rows} rows cannot be {batch} systems of equal \
-                                               size"
-            )));
+            return invalid(format!("{rows} rows cannot be {batch} systems of equal size"));
         }
         let n = rows / batch;
         let wide = |name: &str, diagonal: &'a [f64], front: bool| {
@@ -46,11 +44,11 @@ impl<'a> Matrix<'a> {
             match rows.checked_sub(given) {
                 Some(0) => Ok(Cow::Borrowed(diagonal)),
                 Some(missing) if missing == batch => Ok(Cow::Owned(widen(diagonal, n, batch, front))),
-                _ => Err(Error::Invalid(format!(
+                _ => invalid(format!(
                     "{name} has {given} numbers, but d has {rows}: expected {n} for each system, \
                      or {} as in LAPACK",
                     n - 1
-                ))),
+                )),
             }
         };
         Ok(Self { n, dl: wide("dl", dl, true)?, d, du: wide("du", du, false)?, batch, cyclic: false })

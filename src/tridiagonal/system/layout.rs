@@ -1,8 +1,9 @@
 //! Layouts: order of the elements of many systems in an array.
 
 use super::System;
+use crate::Result;
 use crate::parallel::*;
-use crate::{Error, Result};
+use crate::tridiagonal::invalid;
 
 /// Order of the elements of systems of equal size in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,14 +21,6 @@ pub enum Layout {
 const TILE: usize = 32;
 
 impl Layout {
-    /// Minimum length of an array with `batch` systems of `n` rows.
-    fn len(self, n: usize, batch: usize) -> usize {
-        match self {
-            Self::Strided { stride } => (batch - 1).saturating_mul(stride).saturating_add(n),
-            Self::Interleaved => batch.saturating_mul(n),
-        }
-    }
-
     /// Copies the systems from this layout to a concatenated array.
     fn collect(self, n: usize, batch: usize, values: &[f64]) -> Vec<f64> {
         let mut all = vec![0.0; n * batch];
@@ -45,16 +38,13 @@ impl Layout {
     /// are not changed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if array lengths do not match.
+    /// [`crate::Error::Invalid`] if array lengths do not match.
     pub fn lay_out(self, system: &System, x: &[f64], into: &mut [f64]) -> Result<()> {
         let (n, batch) = (system.n, system.batch);
         self.expect(n, batch, "the unknowns", into.len())?;
         if x.len() != system.rows() {
-            return Err(Error::Invalid(format!(
-                "{} unknowns for {} rows: expected equal numbers",
-                x.len(),
-                system.rows()
-            )));
+            let (x, rows) = (x.len(), system.rows());
+            return invalid(format!("{x} unknowns for {rows} rows: expected equal numbers"));
         }
         match self {
             Self::Strided { stride } => into
@@ -68,25 +58,26 @@ impl Layout {
 
     fn expect(self, n: usize, batch: usize, what: &str, len: usize) -> Result<()> {
         if n == 0 || batch == 0 {
-            return Err(Error::Invalid(format!(
-                "{batch} systems of {n} rows: expected at least 1 of \
-                                               each"
-            )));
+            return invalid(format!("{batch} systems of {n} rows: expected at least 1 of each"));
         }
         if let Self::Strided { stride } = self
             && stride < n
         {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "stride {stride} for systems of {n} rows is out of range: expected at least {n}"
-            )));
+            ));
         }
-        match self.len(n, batch) {
-            needed if len < needed => Err(Error::Invalid(format!(
+        let needed = match self {
+            Self::Strided { stride } => (batch - 1).saturating_mul(stride).saturating_add(n),
+            Self::Interleaved => batch.saturating_mul(n),
+        };
+        if len < needed {
+            return invalid(format!(
                 "{what} has {len} numbers: expected {needed}, for {batch} systems of {n} rows in \
                  this layout"
-            ))),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 }
 
@@ -110,7 +101,7 @@ impl System {
     /// and du may have any value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or an array is too short.
+    /// [`crate::Error::Invalid`] if there is no row or no system, or an array is too short.
     ///
     /// ```
     /// use kolmo::tridiagonal::{Layout, System};

@@ -11,11 +11,11 @@ pub(crate) mod view;
 
 use std::borrow::Cow;
 
-use self::borrowed::Matrix;
-use self::borrowed::transpose_each;
+use self::borrowed::{Matrix, transpose_each};
 use self::row_range::Span;
-use self::view::View;
-use crate::{Error, Result};
+use self::view::{View, expect_lengths};
+use super::invalid;
+use crate::Result;
 
 /// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, concatenated, i = 0 … n−1.
 ///
@@ -46,7 +46,7 @@ impl System {
     /// and off-diagonals may have n − 1 elements as in LAPACK.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row, or array lengths do not match.
+    /// [`crate::Error::Invalid`] if there is no row, or array lengths do not match.
     pub fn new(dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<f64>) -> Result<Self> {
         Self::batched(1, dl, d, du, vec![b])
     }
@@ -54,18 +54,10 @@ impl System {
     /// Creates concatenated systems of equal size, each with equally many right-hand sides.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
+    /// [`crate::Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn batched(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<Vec<f64>>) -> Result<Self> {
         let system = Self::matrix(batch, dl, d, du)?;
-        let rows = system.rows();
-        if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side: expected at least one".to_owned()));
-        }
-        for b in &b {
-            if b.len() != rows {
-                return Err(Error::Invalid(format!("b has {} numbers, but d has {rows}", b.len())));
-            }
-        }
+        expect_lengths(system.rows(), &b)?;
         Ok(Self { b, ..system })
     }
 
@@ -73,7 +65,7 @@ impl System {
     /// [`Factor`](super::Factor).
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no row or no system, or array lengths do not match.
+    /// [`crate::Error::Invalid`] if there is no row or no system, or array lengths do not match.
     pub fn matrix(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>) -> Result<Self> {
         let Matrix { n, dl: wide_dl, du: wide_du, .. } = Matrix::new(batch, &dl, &d, &du)?;
         let widened = |diagonal| if let Cow::Owned(wide) = diagonal { Some(wide) } else { None };
@@ -87,17 +79,17 @@ impl System {
     /// Elimination on the host and the test for singular matrices treat each of them separately.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for cyclic systems, and for different numbers of right-hand sides.
+    /// [`crate::Error::Invalid`] for cyclic systems, and for different numbers of right-hand sides.
     pub fn joined(systems: &[Self]) -> Result<Self> {
         let count = systems.first().map_or(0, |system| system.b.len());
         if systems.iter().any(|system| system.cyclic) {
-            return Err(Error::Invalid("cyclic systems cannot be joined".to_owned()));
+            return invalid("cyclic systems cannot be joined");
         }
         if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{} right-hand sides, but {count} of the first system: expected equal numbers",
                 other.b.len()
-            )));
+            ));
         }
         let [mut dl, mut d, mut du] = [const { Vec::new() }; 3];
         for system in systems {
@@ -136,7 +128,7 @@ impl System {
     /// Returns an error that names the first number that is used and is NaN or infinite.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`crate::Error::Invalid`].
     pub fn check(&self) -> Result<()> {
         View::from(self).check()
     }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::row_range::Span;
-use crate::{Error, Result};
+use crate::Result;
+use crate::parallel::*;
+use crate::tridiagonal::invalid;
 
 /// Rows between two calls of a watch: some milliseconds of work.
 pub(crate) const PIECE: usize = 1 << 22;
@@ -19,6 +21,17 @@ pub(crate) struct View<'a> {
     pub(crate) d: &'a [f64],
     pub(crate) du: &'a [f64],
     pub(crate) b: Vec<&'a [f64]>,
+}
+
+/// Returns an error unless there are right-hand sides, each with a number per row.
+pub(crate) fn expect_lengths(rows: usize, b: &[impl AsRef<[f64]>]) -> Result<()> {
+    if b.is_empty() {
+        return invalid("no right-hand side: expected at least one");
+    }
+    match b.iter().map(|b| b.as_ref().len()).find(|&len| len != rows) {
+        Some(len) => invalid(format!("b has {len} numbers, but d has {rows}")),
+        None => Ok(()),
+    }
 }
 
 impl<'a> View<'a> {
@@ -66,31 +79,24 @@ impl<'a> View<'a> {
     /// Returns an error for the first number that is NaN or infinite; index `unused` of each system
     /// is ignored.
     fn find(&self, name: &str, values: &[f64], unused: Option<usize>, watch: &mut Watch<'_>) -> Result<()> {
-        use crate::parallel::*;
         let Span { n, batch, cyclic, first, .. } = self.span;
-        let mut bad = None;
         for (piece, part) in values.chunks(PIECE).enumerate() {
             watch()?;
-            let at = piece * PIECE;
-            let here = part.par_iter().enumerate().position_first(|(i, v)| {
-                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + at + i) % n != unused))
+            let at = first + piece * PIECE;
+            let bad = part.par_iter().enumerate().position_first(|(i, v)| {
+                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (at + i) % n != unused))
             });
-            bad = here.map(|i| at + i);
-            if bad.is_some() {
-                break;
+            if let Some(i) = bad {
+                return not_finite(name, [at + i, n, batch], part[i]);
             }
         }
-        match bad.map(|i| (first + i, values[i])) {
-            Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
-                "{name} of row {} of system {} is {value}: expected a finite number",
-                i % n,
-                i / n,
-            ))),
-            Some((i, value)) => Err(Error::Invalid(format!(
-                "{name} of row {i} is {value}: expected a finite \
-                                            number"
-            ))),
-            None => Ok(()),
-        }
+        Ok(())
     }
+}
+
+/// Fails with an error that names a number of this row of `batch` systems of `n` rows.
+pub(crate) fn not_finite(name: &str, [row, n, batch]: [usize; 3], value: f64) -> Result<()> {
+    let of = if batch > 1 { format!(" of system {}", row / n) } else { String::new() };
+    let row = if batch > 1 { row % n } else { row };
+    invalid(format!("{name} of row {row}{of} is {value}: expected a finite number"))
 }

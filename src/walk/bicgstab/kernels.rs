@@ -32,7 +32,6 @@ kernel! {
     );
 }
 
-/// All kernels of this module.
 pub(crate) static ALL: [&Kernel; 6] = [
     &BICGSTAB_PRODUCT,
     &BICGSTAB_HALF,
@@ -50,7 +49,6 @@ const BETA: usize = 3;
 pub(crate) const ENOUGH: usize = 4;
 pub(crate) const ITERATIONS: usize = 5;
 pub(crate) const ACTIVE: usize = 6;
-/// Number of scalars.
 pub(crate) const SCALARS: usize = 7;
 
 /// Limit of the scalars, far above their size in any converging iteration.
@@ -71,7 +69,7 @@ fn larger<T: Real>(a: T, b: T) -> T {
 /// Returns the sums of a block from the terms of its rows.
 #[inline(always)]
 fn block_of<T: Real>([a, b]: &mut [[T; BLOCK]; 2], second: impl Fn(T, T) -> T) -> [T; 2] {
-    [tree(a, T::plus), tree(b, second)]
+    [tree(a, T::add), tree(b, second)]
 }
 
 /// Some rows of a product: whole blocks, except for the last one.
@@ -100,11 +98,11 @@ impl<T: Real> Body for Product<'_, T> {
                 let [a, b] = &mut terms;
                 let (a, b) = (&mut a[k * SLICE..][..y.len()], &mut b[k * SLICE..][..y.len()]);
                 for (i, y) in y.iter_mut().enumerate() {
-                    *y = x[i].plus(minus(T::number(products[i])));
-                    (a[i], b[i]) = (y.times(z[i]), y.times(*y));
+                    *y = x[i] - T::number(products[i]);
+                    (a[i], b[i]) = (*y * z[i], *y * *y);
                 }
             }
-            *sums = block_of(&mut terms, T::plus);
+            *sums = block_of(&mut terms, T::add);
         }
     }
 }
@@ -124,12 +122,8 @@ fn bicgstab_product<T: Real>(
     let some = |k: usize, y: &mut [T], sums: &mut [[T; 2]]| {
         dispatch(Product { matrix, row: k * ROWS, first: first + k * ROWS, x, z, y, sums });
     };
-    if call.parallel() {
-        let pieces = y.par_chunks_mut(ROWS).zip(sums.par_chunks_mut(ROWS / BLOCK)).enumerate();
-        pieces.for_each(|(k, (y, sums))| some(k, y, sums));
-    } else {
-        some(0, y, sums);
-    }
+    let pieces = y.par_chunks_mut(call.piece(ROWS)).zip(sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
+    pieces.enumerate().for_each(|(k, (y, sums))| some(k, y, sums));
 }
 
 /// y += a x, or y = z + a (y + b x).
@@ -153,16 +147,11 @@ impl<T: Real> Body for Update<'_, T> {
     }
 }
 
-/// Returns −a.
-fn minus<T: Real>(a: T) -> T {
-    T::of(-1.0).times(a)
-}
-
 fn bicgstab_half<T: Real>(call: &Call<'_>, p: bicgstab_half::Params, b: bicgstab_half::Bindings<'_, T>) {
     if b.scalars[ACTIVE] == T::ZERO {
         return;
     }
-    let a = minus(b.scalars[ALPHA]);
+    let a = -b.scalars[ALPHA];
     blocks(call, &mut b.r[..p.rows as usize], |first, y| {
         dispatch(Update { a, x: &b.q[first..][..y.len()], y, of: None });
     });
@@ -176,7 +165,7 @@ fn bicgstab_direction<T: Real>(
     if b.scalars[ACTIVE] == T::ZERO {
         return;
     }
-    let (a, omega) = (b.scalars[BETA], minus(b.scalars[OMEGA]));
+    let (a, omega) = (b.scalars[BETA], -b.scalars[OMEGA]);
     blocks(call, &mut b.d[..p.rows as usize], |first, y| {
         let here = first..first + y.len();
         dispatch(Update { a, x: &b.q[here.clone()], of: Some((omega, &b.r[here])), y });
@@ -210,12 +199,12 @@ impl<T: Real> Body for Whole<'_, T> {
             let r = &mut r[..x.len()];
             for i in 0..x.len() {
                 let half = r[i];
-                r[i] = fma::<T, LEVEL>(minus(omega), t[i], half);
+                r[i] = fma::<T, LEVEL>(-omega, t[i], half);
                 x[i] = fma::<T, LEVEL>(alpha, d[i], fma::<T, LEVEL>(omega, half, x[i]));
-                (a[i], b[i]) = (shadow[i].times(r[i]), r[i].distance(T::ZERO));
+                (a[i], b[i]) = (shadow[i] * r[i], r[i].abs());
             }
             if let Some(w) = self.w {
-                b.iter_mut().zip(&w[here]).for_each(|(b, &w)| *b = b.times(w));
+                b.iter_mut().zip(&w[here]).for_each(|(b, &w)| *b = *b * w);
             }
             *sums = block_of(&mut terms, larger);
         }
@@ -235,28 +224,19 @@ fn bicgstab_whole<T: Real>(call: &Call<'_>, p: bicgstab_whole::Params, b: bicgst
         dispatch(Whole { scalars, d, t, shadow, w, x, r, sums });
     };
     let (x, r, sums) = (&mut x[..rows], &mut r[..rows], &mut sums[..rows.div_ceil(BLOCK)]);
-    if call.parallel() {
-        let sums = sums.par_chunks_mut(ROWS / BLOCK);
-        let pieces = x.par_chunks_mut(ROWS).zip(r.par_chunks_mut(ROWS)).zip(sums).enumerate();
-        pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
-    } else {
-        some(0, x, r, sums);
-    }
+    let (size, sums) = (call.piece(ROWS), sums.par_chunks_mut(call.piece(ROWS / BLOCK)));
+    let pieces = x.par_chunks_mut(size).zip(r.par_chunks_mut(size)).zip(sums).enumerate();
+    pieces.for_each(|(k, ((x, r), sums))| some(k, x, r, sums));
 }
 
 fn jacobi_update<T: Real>(call: &Call<'_>, p: jacobi_update::Params, b: jacobi_update::Bindings<'_, T>) {
     let rows = p.rows as usize;
-    let some = |((q, x), r): ((&[T], &mut [T]), &mut [T])| {
+    let (size, q, x, r) = (call.piece(ROWS), &b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
+    q.par_chunks(size).zip(x.par_chunks_mut(size)).zip(r.par_chunks_mut(size)).for_each(|((q, x), r)| {
         for ((&q, x), r) in q.iter().zip(x).zip(r) {
-            (*x, *r) = (x.plus(*r), r.plus(minus(q)));
+            (*x, *r) = (*x + *r, *r - q);
         }
-    };
-    let (q, x, r) = (&b.q[..rows], &mut b.x[..rows], &mut b.r[..rows]);
-    if call.parallel() {
-        q.par_chunks(ROWS).zip(x.par_chunks_mut(ROWS)).zip(r.par_chunks_mut(ROWS)).for_each(some);
-    } else {
-        some(((q, x), r));
-    }
+    });
 }
 
 fn bicgstab_scalars<T: Real>(
@@ -266,30 +246,31 @@ fn bicgstab_scalars<T: Real>(
 ) {
     let mut own = [[T::ZERO; BLOCK]; 2];
     let whole = p.stage == 2;
-    let second = |a, b| if whole { larger(a, b) } else { T::plus(a, b) };
+    let second = |a, b| if whole { larger(a, b) } else { a + b };
     for (k, &[a, b]) in b.sums[..p.blocks as usize].iter().enumerate() {
         let [own_a, own_b] = &mut own;
         let thread = k % BLOCK;
-        (own_a[thread], own_b[thread]) = (own_a[thread].plus(a), second(own_b[thread], b));
+        (own_a[thread], own_b[thread]) = (own_a[thread] + a, second(own_b[thread], b));
     }
     let [a, b_] = block_of(&mut own, second);
     let scalars = b.scalars;
     if scalars[ACTIVE] == T::ZERO {
         return;
     }
-    let rho = scalars[RHO];
+    // Inverses, since every lane rounds 1/a alike.
+    let (rho, one) = (scalars[RHO], T::of(1.0));
     let scalar = match p.stage {
-        0 => rho.times(a.inverse()),
-        1 if b_ > T::ZERO => a.times(b_.inverse()),
+        0 => rho * (one / a),
+        1 if b_ > T::ZERO => a * (one / b_),
         1 => T::ZERO,
-        _ => a.times(rho.inverse()).times(scalars[ALPHA].times(scalars[OMEGA].inverse())),
+        _ => a * (one / rho) * (scalars[ALPHA] * (one / scalars[OMEGA])),
     };
     scalars[[ALPHA, OMEGA, BETA][p.stage as usize]] = scalar;
     if whole {
         scalars[RHO] = a;
-        scalars[ITERATIONS] = scalars[ITERATIONS].plus(T::of(1.0));
+        scalars[ITERATIONS] = scalars[ITERATIONS] + one;
     }
-    let finite = scalar.distance(T::ZERO) <= T::of(LARGEST);
+    let finite = scalar.abs() <= T::of(LARGEST);
     if !finite || whole && b_ <= scalars[ENOUGH] {
         scalars[ACTIVE] = T::ZERO;
     }
@@ -301,18 +282,10 @@ mod tests {
 
     #[test]
     fn wgsl_and_cpu_constants_are_equal() {
-        let places = [
-            ("RHO", RHO),
-            ("ALPHA", ALPHA),
-            ("OMEGA", OMEGA),
-            ("BETA", BETA),
-            ("ENOUGH", ENOUGH),
-            ("ITERATIONS", ITERATIONS),
-            ("ACTIVE", ACTIVE),
-        ];
-        assert_eq!(places.len(), SCALARS);
+        let names = ["RHO", "ALPHA", "OMEGA", "BETA", "ENOUGH", "ITERATIONS", "ACTIVE"];
+        let places: [usize; SCALARS] = [RHO, ALPHA, OMEGA, BETA, ENOUGH, ITERATIONS, ACTIVE];
         let text = BICGSTAB_SCALARS.wgsl;
-        for (name, place) in places {
+        for (name, place) in names.into_iter().zip(places) {
             assert!(text.contains(&format!("const {name} = {place}u;")), "{name}");
         }
         assert!(text.contains(&format!("const LARGEST = {LARGEST:e};")));

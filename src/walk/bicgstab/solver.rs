@@ -117,11 +117,12 @@ impl Bicgstab {
         most: u64,
     ) -> Result<Self> {
         let vector = || lane.alloc::<f64>("a vector of BiCGSTAB", n);
-        let (x, rights, [q, t]) = (vector()?, [vector()?, vector()?, vector()?], [vector()?, vector()?]);
-        let weights_there = lane.alloc_with("the weights of BiCGSTAB", weights.unwrap_or_default())?;
+        let (own_x, rights, own_q, own_t) =
+            (vector()?, [vector()?, vector()?, vector()?], vector()?, vector()?);
+        let own_weights = lane.alloc_with("the weights of BiCGSTAB", weights.unwrap_or_default())?;
         let blocks = n.div_ceil(BLOCK);
-        let sums = lane.alloc::<[f64; 2]>("the sums of BiCGSTAB", blocks)?;
-        let scalars = lane.alloc::<f64>("the scalars of BiCGSTAB", SCALARS)?;
+        let own_sums = lane.alloc::<[f64; 2]>("the sums of BiCGSTAB", blocks)?;
+        let own_scalars = lane.alloc::<f64>("the scalars of BiCGSTAB", SCALARS)?;
         let mut chunks = Vec::new();
         let most = (lane.device().limits.binding / Precision::F64.bytes()).min(most);
         for slices in cut(layout, 0..layout.widths.len(), most) {
@@ -138,72 +139,44 @@ impl Bicgstab {
 
         let (rows, f64) = (n as u32, Precision::F64);
         let [r, d, shadow] = rights.each_ref().map(Buffer::arg);
-        let (x_arg, q_arg, t_arg, w) = (x.arg(), q.arg(), t.arg(), weights_there.arg());
-        let (all_sums, all_scalars) = (sums.arg(), scalars.arg());
+        let [x, q, t, w, scalars] = [&own_x, &own_q, &own_t, &own_weights, &own_scalars].map(Buffer::arg);
+        let sums = own_sums.arg();
         let mut iteration = Vec::new();
-        let product = |iteration: &mut Vec<Launch>, x: Arg<'_>, z: Arg<'_>, y: Arg<'_>| -> Result<()> {
+        let product = |launches: &mut Vec<Launch>, x: Arg<'_>, z: Arg<'_>, y: Arg<'_>| -> Result<()> {
             for Chunk { first, rows, slices, columns, values } in &chunks {
-                let params = bicgstab_product::Params {
-                    rows: *rows as u32,
-                    first_row: *first as u32,
-                    ..Default::default()
-                };
+                let (rows, first_row) = (*rows as u32, *first as u32);
+                let params = bicgstab_product::Params { rows, first_row, ..Default::default() };
                 let (slices, columns, values) = (slices.arg(), columns.arg(), values.arg());
-                let args = bicgstab_product::Args {
-                    slices,
-                    columns,
-                    values,
-                    scalars: all_scalars,
-                    x,
-                    z,
-                    y,
-                    sums: all_sums,
-                };
-                iteration.push(lane.bind(&BICGSTAB_PRODUCT, f64, *rows, params, args)?);
+                let args = bicgstab_product::Args { slices, columns, values, scalars, x, z, y, sums };
+                launches.push(lane.bind(&BICGSTAB_PRODUCT, f64, rows as usize, params, args)?);
             }
             Ok(())
         };
         let scalar = |stage: u32| {
             let params = bicgstab_scalars::Params { blocks: blocks as u32, stage, ..Default::default() };
-            let args = bicgstab_scalars::Args { sums: all_sums, scalars: all_scalars };
-            lane.bind(&BICGSTAB_SCALARS, f64, BLOCK, params, args)
+            lane.bind(&BICGSTAB_SCALARS, f64, BLOCK, params, bicgstab_scalars::Args { sums, scalars })
         };
-        product(&mut iteration, d, shadow, q_arg)?;
+        product(&mut iteration, d, shadow, q)?;
         iteration.push(scalar(0)?);
         let params = bicgstab_half::Params { rows, ..Default::default() };
-        let args = bicgstab_half::Args { scalars: all_scalars, q: q_arg, r };
-        iteration.push(lane.bind(&BICGSTAB_HALF, f64, n, params, args)?);
-        product(&mut iteration, r, r, t_arg)?;
+        iteration.push(lane.bind(&BICGSTAB_HALF, f64, n, params, bicgstab_half::Args { scalars, q, r })?);
+        product(&mut iteration, r, r, t)?;
         iteration.push(scalar(1)?);
         let weighted = u32::from(weights.is_some());
         let params = bicgstab_whole::Params { rows, weighted, ..Default::default() };
-        let args = bicgstab_whole::Args {
-            scalars: all_scalars,
-            d,
-            t: t_arg,
-            shadow,
-            w,
-            x: x_arg,
-            r,
-            sums: all_sums,
-        };
+        let args = bicgstab_whole::Args { scalars, d, t, shadow, w, x, r, sums };
         iteration.push(lane.bind(&BICGSTAB_WHOLE, f64, n, params, args)?);
         iteration.push(scalar(2)?);
         let params = bicgstab_direction::Params { rows, ..Default::default() };
-        let args = bicgstab_direction::Args { scalars: all_scalars, r, q: q_arg, d };
+        let args = bicgstab_direction::Args { scalars, r, q, d };
         iteration.push(lane.bind(&BICGSTAB_DIRECTION, f64, n, params, args)?);
         let mut sweep = Vec::new();
-        product(&mut sweep, r, r, q_arg)?;
-        let args = jacobi_update::Args { q: q_arg, x: x_arg, r };
-        sweep.push(lane.bind(
-            &JACOBI_UPDATE,
-            f64,
-            n,
-            jacobi_update::Params { rows, ..Default::default() },
-            args,
-        )?);
-        let others = (chunks, [q, t, weights_there], sums);
-        Ok(Self { lane: lane.clone(), n, iteration, sweep, x, rights, scalars, others })
+        product(&mut sweep, r, r, q)?;
+        let params = jacobi_update::Params { rows, ..Default::default() };
+        sweep.push(lane.bind(&JACOBI_UPDATE, f64, n, params, jacobi_update::Args { q, x, r })?);
+        let others = (chunks, [own_q, own_t, own_weights], own_sums);
+        let (x, scalars, lane) = (own_x, own_scalars, lane.clone());
+        Ok(Self { lane, n, iteration, sweep, x, rights, scalars, others })
     }
 
     /// Returns an approximate x and the number of products.
@@ -335,19 +308,11 @@ impl<'a> Krylov<'a> {
     }
 }
 
-/// Returns the CPU lane, and a device's lane if there is one.
+/// Returns the CPU lane, and a device's lane if there is one with f64.
 #[cfg(test)]
 pub(crate) fn lanes() -> Vec<Lane> {
-    use crate::lane::{DeviceSpec, OpenOptions};
-    let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
-    let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
-    if cfg!(feature = "wgpu") {
-        match open(DeviceSpec::Wgpu(0)) {
-            Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
-            Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
-        }
-    }
-    lanes
+    let all = crate::lane::tests::pairs().into_iter().map(|[lane, _]| lane);
+    all.filter(|lane| lane.device().f64).collect()
 }
 
 #[cfg(test)]
@@ -374,13 +339,12 @@ mod tests {
         for (edge, weighted) in [(23, false), (100, true)] {
             let n = edge * edge + 5;
             let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, edge, row);
-            let lengths: Vec<u32> = (0..n)
-                .map(|i| {
-                    let mut entries = Vec::new();
-                    row(i, &mut entries);
-                    entries.len() as u32
-                })
-                .collect();
+            let entries = |i: usize| {
+                let mut entries = Vec::new();
+                row(i, &mut entries);
+                entries
+            };
+            let lengths: Vec<u32> = (0..n).map(|i| entries(i).len() as u32).collect();
             let layout = Layout::new(&lengths, WidthRule::Auto, 8);
             assert!(layout.tails.iter().any(|&tail| tail > 0), "long rows have a COO part");
             let b: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
@@ -399,9 +363,7 @@ mod tests {
                     made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
                     let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
                     let residual = (0..n).map(|i| {
-                        let mut entries = Vec::new();
-                        row(i, &mut entries);
-                        let product: f64 = entries.iter().map(|&(j, m)| m * x[j as usize]).sum();
+                        let product: f64 = entries(i).iter().map(|&(j, m)| m * x[j as usize]).sum();
                         size(i, b[i] - x[i] + product)
                     });
                     let norm = residual.fold(0.0, f64::max);
@@ -417,11 +379,8 @@ mod tests {
                     all.push((used, x.into_iter().chain(sums).map(f64::to_bits).collect::<Vec<u64>>()));
                 }
             }
-            assert!(
-                all.iter().all(|one| *one == all[0]),
-                "{:?}",
-                all.iter().map(|one| one.0).collect::<Vec<_>>()
-            );
+            let used: Vec<usize> = all.iter().map(|one| one.0).collect();
+            assert!(all.iter().all(|one| *one == all[0]), "{used:?}");
         }
     }
 

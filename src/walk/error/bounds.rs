@@ -51,8 +51,8 @@ impl ErrorBounds<'_> {
         let length = self.length.min(estimate.length);
         let (truncation, rounding) = self.certain(m, control, estimate.points, length);
         let mut statistical = 0.0;
-        // If no row offers a choice, all walks are equal.
-        let choice = self.split.branches() || self.targets.start(m, self.table).is_some();
+        // If no row of L has two entries, all walks from a row are equal.
+        let choice = self.split.statistics.branches > 1 || self.targets.start(m, self.table).is_some();
         if control.norm > 0.0 && length > 0 && choice {
             let (range, chains) = (self.norm_range(m, value, control), estimate.chains() as f64);
             statistical = match unseen(range, chains, confidence) > student {
@@ -144,7 +144,7 @@ impl ErrorBounds<'_> {
         }
         let (steps_before, terms, of_start) = self.targets.start(row, table).unwrap_or((0, 0.0, 0.0));
         let u64 = Precision::F64.unit_roundoff();
-        let longest = split.longest_row() as f64;
+        let longest = split.statistics.longest as f64;
         let least = match &self.certificate.vector {
             Some(v) => v.iter().copied().fold(f64::INFINITY, f64::min),
             None => 1.0,
@@ -231,7 +231,7 @@ fn extremes(split: &Split<'_>, certificate: &Certificate, controls: &[Control]) 
     let blocks = split.unknowns().div_ceil(ROWS);
     let (signs, all) = (0..blocks).into_par_iter().map(rows).reduce(none, and);
     // w is a difference, so its rounding is that of v over 1 − ρ.
-    let slack = 8.0 * (split.longest_row() as f64 + 8.0) * f64::EPSILON / (1.0 - certificate.norm);
+    let slack = 8.0 * (split.statistics.longest as f64 + 8.0) * f64::EPSILON / (1.0 - certificate.norm);
     let outwards = |(low, high): (f64, f64)| {
         let (low, high) = (low - slack * low.abs(), high + slack * high.abs());
         if signs { (low.min(-high), high.max(-low)) } else { (low, high) }

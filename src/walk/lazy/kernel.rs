@@ -78,7 +78,6 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
             false => T::fma::<false>,
         };
         let at_hand = AtHand::now();
-        let size = |a: T| a.distance(T::ZERO);
         let mut coordinates = [0u32; BLOCK * DIMENSIONS];
         let mut state = [self.row; BLOCK];
         let mut weight = [T::of(1.0); BLOCK];
@@ -111,25 +110,25 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                 let over = |a: T, b: T| T::of(a.wide() / b.wide());
                 let f = over(T::of(self.rows.rhs(row as usize)), diagonal);
                 *theta = fma(weight[i], f, *theta);
-                if size(f) > *largest {
-                    *largest = size(f);
+                if f.abs() > *largest {
+                    *largest = f.abs();
                 }
-                let norm = over(sum, size(diagonal));
+                let norm = over(sum, diagonal.abs());
                 if norm > *worst {
                     *worst = norm;
                 }
                 if j == self.length {
                     continue;
                 }
-                let mut w = weight[i].times(norm);
-                if size(w) <= self.cut {
+                let mut w = weight[i] * norm;
+                if w.abs() <= self.cut {
                     continue;
                 }
                 let u = coordinates[place * self.walks + i];
-                let fraction = T::of(f64::from(u)).plus(T::of(0.5)).times(T::of(2.328_306_436_538_696_3e-10));
-                let (next, positive) = self.rows.choose(row, self.given, fraction.times(sum));
+                let fraction = (T::of(f64::from(u)) + T::of(0.5)) * T::of(2.328_306_436_538_696_3e-10);
+                let (next, positive) = self.rows.choose(row, self.given, fraction * sum);
                 if positive != (self.given || diagonal < T::ZERO) {
-                    w = T::of(-1.0).times(w);
+                    w = -w;
                 }
                 weight[i] = w;
                 state[i] = next;
@@ -145,7 +144,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
 /// Adds the θ of two walks, and takes the maximum of their other results.
 fn join<T: Real>(a: [T; 4], b: [T; 4]) -> [T; 4] {
     let larger = |a: T, b: T| if b > a { b } else { a };
-    [a[0].plus(b[0]), larger(a[1], b[1]), larger(a[2], b[2]), larger(a[3], b[3])]
+    [a[0] + b[0], larger(a[1], b[1]), larger(a[2], b[2]), larger(a[3], b[3])]
 }
 
 /// Computes the blocks of a launch on the given rows.

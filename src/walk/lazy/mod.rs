@@ -11,17 +11,16 @@ mod observed;
 use std::cell::Cell;
 use std::time::Instant;
 
-use self::observed::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
-use super::options::{ControlVariate, Length, Splitting};
 use functional::Start;
 pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
+use observed::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 
 use super::confidence::unseen;
 use super::context::{BatchResult, Run};
 use super::convergence::certificate::Certificate;
 use super::error::a_priori;
-use super::options::{MOST_LENGTH, Options, Problem};
+use super::options::{ControlVariate, Length, MOST_LENGTH, Options, Problem, Splitting};
 use super::sampling::adaptive::{AdaptiveSampling, RunningEstimate};
 use super::sampling::kernels::BLOCK;
 use super::sampling::launcher::{Launcher, Watch};
@@ -104,9 +103,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     }
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
     // No certificate: the norm is the largest one of the rows met.
-    let (norm, vector, scaled) = (observed.get().norm, None, false);
-    let observed = Certificate { splitting, row_norm: norm, worst_row: 0, vector, scaled, norm, products: 0 };
-    Ok(run.finish(&observed, result))
+    Ok(run.finish(&Certificate::of_norm(splitting, observed.get().norm, 0), result))
 }
 
 /// Returns true if the matrix is L itself, or an error for options that lazy walks do not support.
@@ -114,16 +111,10 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
     if n != columns {
-        return fail(format!(
-            "{n} rows and {columns} columns of the matrix: expected a square \
-                             matrix"
-        ));
+        return fail(format!("{n} rows and {columns} columns of the matrix: expected a square matrix"));
     }
     if sides != 1 {
-        return fail(format!(
-            "{sides} right-hand sides are not supported with `lazy`: expected \
-                             one"
-        ));
+        return fail(format!("{sides} right-hand sides are not supported with `lazy`: expected one"));
     }
     let entries = problem.rhs[0].len();
     if entries != n {
@@ -132,30 +123,22 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
              numbers"
         ));
     }
-    let given = match options.splitting {
-        Splitting::Auto | Splitting::Jacobi => false,
-        Splitting::Given => true,
-        other => {
-            return fail(format!(
-                "`splitting` {other} is not supported with `lazy`: expected jacobi or given"
-            ));
-        }
-    };
-    if !matches!(options.control, ControlVariate::Auto | ControlVariate::Sweeps(0)) {
-        let asked = options.control;
+    let (splitting, asked) = (options.splitting, options.control);
+    if !matches!(splitting, Splitting::Auto | Splitting::Jacobi | Splitting::Given) {
+        return fail(format!(
+            "`splitting` {splitting} is not supported with `lazy`: expected jacobi or given"
+        ));
+    }
+    if !matches!(asked, ControlVariate::Auto | ControlVariate::Sweeps(0)) {
         return fail(format!(
             "`control` {asked} is not supported with `lazy`, which prepares nothing; leave out one \
              of them"
         ));
     }
     if options.grid.is_some() || options.ahead {
-        return fail(
-            "`groups` and `points_ahead` are not supported with `lazy`; leave them \
-                     out"
-            .to_owned(),
-        );
+        return fail("`groups` and `points_ahead` are not supported with `lazy`; leave them out".to_owned());
     }
-    Ok(given)
+    Ok(splitting == Splitting::Given)
 }
 
 /// Limits of walks from a start: ε, length and smallest weight.

@@ -26,7 +26,7 @@ pub(super) trait Rows: Sync {
         for (j, a) in self.range(i as usize).map(|e| self.entry(e)) {
             match !given && j == i {
                 true => diagonal = T::of(a),
-                false => sum = sum.plus(T::of(a).distance(T::ZERO)),
+                false => sum = sum + T::of(a).abs(),
             }
         }
         (diagonal, sum)
@@ -43,7 +43,7 @@ pub(super) trait Rows: Sync {
                 continue;
             }
             (next, positive) = (j, a > 0.0);
-            reached = reached.plus(T::of(a).distance(T::ZERO));
+            reached = reached + T::of(a).abs();
             if reached > aim {
                 break;
             }
@@ -142,16 +142,13 @@ fn pilot(
             let mut row = first;
             for step in 0..STEPS {
                 let i = row as usize;
-                let entries = view
-                    .range(i)
-                    .map(|e| view.entry(e))
-                    .filter(|&(j, a)| (view.given || j != row) && a != 0.0);
+                let entries = view.range(i).map(|e| view.entry(e));
                 let (diagonal, sum) = view.sums(row, view.given);
                 see(i, diagonal, sum)?;
                 let word = philox([walk, step, first, 0x7363_6f75], key)[0];
                 let mut left = f64::from(word) / 4_294_967_296.0 * sum;
                 let mut next = None;
-                for (j, a) in entries {
+                for (j, a) in entries.filter(|&(j, a)| (view.given || j != row) && a != 0.0) {
                     next = Some(j);
                     left -= a.abs();
                     if left < 0.0 {

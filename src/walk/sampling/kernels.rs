@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::kernel::block_sums::tree;
 use crate::kernel::cpu::Call;
-use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch};
+use crate::kernel::cpu::simd::{Body, dispatch, fused, prefetch_lines};
 use crate::kernel::{Real, kernel};
 use crate::parallel::*;
 use crate::util::inline_array::array;
@@ -28,7 +28,6 @@ kernel! {
 /// Number of a buffer of points in the kernels; smaller numbers are sequences.
 pub(crate) const BUFFER: u32 = 4;
 
-/// Walks per block.
 pub(crate) const BLOCK: usize = 256;
 
 /// Number of dimensions whose coordinates are computed at a time: 16 KiB, which fit the L1 cache.
@@ -59,7 +58,7 @@ pub(crate) fn choose(record: &[u32], u: u32) -> u32 {
 /// Sum of two f32.
 #[inline(always)]
 pub(crate) fn number<T: Real>(high: u32, low: u32) -> T {
-    T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
+    T::of(f64::from(f32::from_bits(high))) + T::of(f64::from(f32::from_bits(low)))
 }
 
 /// Source of the coordinates of a block's points.
@@ -130,14 +129,14 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
                     let i = live[k] as usize;
                     let here = &self.rows[record[i] as usize * UNIT..];
                     tally(&mut self.theta[i], weight[i], here);
-                    let w = weight[i].times(number(here[2], here[3]));
-                    if w.distance(T::ZERO) <= self.cut {
+                    let w = weight[i] * number(here[2], here[3]);
+                    if w.abs() <= self.cut {
                         continue;
                     }
                     let next = choose(here, u[i].min(u32::MAX - 1));
-                    weight[i] = if next >> 31 == 1 { T::of(-1.0).times(w) } else { w };
+                    weight[i] = if next >> 31 == 1 { -w } else { w };
                     record[i] = next & (u32::MAX >> 1);
-                    prefetch(self.rows, record[i] as usize * UNIT);
+                    prefetch_lines::<2, _>(self.rows, record[i] as usize * UNIT);
                     live[kept] = i as u16;
                     kept += 1;
                 }
@@ -155,7 +154,7 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
 
 /// Adds the sums of two walks, column by column.
 pub(crate) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
-    array(|c| a[c].plus(b[c]))
+    array(|c| a[c] + b[c])
 }
 
 /// Numbers of the blocks of a launch.

@@ -11,7 +11,7 @@ use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::walk::sequence::{PointBuffer, PointSource, Points, on_cpu};
+use crate::walk::sequence::{PointBuffer, PointSource, on_cpu};
 use crate::{Machine, Result};
 
 /// First row and stream of some chains.
@@ -37,12 +37,10 @@ pub struct Round {
 }
 
 impl Round {
-    /// Number of walks per task.
     pub(crate) fn walks(&self) -> u32 {
         self.points.1 - self.points.0
     }
 
-    /// Number of blocks per task.
     fn blocks(&self) -> u32 {
         self.walks().div_ceil(BLOCK as u32)
     }
@@ -191,7 +189,7 @@ impl<'a> Progress<'a> {
     }
 
     pub(crate) fn add(&self, steps: u64) -> Result<()> {
-        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        let (done, watch) = &mut *lock(&self.done);
         self.pending.store(0, Ordering::Relaxed);
         *done = (*done + steps).min(self.all);
         watch(*done, self.all)
@@ -199,7 +197,7 @@ impl<'a> Progress<'a> {
 
     /// Calls the watch with the current number of steps, including those of unfinished launches.
     fn check(&self) -> Result<()> {
-        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        let (done, watch) = &mut *lock(&self.done);
         watch((*done + self.pending.load(Ordering::Relaxed)).min(self.all), self.all)
     }
 
@@ -275,7 +273,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     pub(crate) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
         let PointSource { points, scramble, seed, .. } = self.points;
         let (sequence, stride) = match (part.buffer, points) {
-            (None, Some(points)) => (points.sequence().code(), 0),
+            (None, Some(points)) => (points.sequence.code(), 0),
             (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
         };
         walk::Params {
@@ -285,7 +283,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
             cut: round.cut.to_bits(),
             sequence,
             scramble: scramble.code(),
-            tabled: points.as_ref().map_or(0, Points::tabled),
+            tabled: points.as_ref().map_or(0, |points| points.tabled),
             seed_low: *seed as u32,
             seed_high: (seed >> 32) as u32,
             stride,

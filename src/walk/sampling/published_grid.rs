@@ -41,16 +41,12 @@ impl Grid {
     /// [`Error::Invalid`] for an unsupported size, and for no groups or more than 65535.
     pub fn kernel(self) -> Result<&'static Kernel> {
         if self.groups == 0 || self.groups > 65_535 {
-            return Err(Error::Invalid(format!(
-                "`groups` {} is out of range: expected 1 to 65535",
-                self.groups
-            )));
+            let reason = format!("`groups` {} is out of range: expected 1 to 65535", self.groups);
+            return Err(Error::Invalid(reason));
         }
-        std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == self.size).ok_or_else(|| {
-            Error::Invalid(format!(
-                "invalid `group_size` {}: expected 32, 64, 128, 256, 512 or 1024",
-                self.size
-            ))
+        let size = self.size;
+        std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == size).ok_or_else(|| {
+            Error::Invalid(format!("invalid `group_size` {size}: expected 32, 64, 128, 256, 512 or 1024"))
         })
     }
 }
@@ -77,7 +73,7 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
             for first in (begin..stop).step_by(BLOCK) {
                 let count = ((stop - first) as usize).min(BLOCK);
                 walks(task, first, count, &mut theta);
-                theta[..count].iter().for_each(|t| *out = out.plus(t[0]));
+                theta[..count].iter().for_each(|t| *out = *out + t[0]);
             }
         });
         return;
@@ -92,7 +88,7 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
                 let count = u64::from(stop).saturating_sub(at).min(sums.len() as u64) as usize;
                 if count > 0 {
                     walks(tasks[0], at as u32, count, &mut theta);
-                    sums[..count].iter_mut().zip(&theta).for_each(|(s, t)| s[0] = s[0].plus(t[0]));
+                    sums[..count].iter_mut().zip(&theta).for_each(|(s, t)| s[0] = s[0] + t[0]);
                 }
             }
             first += u64::from(groups) * u64::from(size);
@@ -113,15 +109,11 @@ mod tests {
         }
     }
 
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    /// Tests of `kernels::` read the sizes in the texts.
     #[test]
     fn every_size_is_a_kernel_of_its_own() {
-        use crate::kernel::{Precision, reflect};
         for size in [32, 64, 128, 256, 512, 1024] {
-            let kernel = Grid { groups: 1, size }.kernel().unwrap();
-            // Asserts the size of the entry point.
-            assert_eq!(reflect::declared(kernel, Precision::F64), Ok(()));
-            assert_eq!(kernel.group(), size);
+            assert_eq!(Grid { groups: 1, size }.kernel().unwrap().group(), size);
         }
     }
 }

@@ -13,8 +13,7 @@ use crate::lane::{Buffer, Lane, Launch};
 use crate::walk::options::Grid;
 use crate::walk::sequence::{PointSource, Stream};
 use crate::walk::table::Table;
-use crate::walk::table::record_layout::COLUMNS;
-use crate::walk::table::record_layout::UNIT;
+use crate::walk::table::record_layout::{COLUMNS, UNIT};
 use crate::{Error, Machine, Result};
 
 /// Copies of the chain table and of the sequence's table on a lane.
@@ -90,9 +89,8 @@ impl<'a> Chains<'a> {
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         if self.columns() > 1 {
-            return Err(Error::Invalid(
-                "several right-hand sides are not supported on a grid: expected one".to_owned(),
-            ));
+            let reason = "several right-hand sides are not supported on a grid: expected one";
+            return Err(Error::Invalid(reason.to_owned()));
         }
         Ok(Self { grid: Some(grid), ..self })
     }
@@ -285,7 +283,6 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// Sums of blocks, per column.
 fn added(blocks: &[f64], columns: usize) -> impl Iterator<Item = f64> {
     (0..columns).map(move |c| blocks.iter().skip(c).step_by(columns).sum())
 }

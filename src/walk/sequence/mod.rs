@@ -162,11 +162,12 @@ impl Scramble {
 /// Points of a sequence with random access, in all its streams.
 #[derive(Debug, Clone)]
 pub struct Points {
-    sequence: Sequence,
+    /// Sequence of the points.
+    pub sequence: Sequence,
     scramble: Scramble,
     seed: u64,
     /// Number of dimensions in the table; all further ones use Philox.
-    tabled: u32,
+    pub tabled: u32,
     /// Base of Faure's digits.
     base: u32,
     /// Table of the kernel: [`sobol::table`] for Sobol, the bases for Halton.
@@ -223,21 +224,6 @@ impl Points {
         }
     }
 
-    /// The sequence.
-    pub fn sequence(&self) -> Sequence {
-        self.sequence
-    }
-
-    /// The scramble.
-    pub fn scramble(&self) -> Scramble {
-        self.scramble
-    }
-
-    /// Number of dimensions in the table; all further ones use Philox.
-    pub fn tabled(&self) -> u32 {
-        self.tabled
-    }
-
     /// Returns the stream of a component and replicate.
     pub fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
@@ -257,32 +243,39 @@ impl Points {
             return philox::philox(counter, self.key())[(dimension & 3) as usize];
         }
         let key = dimension_key(stream.key, dimension);
-        match self.sequence {
-            Sequence::Sobol => {
+        match (self.sequence, self.scramble) {
+            (Sequence::Sobol, _) => {
                 let words = &self.table[sobol::WORDS * dimension as usize..];
-                let x = sobol::sobol_reversed(words, point);
-                match self.scramble {
-                    Scramble::None => x.reverse_bits(),
-                    Scramble::Owen => sobol::owen_reversed(x, key).reverse_bits(),
-                    Scramble::Shift => x.reverse_bits() ^ key,
-                }
+                self.scrambled_sobol(sobol::sobol_reversed(words, point), key)
             }
-            Sequence::Halton => {
+            (Sequence::Halton, scramble) => {
                 let base = self.table[dimension as usize];
-                match self.scramble {
-                    Scramble::None => halton::halton(point, base),
+                match scramble {
                     Scramble::Owen => digits::owen_digits(&digits::digits_of(point, base).0, base, key),
-                    Scramble::Shift => halton::halton(point, base).wrapping_add(key),
+                    _ => halton::halton(point, base).wrapping_add(self.shift(key)),
                 }
             }
-            _ => match self.scramble {
-                Scramble::None => faure::faure(point, dimension, self.base),
-                Scramble::Owen => {
-                    digits::owen_digits(&faure::digits(point, dimension, self.base).0, self.base, key)
-                }
-                Scramble::Shift => faure::faure(point, dimension, self.base).wrapping_add(key),
-            },
+            (_, Scramble::Owen) => {
+                digits::owen_digits(&faure::digits(point, dimension, self.base).0, self.base, key)
+            }
+            _ => faure::faure(point, dimension, self.base).wrapping_add(self.shift(key)),
         }
+    }
+
+    /// Returns a coordinate of Sobol's sequence from its bits in reverse order.
+    #[inline(always)]
+    fn scrambled_sobol(&self, reversed: u32, key: u32) -> u32 {
+        match self.scramble {
+            Scramble::None => reversed.reverse_bits(),
+            Scramble::Owen => sobol::owen_reversed(reversed, key).reverse_bits(),
+            Scramble::Shift => reversed.reverse_bits() ^ key,
+        }
+    }
+
+    /// Returns the shift of a dimension's fractions: `key` with a random shift, else 0.
+    #[inline(always)]
+    fn shift(&self, key: u32) -> u32 {
+        if self.scramble == Scramble::Shift { key } else { 0 }
     }
 
     /// Computes coordinates of consecutive points in some dimensions.
@@ -313,25 +306,19 @@ impl Points {
                         *x = self.value(stream, point, dimension);
                     }
                 }
-                Sequence::Halton => {
-                    halton::fill_halton(first_point, self.table[dimension as usize], row);
-                    self.shift(stream, dimension, row);
-                }
-                _ => {
-                    faure::fill_faure(first_point, dimension, self.base, row);
-                    self.shift(stream, dimension, row);
+                sequence => {
+                    match sequence {
+                        Sequence::Halton => {
+                            halton::fill_halton(first_point, self.table[dimension as usize], row);
+                        }
+                        _ => faure::fill_faure(first_point, dimension, self.base, row),
+                    }
+                    let shift = self.shift(dimension_key(stream.key, dimension));
+                    row.iter_mut().for_each(|x| *x = x.wrapping_add(shift));
                 }
             }
         }
         self.fill_philox(stream, first_point, tabled, points, random);
-    }
-
-    #[inline(always)]
-    fn shift(&self, stream: Stream, dimension: u32, row: &mut [u32]) {
-        if self.scramble == Scramble::Shift {
-            let key = dimension_key(stream.key, dimension);
-            row.iter_mut().for_each(|x| *x = x.wrapping_add(key));
-        }
     }
 
     /// Fills sixteen points at a time, whose numbers share all but the last four bits.
@@ -340,12 +327,6 @@ impl Points {
         const LANES: usize = 16;
         let words = &self.table[sobol::WORDS * dimension as usize..][..sobol::WORDS];
         let key = dimension_key(stream.key, dimension);
-        let scramble = self.scramble;
-        let finish = |x: u32| match scramble {
-            Scramble::None => x.reverse_bits(),
-            Scramble::Owen => sobol::owen_reversed(x, key).reverse_bits(),
-            Scramble::Shift => x.reverse_bits() ^ key,
-        };
         let mut low = [0; LANES];
         for (i, low) in low.iter_mut().enumerate() {
             *low = (0..4).fold(0, |x, k| x ^ words[k] & 0u32.wrapping_sub((i >> k & 1) as u32));
@@ -360,12 +341,12 @@ impl Points {
             match <&mut [u32; LANES]>::try_from(&mut *block) {
                 Ok(block) => {
                     for (x, low) in block.iter_mut().zip(&low) {
-                        *x = finish(high ^ low);
+                        *x = self.scrambled_sobol(high ^ low, key);
                     }
                 }
                 Err(_) => {
                     for (x, low) in block.iter_mut().zip(&low[skip..]) {
-                        *x = finish(high ^ low);
+                        *x = self.scrambled_sobol(high ^ low, key);
                     }
                 }
             }

@@ -66,12 +66,11 @@ impl PointSource {
     /// Number of dimensions of the sequence itself; all further ones use Philox.
     pub fn tabled(&self) -> u32 {
         match &self.points {
-            Some(points) if points.sequence() != Sequence::Philox => points.tabled(),
+            Some(points) if points.sequence != Sequence::Philox => points.tabled,
             _ => self.dimensions,
         }
     }
 
-    /// Returns the stream of a component and replicate.
     pub(crate) fn stream(&self, component: u32, replicate: u32) -> Stream {
         Stream::new(self.seed, component, replicate)
     }

@@ -8,15 +8,13 @@
 //! With x̃ and its residual r, |⟨h, x⟩ − ⟨h, x̃⟩| ≤ Σ |h_i| |x_i − x̃_i| ≤ Σ |h_i| v_i · ‖r‖_v / (1
 //! − ρ). For a functional Σ |h_i| v_i thus replaces v_m, the bound for a component.
 
-use super::record_layout::COLUMNS;
-use super::record_layout::{HEAD, UNIT};
+use super::record_layout::{COLUMNS, HEAD, UNIT};
 use super::records::{Entry, Target, sign, write_shares};
 use crate::parallel::*;
 use crate::util::quantity::{exponent, times_power_of_two};
 use crate::walk::convergence::certificate::Certificate;
 use crate::{Error, Result};
 
-/// Number of entries of a group.
 const GROUP: usize = 4096;
 /// Products added in one piece, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
@@ -84,7 +82,6 @@ impl Functional {
         self.groups().count() as u32
     }
 
-    /// Number of units of its records.
     pub(crate) fn units(&self) -> usize {
         let of = |all: usize| {
             all / GROUP * units(GROUP) + if all.is_multiple_of(GROUP) { 0 } else { units(all % GROUP) }

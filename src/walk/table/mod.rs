@@ -22,8 +22,7 @@ pub(crate) mod records;
 pub(crate) mod targets;
 
 use self::functional::{Functional, Start};
-use self::record_layout::COLUMNS;
-use self::record_layout::{HEAD, LONG, UNIT};
+use self::record_layout::{COLUMNS, HEAD, LONG, UNIT};
 use self::records::{Records, Target, Writing};
 use super::convergence::certificate::Certificate;
 use super::splitting::Split;
@@ -98,16 +97,12 @@ impl Table {
         }
         let of_rows = units;
         units += functionals.iter().map(|h| h.units() as u64).sum::<u64>();
-        let too_large = |limit: String| Error::OutOfMemory {
-            device: "the host".to_owned(),
-            what: format!("the chain table of {n} rows"),
-            asked: 4 * UNIT as u64 * units,
-            limit,
-        };
+        let (asked, what) = (4 * UNIT as u64 * units, || format!("the chain table of {n} rows"));
         if units >= 1 << 31 {
-            return Err(too_large("records are addressed by 31 bits, at most 64 GiB".to_owned()));
+            let limit = "records are addressed by 31 bits, at most 64 GiB".to_owned();
+            return Err(Error::OutOfMemory { device: "the host".to_owned(), what: what(), asked, limit });
         }
-        crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
+        crate::lane::cpu::expect_memory(asked, what)?;
         let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
@@ -116,30 +111,23 @@ impl Table {
 
         // A step loads two units at once, so one more unit follows the last record.
         let mut words = HostArray::large((units as usize + 1) * UNIT);
-        targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(
-            |(block, (targets, place))| {
-                for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
-                    let j = block * ROWS + k;
-                    *place += begins[block] as u32;
-                    let key = order_by.map_or(0.0, |h| certificate.on_walks(j, h[j]) * unit);
-                    *target = Target { key: key as f32, place: *place };
-                }
+        targets.par_iter_mut().zip(&mut place[..]).enumerate().with_min_len(ROWS).for_each(
+            |(j, (target, place))| {
+                *place += begins[j / ROWS] as u32;
+                let key = order_by.map_or(0.0, |h| certificate.on_walks(j, h[j]) * unit);
+                *target = Target { key: key as f32, place: *place };
             },
         );
         // Records of blocks of rows, as separate slices.
         let mut rest = &mut words[..];
-        let mut slices = Vec::with_capacity(blocks.len());
-        for (block, &units) in blocks.iter().enumerate() {
-            let (here, behind) = rest.split_at_mut(units as usize * UNIT);
-            slices.push((block * ROWS, here));
-            rest = behind;
-        }
+        let mut cut = |units: usize| rest.split_off_mut(..units * UNIT).expect("the table has all records");
+        let slices = blocks.iter().enumerate().map(|(block, &units)| (block * ROWS, cut(units as usize)));
+        let slices: Vec<(usize, &mut [u32])> = slices.collect();
         let (mut at, mut starts) = (of_rows as u32, Vec::with_capacity(functionals.len()));
         for h in functionals {
-            let (here, behind) = rest.split_at_mut(h.units() * UNIT);
-            starts.push(h.write(certificate, &targets, order_by.is_some(), (g, unit), (at, here)));
+            let place = (at, cut(h.units()));
+            starts.push(h.write(certificate, &targets, order_by.is_some(), (g, unit), place));
             at += h.units() as u32;
-            rest = behind;
         }
         let (targets, ordered) = (&targets[..], order_by.is_some());
         let probability_error = slices
@@ -182,15 +170,7 @@ mod tests {
     use crate::walk::options::Splitting;
 
     fn plain(norm: f64) -> Certificate {
-        Certificate {
-            splitting: Splitting::Given,
-            row_norm: norm,
-            worst_row: 0,
-            vector: None,
-            scaled: false,
-            norm,
-            products: 0,
-        }
+        Certificate::of_norm(Splitting::Given, norm, 0)
     }
 
     /// Returns the shares of a record's entries, their targets, and true for each negative entry.
@@ -199,15 +179,12 @@ mod tests {
         let (first, most) =
             if words[HEAD] == 0 { (HEAD + 2, words[HEAD + 1] as usize) } else { (HEAD, LONG) };
         let (mut entries, mut before) = (Vec::new(), 0u64);
-        for pair in words[first..].chunks_exact(2).take(most) {
-            let behind = if pair[0] == CERTAIN { 1 << 32 } else { u64::from(pair[0]) };
-            entries.push((
-                (behind - before) as f64 / 2f64.powi(32),
-                pair[1] & !(1 << 31),
-                pair[1] >> 31 == 1,
-            ));
+        for &[end, target] in words[first..].as_chunks().0.iter().take(most) {
+            let behind = if end == CERTAIN { 1 << 32 } else { u64::from(end) };
+            let share = (behind - before) as f64 / 2f64.powi(32);
+            entries.push((share, target & !(1 << 31), target >> 31 == 1));
             before = behind;
-            if pair[0] == CERTAIN {
+            if end == CERTAIN {
                 break;
             }
         }

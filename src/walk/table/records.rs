@@ -70,7 +70,7 @@ impl Body for Writing<'_> {
     fn run<const LEVEL: u8>(self) {
         let Self { of, words, worst } = self;
         let base = of.targets[of.rows.start].place as usize;
-        let mut short = ShortRows::new();
+        let mut short: ShortRows = bytemuck::Zeroable::zeroed();
         let mut long = Vec::new();
         for first in of.rows.clone().step_by(ROWS) {
             let rows = first..of.rows.end.min(first + ROWS);
@@ -168,13 +168,13 @@ fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
 }
 
 /// Short rows in columns: entry k of row r is `[k][r]`.
+#[derive(bytemuck::Zeroable)]
 struct ShortRows {
     value: [[f64; ROWS]; LONG],
     /// Target's record, and the sign.
     to: [[u32; ROWS]; LONG],
     /// Ranks with the entry's number in their lowest bits, in ascending order after [`Self::sort`].
     rank: [[i32; ROWS]; LONG],
-    /// Number of entries of each row.
     count: [u32; ROWS],
     /// Ends of the shares of the sorted entries.
     behind: [[u32; ROWS]; LONG],
@@ -183,18 +183,6 @@ struct ShortRows {
 }
 
 impl ShortRows {
-    fn new() -> Self {
-        Self {
-            value: [[0.0; ROWS]; LONG],
-            to: [[0; ROWS]; LONG],
-            rank: [[i32::MAX; ROWS]; LONG],
-            count: [0; ROWS],
-            behind: [[0; ROWS]; LONG],
-            sum: [0.0; ROWS],
-            error: [0.0; ROWS],
-        }
-    }
-
     /// Empties all rows.
     #[inline(always)]
     fn clear(&mut self) {

@@ -4,6 +4,7 @@
 //! `KOLMO_FIRST_SEED=17` starts at seed 17, and the two variables together repeat one case. A
 //! failure names kind and seed.
 
+mod banded;
 mod double_word;
 mod long_times;
 mod page_rank;

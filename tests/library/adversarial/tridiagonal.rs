@@ -82,11 +82,12 @@ const KINDS: [Kind; 29] = [
 ];
 
 /// Random numbers of a case (Marsaglia's xorshift).
-struct Numbers(u64);
+pub(super) struct Numbers(u64);
 
 impl Numbers {
-    fn new(kind: Kind, seed: u64) -> Self {
-        let mut own = Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind as u64 + 1) << 40);
+    /// Numbers for a seed of the kind with this number.
+    pub(super) fn new(kind: u64, seed: u64) -> Self {
+        let mut own = Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind + 1) << 40);
         for _ in 0..8 {
             own.bits();
         }
@@ -100,23 +101,23 @@ impl Numbers {
         self.0 >> 11
     }
 
-    fn unit(&mut self) -> f64 {
+    pub(super) fn unit(&mut self) -> f64 {
         self.bits() as f64 / (1u64 << 53) as f64
     }
 
-    fn signed(&mut self) -> f64 {
+    pub(super) fn signed(&mut self) -> f64 {
         2.0 * self.unit() - 1.0
     }
 
-    fn sign(&mut self) -> f64 {
+    pub(super) fn sign(&mut self) -> f64 {
         if self.bits() & 1 == 0 { 1.0 } else { -1.0 }
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
@@ -286,7 +287,7 @@ fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
 }
 
 fn made(kind: Kind, seed: u64) -> System {
-    let mut r = Numbers::new(kind, seed);
+    let mut r = Numbers::new(kind as u64, seed);
     let n = match (kind, r.rows()) {
         (ZeroDiagonalEven, n) => n + n % 2,
         (ZeroDiagonalOdd | Clement, n) => n | 1,
@@ -434,15 +435,16 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
 /// Returns a lower bound of the growth ‖|A⁻¹|·|A|‖.
 ///
 /// It is the largest unknown, in double-word arithmetic, for a right-hand side with the row sums of
-/// |A| and random signs. Infinite if a pivot is 0 or numbers leave the range.
+/// |A| times random factors of size ½ … 1. Signs alone may sum to 0, as rows of singular matrices.
+/// Infinite if a pivot is 0 or numbers leave the range.
 fn reference_growth(system: &System, s: usize) -> f64 {
     let here = s * system.n..(s + 1) * system.n;
-    let mut signs = Numbers(0x9e37_79b9 + system.n as u64);
+    let mut r = Numbers(0x9e37_79b9 + system.n as u64);
     let mut b = vec![0.0; system.rows()];
     for i in here.clone() {
         let left = if i > here.start { system.dl[i].abs() } else { 0.0 };
         let right = if i + 1 < here.end { system.du[i].abs() } else { 0.0 };
-        b[i] = signs.sign() * (left + system.d[i].abs() + right);
+        b[i] = r.sign() * (0.5 + 0.5 * r.unit()) * (left + system.d[i].abs() + right);
     }
     let x = reference(system, s, &b);
     let sizes = x.iter().flatten().map(|x| x.abs().to_f64());
@@ -589,7 +591,7 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
 }
 
 /// Returns the lanes of a device, opened once.
-fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
+pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
     static LANES: [OnceLock<Option<Machine>>; 6] = [const { OnceLock::new() }; 6];
     let place = match spec {
         "cpu" => 0,
