@@ -47,7 +47,6 @@ const R: usize = 12;
 
 /// Block rows in memory.
 trait Rows<T>: Copy + Sync {
-    /// The block row at `k`.
     fn row(self, k: usize) -> BlockRow<T>;
 }
 
@@ -135,7 +134,6 @@ struct Strip<'a, T, R> {
     p: pentadiagonal_window::Params,
     first: usize,
     back: &'a mut [BackSubstitution<T>],
-    /// The unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
 }

@@ -106,7 +106,7 @@ impl<'a> Factor<'a> {
     ) -> Result<Solution> {
         expect_lengths(self.matrix.rows(), b, x)?;
         let (solver, view) = self.asked(b, transposed)?;
-        solver.solve_into(&view, x, watch)
+        solver.solve_into(&view, x, watch, false)
     }
 
     /// Solver of the matrix or its transpose, and a view of that matrix with checked right-hand
