@@ -60,10 +60,7 @@ impl<T: Number> Body for Group<'_, T> {
             let scale = (k[0] * at[0]).size() + (k[1] * at[1]).size() + (k[2] * at[2]).size() + b.size();
             let known = left <= scale && scale >= least && scale * least <= T::of(1.0);
             let none = || k.iter().zip(&at).all(|(&k, &x)| k == T::ZERO || x == T::ZERO) && b == T::ZERO;
-            let error = match known {
-                true => left / scale,
-                false => T::of(f64::from(u8::from(!none()))),
-            };
+            let error = if known { left / scale } else { T::of(f64::from(u8::from(!none()))) };
             worst = if error > worst { error } else { worst };
         }
         *self.error = worst;
@@ -119,8 +116,8 @@ impl<'a> Resident<'a> {
     /// Allocates memory on the machine's first lane for `batch` concatenated systems of `n` rows.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] without a row, for several cyclic systems, which need the host, and for a
-    /// machine with a precision other than double; [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::Invalid`] without a row, for several cyclic systems, which need the host,
+    /// and for a machine with a precision other than double; [`crate::Error::OutOfMemory`].
     pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         if machine.precision != Precision::F64 {
             return invalid(
@@ -157,8 +154,8 @@ impl<'a> Resident<'a> {
     /// Copies the transposed matrices to memory of their own.
     ///
     /// # Errors
-    /// The errors of [`Resident::new`], and [`crate::Error::Device`] on a lane that cannot copy part of an
-    /// array.
+    /// The errors of [`Resident::new`], and [`crate::Error::Device`] on a lane that cannot copy
+    /// part of an array.
     pub fn transposed(&mut self) -> Result<Self> {
         let (n, batch, cyclic) = self.shape;
         let (machine, rows) = (self.machine, n * batch);

@@ -56,10 +56,7 @@ impl Blocking {
 
     /// Number of blocks of `rows` of `all` rows that begin with row `first`.
     pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
-        match first + rows == all {
-            true => all.div_ceil(self.block) - first / self.block,
-            false => rows / self.block,
-        }
+        if first + rows == all { all.div_ceil(self.block) - first / self.block } else { rows / self.block }
     }
 
     /// Reduced system of `rows` of `all` rows that begin with row `first`: its first row, its

@@ -98,8 +98,8 @@ impl BandedSystem {
     /// block of a system's first block row and the upper block of its last are ignored.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system has an
-    /// odd number of rows.
+    /// [`crate::Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system
+    /// has an odd number of rows.
     pub fn blocks(batch: usize, blocks: [Vec<f64>; 3], b: Vec<Vec<f64>>) -> Result<Self> {
         Self::new(Form::Blocks, batch, blocks.into(), b)
     }

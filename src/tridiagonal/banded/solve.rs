@@ -31,9 +31,9 @@ use crate::{Machine, Result};
 /// those that [`solve`](super::super::solve()) returns for tridiagonal systems.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite, several ranks, and options of tridiagonal
-/// systems only (blocks, the interface system on the host); errors of devices. A singular matrix
-/// and unknowns beyond the range of doubles are no errors but outcomes.
+/// [`crate::Error::Invalid`] for numbers that are not finite, several ranks, and options of
+/// tridiagonal systems only (blocks, the interface system on the host); errors of devices. A
+/// singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
         return invalid(format!(

@@ -184,10 +184,7 @@ fn tridiagonal_block_solve<T: Number>(
             let other = size(&next);
             let z = T::ZERO;
             let exchange = blocks.pivot && a.size() * own > u.size() * other;
-            let (p, o) = match exchange {
-                true => ([a, b, c, d], [u, w, z, r]),
-                false => ([u, w, z, r], [a, b, c, d]),
-            };
+            let (p, o) = if exchange { ([a, b, c, d], [u, w, z, r]) } else { ([u, w, z, r], [a, b, c, d]) };
             let (pivot, _) = blocks.pivot(p[0], if exchange { other } else { own });
             let inverse = T::of(1.0) / pivot;
             kept.push([p[3] * inverse, p[1] * inverse, p[2] * inverse]);

@@ -107,8 +107,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// A cyclic system must be the only one, and is solved in tiles.
     ///
     /// # Errors
-    /// If there is no row, or the memory of a lane does not suffice: [`crate::Error::OutOfMemory`] names
-    /// the sizes.
+    /// If there is no row, or the memory of a lane does not suffice: [`crate::Error::OutOfMemory`]
+    /// names the sizes.
     pub fn with(
         lanes: &'a [Lane],
         n: usize,

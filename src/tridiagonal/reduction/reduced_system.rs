@@ -157,10 +157,7 @@ pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>,
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
     let system = [0, 1, 2, 3].map(part);
-    let (x, replaced) = match exchange {
-        true => solve_replaced(&system),
-        false => (thomas(&system), 0),
-    };
+    let (x, replaced) = if exchange { solve_replaced(&system) } else { (thomas(&system), 0) };
     (x.into_iter().map(T::of).collect(), replaced)
 }
 

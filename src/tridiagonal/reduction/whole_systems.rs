@@ -26,10 +26,7 @@ const ROWS: usize = 8;
 /// Number of threads over which a system may extend: its own if each system begins with a thread,
 /// or all threads of the group.
 fn span(n: usize) -> usize {
-    match n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() {
-        true => n / ROWS,
-        false => Kernel::GROUP as usize,
-    }
+    if n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() { n / ROWS } else { Kernel::GROUP as usize }
 }
 
 /// Creates a chunk of `rows` rows of whole systems of `n` rows each, with `tile` rows per tile.

@@ -389,9 +389,9 @@ impl Refined {
             x.copy_from_slice(better);
             (self.residual, self.steps) = (after, self.steps + 1);
         }
-        match last {
-            true => self.scale = None,
-            false => self.decide(largest),
+        self.scale = None;
+        if !last {
+            self.decide(largest);
         }
     }
 }
