@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::kernels::number::Number;
 use super::kernels::row_memory::RowMemory;
-use super::reduction::interface_buffers::{Equations, split};
+use super::reduction::interface_buffers::split;
 use super::reduction::stages::ChunkSolve;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
@@ -51,19 +51,9 @@ pub(crate) struct Chunk<'a, T> {
 }
 
 impl<T: Number> Chunk<'_, T> {
-    /// Rows of the chunk in the host's arrays.
-    fn here(&self) -> Range<usize> {
-        self.first..self.first + self.rows
-    }
-
-    /// Uploads the inputs of stage 1 for `rhs` right-hand sides.
+    /// Uploads the inputs of the chunk's rows for `rhs` right-hand sides.
     pub(crate) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
-        self.bring(self.here(), inputs, rhs, upload)
-    }
-
-    /// Uploads the inputs of stage 3 if stage 1 did not leave them.
-    pub(crate) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
-        if self.evicted { self.bring(self.here(), inputs, 1, Upload::All) } else { Ok(()) }
+        self.bring(self.first..self.first + self.rows, inputs, rhs, upload)
     }
 
     /// Uploads rows `here` of the host's arrays and of `rhs` right-hand sides to the lane's memory.
@@ -100,23 +90,13 @@ impl<T: Number> Chunk<'_, T> {
         if self.memory.adopted { 0 } else { self.rows }
     }
 
-    /// Downloads the unknowns of some right-hand sides.
-    pub(crate) fn download(&self, xs: &mut [&mut [T]]) -> Result<()> {
-        self.take(0, xs)
-    }
-
     /// Downloads the unknowns of some right-hand sides, beginning with row `at` in memory.
-    pub(crate) fn take(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
+    pub(crate) fn download(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
         let from = &self.memory.arrays.x;
         xs.iter_mut().enumerate().try_for_each(|(k, x)| match self.staged {
             true => self.lane.download(from, k * self.memory.stride() + at, x),
             false => self.lane.fetch(from, k * self.memory.stride() + at, x),
         })
-    }
-
-    /// Uploads the chunk's interface values, a part of those of all local chunks.
-    pub(crate) fn send_values(&self, equations: &Equations<T>) -> Result<()> {
-        self.solve.send(self.lane, &equations.values[equations.values_of(&self.items)])
     }
 
     /// All launches of a solution without steps on the host: stage 1, the given ones of stage 2,

@@ -5,8 +5,10 @@
 //! 72 of the solution. Rows are not exchanged and unknowns not refined. Systems that require either
 //! need [`solve`](super::solve) on the host.
 
+use super::invalid;
 use super::kernels::number::{Number, fma};
 use super::kernels::row_memory::Arrays;
+use super::kernels::tiles::Diagonals;
 use super::one_pass::windows;
 use super::options::PlanOptions;
 use super::plan::Plan;
@@ -16,7 +18,7 @@ use crate::kernel::cpu::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, kernel};
 use crate::lane::{Buffer, Lane, Launch};
 use crate::parallel::*;
-use crate::{Error, Machine, Result};
+use crate::{Machine, Result};
 
 kernel! {
     /// Computes the maximum backward error of each group of rows.
@@ -31,10 +33,7 @@ const ROWS: usize = 2048;
 /// Rows of a group, with their maximum error.
 struct Group<'a, T> {
     p: tridiagonal_residual::Params,
-    dl: &'a [T],
-    d: &'a [T],
-    du: &'a [T],
-    rhs: &'a [T],
+    rows: Diagonals<'a, T>,
     x: &'a [T],
     first: usize,
     error: &'a mut T,
@@ -45,7 +44,7 @@ impl<T: Number> Body for Group<'_, T> {
     fn run<const LEVEL: u8>(self) {
         let [rows, n] = [self.p.rows, self.p.n].map(|number| number as usize);
         let least = T::of(crate::util::quantity::power(-16 * self.p.tiny as i32));
-        let open = self.p.cyclic == 0;
+        let (open, Diagonals { dl, d, du, rhs }) = (self.p.cyclic == 0, self.rows);
         let mut worst = T::ZERO;
         for row in self.first..rows.min(self.first + ROWS) {
             let place = row % n;
@@ -53,18 +52,15 @@ impl<T: Number> Body for Group<'_, T> {
             let before = if begins { row + n - 1 } else { row - 1 };
             let behind = if ends { row - place } else { row + 1 };
             let unless = |beyond: bool, of: &[T], at: usize| if beyond && open { T::ZERO } else { of[at] };
-            let k = [unless(begins, self.dl, row), self.d[row], unless(ends, self.du, row)];
+            let k = [unless(begins, dl, row), d[row], unless(ends, du, row)];
             let at = [unless(begins, self.x, before), self.x[row], unless(ends, self.x, behind)];
-            let b = self.rhs[row];
+            let b = rhs[row];
             let left = fma::<T, LEVEL>(-k[0], at[0], b);
             let left = fma::<T, LEVEL>(-k[1], at[1], fma::<T, LEVEL>(-k[2], at[2], left)).size();
             let scale = (k[0] * at[0]).size() + (k[1] * at[1]).size() + (k[2] * at[2]).size() + b.size();
             let known = left <= scale && scale >= least && scale * least <= T::of(1.0);
             let none = || k.iter().zip(&at).all(|(&k, &x)| k == T::ZERO || x == T::ZERO) && b == T::ZERO;
-            let error = match known {
-                true => left / scale,
-                false => T::of(f64::from(u8::from(!none()))),
-            };
+            let error = if known { left / scale } else { T::of(f64::from(u8::from(!none()))) };
             worst = if error > worst { error } else { worst };
         }
         *self.error = worst;
@@ -77,9 +73,10 @@ fn tridiagonal_residual<T: Number>(
     b: tridiagonal_residual::Bindings<'_, T>,
 ) {
     let tridiagonal_residual::Bindings { dl, d, du, rhs, x, errors, .. } = b;
+    let rows = Diagonals { dl, d, du, rhs };
     let groups = (p.rows as usize).div_ceil(ROWS);
     errors[..groups].par_iter_mut().enumerate().for_each(|(group, error)| {
-        dispatch(Group { p, dl, d, du, rhs, x, first: group * ROWS, error });
+        dispatch(Group { p, rows, x, first: group * ROWS, error });
     });
 }
 
@@ -119,21 +116,20 @@ impl<'a> Resident<'a> {
     /// Allocates memory on the machine's first lane for `batch` concatenated systems of `n` rows.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without a row, for several cyclic systems, which need the host, and for a
-    /// machine with a precision other than double; [`Error::OutOfMemory`].
+    /// [`crate::Error::Invalid`] without a row, for several cyclic systems, which need the host,
+    /// and for a machine with a precision other than double; [`crate::Error::OutOfMemory`].
     pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         if machine.precision != Precision::F64 {
-            return Err(Error::Invalid(
+            return invalid(
                 "this precision is not supported for numbers on a device: expected f64; leave it \
-                 out"
-                .to_owned(),
-            ));
+                 out",
+            );
         }
         if cyclic && batch > 1 {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{batch} cyclic systems on a device are not supported: expected one, or numbers on \
                  the host"
-            )));
+            ));
         }
         let lane = &machine.lanes[0];
         let options = PlanOptions { resident: true, ..PlanOptions::default() };
@@ -158,8 +154,8 @@ impl<'a> Resident<'a> {
     /// Copies the transposed matrices to memory of their own.
     ///
     /// # Errors
-    /// The errors of [`Resident::new`], and [`Error::Device`] on a lane that cannot copy part of an
-    /// array.
+    /// The errors of [`Resident::new`], and [`crate::Error::Device`] on a lane that cannot copy
+    /// part of an array.
     pub fn transposed(&mut self) -> Result<Self> {
         let (n, batch, cyclic) = self.shape;
         let (machine, rows) = (self.machine, n * batch);
@@ -193,9 +189,6 @@ impl<'a> Resident<'a> {
     /// within `tolerance` in the sense of [`Residual::within`]. Returns `None` if rows have to be
     /// exchanged or unknowns refined, or if a number is not finite. The unknowns are then
     /// undefined.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn solve(&mut self, tolerance: f64) -> Result<Option<Residual>> {
         self.plan.solve_resident(1)?;
         if self.plan.flags()? != 0 {

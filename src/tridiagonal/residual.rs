@@ -251,8 +251,8 @@ struct Inner<'a> {
 impl Body for Inner<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let rows = self.rows.d.len();
-        let (Diagonals { dl, d, du, rhs }, x) = (self.rows.part(0..rows), &self.x[..rows + 2]);
+        let (Diagonals { dl, d, du, rhs }, rows) = (self.rows, self.rows.d.len());
+        let (dl, du, rhs, x) = (&dl[..rows], &du[..rows], &rhs[..rows], &self.x[..rows + 2]);
         let one = |i: usize| row([dl[i], d[i], du[i]], rhs[i], [x[i], x[i + 1], x[i + 2]], 1);
         let mut all = [Norms::default(); LANES];
         let full = rows - rows % LANES;

@@ -56,10 +56,14 @@ impl Blocking {
 
     /// Number of blocks of `rows` of `all` rows that begin with row `first`.
     pub(crate) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
-        match first + rows == all {
-            true => all.div_ceil(self.block) - first / self.block,
-            false => rows / self.block,
-        }
+        if first + rows == all { all.div_ceil(self.block) - first / self.block } else { rows / self.block }
+    }
+
+    /// Reduced system of `rows` of `all` rows that begin with row `first`: its first row, its
+    /// number of rows, and that of all rows.
+    pub(crate) fn above(self, (first, rows, all): (usize, usize, usize)) -> (usize, usize, usize) {
+        let blocks = self.blocks(first, rows, all);
+        (2 * (first / self.block), 2 * blocks, 2 * all.div_ceil(self.block))
     }
 }
 
@@ -142,8 +146,7 @@ mod tests {
                     let blocks = blocking.blocks(first, rows, all);
                     let (length, longer) = (rows / blocks, rows % blocks);
                     let starts = (0..blocks).map(move |k| first + k * length + k.min(longer));
-                    let above = (2 * (first / block), 2 * blocks, 2 * all.div_ceil(block));
-                    (starts.collect::<Vec<_>>(), above)
+                    (starts.collect::<Vec<_>>(), blocking.above((first, rows, all)))
                 };
                 let most = (all - tail) / step;
                 for at in [1, 2, 3, most / 2, most - 1, most].map(|k| k.clamp(1, most) * step) {

@@ -59,24 +59,14 @@ impl ShermanMorrison {
         (0..view.span.rows / n).into_par_iter().all(system)
     }
 
-    /// Calls `put` with position and value of the two changed diagonal elements of each open
-    /// system.
-    pub(super) fn diagonal(view: &View<'_>, mut put: impl FnMut(usize, f64)) {
+    /// Calls `put` for the first and the last row of each open system, with the changed diagonal
+    /// element and the nonzero element of u/γ.
+    pub(super) fn put_ends(view: &View<'_>, mut put: impl FnMut(usize, [f64; 2])) {
         let n = view.span.n;
         for system in 0..view.span.rows / n {
-            let Ends { gamma, last, .. } = Ends::of(view, system);
-            put(system * n, -2.0 * gamma);
-            put((system + 1) * n - 1, last);
-        }
-    }
-
-    /// Calls `put` with position and value of the nonzero elements of u/γ.
-    pub(super) fn right_hand_side(view: &View<'_>, mut put: impl FnMut(usize, f64)) {
-        let n = view.span.n;
-        for system in 0..view.span.rows / n {
-            let Ends { gamma, c, .. } = Ends::of(view, system);
-            put(system * n, 1.0);
-            put((system + 1) * n - 1, c / gamma);
+            let Ends { gamma, c, last, .. } = Ends::of(view, system);
+            put(system * n, [-2.0 * gamma, 1.0]);
+            put((system + 1) * n - 1, [last, c / gamma]);
         }
     }
 

@@ -47,7 +47,6 @@ const R: usize = 12;
 
 /// Block rows in memory.
 trait Rows<T>: Copy + Sync {
-    /// The block row at `k`.
     fn row(self, k: usize) -> BlockRow<T>;
 }
 
@@ -71,23 +70,12 @@ struct Blocks<'a, T>([&'a [T]; 3], &'a [T]);
 impl<T: Number> Rows<T> for Blocks<'_, T> {
     #[inline(always)]
     fn row(self, k: usize) -> BlockRow<T> {
-        let [l, d, u] = each(self.0, |array| &array[4 * k..4 * k + 4]);
-        [
-            l[0],
-            l[1],
-            l[2],
-            l[3],
-            d[0],
-            d[1],
-            d[2],
-            d[3],
-            u[0],
-            u[1],
-            u[2],
-            u[3],
-            self.1[2 * k],
-            self.1[2 * k + 1],
-        ]
+        let mut row = [T::ZERO; 14];
+        for (at, blocks) in [L, D, U].into_iter().zip(self.0) {
+            row[at..at + 4].copy_from_slice(&blocks[4 * k..4 * k + 4]);
+        }
+        row[R..].copy_from_slice(&self.1[2 * k..2 * k + 2]);
+        row
     }
 }
 
@@ -135,7 +123,6 @@ struct Strip<'a, T, R> {
     p: pentadiagonal_window::Params,
     first: usize,
     back: &'a mut [BackSubstitution<T>],
-    /// The unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
 }

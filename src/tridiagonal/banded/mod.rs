@@ -98,8 +98,8 @@ impl BandedSystem {
     /// block of a system's first block row and the upper block of its last are ignored.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system has an
-    /// odd number of rows.
+    /// [`crate::Error::Invalid`] for the errors of [`BandedSystem::pentadiagonal`], and if a system
+    /// has an odd number of rows.
     pub fn blocks(batch: usize, blocks: [Vec<f64>; 3], b: Vec<Vec<f64>>) -> Result<Self> {
         Self::new(Form::Blocks, batch, blocks.into(), b)
     }
@@ -253,7 +253,6 @@ struct View<'a> {
 const BLOCK: usize = 1 << 12;
 
 impl View<'_> {
-    /// Total number of rows.
     fn rows(&self) -> usize {
         self.n * self.batch
     }
@@ -270,14 +269,6 @@ impl View<'_> {
                 [a[i], a[i + 1], b[i], b[i + 1], c[i], c[i + 1]]
             }
         }
-    }
-
-    /// Columns and values of the elements of row `i`.
-    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
-        // Elements beyond the ends are zeros.
-        let (first, n) = (i / 2 * 2, self.rows());
-        let columns = self.row(i).into_iter().enumerate().map(move |(k, v)| ((first + k).wrapping_sub(2), v));
-        columns.filter(move |&(column, _)| column < n)
     }
 
     /// Returns (every row is weakly dominant, every row is strictly dominant by a relative margin

@@ -10,6 +10,7 @@ use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Program};
 use crate::parallel::at_once;
 use crate::tridiagonal::host::scaling::convert_times;
+use crate::tridiagonal::invalid;
 use crate::tridiagonal::kernels::number::Number;
 use crate::{Error, Result};
 
@@ -29,7 +30,6 @@ pub struct BandedPlan<'a, T> {
 /// Consecutive block rows on a lane.
 #[derive(Debug)]
 struct Part<T> {
-    /// Index of the lane.
     lane: usize,
     own: Range<usize>,
     /// Block rows in memory: those that windows need, and the tile before the first, so that the
@@ -67,7 +67,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
 
     /// Creates one part per lane, or more if the lanes do not hold all rows at once.
     fn with(lanes: &'a [Lane], view: &View<'_>, width: Width) -> Result<Self> {
-        let tiles = view.rows().div_ceil(2).div_ceil(width.tile());
+        let tiles = view.rows().div_ceil(2).div_ceil(width.tile);
         let mut parts = lanes.len();
         loop {
             match Self::cut(lanes, view, width, tiles.div_ceil(parts)) {
@@ -77,9 +77,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         }
     }
 
-    /// Cuts the rows into parts of `tiles` tiles each.
     fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<Part<T>>> {
-        let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile());
+        let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile);
         let size = tiles * tile;
         let mut memories = Vec::new();
         let part = |number: usize| {
@@ -117,9 +116,8 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         one.is_some_and(|one| one.own == part.own)
     }
 
-    /// Rows of a tile.
     pub(super) fn tile(&self) -> usize {
-        2 * self.width.tile()
+        2 * self.width.tile
     }
 
     /// Makes the next solution upload the matrix again.
@@ -130,9 +128,6 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     /// Solves for a right-hand side, and returns true if the unknowns are certified.
     ///
     /// The matrix of `system` must be equal in all calls, unless [`Self::forget`] is called before.
-    ///
-    /// # Errors
-    /// If a device is lost.
     pub fn solve(&mut self, system: &BandedSystem, b: &[f64], x: &mut [f64]) -> Result<bool> {
         self.run(&system.view(), (b, 0), x)
     }
@@ -167,10 +162,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     /// If the device is lost, or there is more than one part.
     pub fn solve_resident(&self, times: u64) -> Result<(f64, bool)> {
         let [part] = &self.parts[..] else {
-            return Err(Error::Invalid(format!(
-                "{} parts: resident data are solved on one lane",
-                self.parts.len()
-            )));
+            return invalid(format!("{} parts: resident data are solved on one lane", self.parts.len()));
         };
         let (lane, program) = (&self.lanes[0], Program { cycle: vec![part.windows.launches()] });
         let started = Instant::now();

@@ -16,12 +16,13 @@ use crate::tridiagonal::host::eliminate::{Answer, Eliminate};
 use crate::tridiagonal::host::pivoted_lu::{self, corrected};
 use crate::tridiagonal::host::scaling;
 use crate::tridiagonal::host::singularity::{clear, largest_size, noise};
+use crate::tridiagonal::invalid;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::kernels::tiles::NOT_DOMINANT;
 use crate::tridiagonal::solution::{Method, Pass, Solution};
 use crate::tridiagonal::solve::refinement::Refined;
 use crate::util::quantity::times_power_of_two;
-use crate::{Error, Machine, Result};
+use crate::{Machine, Result};
 
 /// Solves pentadiagonal or block tridiagonal systems on lanes of one precision.
 ///
@@ -30,23 +31,22 @@ use crate::{Error, Machine, Result};
 /// those that [`solve`](super::super::solve()) returns for tridiagonal systems.
 ///
 /// # Errors
-/// [`Error::Invalid`] for numbers that are not finite, several ranks, and options of tridiagonal
-/// systems only (blocks, the interface system on the host); errors of devices. A singular matrix
-/// and unknowns beyond the range of doubles are no errors but outcomes.
+/// [`crate::Error::Invalid`] for numbers that are not finite, several ranks, and options of
+/// tridiagonal systems only (blocks, the interface system on the host); errors of devices. A
+/// singular matrix and unknowns beyond the range of doubles are no errors but outcomes.
 pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
     if machine.ranks.is_distributed() {
-        return Err(Error::Invalid(format!(
+        return invalid(format!(
             "a pentadiagonal or block tridiagonal system is not supported on {} ranks: expected \
              one process",
             machine.ranks.size()
-        )));
+        ));
     }
     if options.block.is_some() || options.interface == Interface::Host {
-        return Err(Error::Invalid(
+        return invalid(
             "`block` and `interface` host are not supported with pentadiagonal and block \
-             tridiagonal systems; leave both out"
-                .to_owned(),
-        ));
+             tridiagonal systems; leave both out",
+        );
     }
     machine.expect_floating(SYSTEMS)?;
     system.check()?;
@@ -170,7 +170,10 @@ impl Eliminate for View<'_> {
     }
 
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
-        View::elements(self, i)
+        // Elements beyond the ends are zeros.
+        let (first, n) = (i / 2 * 2, self.rows());
+        let columns = self.row(i).into_iter().enumerate().map(move |(k, v)| ((first + k).wrapping_sub(2), v));
+        columns.filter(move |&(column, _)| column < n)
     }
 
     fn bandwidth(&self) -> usize {

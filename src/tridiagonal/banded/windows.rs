@@ -65,7 +65,7 @@ const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Width {
     /// Block rows of a tile.
-    tile: usize,
+    pub(super) tile: usize,
     /// Levels of cyclic reduction on a device.
     levels: u32,
     /// True if tiles are whole systems, so that nothing couples them.
@@ -125,24 +125,17 @@ impl Width {
     pub(super) fn beside(self) -> usize {
         (WINDOW_BLOCKS - self.tile).div_ceil(2)
     }
-
-    /// Block rows of a tile.
-    pub(super) fn tile(self) -> usize {
-        self.tile
-    }
 }
 
 /// Buffers of rows on a lane.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
-    /// The arrays of the matrix.
     pub(super) matrix: Vec<Buffer<T>>,
     pub(super) b: Buffer<T>,
     pub(super) x: Buffer<T>,
 }
 
 impl<T: Number> Memory<T> {
-    /// Allocates memory for `blocks` block rows.
     pub(super) fn new(lane: &Lane, form: Form, blocks: usize) -> Result<Self> {
         let alloc = |name: &str, width: usize| lane.alloc(name, 2 * width * blocks);
         let matrix = form.names().iter().map(|name| alloc(name, form.width())).collect::<Result<_>>()?;
@@ -172,7 +165,7 @@ impl Windows {
         solved: Range<usize>,
         width: Width,
     ) -> Result<Self> {
-        let tiles = solved.len().div_ceil(width.tile());
+        let tiles = solved.len().div_ceil(width.tile);
         let groups = tiles.div_ceil(GROUP);
         let flags = lane.alloc("flags of tiles", tiles + groups)?;
         let params = pentadiagonal_window::Params {
@@ -180,7 +173,7 @@ impl Windows {
             blocks: blocks as u32,
             at: solved.start as u32,
             tiles: tiles as u32,
-            tile: width.tile() as u32,
+            tile: width.tile as u32,
             levels: width.levels,
             limit: limit(T::PRECISION),
             tiny: tiny(T::PRECISION),
@@ -207,12 +200,10 @@ impl Windows {
         Ok(Self { launches: [bind(tiles, 0)?, bind(groups, if width.whole { 2 } else { 1 })?], tiles, flags })
     }
 
-    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }
 
-    /// Launches that compute the unknowns from the rows.
     pub(super) fn launches(&self) -> Vec<&Launch> {
         self.launches.iter().collect()
     }

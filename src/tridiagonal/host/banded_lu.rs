@@ -94,7 +94,6 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
         Ok(Self { lower, upper })
     }
 
-    /// Solves in place.
     pub(crate) fn solve(&self, b: &mut [T]) {
         for (i, (largest, factors)) in self.lower.iter().enumerate() {
             b.swap(i, i + largest);
@@ -111,7 +110,6 @@ impl<T: Scalar, const W: usize> Factors<T, W> {
         }
     }
 
-    /// Row with the smallest pivot.
     pub(crate) fn least_pivot(&self) -> usize {
         let size = |i: &usize| self.upper[*i][0].size();
         (0..self.upper.len()).min_by(|a, b| size(a).total_cmp(&size(b))).unwrap_or(0)

@@ -13,7 +13,6 @@ pub(crate) trait Eliminate: Sized + Sync {
     fn is_decoupled(&self, i: usize) -> bool;
     /// Rows that are not coupled to other rows, as a system of its own.
     fn part(&self, here: Range<usize>) -> Self;
-    /// Right-hand sides.
     fn b(&self) -> &[&[f64]];
     /// Computes r = b − A·x, and returns its residual norms.
     fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;

@@ -4,14 +4,6 @@
 //! A row is exchanged with the next one if that has the larger element, which adds one upper
 //! diagonal.
 
-/// System during its factorization.
-struct Factors<'a> {
-    dl: &'a [f64],
-    d: Vec<f64>,
-    du: Vec<f64>,
-    du2: Vec<f64>,
-}
-
 /// Returns o − w·p, rounded once or twice.
 fn minus<const FUSED: bool>(w: f64, p: f64, o: f64) -> f64 {
     if FUSED { (-w).mul_add(p, o) } else { o - w * p }
@@ -25,27 +17,27 @@ pub(crate) fn gtsv<const FUSED: bool>(
     b: &mut [Vec<f64>],
 ) -> Option<usize> {
     let n = d.len();
-    let mut f = Factors { dl, d: d.to_vec(), du: du.to_vec(), du2: vec![0.0; n] };
-    f.du[n - 1] = 0.0;
+    let (mut d, mut du, mut du2) = (d.to_vec(), du.to_vec(), vec![0.0; n]);
+    du[n - 1] = 0.0;
     for i in 0..n - 1 {
-        let below = f.dl[i + 1];
-        if f.d[i].abs() >= below.abs() {
-            if f.d[i] == 0.0 {
+        let below = dl[i + 1];
+        if d[i].abs() >= below.abs() {
+            if d[i] == 0.0 {
                 return Some(i);
             }
-            let w = below / f.d[i];
-            f.d[i + 1] = minus::<FUSED>(w, f.du[i], f.d[i + 1]);
+            let w = below / d[i];
+            d[i + 1] = minus::<FUSED>(w, du[i], d[i + 1]);
             for b in &mut *b {
                 b[i + 1] = minus::<FUSED>(w, b[i], b[i + 1]);
             }
         } else {
-            let w = f.d[i] / below;
-            f.d[i] = below;
-            let next = f.d[i + 1];
-            f.d[i + 1] = minus::<FUSED>(w, next, f.du[i]);
-            f.du[i] = next;
-            f.du2[i] = f.du[i + 1];
-            f.du[i + 1] *= -w;
+            let w = d[i] / below;
+            d[i] = below;
+            let next = d[i + 1];
+            d[i + 1] = minus::<FUSED>(w, next, du[i]);
+            du[i] = next;
+            du2[i] = du[i + 1];
+            du[i + 1] *= -w;
             for b in &mut *b {
                 let upper = b[i];
                 b[i] = b[i + 1];
@@ -53,19 +45,19 @@ pub(crate) fn gtsv<const FUSED: bool>(
             }
         }
     }
-    if f.d[n - 1] == 0.0 {
+    if d[n - 1] == 0.0 {
         return Some(n - 1);
     }
     for b in b {
         for i in (0..n).rev() {
             let mut s = b[i];
             if i + 1 < n {
-                s = minus::<FUSED>(f.du[i], b[i + 1], s);
+                s = minus::<FUSED>(du[i], b[i + 1], s);
             }
             if i + 2 < n {
-                s = minus::<FUSED>(f.du2[i], b[i + 2], s);
+                s = minus::<FUSED>(du2[i], b[i + 2], s);
             }
-            b[i] = s / f.d[i];
+            b[i] = s / d[i];
         }
     }
     None

@@ -32,19 +32,16 @@ pub(crate) fn shift(largest: f64, headroom: i32) -> i32 {
 
 /// Converts numbers to another precision, on all threads.
 pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
-    const BLOCK: usize = 1 << 14;
-    let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
-    blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));
+    convert_times(from, to, 0);
 }
 
 /// Converts v·2^k to another precision, on all threads.
 pub(crate) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
-    if k == 0 {
-        return convert(from, to);
-    }
-    let blocks = to.par_chunks_mut(1 << 14).zip(from.par_chunks(1 << 14));
-    blocks.for_each(|(to, from)| {
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(times_power_of_two(from.wide(), k)));
+    const BLOCK: usize = 1 << 14;
+    let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
+    blocks.for_each(|(to, from)| match k {
+        0 => to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())),
+        k => to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(times_power_of_two(from.wide(), k))),
     });
 }
 

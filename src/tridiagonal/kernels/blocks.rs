@@ -1,7 +1,7 @@
 //! Kernels of the partition method with one block per thread, and their CPU implementations.
 
 use super::number::Number;
-use super::tiles::{NOT_DOMINANT, both, small};
+use super::tiles::{Diagonals, NOT_DOMINANT, both, small};
 use crate::kernel::cpu::Call;
 use crate::kernel::{Kernel, kernel};
 use crate::parallel::*;
@@ -23,10 +23,7 @@ kernel! {
 type Row<T> = [T; 4];
 
 struct Blocks<'a, T> {
-    dl: &'a [T],
-    d: &'a [T],
-    du: &'a [T],
-    rhs: &'a [T],
+    all: Diagonals<'a, T>,
     rows: usize,
     n: usize,
     first: usize,
@@ -36,19 +33,16 @@ struct Blocks<'a, T> {
 }
 
 impl<'a, T: Number> Blocks<'a, T> {
-    /// Creates the view of these diagonals and the right-hand side.
     fn of(p: tridiagonal_block_reduce::Params, [dl, d, du, rhs]: [&'a [T]; 4]) -> Self {
-        let rows = p.rows as usize;
+        let [rows, n, first, blocks] = [p.rows, p.n, p.first, p.blocks].map(|number| number as usize);
         let part = |diagonal: &'a [T], at: u32| &diagonal[at as usize..][..rows];
+        let (dl, d, du, rhs) = (part(dl, p.at_dl), part(d, p.at_d), part(du, p.at_du), part(rhs, p.at_rhs));
         Self {
-            dl: part(dl, p.at_dl),
-            d: part(d, p.at_d),
-            du: part(du, p.at_du),
-            rhs: part(rhs, p.at_rhs),
+            all: Diagonals { dl, d, du, rhs },
             rows,
-            n: p.n as usize,
-            first: p.first as usize,
-            blocks: p.blocks as usize,
+            n,
+            first,
+            blocks,
             pivot: p.pivot == 1,
             small: small(p.small),
         }
@@ -62,9 +56,10 @@ impl<'a, T: Number> Blocks<'a, T> {
 
     fn row(&self, i: usize) -> Row<T> {
         let place = (self.first + i) % self.n;
-        let a = if place > 0 { self.dl[i] } else { T::ZERO };
-        let c = if place + 1 < self.n { self.du[i] } else { T::ZERO };
-        [a, self.d[i], c, self.rhs[i]]
+        let Diagonals { dl, d, du, rhs } = self.all;
+        let a = if place > 0 { dl[i] } else { T::ZERO };
+        let c = if place + 1 < self.n { du[i] } else { T::ZERO };
+        [a, d[i], c, rhs[i]]
     }
 
     /// Returns the pivot and false; if it is negligible against its row of this size, a replacement
@@ -189,10 +184,7 @@ fn tridiagonal_block_solve<T: Number>(
             let other = size(&next);
             let z = T::ZERO;
             let exchange = blocks.pivot && a.size() * own > u.size() * other;
-            let (p, o) = match exchange {
-                true => ([a, b, c, d], [u, w, z, r]),
-                false => ([u, w, z, r], [a, b, c, d]),
-            };
+            let (p, o) = if exchange { ([a, b, c, d], [u, w, z, r]) } else { ([u, w, z, r], [a, b, c, d]) };
             let (pivot, _) = blocks.pivot(p[0], if exchange { other } else { own });
             let inverse = T::of(1.0) / pivot;
             kept.push([p[3] * inverse, p[1] * inverse, p[2] * inverse]);

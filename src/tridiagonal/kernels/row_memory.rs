@@ -33,9 +33,6 @@ pub struct Arrays<T> {
 
 impl<T: Number> Arrays<T> {
     /// Allocates arrays of `rows` rows with `rhs` right-hand sides.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, rows: usize, rhs: usize) -> Result<Self> {
         let of = |array: usize| if array < 3 { 1 } else { rhs };
         let alloc = |array: usize| lane.alloc(NAMES[array], of(array) * padded(rows));
@@ -60,7 +57,6 @@ impl<T: Number> Arrays<T> {
 #[derive(Debug)]
 pub(crate) struct RowMemory<T> {
     pub(crate) arrays: Arrays<T>,
-    /// Number of right-hand sides.
     pub(crate) rhs: usize,
     /// Numbers of blocks for back substitution.
     pub(crate) kept: Option<Buffer<T>>,
@@ -79,15 +75,9 @@ impl<T: Number> RowMemory<T> {
         Ok(Self { arrays, rhs, kept: kept.transpose()?, shared, adopted: false })
     }
 
-    /// Uses the host's arrays in place; `None` if the lane cannot work in host memory.
     pub(crate) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
-        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self {
-            arrays,
-            rhs,
-            kept: None,
-            shared: false,
-            adopted: true,
-        }))
+        let arrays = Arrays::adopt(lane, arrays)?;
+        Ok(arrays.map(|arrays| Self { arrays, rhs, kept: None, shared: false, adopted: true }))
     }
 
     /// Distance between two right-hand sides in elements.

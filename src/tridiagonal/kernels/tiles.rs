@@ -44,7 +44,6 @@ pub(crate) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
 
-/// Combines the flags of all parts.
 pub(crate) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
     flags.into_iter().fold(0, both)
 }
@@ -173,7 +172,6 @@ impl<T: Number, const W: usize> Elimination<T, W> {
         }
     }
 
-    /// Eliminates the next row of each unit.
     #[inline(always)]
     fn row<const LEVEL: u8>(&mut self, a: &[T; W], b: &[T; W], c: &[T; W], d: &[T; W], small: T) {
         let [u0, u1, u2, u3, u4, u5] = &mut self.units;
@@ -406,6 +404,11 @@ struct Strips<'a, T> {
 }
 
 impl<'a, T: Number> Strips<'a, T> {
+    fn new(all: Diagonals<'a, T>, [rows, n, first, cyclic]: [u32; 4]) -> Self {
+        let place = Place { n: n as usize, first: first as usize, cyclic: cyclic == 1 };
+        Self { all, rows: rows as usize, place }
+    }
+
     /// Returns a strip with zeros at ends of systems, and the rest of the working memory.
     fn strip<'s>(
         &'s self,
@@ -426,9 +429,8 @@ fn tridiagonal_reduce<T: Number>(
     p: tridiagonal_reduce::Params,
     b: tridiagonal_reduce::Bindings<'_, T>,
 ) {
-    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
-    let strips = Strips { all, rows: p.rows as usize, place };
+    let strips = Strips::new(all, [p.rows, p.n, p.first, p.cyclic]);
     let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
     let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
     let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
@@ -443,9 +445,8 @@ fn tridiagonal_solve<T: Number>(
     p: tridiagonal_solve::Params,
     b: tridiagonal_solve::Bindings<'_, T>,
 ) {
-    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
-    let strips = Strips { all, rows: p.rows as usize, place };
+    let strips = Strips::new(all, [p.rows, p.n, p.first, p.cyclic]);
     let values = b.values[..2 * strips.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
     let past = strips.rows >= UNCACHED;
     let x = b.x[..strips.rows].par_chunks_mut(STRIP);

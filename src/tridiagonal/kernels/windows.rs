@@ -91,7 +91,6 @@ struct Strip<'a, T> {
     first: usize,
     small: T,
     back: &'a mut [BackSubstitution<T>],
-    /// Unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
     /// True if x is written past the caches, which then need not read the lines first.

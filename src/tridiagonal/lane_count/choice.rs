@@ -107,95 +107,21 @@ pub fn gain(coefficients: &[f64; 5], n: usize, lanes: usize) -> f64 {
     terms(n, lanes).iter().zip(coefficients).map(|(t, c)| t * c).sum()
 }
 
-/// Form fitted to measurements, for predictions.
-#[derive(Debug, Clone, PartialEq)]
-struct Predictor<'a> {
-    form: Form,
-    coefficients: [f64; 5],
-    overlap: Option<OverlapModel>,
-    sizes: &'a [SizeTimes],
+/// Measured sizes around `n`, and the position of `n` between them in log n, from 0 to 1.
+fn around(sizes: &[SizeTimes], n: usize) -> (&SizeTimes, &SizeTimes, f64) {
+    let above = sizes.partition_point(|size| size.n < n).min(sizes.len() - 1);
+    let (low, high) = (&sizes[above.saturating_sub(1)], &sizes[above]);
+    let width = (high.n as f64 / low.n as f64).ln();
+    let share = if width > 0.0 { (n as f64 / low.n as f64).ln() / width } else { 0.0 };
+    (low, high, share.clamp(0.0, 1.0))
 }
 
-impl<'a> Predictor<'a> {
-    /// Fits a form to `sizes`, which ascend; `None` if it cannot be fitted.
-    fn fit(form: Form, sizes: &'a [SizeTimes]) -> Option<Self> {
-        let overlap = match form {
-            Form::Overlap => Some(overlap::fit(sizes)?.model),
-            _ => None,
-        };
-        let mut coefficients = [0.0; 5];
-        let used = form.terms();
-        if !used.is_empty() {
-            let (mut rows, mut y) = (Vec::new(), Vec::new());
-            for size in sizes {
-                for run in &size.runs[1..] {
-                    let terms = terms(size.n, run.lanes);
-                    rows.push(used.iter().map(|&k| terms[k] / size.one_lane()).collect());
-                    y.push((size.one_lane() - run.median) / size.one_lane());
-                }
-            }
-            let c = non_negative(&rows, &y);
-            used.iter().zip(c).for_each(|(&k, c)| coefficients[k] = c);
-        }
-        Some(Self { form, coefficients, overlap, sizes })
-    }
-
-    /// Measured sizes around `n`, and the position of `n` between them in log n, from 0 to 1.
-    fn around(&self, n: usize) -> (&'a SizeTimes, &'a SizeTimes, f64) {
-        let above = self.sizes.partition_point(|size| size.n < n).min(self.sizes.len() - 1);
-        let (low, high) = (&self.sizes[above.saturating_sub(1)], &self.sizes[above]);
-        let width = (high.n as f64 / low.n as f64).ln();
-        let share = if width > 0.0 { (n as f64 / low.n as f64).ln() / width } else { 0.0 };
-        (low, high, share.clamp(0.0, 1.0))
-    }
-
-    /// Milliseconds on one lane, linear in the logarithms of n and time. Beyond the largest size
-    /// the time is proportional to n, below the smallest it is constant.
-    fn one_lane(&self, n: usize) -> f64 {
-        let (low, high, share) = self.around(n);
-        let between = low.one_lane().powf(1.0 - share) * high.one_lane().powf(share);
-        between * (n as f64 / self.sizes[self.sizes.len() - 1].n as f64).max(1.0)
-    }
-
-    fn time(&self, n: usize, lanes: usize) -> f64 {
-        let one = self.one_lane(n);
-        let ratio = |size: &SizeTimes| size.time(lanes).map_or(f64::INFINITY, |t| t / size.one_lane());
-        match self.form {
-            _ if lanes == 1 => one,
-            Form::Overlap => one - self.overlap.as_ref().map_or(0.0, |model| model.gain(n, lanes)),
-            Form::Nearest => {
-                let (low, high, share) = self.around(n);
-                one * ratio(if share < 0.5 { low } else { high })
-            }
-            Form::Interpolated => {
-                let (low, high, share) = self.around(n);
-                let (low, high) = (ratio(low), ratio(high));
-                // If only one of the sizes was measured with this count, its ratio is used.
-                let (low, high) =
-                    (if low.is_finite() { low } else { high }, if high.is_finite() { high } else { low });
-                if low.is_finite() { one * (low + (high - low) * share) } else { f64::INFINITY }
-            }
-            _ => one - gain(&self.coefficients, n, lanes),
-        }
-    }
-
-    /// Smallest lane count with a time close to the minimum.
-    fn lanes(&self, n: usize) -> usize {
-        let counts = counts(self.sizes);
-        let times: Vec<f64> = counts.iter().map(|&lanes| self.time(n, lanes)).collect();
-        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-        let (low, high, share) = self.around(n);
-        let near = if share < 0.5 { low } else { high };
-        let noise = 2.0 * near.runs[0].error / near.one_lane();
-        for (&lanes, &time) in counts.iter().zip(&times) {
-            let margin = if lanes == 1 { noise.clamp(MARGIN, LARGEST_MARGIN) } else { MARGIN };
-            // A prediction may be negative far from all measurements.
-            if time <= least + margin * least.abs() {
-                return lanes;
-            }
-        }
-        unreachable!("the least time is close to itself")
-    }
+/// Milliseconds on one lane, linear in the logarithms of n and time. Beyond the largest size the
+/// time is proportional to n, below the smallest it is constant.
+fn one_lane(sizes: &[SizeTimes], n: usize) -> f64 {
+    let (low, high, share) = around(sizes, n);
+    let between = low.one_lane().powf(1.0 - share) * high.one_lane().powf(share);
+    between * (n as f64 / sizes[sizes.len() - 1].n as f64).max(1.0)
 }
 
 /// All lane counts that were measured for any size.
@@ -249,23 +175,74 @@ impl Choice {
         let least = able().map(|c| c.mean_regret).fold(f64::INFINITY, f64::min);
         let rank = |c: &&Candidate| c.form.parameters(sizes.len());
         let form = able().filter(|c| c.mean_regret <= least + TIE).min_by_key(rank)?.form;
-        let Predictor { coefficients, overlap, .. } = Predictor::fit(form, sizes)?;
-        Some(Self { form, coefficients, overlap, candidates })
+        Some(Self { candidates, ..Self::of(form, sizes)? })
     }
 
-    /// Lane count for `n` rows. `sizes` must be the measurements of [`Choice::fit`].
+    /// Fits a form to `sizes`, which ascend; `None` if it cannot be fitted.
+    fn of(form: Form, sizes: &[SizeTimes]) -> Option<Self> {
+        let overlap = match form {
+            Form::Overlap => Some(overlap::fit(sizes)?.model),
+            _ => None,
+        };
+        let mut coefficients = [0.0; 5];
+        let used = form.terms();
+        if !used.is_empty() {
+            let (mut rows, mut y) = (Vec::new(), Vec::new());
+            for size in sizes {
+                for run in &size.runs[1..] {
+                    let terms = terms(size.n, run.lanes);
+                    rows.push(used.iter().map(|&k| terms[k] / size.one_lane()).collect());
+                    y.push((size.one_lane() - run.median) / size.one_lane());
+                }
+            }
+            let c = non_negative(&rows, &y);
+            used.iter().zip(c).for_each(|(&k, c)| coefficients[k] = c);
+        }
+        Some(Self { form, coefficients, overlap, candidates: Vec::new() })
+    }
+
+    /// Smallest lane count for `n` rows with a time close to the minimum. `sizes` must be the
+    /// measurements of [`Choice::fit`].
     pub fn lanes(&self, sizes: &[SizeTimes], n: usize) -> usize {
-        self.predictor(sizes).lanes(n)
+        let counts = counts(sizes);
+        let times: Vec<f64> = counts.iter().map(|&lanes| self.predicted(sizes, n, lanes)).collect();
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let (low, high, share) = around(sizes, n);
+        let near = if share < 0.5 { low } else { high };
+        let noise = 2.0 * near.runs[0].error / near.one_lane();
+        for (&lanes, &time) in counts.iter().zip(&times) {
+            let margin = if lanes == 1 { noise.clamp(MARGIN, LARGEST_MARGIN) } else { MARGIN };
+            // A prediction may be negative far from all measurements.
+            if time <= least + margin * least.abs() {
+                return lanes;
+            }
+        }
+        unreachable!("the least time is close to itself")
     }
 
     /// Predicted milliseconds for `n` rows; `None` for a number of lanes that was not measured.
     pub fn time(&self, sizes: &[SizeTimes], n: usize, lanes: usize) -> Option<f64> {
-        let time = self.predictor(sizes).time(n, lanes);
+        let time = self.predicted(sizes, n, lanes);
         (counts(sizes).contains(&lanes) && time.is_finite()).then_some(time)
     }
 
-    fn predictor<'a>(&self, sizes: &'a [SizeTimes]) -> Predictor<'a> {
-        Predictor { form: self.form, coefficients: self.coefficients, overlap: self.overlap, sizes }
+    /// Predicted milliseconds; infinite if a table has no measurement.
+    fn predicted(&self, sizes: &[SizeTimes], n: usize, lanes: usize) -> f64 {
+        let (one, (low, high, share)) = (one_lane(sizes, n), around(sizes, n));
+        let ratio = |size: &SizeTimes| size.time(lanes).map_or(f64::INFINITY, |t| t / size.one_lane());
+        match self.form {
+            _ if lanes == 1 => one,
+            Form::Overlap => one - self.overlap.as_ref().map_or(0.0, |model| model.gain(n, lanes)),
+            Form::Nearest => one * ratio(if share < 0.5 { low } else { high }),
+            Form::Interpolated => {
+                let (low, high) = (ratio(low), ratio(high));
+                // If only one of the sizes was measured with this count, its ratio is used.
+                let (low, high) =
+                    (if low.is_finite() { low } else { high }, if high.is_finite() { high } else { low });
+                if low.is_finite() { one * (low + (high - low) * share) } else { f64::INFINITY }
+            }
+            _ => one - gain(&self.coefficients, n, lanes),
+        }
     }
 }
 
@@ -277,7 +254,7 @@ fn leave_one_out(form: Form, sizes: &[SizeTimes]) -> Option<Candidate> {
             continue;
         }
         let others: Vec<SizeTimes> = [&sizes[..i], &sizes[i + 1..]].concat();
-        let lanes = Predictor::fit(form, &others)?.lanes(size.n);
+        let lanes = Choice::of(form, &others)?.lanes(&others, size.n);
         // A count that was not measured for this size is reduced to the largest one that was.
         let run = size.runs.iter().rev().find(|run| run.lanes <= lanes).unwrap_or(&size.runs[0]);
         let best = size.best().median;
@@ -337,23 +314,19 @@ mod tests {
     fn times_of_a_form_are_recognised() {
         let linear = data(|m, s| 0.1 + 20.0 * m - (1.0 - 1.0 / s) * (0.02 + 6.0 * m) + 0.015 * (s - 1.0));
         let root = data(|m, s| 0.1 + 20.0 * m - (1.0 - 1.0 / s) * (0.02 + 6.0 * m) + 0.3 * (s.sqrt() - 1.0));
-
-        let (one, two) = (Choice::fit(&linear).unwrap(), Choice::fit(&root).unwrap());
-
-        assert_eq!((one.form, two.form), (Form::Linear, Form::Root));
-        // Exact data, up to rounding relative to T(n, 1) ≤ 2000 ms.
-        for (got, want) in [(&one, [0.02, 6.0, 0.0, 0.015, 0.0]), (&two, [0.02, 6.0, 0.3, 0.0, 0.0])] {
+        for (data, form, want) in [
+            (linear, Form::Linear, [0.02, 6.0, 0.0, 0.015, 0.0]),
+            (root, Form::Root, [0.02, 6.0, 0.3, 0.0, 0.0]),
+        ] {
+            let choice = Choice::fit(&data).unwrap();
+            assert_eq!(choice.form, form);
+            // Exact data, up to rounding relative to T(n, 1) ≤ 2000 ms.
             let near = |(got, want): (&f64, &f64)| (got - want).abs() < 1e-9;
-            assert!(got.coefficients.iter().zip(&want).all(near), "{got:?}");
-        }
-        for (choice, data) in [(&one, &linear), (&two, &root)] {
-            assert!(regrets(choice, data).iter().all(|r| *r <= MARGIN), "{choice:?}");
-            approx::assert_abs_diff_eq!(
-                choice.time(data, 20_000_000, 4).unwrap() / (0.1 + 400.0),
-                1.0,
-                epsilon = 0.3
-            );
-            assert_eq!(choice.time(data, 20_000_000, 64), None);
+            assert!(choice.coefficients.iter().zip(&want).all(near), "{choice:?}");
+            assert!(regrets(&choice, &data).iter().all(|r| *r <= MARGIN), "{choice:?}");
+            let time = choice.time(&data, 20_000_000, 4).unwrap();
+            approx::assert_abs_diff_eq!(time / (0.1 + 400.0), 1.0, epsilon = 0.3);
+            assert_eq!(choice.time(&data, 20_000_000, 64), None);
         }
     }
 
@@ -364,50 +337,35 @@ mod tests {
             let pays = (0.1..=10.0).contains(&m);
             0.1 + m * if pays { 4.0 / s + 0.05 * s } else { 4.0 + 0.05 * s }
         });
-
         let choice = Choice::fit(&odd).unwrap();
-
         assert!(matches!(choice.form, Form::Nearest | Form::Interpolated), "{choice:?}");
         assert!(regrets(&choice, &odd).iter().all(|r| *r <= MARGIN));
-        assert_eq!(choice.lanes(&odd, 10), 1);
-        assert_eq!(choice.lanes(&odd, 1_000_000), 8);
-        assert_eq!(choice.lanes(&odd, 1_000_000_000), 1);
+        assert_eq!([10, 1_000_000, 1_000_000_000].map(|n| choice.lanes(&odd, n)), [1, 8, 1]);
     }
 
     #[test]
     fn lanes_that_only_cost_are_not_taken() {
         let flat = data(|m, s| 0.1 + 20.0 * m + 0.01 * (s - 1.0));
-
         let choice = Choice::fit(&flat).unwrap();
-
         assert!(sizes().into_iter().all(|n| choice.lanes(&flat, n) == 1));
-        assert_eq!(choice.form, Form::Linear);
-        assert_eq!(choice.candidates.len(), Form::ALL.len());
+        assert_eq!((choice.form, choice.candidates.len()), (Form::Linear, Form::ALL.len()));
     }
 
     #[test]
     fn a_gain_within_the_noise_of_one_lane_is_none() {
-        let noise = |error: f64| {
+        for (error, lanes) in [(0.001, 2), (0.02, 1)] {
             let mut some = data(|m, s| 1.0 + m - if s > 1.0 { 0.015 * (1.0 + m) } else { 0.0 });
             some.iter_mut().for_each(|size| size.runs[0].error = error * size.runs[0].median);
-            some
-        };
-        let lanes = |error: f64| {
-            let some = noise(error);
-            Predictor::fit(Form::Nearest, &some).map(|table| table.lanes(10_000))
-        };
-
-        assert_eq!(lanes(0.001), Some(2));
-        assert_eq!(lanes(0.02), Some(1));
+            let table = Choice::of(Form::Nearest, &some).unwrap();
+            assert_eq!(table.lanes(&some, 10_000), lanes, "error {error}");
+        }
     }
 
     #[test]
     fn sizes_may_have_been_measured_on_fewer_lanes() {
         let mut some = data(|m, s| 0.1 + 20.0 * m / s.min(4.0) + 0.001 * s);
         some.iter_mut().take(6).for_each(|size| size.runs.truncate(1));
-
         let choice = Choice::fit(&some).unwrap();
-
         assert_eq!(choice.lanes(&some, 50_000_000), 4);
         some.iter_mut().for_each(|size| size.runs.truncate(2));
         for form in [Form::Nearest, Form::Interpolated] {
@@ -470,9 +428,7 @@ mod tests {
 
     #[test]
     fn a_miss_is_one_of_both_kinds() {
-        assert!(missed(1.06, 1.0));
-        assert!(!missed(1.04, 1.0));
-        assert!(!missed(0.119, 0.1));
-        assert!(missed(0.121, 0.1));
+        let cases = [(1.06, 1.0), (0.121, 0.1), (1.04, 1.0), (0.119, 0.1)];
+        assert_eq!(cases.map(|(chosen, best)| missed(chosen, best)), [true, true, false, false]);
     }
 }

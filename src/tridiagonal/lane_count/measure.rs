@@ -119,23 +119,18 @@ mod tests {
     #[test]
     fn the_first_error_ends_it() {
         let mut calls = 0;
-
         let failed = measure(&[1, 2], Effort::default(), &mut |_| {
             calls += 1;
             Err(Error::Interrupted)
         });
-
-        assert!(matches!(failed, Err(Error::Interrupted)));
-        assert_eq!(calls, 1);
+        assert!(matches!(failed, Err(Error::Interrupted)) && calls == 1);
     }
 
     #[test]
     fn each_stage_has_its_own_median() {
         let all = [(1.0, 9.0), (3.0, 7.0), (2.0, 8.0)];
         let all = all.map(|(comp_1, d2h_3)| StageTimes { comp_1, d2h_3, ..StageTimes::default() });
-
         let median = median_stages(&all);
-
         assert_eq!((median.comp_1, median.d2h_3, median.h2d_1), (2.0, 8.0, 0.0));
     }
 }

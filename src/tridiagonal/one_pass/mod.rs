@@ -25,7 +25,8 @@ pub(super) const NEIGHBOUR_ROWS: usize = WINDOW_ROWS;
 /// One-pass method on the chunks of a plan.
 #[derive(Debug)]
 pub(super) struct OnePass<T> {
-    overlap: usize,
+    /// Rows of a window on either side of its tile.
+    pub(super) overlap: usize,
     parts: Vec<ChunkWindows<T>>,
     /// Numbers of uncertified tiles, for all chunks.
     bad: HostArray<u32>,
@@ -74,11 +75,6 @@ impl<T: Number> OnePass<T> {
         Ok(Self { overlap, parts, bad })
     }
 
-    pub(super) fn overlap(&self) -> usize {
-        self.overlap
-    }
-
-    /// Device memory in bytes, without the arrays of rows.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.windows.bytes()).sum()
     }
@@ -108,7 +104,7 @@ impl<T: Number> OnePass<T> {
             [&|chunk, ((part, x), bad)| {
                 chunk.bring(part.held.clone(), inputs, rhs, upload)?;
                 chunk.lane.enqueue(&part.windows.launches())?;
-                chunk.take(part.own, x)?;
+                chunk.download(part.own, x)?;
                 part.windows.fetch(chunk.lane, bad)
             }],
         )?;

@@ -218,12 +218,10 @@ impl<T: Number> Windows<T> {
         Ok(Self { window, seam, count, flags, numbers: PhantomData })
     }
 
-    /// Device memory in bytes, without the arrays of rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.flags.bytes()
     }
 
-    /// Launches that compute the unknowns from the rows.
     pub(crate) fn launches(&self) -> Vec<&Launch> {
         vec![&self.window, &self.seam]
     }

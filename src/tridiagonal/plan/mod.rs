@@ -32,8 +32,9 @@ use super::reduction::interface_buffers::Equations;
 use super::reduction::interface_system::InterfaceSystem;
 use super::scheme::Scheme;
 use super::system::row_range::Span;
+use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
-use crate::{Error, Result};
+use crate::tridiagonal::invalid;
 
 /// Seconds of the stages of a solution, from host to host.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -96,9 +97,6 @@ pub struct Inputs<'p, T> {
 
 impl<'a, T: Number> Plan<'a, T> {
     /// Creates a plan in tiles or whole systems, with default options.
-    ///
-    /// # Errors
-    /// The errors of [`Plan::with`].
     pub fn new(lanes: &'a [Lane], n: usize, batch: usize, cyclic: bool) -> Result<Self> {
         Self::with(lanes, n, batch, cyclic, &PlanOptions::default())
     }
@@ -109,8 +107,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// A cyclic system must be the only one, and is solved in tiles.
     ///
     /// # Errors
-    /// If there is no row, or the memory of a lane does not suffice: [`Error::OutOfMemory`] names
-    /// the sizes.
+    /// If there is no row, or the memory of a lane does not suffice: [`crate::Error::OutOfMemory`]
+    /// names the sizes.
     pub fn with(
         lanes: &'a [Lane],
         n: usize,
@@ -126,30 +124,28 @@ impl<'a, T: Number> Plan<'a, T> {
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{batch} systems of {n} rows on {} lanes: expected at least 1 of each",
                 lanes.len()
-            )));
+            ));
         };
         if cyclic && (batch > 1 || options.block.is_some()) {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "a plan for {batch} cyclic systems{} is not supported: expected one, in tiles",
                 if options.block.is_some() { " in blocks" } else { "" }
-            )));
+            ));
         }
         if rows.min(n) >= 1 << 31 {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{} rows of a system are out of range: expected at most {} in one process; use \
                  several ranks",
                 rows.min(n),
                 (1u64 << 31) - 1
-            )));
+            ));
         }
         let block = options.block.unwrap_or(3);
         if block < 3 {
-            return Err(Error::Invalid(format!(
-                "blocks of {block} rows are out of range: expected at least 3 rows"
-            )));
+            return invalid(format!("blocks of {block} rows are out of range: expected at least 3 rows"));
         }
         // A lane that works in these arrays reads and writes whole groups of rows.
         let neighbours: usize = span.neighbours(NEIGHBOUR_ROWS).iter().sum();
@@ -175,10 +171,7 @@ impl<'a, T: Number> Plan<'a, T> {
     pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
-            return Err(Error::Invalid(format!(
-                "{n} rows are out of range in a plan made for \
-                                               {most}"
-            )));
+            return invalid(format!("{n} rows are out of range in a plan made for {most}"));
         }
         self.span = Span::whole(n, 1, false);
         self.relane(lanes)
@@ -191,17 +184,14 @@ impl<'a, T: Number> Plan<'a, T> {
     /// solution.
     pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
-            return Err(Error::Invalid(format!(
-                "{} rows without a lane: expected at least 1 lane",
-                self.span.rows
-            )));
+            return invalid(format!("{} rows without a lane: expected at least 1 lane", self.span.rows));
         };
         let ranks = self.span.ranks;
         // Freed first, as the devices may not hold the old and the new chunks together.
         self.chunks.clear();
         self.interface = InterfaceSystem::none(ranks, home);
         self.passes = Passes::Unknown;
-        let cut = Chunking::new(lanes, self.span, &self.options, &self.arrays, self.here().start);
+        let cut = Chunking::new(lanes, self.span, &self.options, &self.arrays, self.here(0).start);
         let Chunks { chunks, rank_reduction, stage2, items, shape } = ranks.all_ok(cut.chunks())?;
         let single_chunk = chunks.len() == 1 && !ranks.is_distributed();
         let own = chunks.last().map_or(0, |last| last.items.end);
@@ -251,42 +241,36 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// Input arrays, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
-        let here = self.here();
+        let here = self.here(0);
         let [dl, d, du, b, _] = self.arrays.each_mut().map(|array| &mut array[here.clone()]);
         Inputs { dl, d, du, b }
     }
 
     /// Right-hand side `number`, to be filled.
     pub fn b(&mut self, number: usize) -> &mut [T] {
-        let here = self.of_number(number);
+        let here = self.here(number);
         &mut self.arrays[3][here]
     }
 
     /// Unknowns of right-hand side `number`.
     pub fn x_of(&self, number: usize) -> &[T] {
-        &self.arrays[4][self.of_number(number)]
+        &self.arrays[4][self.here(number)]
     }
 
     /// Range of the local rows of right-hand side `number` in the host's arrays.
-    fn of_number(&self, number: usize) -> Range<usize> {
-        let (Range { start, end }, at) = (self.here(), number * self.arrays[0].len());
-        at + start..at + end
+    fn here(&self, number: usize) -> Range<usize> {
+        let start = number * self.arrays[0].len() + self.span.neighbours(NEIGHBOUR_ROWS)[0];
+        start..start + self.span.rows
     }
 
     /// Arrays dl, d, du and b, as filled.
     pub fn given(&self) -> [&[T]; 4] {
-        std::array::from_fn(|k| &self.arrays[k][self.here()])
+        std::array::from_fn(|k| &self.arrays[k][self.here(0)])
     }
 
     /// Unknowns of the first right-hand side, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
         self.x_of(0)
-    }
-
-    /// Range of the local rows in the host's arrays.
-    fn here(&self) -> Range<usize> {
-        let [before, _] = self.span.neighbours(NEIGHBOUR_ROWS);
-        before..before + self.span.rows
     }
 
     /// Arrays on the only lane, for a caller that fills them on the device.
@@ -296,9 +280,6 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// [`NOT_DOMINANT`](super::kernels::tiles::NOT_DOMINANT) and the number of small pivots of all
     /// chunks.
-    ///
-    /// # Errors
-    /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
         if let Passes::One(_) = self.passes {
             // Certified rows are dominant.
@@ -326,9 +307,6 @@ impl<'a, T: Number> Plan<'a, T> {
     ///
     /// Stages of different lanes overlap. `total` is the elapsed time, `interface` the time of
     /// stage 2, and the other times are 0; [`Plan::solve_by_stages`] measures them.
-    ///
-    /// # Errors
-    /// If a device is lost.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
         // CUDA queues accept all operations at once. Other lanes need a thread each, as do staged
         // copies.
@@ -342,12 +320,12 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost, or the lanes do not hold all rows at once.
     pub fn solve_by_stages(&mut self, upload: Upload) -> Result<Stages> {
         if self.streamed() {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{} rows in {} chunks are streamed through the lanes, so that their stages cannot \
                  be timed one by one",
                 self.span.rows,
                 self.chunks.len()
-            )));
+            ));
         }
         self.solve_at(Pace::ByStages, upload)
     }
@@ -376,7 +354,7 @@ impl<'a, T: Number> Plan<'a, T> {
                 self.overlap(|rows| Ok([dl, d, du].map(|array| self.span.of_all(array, rows.clone()))))?;
             self.choose(overlap)?;
         }
-        let (here, stride) = (self.here(), self.arrays[0].len());
+        let (here, stride) = (self.here(0), self.arrays[0].len());
         let Passes::One(one_pass) = &mut self.passes else { return self.two(pace, upload) };
         if overlapped {
             let [inputs @ .., x] = &mut self.arrays;
@@ -410,11 +388,9 @@ impl<'a, T: Number> Plan<'a, T> {
         for k in (0..rhs).rev() {
             let swap = |array: &mut [T]| {
                 let (first, others) = array.split_at_mut(stride);
-                others
-                    .chunks_mut(stride)
-                    .skip(k.wrapping_sub(1))
-                    .take(1)
-                    .for_each(|own| first.swap_with_slice(own));
+                if k > 0 {
+                    first.swap_with_slice(&mut others[(k - 1) * stride..k * stride]);
+                }
             };
             swap(&mut self.arrays[3]);
             let upload = if k + 1 == rhs { upload } else { Upload::RightHandSide };
@@ -435,7 +411,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// if `pace` does not time them.
     fn stages(&mut self, pace: Pace, rhs: usize, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
-        let (here, stride) = (self.here(), self.arrays[0].len());
+        let (here, stride) = (self.here(0), self.arrays[0].len());
         let Self { chunks, interface, arrays: [inputs @ .., x], .. } = self;
         let inputs = &*inputs;
         let xs = places(&mut x[..rhs * stride], stride, here, chunks);
@@ -445,7 +421,7 @@ impl<'a, T: Number> Plan<'a, T> {
                 [&|chunk, x| {
                     chunk.upload(inputs, rhs, upload)?;
                     chunk.lane.enqueue(&chunk.launches(&launches))?;
-                    chunk.download(x)
+                    chunk.download(0, x)
                 }],
             );
             return ranks.all_ok(solved).map(|_| Stages::default());
@@ -469,11 +445,17 @@ impl<'a, T: Number> Plan<'a, T> {
                 chunks.iter().zip(xs).rev().collect(),
                 [
                     &|chunk, _| {
-                        chunk.upload_again(inputs)?;
-                        if single_chunk { Ok(()) } else { chunk.send_values(equations) }
+                        if chunk.evicted {
+                            chunk.upload(inputs, 1, Upload::All)?;
+                        }
+                        if single_chunk {
+                            Ok(())
+                        } else {
+                            chunk.solve.send(chunk.lane, &equations.values[equations.values_of(&chunk.items)])
+                        }
                     },
                     &|chunk, _| chunk.lane.enqueue(&chunk.solve.down()),
-                    &|chunk, x| chunk.download(x),
+                    &|chunk, x| chunk.download(0, x),
                 ],
             )
         };
@@ -491,11 +473,11 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost, or there is more than one chunk, or it needs the host.
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
         if !self.interface.single_chunk || self.interface.launches().is_none() {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "{} chunks{}: resident data are solved on one lane, in tiles",
                 self.chunks.len(),
                 if self.options.block.is_some() { " in blocks" } else { "" }
-            )));
+            ));
         }
         if let Passes::Unknown = self.passes {
             let Chunk { lane, memory, .. } = &self.chunks[0];
@@ -521,11 +503,11 @@ impl<'a, T: Number> Plan<'a, T> {
             self.passes = Passes::Two;
         }
         if self.options.rhs > 1 && self.scheme() == Scheme::Tiles {
-            return Err(Error::Invalid(format!(
+            return invalid(format!(
                 "one pass does not suffice, and with two {} right-hand sides cannot be repeated on \
                  the device: expected one",
                 self.options.rhs
-            )));
+            ));
         }
         let stage2 = self.interface.launches().unwrap_or_default();
         self.repeat(self.chunks[0].launches(&stage2), times)
@@ -559,9 +541,9 @@ impl<'a, T: Number> Plan<'a, T> {
     fn choose(&mut self, overlap: Option<usize>) -> Result<()> {
         match (overlap, &self.passes) {
             (None, _) => self.passes = Passes::Two,
-            (Some(overlap), Passes::One(one_pass)) if one_pass.overlap() == overlap => {}
+            (Some(overlap), Passes::One(one_pass)) if one_pass.overlap == overlap => {}
             (Some(overlap), _) => {
-                let origin = self.span.first - self.here().start;
+                let origin = self.span.first - self.here(0).start;
                 let host = |len| self.options.host_array(self.interface.home, "certificates", len);
                 let one_pass = OnePass::new(&self.chunks, self.span, origin, overlap, host);
                 self.passes = Passes::One(self.span.ranks.all_ok(one_pass)?);
@@ -582,12 +564,12 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If the device is lost, or the plan has no arrays on the host.
     pub fn fetch(&mut self) -> Result<()> {
         if self.options.resident {
-            return Err(Error::Invalid("a plan without arrays on the host has no unknowns there".to_owned()));
+            return invalid("a plan without arrays on the host has no unknowns there");
         }
-        let (here, stride) = (self.here(), self.arrays[0].len());
+        let (here, stride) = (self.here(0), self.arrays[0].len());
         let xs = places(&mut self.arrays[4], stride, here, &self.chunks);
         self.chunks.iter().zip(xs).try_for_each(|(chunk, mut x)| {
-            chunk.download(&mut x)?;
+            chunk.download(0, &mut x)?;
             chunk.lane.finish()
         })
     }

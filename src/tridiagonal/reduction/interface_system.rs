@@ -35,7 +35,6 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         Self { ranks, home, single_chunk: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
 
-    /// Device memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.rank_reduction.as_ref().map_or(0, |reduction| reduction.bytes())
             + self.stage2.as_ref().map_or(0, |stage2| stage2.bytes())

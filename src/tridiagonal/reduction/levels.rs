@@ -52,9 +52,6 @@ pub struct Level<T> {
 
 impl<T: Number> Level<T> {
     /// Allocates a level of `count` items.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, shape: Shape, count: usize) -> Result<Self> {
         let equations = lane.alloc("the interface system", shape.columns * shape.width * count)?;
         Self::within(lane, shape, count, Arc::new(equations))
@@ -136,7 +133,6 @@ impl<T: Number> Levels<T> {
         levels + self.kept.as_ref().map_or(0, Buffer::bytes)
     }
 
-    /// Device memory in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.first().bytes() + self.bytes_above()
     }

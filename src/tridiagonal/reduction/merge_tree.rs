@@ -62,9 +62,6 @@ pub struct RootSolve<T> {
 impl<T: Number> RootSolve<T> {
     /// Creates the root solve for the reduced blocks of all rows. If `cyclic`, the first and the
     /// last block are neighbours.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, blocks: Arc<Level<T>>, cyclic: bool) -> Result<Self> {
         let mut tree = Levels::new(blocks);
         while tree.last().count > MOST_BLOCKS {
@@ -113,9 +110,6 @@ impl<T: Number> RootSolve<T> {
 
     /// [`NOT_DOMINANT`](crate::tridiagonal::kernels::tiles::NOT_DOMINANT) and the number of small
     /// pivots of all rows; called after the launches.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn flags(&self, lane: &Lane) -> Result<u32> {
         let mut flag = [0];
         lane.download(&self.flag, 0, &mut flag)?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::levels::{Level, Levels, Shape};
 use crate::Result;
-use crate::lane::{Lane, Launch};
+use crate::lane::Lane;
 use crate::tridiagonal::kernels::number::Number;
 
 /// Maximum number of levels above the units of a rank: enough to join 64 units, its maximum, to
@@ -67,9 +67,6 @@ pub struct Subtrees<T> {
 
 impl<T: Number> Subtrees<T> {
     /// Creates the tree of rank 0 over `all` units, from the subtrees of all ranks in rank order.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
     pub fn of_all(lane: &Lane, all: usize, runs: Vec<Run>) -> Result<Self> {
         let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, all)?));
         let levels = runs.iter().map(|run| run.level).max().unwrap_or(0);
@@ -79,9 +76,6 @@ impl<T: Number> Subtrees<T> {
 
     /// Creates the tree of a rank with `count` reduced blocks, 2^below of which form one of the
     /// `all` units. The first local unit is unit `start` of all.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
     pub fn of_rank(lane: &Lane, count: usize, below: u32, start: usize, all: usize) -> Result<Self> {
         let levels = depth(all);
         // Nodes are numbered as in the tree of all ranks, from the last multiple of 2^levels up to
@@ -115,103 +109,98 @@ impl<T: Number> Subtrees<T> {
         self.tree.last()
     }
 
-    fn level(&self, level: u32) -> &Level<T> {
-        &self.tree.all[self.before + level as usize]
-    }
-
-    /// Launch of the back substitution that belongs to a merge.
-    fn down_of(&self, merge: usize) -> &Launch {
-        &self.tree.down[self.tree.down.len() - 1 - merge]
-    }
-
-    /// Levels at which ranks may be cut, from the units up, each with the merge that leads to it.
-    fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, Option<usize>)> + use<T> {
+    /// Levels at which ranks may be cut, from the units up, each with the merges that lead to it.
+    fn levels(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<T> {
         let before = self.before;
-        (0..=(self.tree.up.len() - before) as u32)
-            .map(move |level| (level, (level > 0).then(|| before + level as usize - 1)))
+        (0..=self.tree.up.len() - before).map(move |level| {
+            (level, if level == 0 { 0..before } else { before + level - 1..before + level })
+        })
     }
 
-    /// Runs of a level, with their offset in a list of all subtrees.
-    fn on(&self, level: u32) -> impl Iterator<Item = (&Run, usize)> {
-        let begin = |at: &mut usize, run: &Run| Some(std::mem::replace(at, *at + run.nodes.len()));
-        let begins = self.runs.iter().scan(0, begin);
-        self.runs.iter().zip(begins).filter(move |(run, _)| run.level == level)
+    /// Calls `visit` for each run of subtrees of a level, with the level, their indices there, and
+    /// their range in a list of all subtrees.
+    fn visit(
+        &self,
+        level: usize,
+        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = 0;
+        for run in &self.runs {
+            let here = at..at + run.nodes.len();
+            at = here.end;
+            if run.level as usize == level {
+                visit(&self.tree.all[self.before + level], &run.nodes, here)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes the merges up to each level, and calls `visit` for its subtrees before the next
+    /// merge overwrites them.
+    fn up(
+        &self,
+        lane: &Lane,
+        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        for (level, merges) in self.levels() {
+            lane.enqueue(&self.tree.up[merges].iter().collect::<Vec<_>>())?;
+            self.visit(level, &mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` for the subtrees of each level, from the top down, and then executes the back
+    /// substitution to the next level.
+    fn down(
+        &self,
+        lane: &Lane,
+        mut visit: impl FnMut(&Level<T>, &Range<usize>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let down = &self.tree.down;
+        for (level, merges) in self.levels().rev() {
+            self.visit(level, &mut visit)?;
+            // The last merge has the first launch.
+            let launches = &down[down.len() - merges.end..down.len() - merges.start];
+            lane.enqueue(&launches.iter().collect::<Vec<_>>())?;
+        }
+        Ok(())
     }
 
     /// Rank 0: uploads the subtrees of all ranks (six numbers and flags each), and joins them up to
     /// [`Subtrees::top`].
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn gather(&self, lane: &Lane, equations: &[T], flags: &[u32]) -> Result<()> {
-        for (level, merge) in self.levels() {
-            merge.map_or(Ok(()), |merge| lane.enqueue(&[&self.tree.up[merge]]))?;
-            let to = self.level(level);
-            for (Run { nodes, .. }, at) in self.on(level) {
-                let here = at..at + nodes.len();
-                lane.send(&equations[6 * here.start..6 * here.end], &to.equations, 6 * nodes.start)?;
-                lane.send(&flags[here], &to.flags, nodes.start)?;
-            }
-        }
-        Ok(())
+        self.up(lane, |to, nodes, here| {
+            lane.send(&equations[6 * here.start..6 * here.end], &to.equations, 6 * nodes.start)?;
+            lane.send(&flags[here], &to.flags, nodes.start)
+        })
     }
 
     /// Rank 0: computes the interface values of each subtree from those of the blocks of
     /// [`Subtrees::top`].
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn scatter(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
-        for (level, merge) in self.levels().rev() {
-            for (Run { nodes, .. }, at) in self.on(level) {
-                let here = &mut values[2 * at..2 * (at + nodes.len())];
-                lane.fetch(&self.level(level).values, 2 * nodes.start, here)?;
-            }
-            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
-        }
-        Ok(())
+        self.down(lane, |from, nodes, here| {
+            lane.fetch(&from.values, 2 * nodes.start, &mut values[2 * here.start..2 * here.end])
+        })
     }
 
     /// Any rank: replaces its reduced blocks, which fill `equations` and `flags`, by the subtrees.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn reduce_levels(&self, lane: &Lane, equations: &mut [T], flags: &mut [u32]) -> Result<()> {
         let (first, lead) = (self.tree.first(), self.lead);
         let count = first.count - lead;
         lane.send(&equations[..6 * count], &first.equations, 6 * lead)?;
         lane.send(&flags[..count], &first.flags, lead)?;
-        let mut merges = &self.tree.up[..];
-        for (level, merge) in self.levels() {
-            // A subtree is downloaded before the next merge overwrites it.
-            let (next, rest) = merges.split_at(merge.map_or(self.before, |_| 1));
-            lane.enqueue(&next.iter().collect::<Vec<&Launch>>())?;
-            merges = rest;
-            let from = self.level(level);
-            for (Run { nodes, .. }, at) in self.on(level) {
-                let here = at..at + nodes.len();
-                lane.fetch(&from.equations, 6 * nodes.start, &mut equations[6 * here.start..6 * here.end])?;
-                lane.fetch(&from.flags, nodes.start, &mut flags[here])?;
-            }
-        }
-        Ok(())
+        self.up(lane, |from, nodes, here| {
+            lane.fetch(&from.equations, 6 * nodes.start, &mut equations[6 * here.start..6 * here.end])?;
+            lane.fetch(&from.flags, nodes.start, &mut flags[here])
+        })
     }
 
     /// Any rank: computes the interface values of its blocks from those of its subtrees, at the
     /// beginning of `values`.
-    ///
-    /// # Errors
-    /// If the device is lost.
     pub fn back_substitute(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
-        for (level, merge) in self.levels().rev() {
-            for (Run { nodes, .. }, at) in self.on(level) {
-                let here = &values[2 * at..2 * (at + nodes.len())];
-                lane.send(here, &self.level(level).values, 2 * nodes.start)?;
-            }
-            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
-        }
-        let down: Vec<&Launch> = (0..self.before).rev().map(|merge| self.down_of(merge)).collect();
-        lane.enqueue(&down)?;
+        self.down(lane, |to, nodes, here| {
+            lane.send(&values[2 * here.start..2 * here.end], &to.values, 2 * nodes.start)
+        })?;
         let first = self.tree.first();
         lane.fetch(&first.values, 2 * self.lead, &mut values[..2 * (first.count - self.lead)])
     }

@@ -135,14 +135,10 @@ impl<T: Number> Levels<T> {
         blocking: Blocking,
         levels: u32,
     ) -> Result<Self> {
-        // Of the system on each level: its first local row, the number of local rows, and of all
-        // rows.
         let mut here = (rows.start, rows.len(), all);
         let mut blocks = || {
-            let (first, rows, all) = here;
-            let blocks = blocking.blocks(first, rows, all);
-            here = (2 * (first / blocking.block), 2 * blocks, 2 * all.div_ceil(blocking.block));
-            blocks
+            here = blocking.above(here);
+            here.1 / 2
         };
         let given = Arc::new(Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks())?);
         Self::of_systems(lane, given, (0..levels).map(|_| blocks()), blocking.pivot)
@@ -161,10 +157,7 @@ pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>,
     let rows = system.len() / 4;
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
     let system = [0, 1, 2, 3].map(part);
-    let (x, replaced) = match exchange {
-        true => solve_replaced(&system),
-        false => (thomas(&system), 0),
-    };
+    let (x, replaced) = if exchange { solve_replaced(&system) } else { (thomas(&system), 0) };
     (x.into_iter().map(T::of).collect(), replaced)
 }
 

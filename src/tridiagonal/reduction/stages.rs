@@ -51,7 +51,6 @@ impl<T: Number> ChunkSolve<T> {
         self.levels.iter().flat_map(|levels| &levels.down).chain([&self.down]).collect()
     }
 
-    /// Downloads the equations.
     pub(crate) fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
         let Some(last) = self.last() else { return Ok(()) };
         if !to.flags.is_empty() {
@@ -60,7 +59,6 @@ impl<T: Number> ChunkSolve<T> {
         last.fetch(lane, to.columns.into_iter())
     }
 
-    /// Uploads the interface values.
     pub(crate) fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
         self.last().map_or(Ok(()), |last| lane.send(values, &last.values, 0))
     }
@@ -95,7 +93,6 @@ impl<T: Number> RankReduction<T> {
         }
     }
 
-    /// Device memory in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Tiles(subtrees) => subtrees.bytes(),
@@ -163,7 +160,6 @@ pub(crate) enum Stage2<T> {
 }
 
 impl<T: Number> Stage2<T> {
-    /// Device memory in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Tiles(root, subtrees) => root.bytes() + subtrees.as_ref().map_or(0, Subtrees::bytes),

@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::parallel::*;
 use crate::tridiagonal::kernels::number::{Number, fma};
 use crate::tridiagonal::kernels::row_memory::{Arrays, RowMemory};
-use crate::tridiagonal::kernels::tiles::{NOT_DOMINANT, both, small, small_exponent};
+use crate::tridiagonal::kernels::tiles::{LANES, NOT_DOMINANT, both, small, small_exponent};
 use crate::tridiagonal::scheme::Scheme;
 
 kernel! {
@@ -22,16 +22,11 @@ kernel! {
 
 /// Rows per thread on a device.
 const ROWS: usize = 8;
-/// Systems that the CPU implementation eliminates at the same time, one per vector lane.
-const LANES: usize = 8;
 
 /// Number of threads over which a system may extend: its own if each system begins with a thread,
 /// or all threads of the group.
 fn span(n: usize) -> usize {
-    match n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() {
-        true => n / ROWS,
-        false => Kernel::GROUP as usize,
-    }
+    if n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() { n / ROWS } else { Kernel::GROUP as usize }
 }
 
 /// Creates a chunk of `rows` rows of whole systems of `n` rows each, with `tile` rows per tile.
@@ -61,7 +56,7 @@ pub(super) fn chunk<T: Number>(
     Ok(ChunkSolve { scheme: Scheme::Batch { tile }, up: None, down, levels: None, flags: Some(flags) })
 }
 
-/// Elimination of `W` consecutive systems of `n` rows side by side.
+/// Elimination of `W` consecutive systems of `n` rows side by side, one per vector lane.
 struct BatchElimination<'a, T, const W: usize> {
     n: usize,
     rows: [&'a [T]; 4],

@@ -74,8 +74,8 @@ impl<'a> Factor<'a> {
     /// has rows.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for right-hand sides of wrong length and numbers that are not finite;
-    /// errors of devices.
+    /// [`crate::Error::Invalid`] for right-hand sides of wrong length and numbers that are not
+    /// finite; errors of devices.
     pub fn solve(&mut self, b: &[&[f64]]) -> Result<Solution> {
         let (solver, view) = self.asked(b, false)?;
         solver.solve(&view)
@@ -95,8 +95,8 @@ impl<'a> Factor<'a> {
     /// the transposed matrix if `transposed` is set.
     ///
     /// # Errors
-    /// The errors of [`Factor::solve`]; [`crate::Error::Invalid`] for arrays of wrong length; errors of
-    /// `watch`.
+    /// The errors of [`Factor::solve`]; [`crate::Error::Invalid`] for arrays of wrong length;
+    /// errors of `watch`.
     pub fn solve_into(
         &mut self,
         b: &[&[f64]],
@@ -106,7 +106,7 @@ impl<'a> Factor<'a> {
     ) -> Result<Solution> {
         expect_lengths(self.matrix.rows(), b, x)?;
         let (solver, view) = self.asked(b, transposed)?;
-        solver.solve_into(&view, x, watch)
+        solver.solve_into(&view, x, watch, false)
     }
 
     /// Solver of the matrix or its transpose, and a view of that matrix with checked right-hand

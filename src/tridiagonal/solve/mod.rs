@@ -12,6 +12,7 @@ use std::time::Instant;
 use self::refinement::Group;
 use super::host::pivoted_lu::{self, Improved};
 use super::host::scaling;
+use super::invalid;
 use super::kernels::alignment::opens_cyclic;
 use super::kernels::number::Number;
 use super::kernels::tiles::{NOT_DOMINANT, all_flags};
@@ -26,7 +27,7 @@ use super::system::view::{self, View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::{expect_memory, zeroed};
-use crate::{Error, Machine, Result};
+use crate::{Machine, Result};
 
 /// Solves systems on lanes of one precision.
 ///
@@ -78,14 +79,7 @@ pub fn solve_into(
     expect_lengths(matrix.rows(), b, x)?;
     let view = matrix.view(b);
     machine.expect_floating(SYSTEMS)?;
-    let mut solver = AnySolver::new(machine, options);
-    // The residual of a one-pass solution shows that all its numbers are finite. Otherwise they are
-    // checked.
-    if let Some(solution) = solver.solve_directly(&view, x, watch)? {
-        return Ok(solution);
-    }
-    view.check_watched(watch)?;
-    solver.solve_to(&view, x)
+    AnySolver::new(machine, options).solve_into(&view, x, watch, true)
 }
 
 /// Returns an error unless there are right-hand sides, each with a number per row and an array for
@@ -93,12 +87,12 @@ pub fn solve_into(
 pub(super) fn expect_lengths(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
     view::expect_lengths(rows, b)?;
     match x.iter().find(|x| x.len() != rows) {
-        Some(x) => Err(Error::Invalid(format!("x has {} numbers, but d has {rows}", x.len()))),
-        None if x.len() != b.len() => Err(Error::Invalid(format!(
+        Some(x) => invalid(format!("x has {} numbers, but d has {rows}", x.len())),
+        None if x.len() != b.len() => invalid(format!(
             "{} arrays of unknowns for {} right-hand sides: expected equal numbers",
             x.len(),
             b.len()
-        ))),
+        )),
         None => Ok(()),
     }
 }
@@ -154,17 +148,25 @@ impl<'a> AnySolver<'a> {
         }
     }
 
-    /// Solves into `x`, without copies if possible.
+    /// Solves into `x`, without copies if possible. If `check` is set, the numbers may be NaN or
+    /// infinite, which is an error.
     pub(super) fn solve_into(
         &mut self,
         view: &View<'_>,
         x: &mut [&mut [f64]],
         watch: &mut Watch<'_>,
+        check: bool,
     ) -> Result<Solution> {
-        match self.solve_directly(view, x, watch)? {
-            Some(solution) => Ok(solution),
-            None => self.solve_to(view, x),
+        // The residual of a one-pass solution shows that all its numbers are finite.
+        if let Some(solution) = self.solve_directly(view, x, watch)? {
+            return Ok(solution);
         }
+        if check {
+            view.check_watched(watch)?;
+        }
+        let mut solution = self.solve(view)?;
+        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));
+        Ok(solution)
     }
 
     /// Solves into `x` if that needs no copies, for any numbers; otherwise `None`, with `x`
@@ -183,13 +185,6 @@ impl<'a> AnySolver<'a> {
         let solved = in_place::solve(solver.lanes, view, &solver.options, x, watch)?;
         solver.indirect = solved.is_none();
         Ok(solved)
-    }
-
-    /// Solves systems without NaN or infinite numbers, and copies the unknowns into `x`.
-    fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
-        let mut solution = self.solve(view)?;
-        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| scaling::convert(&from, to));
-        Ok(solution)
     }
 }
 
@@ -294,9 +289,9 @@ impl<'a, T: Number> Solver<'a, T> {
     fn run(&mut self, view: &View<'_>) -> Result<Solution> {
         let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
         if cyclic && options.plain().block.is_some() {
-            return ranks.all_ok(Err(Error::Invalid(
-                "`block` and `interface` host are not supported with `cyclic`; leave both out".to_owned(),
-            )));
+            return ranks.all_ok(invalid(
+                "`block` and `interface` host are not supported with `cyclic`; leave both out",
+            ));
         }
         // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
         // before it is written.

@@ -29,7 +29,6 @@ const OF_LARGE: usize = 8;
 const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems per plan, enough to keep a device busy.
 const OF_SMALL: usize = 1 << 22;
-/// Default maximum number of corrections.
 const MOST_CORRECTIONS: u32 = 12;
 
 /// Capacity of a plan in right-hand sides.
@@ -186,7 +185,7 @@ impl<'a, T: Number> Group<'a, T> {
         if view.span.cyclic && view.span.batch > 1 {
             let d = self.plan.inputs().d;
             d.chunks_mut(view.d.len().max(1))
-                .for_each(|d| ShermanMorrison::diagonal(view, |at, end| d[at] = T::of(end)));
+                .for_each(|d| ShermanMorrison::put_ends(view, |at, [end, _]| d[at] = T::of(end)));
         }
     }
 
@@ -202,7 +201,7 @@ impl<'a, T: Number> Group<'a, T> {
         self.fill(view);
         (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
         let b = self.b(0, rows);
-        ShermanMorrison::right_hand_side(view, |at, number| b[at] = T::of(number));
+        ShermanMorrison::put_ends(view, |at, [_, number]| b[at] = T::of(number));
         self.solve_plan(seconds)?;
         let mut z = vec![0.0; rows];
         scaling::convert(self.x(0, rows), &mut z);
@@ -344,7 +343,6 @@ pub(crate) struct Refined {
     refine: Refine,
     dominant: bool,
     pub(crate) residual: Residual,
-    /// Number of corrections so far.
     pub(crate) steps: u32,
     /// If another correction follows: exponent of the power of two that scales r to the range of
     /// single precision without rounding.
@@ -391,9 +389,9 @@ impl Refined {
             x.copy_from_slice(better);
             (self.residual, self.steps) = (after, self.steps + 1);
         }
-        match last {
-            true => self.scale = None,
-            false => self.decide(largest),
+        self.scale = None;
+        if !last {
+            self.decide(largest);
         }
     }
 }

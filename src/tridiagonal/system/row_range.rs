@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::ranks::Ranks;
-use crate::tridiagonal::kernels::alignment::opens_cyclic;
-use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK};
+use crate::tridiagonal::kernels::alignment::{Alignment, OF_A_RANK, opens_cyclic};
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::options::Options;
 use crate::tridiagonal::scheme::{Blocking, Scheme};
@@ -237,12 +236,8 @@ mod tests {
                     let levels =
                         shares.iter().map(|share| blocking.levels(share.first, all)).min().unwrap_or(0);
                     for share in &shares {
-                        let mut rows = (share.first, share.rows, all);
-                        for _ in 0..=levels {
-                            let (first, here, all) = rows;
-                            let blocks = blocking.blocks(first, here, all);
-                            rows = (2 * first / blocking.block, 2 * blocks, 2 * all.div_ceil(blocking.block));
-                        }
+                        let rows =
+                            (0..=levels).fold((share.first, share.rows, all), |rows, _| blocking.above(rows));
                         assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
                     }
                 }
