@@ -6,7 +6,6 @@ pub use crate::lane::shared_memory::Window;
 pub use crate::parallel::top_k::{larger_first, largest};
 pub use crate::parallel::{alone, interruptible, threads};
 pub use crate::transient::chain::csr::Csr;
-pub use crate::transient::chain::distributed_rewards::local_reward;
 pub use crate::transient::chain::scan::statistics;
 pub use crate::transient::chain::statistics::{MatrixStatistics, scale_rates};
 pub use crate::transient::chain::transitions::{add_rates, add_states};

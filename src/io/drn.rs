@@ -2,19 +2,17 @@
 
 mod header;
 mod names;
-mod part;
 mod write;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::Header;
-pub(super) use self::names::names;
-pub(super) use self::part::{Beside, Part, part};
+use self::names::names;
 pub(super) use self::write::labels_of_states;
 pub use self::write::write;
-use crate::io::text::{self, Line, Lines, Scanner, error, quote};
-use crate::ranks::Ranks;
+use crate::io::text::{self, Line, Lines, Pieces, Scanner, error, quote};
+use crate::parallel::*;
 use crate::transient::chain::transitions::{TransitionList, exit_rate};
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::util::quantity;
@@ -22,6 +20,9 @@ use crate::{Error, Result};
 
 /// Significant digits that Storm prints by default.
 const DIGITS: u32 = 6;
+
+/// Approximate bytes of a transition's line.
+const LINE: u64 = 16;
 
 /// Significant digits from which a number counts as exact.
 const EXACT: u32 = 17;
@@ -43,10 +44,53 @@ const EXACT: u32 = 17;
 /// * Lines of unknown form.
 pub fn read(path: &Path) -> Result<ChainFile> {
     // Errors are reported by the serial parser, which reads the whole file.
-    match part(path, Ranks::ALONE).ok().flatten().and_then(|part| part.into_file(path)) {
-        Some(file) => Ok(file),
-        None => parse(&text::read(path)?, path),
+    match by_pieces(path) {
+        Ok(Some(file)) => Ok(file),
+        _ => parse(&text::read(path)?, path),
     }
+}
+
+/// Reads a file piece by piece; `None` if it has to be read whole.
+fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
+    let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
+    let mut lines = Lines::new(pieces.start());
+    let header = Header::read(&mut lines, path)?;
+    let body = lines.offset();
+    // Names of states in comments.
+    let named = pieces.start().windows(3).any(|bytes| bytes == b"//[");
+    pieces.skip(body);
+    let mut model = Model::new(&header, path, Some(0));
+    model.list = TransitionList::with_capacity(pieces.about(LINE));
+    let lines =
+        |model: &mut Model, text: &[u8]| Lines::new(text).try_for_each(|line| model.line(line, |_, _, _| {}));
+    let mut fits = true;
+    let read = pieces.each(&mut |bytes| {
+        // Lines of a state that began in the previous piece.
+        let before: usize =
+            bytes.split_inclusive(|&b| b == b'\n').take_while(|line| !begins(line)).map(<[u8]>::len).sum();
+        let (before, states) = bytes.split_at(before);
+        lines(&mut model, before)?;
+        let parsed = text::blocks(states, begins).into_par_iter().map(|text| {
+            let mut part = Model::new(&header, path, None);
+            lines(&mut part, text).map(|()| part)
+        });
+        for part in parsed.collect::<Vec<_>>() {
+            fits &= model.append(part?)?;
+        }
+        Ok(())
+    })?;
+    // An empty list of rewards before others counts as absent, after others as an error.
+    if read.is_none() || !fits || model.unlisted && !model.rewards.is_empty() {
+        return Ok(None);
+    }
+    let names = if named { names(&text::read(path)?) } else { None };
+    Ok(Some(ChainFile { names, ..model.finish()? }))
+}
+
+/// True if this line begins the block of a state.
+fn begins(line: &[u8]) -> bool {
+    let line = Line { number: 1, bytes: line.trim_ascii() };
+    line.fields().next() == Some(b"state")
 }
 
 /// Parses a chain like [`read`], from bytes; `path` is named in messages.
@@ -394,9 +438,6 @@ impl<'a> Model<'a> {
     fn append(&mut self, other: Self) -> Result<bool> {
         self.end_state()?;
         let Some(first) = other.first else { return Ok(true) };
-        if self.first.is_none() {
-            (self.first, self.states) = (Some(first), first);
-        }
         if self.rewards.is_empty() {
             self.rewards = vec![Vec::new(); other.rewards.len()];
         }

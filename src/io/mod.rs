@@ -37,7 +37,6 @@ mod model;
 pub mod mtx;
 pub mod npy;
 pub mod npz;
-mod parts;
 pub mod rate_matrix_kind;
 #[cfg(feature = "sprs")]
 mod sprs;
@@ -53,5 +52,4 @@ pub mod write;
 
 pub use edge_list::read_graph;
 pub use model::{read_chain, read_distribution};
-pub use parts::read_chain_on;
 pub use system::{read_matrix, read_rhs};

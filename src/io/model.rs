@@ -8,14 +8,13 @@ use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::join;
 use crate::transient::chain::csr::{Csr, Duplicate};
-use crate::transient::chain::state_names::StateNames;
 use crate::transient::chain::transitions::{TransitionList, Transitions};
 use crate::transient::chain::{Chain, ChainFile, Initial, Labels, Reward};
 use crate::{Error, Result};
 
 /// Format of a chain's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+enum Format {
     Tra,
     Drn,
     Umb,
@@ -33,7 +32,7 @@ fn bare(path: &Path) -> PathBuf {
 }
 
 impl Format {
-    pub(super) fn of(path: &Path) -> Result<Self> {
+    fn of(path: &Path) -> Result<Self> {
         let bare = bare(path);
         let extension = bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         Ok(match &extension[..] {
@@ -87,9 +86,9 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
 
 /// Reward files next to a model.
 #[derive(Debug, Default)]
-pub(super) struct RewardFiles {
+struct RewardFiles {
     states: Vec<PathBuf>,
-    pub(super) transitions: Vec<PathBuf>,
+    transitions: Vec<PathBuf>,
 }
 
 impl RewardFiles {
@@ -97,7 +96,7 @@ impl RewardFiles {
     ///
     /// For `m.tra` these are `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM
     /// numbers several structures. MRMC's names are `m.rew` and `m.rewi`.
-    pub(super) fn beside(path: &Path) -> Self {
+    fn beside(path: &Path) -> Self {
         let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
         let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
         let mut found = vec![of(path)];
@@ -122,7 +121,7 @@ impl RewardFiles {
     }
 
     /// Reads the rate rewards of states; adds transition rewards of structures with equal names.
-    pub(super) fn read(&self, numbers: &Range<u64>, list: &TransitionList) -> Result<Vec<Reward>> {
+    fn read(&self, numbers: &Range<u64>, list: &TransitionList) -> Result<Vec<Reward>> {
         let states = (numbers.end - numbers.start) as usize;
         let mut rewards = Vec::new();
         for file in &self.states {
@@ -200,33 +199,18 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// Reads the labels in `labels`, or else in the model's `.lab` file, if there is one.
-pub(super) fn labelled(path: &Path, labels: Option<&Path>, numbers: Range<u64>) -> Result<Option<Labels>> {
+fn labelled(path: &Path, labels: Option<&Path>, numbers: Range<u64>) -> Result<Option<Labels>> {
     let file = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
     file.map(|file| lab::read(&file, numbers)).transpose()
 }
 
-/// Reads the names of the states, for one of several ranks that read parts.
-pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option<StateNames>> {
-    match (beside(path, "sta"), format) {
-        (Some(file), _) => sta::read(&file, states).map(Some),
-        (None, Format::Drn) => Ok(drn::names(&text::read(path)?)),
-        (None, Format::Umb) => umb::names(path, states),
-        (None, _) => Ok(None),
-    }
-}
-
 /// Returns the range of the states' numbers in a chain's files.
-pub(super) fn numbers(file: &ChainFile) -> Range<u64> {
+fn numbers(file: &ChainFile) -> Range<u64> {
     file.first..file.first + file.states as u64
 }
 
 /// Assembles a chain from a file's content; `labels` replaces the file's own labels.
-pub(super) fn dressed(
-    path: &Path,
-    file: ChainFile,
-    transitions: Box<dyn Transitions>,
-    labels: Option<Labels>,
-) -> Chain {
+fn dressed(path: &Path, file: ChainFile, transitions: Box<dyn Transitions>, labels: Option<Labels>) -> Chain {
     let numbers = numbers(&file);
     let ChainFile { labels: own, rewards, names, warnings, .. } = file;
     let labels = labels.unwrap_or(own);
@@ -241,7 +225,7 @@ pub(super) fn dressed(
 }
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.
-pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
+fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
     let lines = match format {
         Format::Tra => tra::line_of(path, from, to),
         Format::Drn => drn::line_of(path, from, to),

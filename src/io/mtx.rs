@@ -4,10 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::rate_matrix_kind::{self, MOST_STATES};
-use super::text::{self, Parted, Room, Scanner, Triples, Trouble};
+use super::text::{self, Pieces, Room, Scanner, Triples, Trouble};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
 use crate::Result;
-use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
 use crate::transient::chain::transitions::Transitions;
@@ -33,8 +32,8 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
     // Errors are reported by the serial parser, which reads the whole file.
-    match share(path, Ranks::ALONE) {
-        Ok(Some(Share { matrix, listed, promised })) if listed == promised => Ok(matrix),
+    match by_pieces(path) {
+        Ok(Some(matrix)) => Ok(matrix),
         _ => {
             let bytes = text::read(path)?;
             let banner = banner(&bytes);
@@ -69,43 +68,21 @@ fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
     Ok(matrix)
 }
 
-/// A rank's part of a file.
-pub(super) struct Share {
-    /// Entries listed in its lines, followed by the mirrored ones.
-    pub(super) matrix: Coo,
-    /// Number of entries listed in its lines.
-    pub(super) listed: u64,
-    /// Number of entries of the whole file, from the size line.
-    pub(super) promised: u64,
-}
-
-/// Reads a rank's part of a file: the lines that begin in its share of the bytes.
-///
-/// Returns `None` for files that have to be read whole, because of their format or an error.
-///
-/// # Errors
-/// [`Error::Io`](crate::Error::Io), [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
-    let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
-    let Ok(Head { kind, symmetric, promised, body, .. }) = head(&parted.start) else { return Ok(None) };
-    // The file's length limits the memory, not the numbers in its head.
-    if kind.rows.max(kind.columns) > parted.length {
-        return Ok(None);
-    }
-    let body = parted.start.len() - body.len();
-    let pieces = parted.lines(body, ranks)?;
-    drop(parted);
-    let own = (promised as usize).div_ceil(ranks.size());
-    let mut found = Triples::with_room(kind.shortest(), own, pieces.about(1), path)?;
+/// Reads a file piece by piece; `None` if it has to be read whole, because of its form or an error.
+fn by_pieces(path: &Path) -> Result<Option<Coo>> {
+    let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
+    let start = pieces.start();
+    let Ok(Head { kind, symmetric, promised, body, .. }) = head(start) else { return Ok(None) };
+    let skipped = start.len() - body.len();
+    pieces.skip(skipped);
+    let mut found = Triples::with_room(kind.shortest(), promised as usize, pieces.about(1), path)?;
     let mut fits = true;
     let read = pieces.each(&mut |bytes| {
         fits &= found.parse(bytes, |text, room| scan(text, kind, room)).is_ok();
         Ok(())
     })?;
-    Ok(read.filter(|()| fits).map(|()| {
-        let (matrix, listed) = together(found, kind, symmetric);
-        Share { matrix, listed, promised }
-    }))
+    let (matrix, listed) = together(found, kind, symmetric);
+    Ok(read.filter(|()| fits && listed == promised).map(|()| matrix))
 }
 
 /// Reads the columns of a matrix as vectors.
@@ -599,41 +576,14 @@ mod tests {
     }
 
     #[test]
-    fn ranks_share_the_lines() {
+    fn pieces_are_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.mtx");
-        for symmetry in ["general", "symmetric"] {
-            let mut text = format!("%%MatrixMarket matrix coordinate real {symmetry}\n90 90 89\n");
-            (1..90).for_each(|i| text += &format!("% {}\n{} {i} {i}.5\n", "c".repeat(i % 13), i + 1));
-            fs::write(&path, text.trim_end()).unwrap();
-            let sorted = |of: &[Coo]| {
-                let mut all: Vec<(u32, u32, u64)> = Vec::new();
-                for m in of {
-                    let places = m.row.iter().zip(&m.column).zip(&m.value);
-                    all.extend(places.map(|((&i, &j), x)| (i, j, x.to_bits())));
-                }
-                all.sort_unstable();
-                all
-            };
-            let whole = read_matrix(&path).unwrap();
-            for size in [1, 2, 3, 7, 300] {
-                let share = |rank| share(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
-                let shares: Vec<Share> = (0..size).map(share).collect();
-
-                assert_eq!(shares.iter().map(|s| s.listed).sum::<u64>(), shares[0].promised, "{size} ranks");
-                let parts: Vec<Coo> = shares.into_iter().map(|s| s.matrix).collect();
-                assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
-            }
-        }
-        // Several pieces.
         let mut text = String::from("%%MatrixMarket matrix coordinate real general\n1000 1000 300000\n");
         (0..300_000).for_each(|k| text += &format!("{} {} {k}.5\n", k % 1000 + 1, k / 1000 + 1));
         assert!(text.len() > 4 << 20, "pieces have a MiB");
-        fs::write(&path, text).unwrap();
-        let part = share(&path, Ranks::ALONE).unwrap().expect("a part");
-        assert_eq!((part.matrix, part.listed), (read_matrix(&path).unwrap(), 300_000));
-        fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
-        assert!(share(&path, Ranks::simulated(0, 2)).unwrap().is_none(), "more rows than bytes");
+        fs::write(&path, &text).unwrap();
+        assert_eq!(by_pieces(&path).unwrap(), Some(matrix(&text)));
     }
 
     #[test]

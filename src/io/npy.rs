@@ -279,12 +279,6 @@ impl Header {
         Some((element, big))
     }
 
-    /// Returns the size of an element in bytes; `None` for unsupported types.
-    pub(crate) fn width(&self) -> Option<u64> {
-        self.element()?;
-        self.descr.get(2..)?.parse().ok()
-    }
-
     /// Reads all elements as f64 and checks that nothing follows.
     ///
     /// Integers beyond 2^53 are rounded.
@@ -313,7 +307,7 @@ impl Header {
     }
 
     /// Returns the size of an element in bytes, or an error for an unsupported type.
-    pub(crate) fn element_bytes(&self) -> Result<u64, String> {
+    fn element_bytes(&self) -> Result<u64, String> {
         match self.element() {
             Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
             Some((Element::F32 | Element::I32 | Element::U32, _)) => Ok(4),
@@ -326,13 +320,6 @@ impl Header {
                 self.descr
             )),
         }
-    }
-
-    /// Reads `count` elements; `reader` is at the first one.
-    pub(crate) fn some(&self, reader: &mut impl Read, count: u64) -> Result<Vec<f64>, String> {
-        let part = Self { shape: vec![count], ..self.clone() };
-        let mut bytes = reader.take(count * self.element_bytes()?);
-        part.vector(&mut bytes)
     }
 
     /// Reads all elements, which have to be integers; values above `i64::MAX` become `i64::MAX`.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::ops::Range;
 use std::path::Path;
 
 use zip::write::SimpleFileOptions;
@@ -14,14 +13,10 @@ use super::rate_matrix_kind::{self, MOST_STATES};
 use super::text::expect_unpacked;
 use super::write::write_in_blocks;
 use crate::parallel::{at_once, *};
-use crate::ranks::Ranks;
-use crate::sparse::{Coo, CsrMatrix, returned};
+use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
 use crate::transient::chain::transitions::Transitions;
 use crate::{Error, Result};
-
-/// Elements reserved before reading; beyond that, vectors grow with the data actually read.
-const RESERVED: u64 = 1 << 22;
 
 /// Size from which members get 64-bit sizes in the archive.
 ///
@@ -228,113 +223,6 @@ fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: 
     }
 }
 
-/// Reads this rank's rows of a CSR matrix as entries.
-///
-/// Data before these rows are skipped; this costs nothing if members are not compressed.
-pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), String> {
-    let open = || File::open(path).map_err(|e| e.to_string());
-    let mut archive = opened(BufReader::new(open()?))?;
-    if format(&mut archive)? != "csr" {
-        return Err("not a CSR matrix".to_owned());
-    }
-    expect_members(&archive, &MATRIX, "a matrix")?;
-    let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
-    let sizes: Vec<u64> = shape.iter().filter_map(|&k| u64::try_from(k).ok()).collect();
-    let &[n, columns] = &sizes[..] else { return Err("shape".to_owned()) };
-    if n > MOST_STATES || columns > MOST_STATES {
-        return Err("shape".to_owned());
-    }
-    let mine = ranks.share(n);
-    let mut indptr = Vec::with_capacity(mine.end as usize - mine.start as usize + 1);
-    let all = elements(&mut archive, open()?, "indptr", mine.start..mine.end + 1, |header, reader| {
-        header.integers(reader, |at| {
-            indptr.push(at);
-            Ok(())
-        })
-    })?;
-    if all != n + 1 || !indptr.is_sorted() || indptr[0] < 0 || (mine.start == 0 && indptr[0] != 0) {
-        return Err("indptr".to_owned());
-    }
-    let entries = indptr[0] as u64..indptr[indptr.len() - 1] as u64;
-    let count = (entries.end - entries.start) as usize;
-    let room = count.min(RESERVED as usize);
-    let (mut column, mut value) = (returned(room), returned(room));
-    let indices = elements(&mut archive, open()?, "indices", entries.clone(), |header, reader| {
-        header.integers(reader, |j| match u64::try_from(j) {
-            Ok(j) if j < columns => {
-                column.push(j as u32);
-                Ok(())
-            }
-            _ => Err("indices".to_owned()),
-        })
-    })?;
-    let data = elements(&mut archive, open()?, "data", entries.clone(), |header, reader| {
-        header.floats(reader, |x| value.push(x))
-    })?;
-    if indices != data || (mine.end == n && entries.end != indices) {
-        return Err("data".to_owned());
-    }
-    let mut row = returned(column.len());
-    for (i, ends) in (mine.start..).zip(indptr.windows(2)) {
-        row.resize(row.len() + (ends[1] - ends[0]) as usize, i as u32);
-    }
-    let entries = Coo { rows: n as usize, columns: columns as usize, row, column, value };
-    Ok((entries, mine.start as usize..mine.end as usize))
-}
-
-/// Passes a range of a 1-D member's elements to `read`; returns the member's length.
-///
-/// `read` receives a header with the length of the range.
-fn elements(
-    archive: &mut ZipArchive<impl Read + Seek>,
-    mut file: File,
-    name: &str,
-    range: Range<u64>,
-    read: impl FnOnce(&Header, &mut dyn Read) -> Result<(), String>,
-) -> Result<u64, String> {
-    let failed = |e: io::Error| e.to_string();
-    let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| e.to_string())?;
-    let stored = member.data_start().filter(|_| member.compression() == CompressionMethod::Stored);
-    // Counts the header's bytes, to seek to the data.
-    let mut counted = Counted { inner: &mut member, count: 0 };
-    let mut header = Header::read(&mut counted)?;
-    let behind = counted.count;
-    let (&[len], Some(width)) = (&header.shape[..], header.width()) else { return Err(name.to_owned()) };
-    if range.end > len {
-        return Err(name.to_owned());
-    }
-    header.shape = vec![range.end - range.start];
-    let (skip, bytes) = (range.start * width, (range.end - range.start) * width);
-    match stored {
-        Some(start) => {
-            file.seek(SeekFrom::Start(start + behind + skip)).map_err(failed)?;
-            read(&header, &mut BufReader::new(file).take(bytes))?;
-        }
-        None => {
-            let passed = io::copy(&mut member.by_ref().take(skip), &mut io::sink()).map_err(failed)?;
-            if passed < skip {
-                return Err(name.to_owned());
-            }
-            read(&header, &mut member.take(bytes))?;
-        }
-    }
-    Ok(len)
-}
-
-/// Reader that counts its bytes.
-struct Counted<R> {
-    inner: R,
-    count: u64,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(bytes)?;
-        self.count += count as u64;
-        Ok(count)
-    }
-}
-
 /// Returns the kind of sparse matrix: `csr`, `csc`, ….
 fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> {
     let names = names_of(archive);
@@ -481,37 +369,6 @@ pub(crate) fn read_arrays(
         Ok(array)
     });
     arrays.into_iter().collect()
-}
-
-/// Offset of a member's first byte in the file, and number of bytes.
-type Place = (u64, u64);
-
-/// Returns the offset and size of each of these members in an archive.
-///
-/// Returns `None` if a member of `needed` is missing, one is compressed, or there are further
-/// members.
-///
-/// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is not an archive.
-pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Option<Vec<Option<Place>>>> {
-    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    let fail = |reason: String| Error::File { path: path.into(), reason };
-    let mut archive = opened(BufReader::new(file)).map_err(fail)?;
-    if expect_members(&archive, &[needed, wanted].concat(), "").is_err() {
-        return Ok(None);
-    }
-    let mut places = Vec::new();
-    for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
-        match archive.by_name(&format!("{name}.npy")) {
-            Ok(member) if member.compression() == CompressionMethod::Stored => {
-                let Some(start) = member.data_start() else { return Ok(None) };
-                places.push(Some((start, member.size())));
-            }
-            Err(zip::result::ZipError::FileNotFound) if !needed => places.push(None),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(places))
 }
 
 /// Elements of an array.

@@ -1,6 +1,5 @@
 //! Classification of a chain's matrix as rates R or generator Q = R − diag(R·1).
 
-use std::ops::Range;
 use std::path::Path;
 
 use crate::parallel::*;
@@ -175,67 +174,6 @@ impl Sums {
     }
 }
 
-/// Properties of some complete rows of a chain's matrix.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowFacts {
-    /// Some entry is negative: the matrix is a generator.
-    pub(crate) negative: bool,
-    /// Every row sums to 0, as in a generator.
-    pub(crate) balanced: bool,
-    /// Every row sums to 1.
-    pub(crate) stochastic: bool,
-}
-
-/// Accumulates row sums of a block of rows, entry by entry.
-pub(crate) struct RowSums {
-    first: usize,
-    sums: Vec<f64>,
-    diagonals: Vec<f64>,
-    negative: bool,
-    largest: f64,
-    /// True if all entries so far are valid in a chain's matrix.
-    fits: bool,
-}
-
-impl RowSums {
-    /// Starts with the given rows of a matrix that is expected to be square.
-    pub(crate) fn new(states: usize, columns: usize, rows: &Range<usize>) -> Self {
-        let fits = states == columns && states > 0 && states as u64 <= MOST_STATES;
-        let zeros = || vec![0.0f64; rows.len()];
-        Self { first: rows.start, sums: zeros(), diagonals: zeros(), negative: false, largest: 0.0, fits }
-    }
-
-    /// Adds an entry of these rows.
-    pub(crate) fn add(&mut self, i: u32, j: u32, x: f64) {
-        self.fits &= x.is_finite() && (x >= 0.0 || i == j);
-        self.negative |= x < 0.0;
-        self.largest = self.largest.max(x);
-        self.sums[i as usize - self.first] += x;
-        if i == j {
-            self.diagonals[i as usize - self.first] += x;
-        }
-    }
-
-    /// Returns the properties of these rows; `None` if they cannot belong to a chain.
-    pub(crate) fn facts(&self) -> Option<RowFacts> {
-        let mut pairs = self.sums.iter().zip(&self.diagonals);
-        self.fits.then(|| RowFacts {
-            negative: self.negative,
-            balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
-            stochastic: self.largest <= LARGEST_PROBABILITY && self.sums.iter().all(|&sum| is_one(sum)),
-        })
-    }
-}
-
-/// Computes the properties of some rows of a matrix; `None` if they cannot belong to a chain.
-pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
-    let mut sums = RowSums::new(matrix.rows, matrix.columns, rows);
-    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
-        sums.add(i, j, x);
-    }
-    sums.facts()
-}
-
 /// Returns the warning about a matrix that may belong to a discrete-time chain.
 pub(crate) fn looks_stochastic(path: &Path) -> String {
     format!(
@@ -349,15 +287,6 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("discrete-time chain"), "{warnings:?}");
         let ring = [(0, 1, 1.0005), (1, 2, 1.0005), (2, 0, 1.0005)];
         assert!(read(3, &ring).unwrap().warnings.is_empty());
-        let matrix = |entries: &[(u32, u32, f64)]| Coo {
-            rows: 3,
-            columns: 3,
-            row: entries.iter().map(|e| e.0).collect(),
-            column: entries.iter().map(|e| e.1).collect(),
-            value: entries.iter().map(|e| e.2).collect(),
-        };
-        let facts = |entries| row_facts(&matrix(entries), &(0..3)).unwrap().stochastic;
-        assert!(facts(&table) && !facts(&ring));
         let reason = reason(2, &[(0, 0, -0.11), (0, 1, 0.1098), (1, 1, 0.0)]);
         assert!(reason.contains("leave the diagonal out"), "{reason}");
     }

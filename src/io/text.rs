@@ -1,6 +1,6 @@
 //! Text files as bytes: gzip, lines, chunks for parallel work, and a scanner for numbers.
 
-mod part;
+mod pieces;
 mod triples;
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-pub(super) use self::part::Parted;
+pub(super) use self::pieces::Pieces;
 pub(super) use self::triples::{Room, Triples, Trouble};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

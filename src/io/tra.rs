@@ -6,9 +6,8 @@ use std::path::Path;
 
 use self::dialect::Head;
 use crate::io::rate_matrix_kind;
-use crate::io::text::{self, KnownNumbers, Parted, Room, Scanner, Triples, Trouble, error, quote};
+use crate::io::text::{self, KnownNumbers, Pieces, Room, Scanner, Triples, Trouble, error, quote};
 use crate::parallel::*;
-use crate::ranks::Ranks;
 use crate::transient::chain::ChainFile;
 use crate::transient::chain::csr::NumberedRows;
 use crate::transient::chain::transitions::TransitionList;
@@ -43,7 +42,7 @@ const LINE: u64 = 20;
 /// [`Error::File`] if the header promises more transitions than there are, or the file is empty.
 pub fn read(path: &Path) -> Result<ChainFile> {
     // Errors are reported by the serial parser, which reads the whole file.
-    match lines(path, Ranks::ALONE) {
+    match lines(path) {
         Ok(Some(lines)) if lines.is_whole() => Ok(lines.into_file(path)),
         _ => parse(&text::read(path)?, path),
     }
@@ -64,10 +63,9 @@ pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRo
 
 /// Reads numbered rows piece by piece; `None` for a file that has to be read whole.
 fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
-    let Some(parted) = Parted::open(path, Ranks::ALONE)? else { return Ok(None) };
-    let head = dialect::detect(&parted.start, path)?;
-    let pieces = parted.lines(head.body, Ranks::ALONE)?;
-    drop(parted);
+    let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
+    let head = dialect::detect(pieces.start(), path)?;
+    pieces.skip(head.body);
     let mut found = Triples::new(SHORTEST);
     let mut rows = Some(NumberedRows::default());
     let (mut listed, mut highest, mut sum) = (0, 0, 0.0);
@@ -150,20 +148,20 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     Ok(lines.into_file(path))
 }
 
-/// A rank's part of a file: the transitions of its lines, and the promises of the header.
-pub(crate) struct Lines {
-    pub(crate) transitions: TransitionList,
+/// The transitions of a file's lines, and the promises of its header.
+struct Lines {
+    transitions: TransitionList,
     /// Number of states in the header; if `None`, the highest index counts.
-    pub(crate) states: Option<u64>,
+    states: Option<u64>,
     /// Highest index in these lines + 1; 0 if the header gives the number of states.
-    pub(crate) highest: u64,
+    highest: u64,
     /// Number of transitions in the header.
-    pub(crate) promised: Option<u64>,
+    promised: Option<u64>,
     /// Number of the first state.
-    pub(crate) first: u64,
+    first: u64,
     /// True if the file declares a continuous-time chain.
-    pub(crate) says_ctmc: bool,
-    pub(crate) warnings: Vec<String>,
+    says_ctmc: bool,
+    warnings: Vec<String>,
 }
 
 impl Lines {
@@ -180,7 +178,7 @@ impl Lines {
         }
     }
 
-    /// True if these are all lines of a file.
+    /// True if these are all lines of the file.
     fn is_whole(&self) -> bool {
         let listed = self.transitions.rate.len() as u64;
         self.promised.is_none_or(|promised| promised == listed) && self.states.unwrap_or(self.highest) > 0
@@ -196,19 +194,13 @@ impl Lines {
     }
 }
 
-/// Reads a rank's part of a file: the lines that begin in its share of the bytes.
-///
-/// Returns `None` for files that have to be read whole.
-///
-/// # Errors
-/// Errors of [`read`], with line numbers that may be wrong.
-pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
-    let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
-    let head = dialect::detect(&parted.start, path)?;
-    let pieces = parted.lines(head.body, ranks)?;
-    drop(parted);
-    let own = head.transitions.map_or(pieces.about(LINE), |all| (all as usize).div_ceil(ranks.size()));
-    let mut found = Triples::with_room(SHORTEST, own, pieces.about(1), path)?;
+/// Reads a file piece by piece; `None` if it has to be read whole.
+fn lines(path: &Path) -> Result<Option<Lines>> {
+    let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
+    let head = dialect::detect(pieces.start(), path)?;
+    pieces.skip(head.body);
+    let promised = head.transitions.map_or(pieces.about(LINE), |all| all as usize);
+    let mut found = Triples::with_room(SHORTEST, promised, pieces.about(1), path)?;
     let read = pieces.each(&mut |bytes| parse_lines(bytes, &head, &mut found, path))?;
     Ok(read.map(|()| Lines::new(found, &head, path)))
 }

@@ -140,14 +140,8 @@ impl TransitionRewards {
     /// Like [`per_time`](Self::per_time), for a chain that stores no self-loops.
     ///
     /// # Errors
-    /// Errors of [`per_time`](Self::per_time), and [`Error::File`] for a chain distributed over
-    /// ranks.
+    /// Errors of [`per_time`](Self::per_time).
     pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
-        if !chain.is_whole() {
-            let reason = "rewards of transitions are not supported on several ranks, except in a \
-                          file named as the model, with the extension .trew";
-            return Err(Error::File { path: path.into(), reason: reason.to_owned() });
-        }
         let mut from: Vec<u32> = self.earned.iter().map(|&(from, ..)| from).collect();
         from.sort_unstable();
         from.dedup();

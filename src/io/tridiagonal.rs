@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::Path;
 
-pub use self::rows::{RowsFile, read_right_hand_sides, read_rows};
 use super::npy::{self, Header};
 pub use super::npz::Array;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
@@ -18,8 +17,6 @@ use crate::tridiagonal::system::layout::transpose;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
 use crate::util::quantity;
 use crate::{Error, Result};
-
-mod rows;
 
 /// A system from a file, and the shape of its unknowns, which is that of b.
 #[derive(Debug, Clone)]
@@ -702,6 +699,37 @@ pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System)
                     }
                 }
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    #[test]
+    fn shapes_are_compared_before_anything_is_unpacked() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s.npz");
+        for (members, words) in [
+            // The data promised by the headers are missing.
+            (&[("dl", 7), ("d", 3), ("du", 3)][..], "invalid shape [7] of dl: expected [3]"),
+            (&[("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
+            (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
+        ] {
+            let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+            let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
+            for (name, n) in members {
+                archive.start_file(format!("{name}.npy"), stored).unwrap();
+                archive.write_all(&npy::header("<f8", &[*n])).unwrap();
+            }
+            archive.finish().unwrap();
+
+            let error = read(&path, false, false, None).unwrap_err().to_string();
+
+            assert!(error.contains(words), "{error}");
         }
     }
 }

@@ -4,7 +4,6 @@
 
 mod arrays;
 mod index;
-mod part;
 #[cfg(test)]
 mod tests;
 mod valuations;
@@ -21,12 +20,10 @@ use tar::Archive;
 
 use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
-pub(super) use self::part::{Share, share};
 pub use self::write::write;
 use super::rate_matrix_kind::MOST_STATES;
 use super::text::Bounded;
 use crate::parallel::*;
-use crate::transient::chain::state_names::StateNames;
 use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::{Error, Result};
@@ -56,7 +53,12 @@ const INITIAL: &str = "init";
 /// than continuous-time chains, numbers that are not doubles, and inconsistent arrays.
 pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    unpacked(path)?
+    let failed = |source| Error::Io { path: path.into(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
+    let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
+    archive(&start, Bounded::new(all))
         .and_then(|files| chain(&files))
         .map(|mut chain| {
             for warning in &mut chain.warnings {
@@ -65,30 +67,6 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
             chain
         })
         .map_err(|reason| Error::File { path: path.into(), reason })
-}
-
-/// Reads the members of a file; the inner error is the reason why it is not an archive.
-fn unpacked(path: &Path) -> Result<Result<Files, String>> {
-    let failed = |source| Error::Io { path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    let mut start = Vec::new();
-    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
-    let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
-    Ok(archive(&start, Bounded::new(all)))
-}
-
-/// Reads only the names of states, for one of several ranks that read parts.
-///
-/// Other errors than of opening give `None`; they were reported when the part was read.
-///
-/// # Errors
-/// [`Error::Io`] if the file cannot be opened.
-pub(super) fn names(path: &Path, states: usize) -> Result<Option<StateNames>> {
-    let named = |files: Files| {
-        let index = Index::parse(files.get("index.json")?).ok()?;
-        valuations::names(&files, &index.valuations?, states).ok()?
-    };
-    Ok(unpacked(path)?.ok().and_then(named))
 }
 
 /// Relevant members of an archive, by name.
@@ -188,11 +166,6 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
 
 /// Arrays of the chain: each state has at most one choice, which branches at random.
 struct Jumps<'a> {
-    /// Number of states of the whole chain.
-    all: u64,
-    /// State to which the first elements of the arrays belong.
-    first: usize,
-    /// Number of states in the arrays.
     states: usize,
     exit_rate: Array<'a>,
     choices: Csr<'a>,
@@ -237,7 +210,7 @@ impl<'a> Jumps<'a> {
         };
         let states = system.states as usize;
         let target = target.unwrap_or(&[]);
-        Ok(Self { all: system.states, first: 0, states, exit_rate, choices, branches, target, probability })
+        Ok(Self { states, exit_rate, choices, branches, target, probability })
     }
 
     /// Returns a state's choice and its branches.
@@ -302,11 +275,11 @@ impl<'a> Jumps<'a> {
             let mut total = 0.0;
             for branch in branches {
                 let target = u64::from_le_bytes(self.target[branch]);
-                if target >= self.all {
+                if target >= self.states as u64 {
                     return Err(format!(
                         "target {target} of branch {branch} of state {state} is out of range: \
                          there are {} states, from 0",
-                        self.all
+                        self.states
                     ));
                 }
                 let p = self.probability(branch);
@@ -339,7 +312,7 @@ impl<'a> Jumps<'a> {
                          expected a finite number"
                     ));
                 }
-                list.from.push((self.first + state) as u32);
+                list.from.push(state as u32);
                 list.to.push(target);
                 list.rate.push(rate);
             }

@@ -120,20 +120,6 @@ impl Ranks {
         alone!()
     }
 
-    /// Sends items of W words to ranks in rounds of bounded size; `take` receives items.
-    ///
-    /// `count` is at least the number of this rank's items. The order of received items depends on
-    /// their number, but not on W.
-    pub fn all_to_all_in_rounds<const W: usize>(
-        self,
-        count: usize,
-        items: impl IntoIterator<Item = (usize, [u32; W])>,
-        take: impl FnMut(&[u32; W]),
-    ) {
-        let most = self.all_reduce_max(count as f64) as usize;
-        in_rounds(self.size, most, items.into_iter(), |lists| self.all_to_all(lists), take);
-    }
-
     /// Passes numbers through all ranks in turn, each applying `change`, and broadcasts them.
     ///
     /// This gives sums with a fixed order of additions, for any number of ranks.
@@ -297,39 +283,6 @@ pub struct Wait<'a> {
     pub spin: bool,
 }
 
-/// Items that arrive at a rank in a round if every rank sends its maximum.
-const AT_ONCE: usize = 1 << 18;
-/// Number of rounds above which rounds become larger.
-const ROUNDS: usize = 256;
-/// Largest number of items that arrive at a rank in a round: MPI counts words in `int`s.
-const MOST_AT_ONCE: usize = 1 << 26;
-
-/// Returns the number of items that a rank sends in a round, if no rank has more than `most`.
-fn piece(size: usize, most: usize) -> usize {
-    (AT_ONCE / size).max(most / ROUNDS).min(MOST_AT_ONCE / size).max(1)
-}
-
-/// Exchanges items in as many rounds as the rank with most items needs.
-fn in_rounds<const W: usize>(
-    size: usize,
-    most: usize,
-    mut items: impl Iterator<Item = (usize, [u32; W])>,
-    mut trade: impl FnMut(Vec<Vec<u32>>) -> Vec<Vec<u32>>,
-    mut take: impl FnMut(&[u32; W]),
-) {
-    let piece = piece(size, most);
-    for _ in 0..most.div_ceil(piece) {
-        let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); size];
-        for (to, words) in items.by_ref().take(piece) {
-            leaving[to].extend(words);
-        }
-        for arrived in trade(leaving) {
-            arrived.as_chunks().0.iter().for_each(&mut take);
-        }
-    }
-    assert!(items.next().is_none(), "a rank has more items than it announced");
-}
-
 /// Time that remote ranks wait for the message of rank 0.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
 
@@ -422,39 +375,5 @@ mod tests {
             (0.5, 3, 4)
         );
         assert!(matches!(ranks.all_ok::<()>(Err(Error::Interrupted)), Err(Error::Interrupted)));
-    }
-
-    #[test]
-    fn items_travel_a_bounded_number_at_once_and_in_one_order() {
-        for (size, count, most) in
-            [(1, 0, 0), (1, 7, 7), (4, 100_000, 300_000), (3, 0, 70_000), (64, 3 << 20, 3 << 20)]
-        {
-            let bound = (AT_ONCE / size).max(most / ROUNDS).max(1);
-            let to = |k: usize| k * 7 % size;
-            let (mut rounds, mut sent) = (0, Vec::new());
-            let echo = |words: usize, lists: Vec<Vec<u32>>| {
-                let held = lists.iter().map(Vec::len).sum::<usize>() / words;
-                assert!(held <= bound, "{held} items of {count} at once on {size} ranks");
-                lists
-            };
-
-            let narrow = (0..count).map(|k| (to(k), [k as u32]));
-            in_rounds(size, most, narrow, |lists| echo(1, lists), |&[k]| sent.push(k));
-            let wide = (0..count).map(|k| (to(k), [k as u32, !(k as u32), 5]));
-            let mut again = sent.iter();
-            let trade = |lists| {
-                rounds += 1;
-                echo(3, lists)
-            };
-            in_rounds(size, most, wide, trade, |&[k, inverse, five]| {
-                assert_eq!((Some(&k), inverse, five), (again.next(), !k, 5));
-            });
-
-            assert_eq!(rounds, most.div_ceil(bound), "{most} on {size} ranks");
-            sent.sort_unstable();
-            assert!(sent.iter().copied().eq(0..count as u32), "{count} on {size} ranks");
-        }
-        // For any number of items, a round fits into an MPI message.
-        assert!([1, 5, 4096].iter().all(|&size| piece(size, usize::MAX) * size <= MOST_AT_ONCE));
     }
 }

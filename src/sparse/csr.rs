@@ -1,6 +1,6 @@
 //! General sparse matrices in compressed rows.
 
-use super::coo::{Coo, returned};
+use super::coo::Coo;
 use crate::parallel::*;
 use crate::{Error, Result};
 
@@ -58,12 +58,6 @@ impl Place for u32 {
     fn at(self) -> usize {
         self as usize
     }
-}
-
-/// Returns the offset of a row's next entry; its start is the counter.
-fn next(starts: &mut [usize], row: usize) -> usize {
-    starts[row] += 1;
-    starts[row] - 1
 }
 
 /// Groups entries by row, keeping their order within a row.
@@ -132,12 +126,6 @@ impl<V: Copy + Default + Send + Sync, P: Place> CsrMatrix<V, P> {
     ) -> Self {
         let (starts, column, value) = group(rows, entries);
         Self { columns, starts, column, value }
-    }
-
-    /// Creates a matrix from its rows' lengths, which follow a 0, without columns and values.
-    pub(crate) fn of_lengths(columns: usize, mut lengths: Vec<P>) -> Self {
-        add_up(&mut lengths);
-        Self { columns, starts: lengths, column: Vec::new(), value: Vec::new() }
     }
 
     /// Returns the transpose; its rows ascend.
@@ -284,38 +272,6 @@ impl CsrMatrix {
             }
         });
         Self { columns, starts, column, value }
-    }
-
-    /// Fills the columns: `entries` calls its callback with the row and column of each entry.
-    ///
-    /// The order of entries is arbitrary.
-    pub(crate) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
-        let count = self.starts[self.rows()];
-        self.column = returned(count);
-        self.column.resize(count, 0);
-        let (starts, columns) = (&mut self.starts, &mut self.column);
-        entries(&mut |row, column| columns[next(starts, row)] = column);
-        rewind(&mut self.starts);
-    }
-
-    /// Fills the values: `entries` calls its callback with the row and value of each entry.
-    ///
-    /// The order of entries is that of [`fill_columns`](Self::fill_columns).
-    pub(crate) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
-        self.value = returned(self.column.len());
-        self.value.resize(self.column.len(), 0.0);
-        let (starts, values) = (&mut self.starts, &mut self.value);
-        entries(&mut |row, value| values[next(starts, row)] = value);
-        rewind(&mut self.starts);
-    }
-
-    /// Appends a row to the matrix.
-    pub(crate) fn push(&mut self, row: impl Iterator<Item = (u32, f64)>) {
-        row.for_each(|(column, value)| {
-            self.column.push(column);
-            self.value.push(value);
-        });
-        self.starts.push(self.column.len());
     }
 
     /// Builds a matrix from rows that `fill` appends, in any order and from any thread.

@@ -78,7 +78,6 @@ pub(super) fn matrix_statistics<T: Number>(
     let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
-    transitions.acquire_rows(&rows);
     // Sums over ranks are computed by the calling thread, not in a lane's thread.
     Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
 }

@@ -67,7 +67,7 @@ impl ManyRanks {
 /// If this run has only one rank and lane, so that no exchange can be measured. If there are more
 /// ranks than blocks of 256 rows.
 pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
-    check(machine.ranks, problem, options)?;
+    check(problem, options)?;
     match machine.precision {
         Precision::F32 => many_in::<f32>(machine, problem, options, count),
         Precision::F64 => many_in::<f64>(machine, problem, options, count),
@@ -222,7 +222,7 @@ impl Plan {
 /// # Errors
 /// As [`super::solve()`], except for lack of memory on a lane, which the plan reports.
 pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    check(machine.ranks, problem, options)?;
+    check(problem, options)?;
     match machine.precision {
         Precision::F32 => plan_in::<f32>(machine, problem, options),
         Precision::F64 => plan_in::<f64>(machine, problem, options),
@@ -244,7 +244,7 @@ pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> 
     let few = problem.transitions.states() <= 2 * RUNS * RUN;
     match &machine.lanes[..] {
         [lane] if !few && !machine.ranks.is_distributed() => {
-            check(machine.ranks, problem, options)?;
+            check(problem, options)?;
             match machine.precision {
                 Precision::F32 => estimate_in::<f32>(lane, problem, options),
                 Precision::F64 => estimate_in::<f64>(lane, problem, options),
@@ -356,7 +356,7 @@ pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<
     if problem.transitions.states() > MOST_STATES {
         return Ok(None);
     }
-    check(Ranks::ALONE, problem, options)?;
+    check(problem, options)?;
     let seconds = |statistics: &MatrixStatistics<f64>| -> Result<Option<f64>> {
         let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, 8)).sum();
         let terms = terms(statistics, problem, options)?;

@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use super::chain::distributed_rewards;
 use super::chain::transitions::Transitions;
 use super::chain::{Initial, Reward};
 use crate::kernel::Precision;
-use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Machine, Result};
 
@@ -207,7 +205,7 @@ impl Observer for Vec<Vec<f64>> {
 }
 
 /// Returns an error if the problem or the options are invalid.
-pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> Result<()> {
+pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(Error::Invalid(format!(
@@ -230,8 +228,7 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
         return Err(Error::Invalid(format!("invalid time {t}: expected a number ≥ 0 or inf")));
     }
     for reward in problem.rewards {
-        let home = || distributed_rewards::home(n, ranks).len();
-        if reward.values.len() != n && (problem.transitions.is_whole() || reward.values.len() != home()) {
+        if reward.values.len() != n {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!(
                 "reward '{name}' has {got} values, but the chain {n} states: expected one value \
@@ -239,12 +236,9 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
             )));
         }
         if let Some(state) = reward.values.iter().position(|value| !value.is_finite()) {
-            // Values of the home states only start at the first of these.
-            let first = if reward.values.len() == n { 0 } else { distributed_rewards::home(n, ranks).start };
             let (name, value) = (&reward.name, reward.values[state]);
             return Err(Error::Invalid(format!(
-                "rewards \"{name}\"[{}] is {value}: expected a finite number",
-                first + state
+                "rewards \"{name}\"[{state}] is {value}: expected a finite number"
             )));
         }
     }

@@ -1,8 +1,8 @@
 //! Solver of transient problems: scans the chain, builds the matrix and runs the method.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use super::chain::distributed_rewards;
 use super::chain::statistics::MatrixStatistics;
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
@@ -42,7 +42,7 @@ pub fn solve(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
-    machine.ranks.all_ok(check(machine.ranks, problem, options))?;
+    machine.ranks.all_ok(check(problem, options))?;
     machine.ranks.all_ok(check_precision(machine, problem, options))?;
     solve_with(machine, problem, options, observer, &mut Checkpointer::none())
 }
@@ -90,7 +90,7 @@ pub fn solve_resumable(
     checkpoint: &mut Checkpoint,
 ) -> Result<Solution> {
     let ranks = machine.ranks;
-    ranks.all_ok(check(ranks, problem, options))?;
+    ranks.all_ok(check(problem, options))?;
     ranks.all_ok(check_precision(machine, problem, options))?;
     let name = match options.method {
         Method::Chebyshev { .. } => Some("Chebyshev"),
@@ -103,8 +103,6 @@ pub fn solve_resumable(
              `checkpoint` out"
         )));
     }
-    // A previous solve of this chain may have released its rows.
-    problem.transitions.acquire_rows(&distributed_rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
     let solution = solve_with(machine, problem, &options, observer, &mut checkpointer)?;
@@ -168,7 +166,13 @@ fn solve_in<T: Number>(
             solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
         return Ok(Solution { order, ..solution });
     }
-    let rewards = distributed_rewards::redistributed(problem.rewards, &own, n, ranks);
+    // A rank has the rewards of its own rows.
+    let of_own =
+        |reward: &Reward| Reward { name: reward.name.clone(), values: reward.values[own.clone()].to_vec() };
+    let rewards: Cow<'_, [Reward]> = match ranks.is_distributed() {
+        true => problem.rewards.iter().map(of_own).collect(),
+        false => Cow::Borrowed(problem.rewards),
+    };
     let problem = &Problem { rewards: &rewards, ..*problem };
     let mut seconds = Seconds::default();
     let mut solution = Solution {
@@ -218,10 +222,6 @@ fn solve_in<T: Number>(
     // The lanes may have been used before.
     let (up_before, down_before) = transfers(lanes);
     if times.iter().any(Option::is_none) {
-        // The search for closed classes, for the steady state only, follows transitions.
-        if problem.times.iter().all(|t| t.is_finite()) {
-            problem.transitions.release_outgoing();
-        }
         let parts = Parts::build_for(machine, problem.transitions, &statistics, options.width, run)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);

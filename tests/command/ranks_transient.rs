@@ -1,6 +1,6 @@
 //! `kolmo transient` under `mpirun`, in addition to its probability vectors.
 //!
-//! Checkpoints, plots, the steady state, files that are read by parts, memory.
+//! Checkpoints, plots, the steady state, files, memory.
 #![cfg(all(feature = "mpi", target_os = "linux"))]
 
 use std::process::Command;
@@ -268,7 +268,7 @@ fn plots_and_orders_have_the_bits_of_one_process() {
     assert!(ran.stderr.contains("--plot draws probabilities over time"), "{ran:?}");
 }
 
-/// Writes files of one chain in formats that ranks read by parts.
+/// Writes files of one chain in several formats.
 fn files(place: &Place, model: &str) {
     for name in ["m.tra", "m.npz", "m.mtx"] {
         assert_eq!(place.kolmo(&format!("generate {model} -o {name} --quiet")).code, 0, "{name}");
@@ -279,7 +279,7 @@ fn files(place: &Place, model: &str) {
 }
 
 #[test]
-fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
+fn files_give_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
@@ -297,6 +297,7 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
     place.put("generator.mtx", ring(900, true));
     place.put("symmetric.mtx", ring(900, false));
     place.put("r.srew", "3748 3\n3 1\n2000 2.5\n3747 4\n");
+    place.put("r.trew", "301 2\n0 1 3\n2 300 4\n");
     for (counts, line) in [
         (&[1, 2, 3, 5][..], "transient m.tra --time 0.4,3 -o OUT.npy"),
         (&[3], "transient m.npz --time 0.4,3 -o OUT.npy --precision f32"),
@@ -307,12 +308,13 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         (&[5], "transient three.umb --time 0.4 -o OUT.npy"),
         (&[3], "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7"),
         (&[5], "transient m.tra --time 2 --rewards r.srew"),
+        (&[2], "transient odd.tra --time 2 --rewards r.trew"),
         (&[3], "transient m.tra --time 2 --order rcm --top 9"),
         (&[2], "transient m.tra --time 2 --halo-depth 3 --top 9"),
         // Hand-written: comments, no final line end, self-loops, zeros, a first line without sizes.
         (&[5], "transient odd.tra --time 2 -o OUT.npy"),
         (&[3], "transient generator.npz --time 0.7 -o OUT.npy"),
-        // Rows with entries on several ranks, and entries that are not listed.
+        // Entries that are not listed.
         (&[5], "transient generator.mtx --time 0.7 -o OUT.npy"),
         (&[2], "transient symmetric.mtx --time 0.7 -o OUT.npy"),
     ] {
@@ -349,7 +351,7 @@ fn drn(n: usize) -> String {
 }
 
 #[test]
-fn drn_files_are_read_by_parts_with_labels_and_rewards() {
+fn drn_files_give_labels_and_rewards() {
     if !launcher() {
         return;
     }

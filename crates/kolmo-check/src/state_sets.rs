@@ -48,11 +48,6 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     })
 }
 
-/// True if an expression needs the chain's exit rates or variables.
-pub fn asks_for_states(text: &str) -> bool {
-    text.contains("deadlock") || is_comparison(text)
-}
-
 /// True if an expression may compare variables.
 pub fn is_comparison(text: &str) -> bool {
     text.contains(['=', '<', '>'])

@@ -7,7 +7,7 @@ use crate::transient::chain::state_names::StateNames;
 ///
 /// Returns `None` unless all states have such a comment with equal variables. Other comments are
 /// not an error.
-pub(in crate::io) fn names(bytes: &[u8]) -> Option<StateNames> {
+pub(super) fn names(bytes: &[u8]) -> Option<StateNames> {
     let mut names: Option<StateNames> = None;
     let mut due = false;
     for line in Lines::new(bytes) {

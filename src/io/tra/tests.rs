@@ -242,21 +242,11 @@ proptest! {
 }
 
 #[test]
-fn parts_of_several_pieces_are_the_file() {
+fn pieces_are_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.tra");
     let text: String = (0..300_000u32).map(|i| format!("{i} {} {}.5\n", i * 7 % 1000, i % 13)).collect();
     assert!(text.len() > 3 << 20, "pieces have a MiB");
     std::fs::write(&path, &text).unwrap();
-    let whole = chain(&text).unwrap();
-    for size in [1, 2, 3] {
-        let part = |rank| lines(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
-        let mut all = TransitionList::default();
-        let mut highest = 0;
-        for part in (0..size).map(part) {
-            all.append(&part.transitions);
-            highest = part.highest.max(highest);
-        }
-        assert_eq!((all, highest as usize), (whole.transitions.clone(), whole.states), "{size} ranks");
-    }
+    assert_eq!(lines(&path).unwrap().expect("a text").into_file(&path), chain(&text).unwrap());
 }

@@ -4,9 +4,8 @@ use std::io::Write;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::part::share_by;
 use super::*;
-use crate::ranks::Ranks;
+use crate::transient::chain::state_names::StateNames;
 
 /// A model under construction: its index and its arrays.
 struct Model {
@@ -251,39 +250,6 @@ fn labels_have_their_aliases_and_the_order_of_the_index() {
     let chain = model.read().unwrap();
     assert_eq!(chain.labels.get("init"), Some(&[1][..]));
     assert!(chain.warnings.iter().any(|w| w.contains("another set")), "{:?}", chain.warnings);
-}
-
-#[test]
-fn parts_have_the_rewards_of_their_states() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("chain.umb");
-    let mut model = Model::new();
-    let applies = json!({"applies-to": ["states", "choices", "branches"], "type": {"type": "double"}});
-    model.annotate("rewards", "cost", applies);
-    model.put("annotations/rewards/cost/choices/values.bin", doubles(&[10.0, 0.0, 3.0]));
-    model.put("annotations/rewards/cost/branches/values.bin", doubles(&[0.0, 4.0, 0.0, 2.0, 5.0]));
-    fs::write(&path, model.tar()).unwrap();
-    let whole = read(&path).unwrap();
-    for size in 1..5 {
-        let share = |rank| share(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
-        let shares: Vec<Share> = (0..size).map(share).collect();
-
-        let values: Vec<f64> = shares.iter().flat_map(|s| s.rewards[0].values.clone()).collect();
-        assert_eq!(values, whole.rewards[0].values, "{size} ranks");
-        assert!(shares.windows(2).all(|s| s[0].first + s[0].rewards[0].values.len() as u64 == s[1].first));
-        let from: Vec<u32> = shares.iter().flat_map(|s| s.transitions.from.clone()).collect();
-        assert_eq!(from, whole.transitions.from, "{size} ranks");
-        let pieces = |rank| share_by(&path, Ranks::simulated(rank, size), 1).unwrap().expect("a part");
-        for (rank, share) in shares.iter().enumerate() {
-            let (pieces, of) = (pieces(rank), "in pieces of a state");
-            assert_eq!((&pieces.transitions, &pieces.labels), (&share.transitions, &share.labels), "{of}");
-            assert_eq!((pieces.rewards, pieces.first), (share.rewards.clone(), share.first), "{of}");
-        }
-    }
-    // Files with warnings are read whole.
-    model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0]));
-    fs::write(&path, model.tar()).unwrap();
-    assert!(!(0..2).all(|rank| share(&path, Ranks::simulated(rank, 2)).is_ok_and(|part| part.is_some())));
 }
 
 /// A cycle of more states than a thread processes at a time; each has one branch.

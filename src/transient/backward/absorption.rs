@@ -106,7 +106,7 @@ pub fn until_absorption(
     observer: &mut dyn Observer,
 ) -> Result<Absorption> {
     let n = transitions.states();
-    if machine.ranks.is_distributed() || !transitions.is_whole() {
+    if machine.ranks.is_distributed() {
         return Err(Error::Invalid(
             "rewards until absorption are not supported on several ranks: expected one process".into(),
         ));
@@ -129,7 +129,7 @@ pub fn until_absorption(
         ends.iter().for_each(|&end| reward.values[end as usize] = 0.0);
     }
     let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
-    check(machine.ranks, &problem, options)?;
+    check(&problem, options)?;
     check_precision(machine, &problem, options)?;
     match machine.precision {
         Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),

@@ -80,7 +80,7 @@ pub fn reachability(
     observer: &mut dyn Observer,
 ) -> Result<Option<Reachability>> {
     let n = transitions.states();
-    if machine.ranks.is_distributed() || !transitions.is_whole() {
+    if machine.ranks.is_distributed() {
         return Ok(None);
     }
     let beginning = initial.probabilities_of(0..n, n)?;

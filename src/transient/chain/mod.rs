@@ -1,14 +1,11 @@
 //! Chains: transitions of states, with labels, rewards and initial distributions.
 //!
-//! [`transitions`] is the interface of every source of rows. [`csr`] stores them in memory,
-//! [`distributed`] over several ranks, with their rewards in [`distributed_rewards`]. [`scan`]
-//! passes over all rows before a run and computes their [`statistics`]; a [`prescan`] does so while
-//! devices open. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
+//! [`transitions`] is the interface of every source of rows. [`csr`] stores them in memory.
+//! [`scan`] passes over all rows before a run and computes their [`statistics`]; a [`prescan`] does
+//! so while devices open. [`absorbing_states`] and [`recurrent_classes`] analyse the graph.
 
 pub mod absorbing_states;
 pub(crate) mod csr;
-pub(crate) mod distributed;
-pub(crate) mod distributed_rewards;
 pub(super) mod prescan;
 mod prescanned;
 pub(super) mod recurrent_classes;
@@ -23,7 +20,7 @@ use std::sync::Arc;
 use self::csr::Csr;
 use self::prescanned::Prescanned;
 use self::state_names::StateNames;
-use self::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
+use self::transitions::{TransitionList, Transitions, exit_rate};
 use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
@@ -47,8 +44,7 @@ impl Labels {
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value per state; for a chain that ranks have read in parts, per state of this rank's
-    /// blocks.
+    /// One value per state.
     pub values: Vec<f64>,
 }
 
@@ -188,7 +184,7 @@ pub struct Chain {
     pub initial: Initial,
     /// Numbers of the states in companion files: from 0, or from 1 with MRMC's files.
     pub numbers: Range<u64>,
-    /// Names of the states, if a file has them; on several ranks only rank 0 stores them.
+    /// Names of the states, if a file has them.
     pub names: Option<Arc<StateNames>>,
     /// Labels of states.
     pub labels: Labels,
@@ -307,24 +303,5 @@ impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Transitions for 
                 *rate = 0.0;
             }
         }
-    }
-
-    fn distributed(&self) -> Option<&dyn Distributed> {
-        self.inner.distributed().map(|_| self as &dyn Distributed)
-    }
-}
-
-impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Distributed for Absorbing<D> {
-    fn acquire_rows(&self, states: &Range<usize>) {
-        self.inner.acquire_rows(states);
-    }
-
-    fn release_outgoing(&self) {
-        self.inner.release_outgoing();
-    }
-
-    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
-        self.inner
-            .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
     }
 }

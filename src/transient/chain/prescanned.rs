@@ -9,7 +9,7 @@ use std::thread::Builder;
 use super::prescan::{Prescan, Repeating};
 use super::scan::{append_entries, statistics};
 use super::statistics::MatrixStatistics;
-use super::transitions::{Distributed, Transitions};
+use super::transitions::Transitions;
 use crate::Result;
 use crate::kernel::Precision;
 use crate::parallel::interruptible;
@@ -91,10 +91,6 @@ impl Transitions for Prescanned {
 
     fn prescan(&self) -> Option<&Prescan> {
         Some(&self.prescan)
-    }
-
-    fn distributed(&self) -> Option<&dyn Distributed> {
-        self.inner.distributed()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::absorbing_states::NonAbsorbing;
 use super::statistics::{LAZY, MatrixStatistics, scale_of, scale_rates};
@@ -116,7 +115,7 @@ fn exit_shares<T: Number>(
 ) -> Option<f64> {
     let most = |(first, exit): (usize, &mut [T])| {
         let (first, mut most) = (rows.start + first, Some(0.0f64));
-        transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+        transitions.each_outgoing(first..first + exit.len(), |state, row| {
             let leave = exit_share(row.iter().map(|&(_, rate)| rate * scale), divisor);
             exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
             most = most.filter(|_| leave.is_some()).map(|most| most.max(row.len() as f64));
@@ -158,58 +157,6 @@ impl<T: Number> MatrixStatistics<T> {
     }
 }
 
-/// Row lengths of remote rows.
-struct RemoteRowLengths {
-    /// States in ascending order.
-    states: Vec<u32>,
-    lengths: Vec<u32>,
-}
-
-impl RemoteRowLengths {
-    /// Fetches the row lengths of the remote targets of `rows`, if each rank knows its rows only.
-    ///
-    /// `lengths` are those of this rank's rows. Collective.
-    fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
-        let marks: Vec<AtomicU64> =
-            (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        (0..rows.len().div_ceil(ROWS)).into_par_iter().for_each(|chunk| {
-            let first = rows.start + chunk * ROWS;
-            transitions.each_outgoing(first..(first + ROWS).min(rows.end), &mut |_, row| {
-                for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
-                    let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
-                    // Most states occur more than once.
-                    if mark.load(Ordering::Relaxed) & bit == 0 {
-                        mark.fetch_or(bit, Ordering::Relaxed);
-                    }
-                }
-            });
-        });
-        let mut states = Vec::new();
-        for (first, mark) in (0u32..).step_by(64).zip(&marks) {
-            let mut bits = mark.load(Ordering::Relaxed);
-            while bits != 0 {
-                states.push(first + bits.trailing_zeros());
-                bits &= bits - 1;
-            }
-        }
-        let ends = ranks.all_gather(&[rows.end as u64]).concat();
-        let mut wanted = vec![Vec::new(); ranks.size()];
-        states.iter().for_each(|&state| {
-            wanted[ends.partition_point(|&end| end <= u64::from(state))].push(state);
-        });
-        let answer = |asked: Vec<u32>| {
-            asked.into_iter().map(|state| lengths[state as usize - rows.start]).collect::<Vec<u32>>()
-        };
-        let lengths = ranks.all_to_all(ranks.all_to_all(wanted).into_iter().map(answer).collect()).concat();
-        Self { states, lengths }
-    }
-
-    fn length(&self, state: u32) -> u32 {
-        let place = self.states.binary_search(&state).expect("some row leads there");
-        self.lengths[place]
-    }
-}
-
 /// Scans the transitions for a run in precision `T`.
 ///
 /// # Errors
@@ -232,14 +179,8 @@ pub(crate) fn statistics_of_rows<T: Number>(
         return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, lazy, ranks)?, lazy, ranks);
     }
     let lengths = lengths(transitions, rows.clone());
-    let remote_lengths = match ranks.is_distributed() && !transitions.is_whole() {
-        true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
-        false => None,
-    };
     let mut exit: Vec<T> = zeroed(rows.len());
-    let mut scan = |scale: f64| {
-        scan::<T>(transitions, &rows, &lengths, remote_lengths.as_ref(), &mut exit, scale).over(ranks)
-    };
+    let mut scan = |scale: f64| scan::<T>(transitions, &rows, &lengths, &mut exit, scale).over(ranks);
     let mut found = scan(1.0);
     let alpha = found.exact;
     if !alpha.is_finite() {
@@ -322,7 +263,6 @@ fn scan<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     lengths: &[u32],
-    remote_lengths: Option<&RemoteRowLengths>,
     exit: &mut [T],
     scale: f64,
 ) -> Scan {
@@ -332,10 +272,9 @@ fn scan<T: Number>(
         .places(exit, ROWS)
         .into_par_iter()
         .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (first, exit)| {
-            let mut length = |to: usize| match (rows.contains(&to), remote_lengths) {
-                (true, _) => f64::from(lengths[to - rows.start]),
-                (false, Some(remote_lengths)) => f64::from(remote_lengths.length(to as u32)),
-                (false, None) => {
+            let mut length = |to: usize| match rows.contains(&to) {
+                true => f64::from(lengths[to - rows.start]),
+                false => {
                     other.clear();
                     transitions.incoming(to, other);
                     other.len() as f64
@@ -343,7 +282,7 @@ fn scan<T: Number>(
             };
             let mut found = Scan::NOTHING;
             let first = rows.start + first;
-            transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+            transitions.each_outgoing(first..first + exit.len(), |state, row| {
                 let row = match scale == 1.0 {
                     true => row,
                     false => {

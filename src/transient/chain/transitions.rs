@@ -50,12 +50,6 @@ pub trait Transitions: Send + Sync {
     fn prescan(&self) -> Option<&Prescan> {
         None
     }
-
-    /// Returns the interface for ranks, if each rank stores only a part of the chain.
-    #[doc(hidden)]
-    fn distributed(&self) -> Option<&dyn Distributed> {
-        None
-    }
 }
 
 /// Lets several problems share one chain.
@@ -82,10 +76,6 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
 
     fn prescan(&self) -> Option<&Prescan> {
         (**self).prescan()
-    }
-
-    fn distributed(&self) -> Option<&dyn Distributed> {
-        (**self).distributed()
     }
 }
 
@@ -162,34 +152,7 @@ impl TransitionList {
     }
 }
 
-/// Receives a state and the transitions out of it.
-pub(crate) type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
-
-/// Chain of which each rank stores only some rows.
-///
-/// These are the blocks of 256 states that [`Ranks::share`](crate::ranks::Ranks::share) assigns to
-/// the rank, and the acquired rows.
-pub trait Distributed {
-    /// Fetches the rows of `states` from the ranks that store them. Collective.
-    fn acquire_rows(&self, states: &Range<usize>);
-
-    /// Frees the memory of transitions out of states, until the next
-    /// [`acquire_rows`](Self::acquire_rows).
-    ///
-    /// Collective.
-    fn release_outgoing(&self);
-
-    /// Calls `take` for each of `states`, ascending, with the transitions out of it.
-    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>);
-}
-
-/// Methods for every chain. A chain that is stored whole has nothing to acquire or release.
 impl dyn Transitions + '_ {
-    /// True if this process can read every state at any time.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.distributed().is_none()
-    }
-
     /// Returns the repetition among `rows`, with rows counted from the first.
     ///
     /// Repeating rows are kept only if their columns are in `rows`.
@@ -204,22 +167,8 @@ impl dyn Transitions + '_ {
         Repeats::new(rows.len(), self.repeats().into_iter().filter_map(among))
     }
 
-    pub(crate) fn acquire_rows(&self, states: &Range<usize>) {
-        if let Some(distributed) = self.distributed() {
-            distributed.acquire_rows(states);
-        }
-    }
-
-    pub(crate) fn release_outgoing(&self) {
-        if let Some(distributed) = self.distributed() {
-            distributed.release_outgoing();
-        }
-    }
-
-    pub(crate) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
-        if let Some(distributed) = self.distributed() {
-            return distributed.each_outgoing(states, take);
-        }
+    /// Calls `take` for each of `states`, ascending, with the transitions out of it.
+    pub(crate) fn each_outgoing(&self, states: Range<usize>, mut take: impl FnMut(usize, &[(u32, f64)])) {
         let mut row = Vec::new();
         for state in states {
             row.clear();

@@ -1,5 +1,7 @@
 //! Identity of the run that a checkpoint belongs to.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -7,7 +9,6 @@ use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::Initial;
-use crate::transient::chain::distributed_rewards::home;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::problem::{Method, Options, Problem};
 use crate::{Machine, Result};
@@ -63,7 +64,7 @@ impl Identity {
             },
             width: format!("{:?}", options.width).to_lowercase(),
             rewards: (problem.rewards.iter())
-                .map(|r| (r.name.clone(), reward(&r.values, n, machine.ranks)))
+                .map(|r| (r.name.clone(), reward(&r.values, machine.ranks)))
                 .collect(),
             vectors: problem.vectors,
         })
@@ -130,18 +131,24 @@ fn few(times: &[f64]) -> String {
     }
 }
 
-/// Hashes the values of a reward as the sum over blocks; each rank hashes its own. Collective.
-fn reward(values: &[f64], n: usize, ranks: Ranks) -> u128 {
-    let home = home(n, ranks);
-    // `values` are those of all states, or of this rank's home states.
-    let own = if values.len() == n { &values[home.clone()] } else { values };
-    let block = |(block, values): (usize, &[f64])| {
-        let mut bytes = ((home.start / BLOCK + block) as u64).to_le_bytes().to_vec();
-        bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+/// Returns the sum of the hashes of the blocks of `n` states; each rank hashes its share.
+/// Collective.
+fn of_blocks(n: usize, ranks: Ranks, append: impl Fn(Range<usize>, &mut Vec<u8>) + Sync) -> u128 {
+    let block = |block: usize| {
+        let mut bytes = (block as u64).to_le_bytes().to_vec();
+        append(block * BLOCK..((block + 1) * BLOCK).min(n), &mut bytes);
         XxHash3_128::oneshot(&bytes)
     };
-    let sum = own.par_chunks(BLOCK).enumerate().map(block).reduce(|| 0, u128::wrapping_add);
+    let mine = ranks.share(n.div_ceil(BLOCK) as u64);
+    let mine = (mine.start as usize..mine.end as usize).into_par_iter().map(block);
+    let sum = mine.reduce(|| 0, u128::wrapping_add);
     ranks.all_gather(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
+}
+
+fn reward(values: &[f64], ranks: Ranks) -> u128 {
+    of_blocks(values.len(), ranks, |states, bytes| {
+        bytes.extend(values[states].iter().flat_map(|v| v.to_le_bytes()));
+    })
 }
 
 /// Hashes a vector that is given by its nonzero entries.
@@ -155,20 +162,13 @@ fn entries(entries: impl IntoIterator<Item = (usize, f64)>) -> u128 {
 }
 
 fn transitions(chain: &dyn Transitions, ranks: Ranks) -> u128 {
-    let n = chain.states();
-    let block = |block: usize| -> u128 {
-        let mut bytes = (block as u64).to_le_bytes().to_vec();
-        chain.each_outgoing(block * BLOCK..((block + 1) * BLOCK).min(n), &mut |_, row| {
+    of_blocks(chain.states(), ranks, |states, bytes| {
+        chain.each_outgoing(states, |_, row| {
             bytes.extend((row.len() as u32).to_le_bytes());
             for (to, rate) in row {
                 bytes.extend(to.to_le_bytes());
                 bytes.extend(rate.to_le_bytes());
             }
         });
-        XxHash3_128::oneshot(&bytes)
-    };
-    let mine = ranks.share(n.div_ceil(BLOCK) as u64);
-    let mine = (mine.start as usize..mine.end as usize).into_par_iter().map(block);
-    let sum = mine.reduce(|| 0, u128::wrapping_add);
-    ranks.all_gather(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
+    })
 }

@@ -201,10 +201,7 @@ impl<T: Number> Extrapolation<'_, T> {
                 "an extrapolation in double-double".to_owned()
             })
         };
-        T::PRECISION == Precision::F64
-            && !context.parts.ranks.is_distributed()
-            && context.problem.transitions.is_whole()
-            && room().is_ok()
+        T::PRECISION == Precision::F64 && !context.parts.ranks.is_distributed() && room().is_ok()
     }
 
     /// Replaces the vector of each class by a double-double one with smaller defects.

@@ -220,9 +220,7 @@ fn deepen(
     if !single || options.exchange == Exchange::Full {
         return;
     }
-    // In a distributed chain a rank knows its own rows only.
-    let fixed = if transitions.is_whole() { options.halo_depth } else { Some(1) };
-    let depth = fixed.unwrap_or_else(|| {
+    let depth = options.halo_depth.unwrap_or_else(|| {
         let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
         let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();
         halo_depth::choose(&all.all_gather(&mine).concat(), cost)

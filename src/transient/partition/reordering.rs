@@ -13,7 +13,7 @@ use crate::transient::chain::transitions::Transitions;
 pub(crate) use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Problem};
 use crate::transient::solution::LanePlan;
-use crate::{Error, Machine, Result};
+use crate::{Machine, Result};
 
 /// Share of the exchange in a step below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;
@@ -173,13 +173,6 @@ pub(crate) fn reorder<'a>(
     };
     match requested {
         Order::Natural => return Ok((None, Order::Natural)),
-        Order::Bfs | Order::Rcm if !transitions.is_whole() => {
-            let name = requested.name();
-            let why = "needs all states on each rank, but each rank has read its part of the file";
-            return Err(Error::Invalid(format!(
-                "the order {name} {why}; set `order` {name} so that each rank reads all of it"
-            )));
-        }
         Order::Bfs | Order::Rcm if ranks.is_distributed() => {
             let n = transitions.states();
             let room = expect_memory(n as u64 * WHOLE, || {

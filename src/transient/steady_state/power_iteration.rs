@@ -210,7 +210,7 @@ fn totals_of<T: Number>(
         let what = format!("the accumulated reward '{}' at time inf is unknown: {why}", reward.name);
         Err(Error::Invalid(what + "; give a finite time"))
     };
-    if context.parts.ranks.is_distributed() || !transitions.is_whole() {
+    if context.parts.ranks.is_distributed() {
         return refused(rewards[0], "several ranks are not supported");
     }
     let classes = Classes::new(transitions, &context.initial, &context.initial);
@@ -243,15 +243,12 @@ fn totals_of<T: Number>(
 ///
 /// Every rank reads all states and finds an identical order.
 fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
-    let (transitions, rows) = (context.problem.transitions, &context.parts.rows);
+    let transitions = context.problem.transitions;
     if transitions.states() > gth::MOST_BANDED {
         return None;
     }
-    transitions.acquire_rows(&(0..transitions.states()));
     let initial: Vec<f64> = context.parts.ranks.all_gather(&context.initial).concat();
-    let plan = Plan::new(transitions, &Classes::new(transitions, &initial, &initial));
-    transitions.acquire_rows(rows);
-    plan
+    Plan::new(transitions, &Classes::new(transitions, &initial, &initial))
 }
 
 /// Computes the limit of this rank's states by elimination, which every rank repeats.
@@ -261,8 +258,6 @@ fn eliminate<T: Number>(
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks, rows) = (context.problem.transitions, context.parts.ranks, &context.parts.rows);
-    let n = transitions.states();
-    transitions.acquire_rows(&(0..n));
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
     let found = match planned {
@@ -272,7 +267,6 @@ fn eliminate<T: Number>(
         }
         None => None,
     };
-    transitions.acquire_rows(rows);
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + context.initial_error;
         (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })

@@ -747,8 +747,6 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     /// Bounds expected hitting times in steps of the run, if `most` sweeps are enough for that.
     fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
         let context = self.context;
-        // The rows may have been released.
-        context.problem.transitions.acquire_rows(&context.parts.rows);
         let alpha = 1.0 / context.statistics.mean_holding();
         let (hitting_time, classes) =
             bound_hitting_time(context, alpha, &self.iteration.newest()?, most, observer)?;

@@ -20,8 +20,7 @@ use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::{count, largest};
 use kolmo::io::tridiagonal::{
-    AnyFile, BandedFile, Form, Order, RowsFile, SystemFile, read_any, read_array, read_right_hand_sides,
-    read_rows, right_hand_sides, side_by_side, write,
+    AnyFile, BandedFile, Form, Order, SystemFile, read_any, read_array, right_hand_sides, side_by_side, write,
 };
 use kolmo::models;
 use kolmo::output::OutputFile;
@@ -246,54 +245,55 @@ struct Loaded {
     shape: Vec<usize>,
     order: Order,
     has_b: bool,
-    /// The file, if every rank had to read all of it.
-    through: Option<String>,
 }
 
-/// Reads or generates this rank's rows.
+fn one_process(name: &str, ranks: Ranks) -> Error {
+    Error::Invalid(format!(
+        "{name} on {} ranks; a pentadiagonal or block tridiagonal system is solved by one process",
+        ranks.size()
+    ))
+}
+
+/// Reads the system, or generates it, and keeps this rank's rows.
 fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
-    if !ranks.is_distributed() {
-        let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
-        let (given, shape, order, has_b) = match file {
-            AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b }) => {
-                let System { n, batch, dl, d, du, b, cyclic } = system;
-                let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
-                (Given::Tridiagonal(rows), shape, order, has_b)
-            }
-            AnyFile::Banded(BandedFile { system, shape, order, has_b }) => {
-                (Given::Banded(system), shape, order, has_b)
-            }
-        };
-        return Ok(Loaded { name, given, shape, order, has_b, through: None });
-    }
-    if models::banded(&args.system, args.seed).is_some() {
-        return Err(Error::Invalid(format!(
-            "{} on {} ranks; a pentadiagonal or block tridiagonal system is solved by one process",
-            args.system,
-            ranks.size()
-        )));
+    if ranks.is_distributed() && models::banded(&args.system, args.seed).is_some() {
+        return Err(one_process(&args.system, ranks));
     }
     let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
-    let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
-        let file = read_rows(Path::new(&args.system), cyclic, interleaved, args.b.as_deref(), share)?;
-        let RowsFile { rows, shape, order, has_b, through } = file;
-        let (name, given) = (args.system.clone(), Given::Tridiagonal(rows));
-        return Ok(Loaded { name, given, shape, order, has_b, through });
-    };
-    let made = made?;
-    let span = share(made.n, made.batch);
-    let [dl, d, du, own] = made.rows(span.range())?;
-    let (b, shape, order, through) = match &args.b {
-        Some(file) => read_right_hand_sides(file, interleaved, &span)?,
-        None => {
-            let d = [made.batch, made.n];
-            let (_, shape, order) = right_hand_sides(&d[usize::from(made.batch == 1)..], None, interleaved)?;
-            (vec![own], shape, order, None)
+    let own = |b: Vec<Vec<f64>>, span: &Span| b.iter().map(|b| b[span.range()].to_vec()).collect();
+    if ranks.is_distributed()
+        && let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true)
+    {
+        let made = made?;
+        let span = share(made.n, made.batch);
+        let [dl, d, du, ones] = made.rows(span.range())?;
+        let shape = [made.batch, made.n];
+        let given = args.b.as_deref().map(read_array).transpose()?;
+        let (b, shape, order) = right_hand_sides(&shape[usize::from(made.batch == 1)..], given, interleaved)?;
+        let b = if b.is_empty() { vec![ones] } else { own(b, &span) };
+        let given = Given::Tridiagonal(Rows { span, dl, d, du, b });
+        return Ok(Loaded { name: made.name, given, shape, order, has_b: true });
+    }
+    let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
+    match file {
+        AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b }) => {
+            let System { n, batch, dl, d, du, b, .. } = system;
+            let span = share(n, batch);
+            let rows = match ranks.is_distributed() {
+                true => {
+                    let part = |all: Vec<f64>| all[span.range()].to_vec();
+                    Rows { span, dl: part(dl), d: part(d), du: part(du), b: own(b, &span) }
+                }
+                false => Rows { span, dl, d, du, b },
+            };
+            Ok(Loaded { name, given: Given::Tridiagonal(rows), shape, order, has_b })
         }
-    };
-    let given = Given::Tridiagonal(Rows { span, dl, d, du, b });
-    Ok(Loaded { name: made.name, given, shape, order, has_b: true, through })
+        AnyFile::Banded(_) if ranks.is_distributed() => Err(one_process(&name, ranks)),
+        AnyFile::Banded(BandedFile { system, shape, order, has_b }) => {
+            Ok(Loaded { name, given: Given::Banded(system), shape, order, has_b })
+        }
+    }
 }
 
 /// Turns an error about the system's numbers into an error of the file that has them.
@@ -381,7 +381,7 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             _ => Ok(loaded),
         }
     });
-    let Loaded { name, mut given, shape, order, has_b, through } = ranks.all_ok(loaded)?;
+    let Loaded { name, mut given, shape, order, has_b } = ranks.all_ok(loaded)?;
     drop(progress);
     if args.transpose {
         given = given.transposed();
@@ -390,11 +390,6 @@ pub(crate) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     if !has_b && !quiet {
         say(format_args!(
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
-        ));
-    }
-    if let Some(file) = through.filter(|_| !quiet) {
-        say(format_args!(
-            "note: every rank reads all of {file}; of an .npz that is not compressed (numpy.savez) and of .npy each reads its rows"
         ));
     }
     let lanes_predicted = match (common.lanes.0, &given) {

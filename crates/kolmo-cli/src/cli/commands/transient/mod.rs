@@ -23,8 +23,8 @@ use crate::cli::planning::tuning_store;
 use crate::cli::terminal::progress::Progress;
 use crate::cli::terminal::{interrupt, say};
 use crate::report;
-use kolmo::internals::{bandwidths, count, local_reward, out_of_range};
-use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
+use kolmo::internals::{bandwidths, count, out_of_range};
+use kolmo::io::{read_chain, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::lane::DeviceSpec;
 use kolmo::models;
@@ -281,9 +281,7 @@ pub(crate) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// Reads the model on every rank.
-///
-/// A rank reads only its part of a file, unless an option needs all states.
-fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
+fn model_on(args: &Transient, ranks: Ranks) -> Result<Chain> {
     if language::is_model(&args.model) {
         return ranks.all_ok(explored(args, ranks));
     }
@@ -293,22 +291,10 @@ fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> 
             args.model
         )));
     }
-    let own = matches!(options.order, Order::Auto | Order::Natural)
-        && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
-        && args.ranks.is_none()
-        // With its own rows alone a rank could not evaluate `deadlock` and variables for all
-        // states.
-        && !args.asks_for_states();
-    match models::parse(&args.model) {
-        None if args.model == "-" && ranks.is_distributed() => {
-            Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
-        }
-        None if own && args.model != "-" => {
-            ranks.all_ok(suggest::expect_file(&args.model, &suggest::CHAINS))?;
-            read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
-        }
-        _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
+    if args.model == "-" && ranks.is_distributed() {
+        return Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()));
     }
+    ranks.all_ok(model(&args.model, args.labels.as_deref()))
 }
 
 /// Explores a PRISM model on every rank and returns its chain.
@@ -521,7 +507,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
                 let machine = open()?;
                 // Bandwidths are measured before the chain is read, since their arrays are large.
                 bandwidths(&machine)?;
-                (machine, Posed::read(args, &options, ranks)?, false)
+                (machine, Posed::read(args, ranks)?, false)
             };
             posed.begin(args, &machine, &mut options)?;
             (machine, small, posed, None)
@@ -550,9 +536,9 @@ fn open_and_read(
         false => posed,
     };
     let (send, receive) = mpsc::channel();
-    let (own, reading) = (args.clone(), *options);
+    let own = args.clone();
     let read = move || {
-        let posed = Posed::read(&own, &reading, Ranks::ALONE);
+        let posed = Posed::read(&own, Ranks::ALONE);
         // The receiver is gone if a device did not open.
         let _ = send.send(posed.map(prescanned));
     };
@@ -579,7 +565,7 @@ fn open_and_read(
 }
 
 /// Builds the query: selection, initial distribution, rewards, absorbing states.
-fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ranks: Ranks) -> Result<Posed> {
+fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>) -> Result<Posed> {
     interrupt::check()?;
     let n = chain.transitions.states();
     let at_edge = truncation.map_or(&[][..], Truncation::edge);
@@ -599,8 +585,8 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ran
     absorbing.sort_unstable();
     let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
     let rewards = match truncation {
-        None => rewards(args, &mut chain, ranks)?,
-        Some(truncation) => rewards_within(args, &mut chain, truncation.instance(), &edge, ranks)?,
+        None => rewards(args, &mut chain)?,
+        Some(truncation) => rewards_within(args, &mut chain, truncation.instance(), &edge)?,
     };
     if !absorbing.is_empty() {
         chain = chain.absorbing(&absorbing);
@@ -610,12 +596,12 @@ fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ran
 
 impl Posed {
     /// Reads the whole model and builds the query.
-    fn read(args: &Transient, options: &Options, ranks: Ranks) -> Result<Self> {
+    fn read(args: &Transient, ranks: Ranks) -> Result<Self> {
         let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
         let reading = Progress::new(quiet, "reading the model");
-        let chain = model_on(args, options, ranks)?;
+        let chain = model_on(args, ranks)?;
         drop(reading);
-        ranks.all_ok(pose(args, chain, None, ranks))
+        ranks.all_ok(pose(args, chain, None))
     }
 
     /// True if the CPU of `machine` solves this in less than `start` seconds, a GPU's start-up
@@ -652,11 +638,6 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 }
 
 impl Transient {
-    fn asks_for_states(&self) -> bool {
-        let sets = self.label.iter().chain(&self.absorbing).chain(self.until.iter().flatten());
-        sets.chain(&self.initial).chain(&self.states).any(|text| state_sets::asks_for_states(text))
-    }
-
     /// Format of states and values in the output.
     fn style(&self, chain: &Chain) -> Style {
         Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
@@ -948,7 +929,7 @@ fn transition_rewards(path: &Path) -> bool {
 }
 
 /// Returns the rewards of `--rewards` and drops the chain's other rewards.
-fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Reward>> {
+fn rewards(args: &Transient, chain: &mut Chain) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
@@ -971,10 +952,7 @@ fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Rewa
                     all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
                 }
             }
-            None => {
-                let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
-                all.extend(read.map(|reward| local_reward(reward, &*chain.transitions, ranks)));
-            }
+            None => all.extend(srew::read(Path::new(name), chain.numbers.clone())?),
         }
     }
     chain.rewards.clear();

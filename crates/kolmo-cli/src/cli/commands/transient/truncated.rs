@@ -53,7 +53,7 @@ pub(super) fn enlarge(
     loop {
         *options = asked;
         let chain = part(args, &mut truncation)?;
-        let mut posed = pose(args, chain, Some(&truncation), Ranks::ALONE)?;
+        let mut posed = pose(args, chain, Some(&truncation))?;
         if small && !posed.is_for_cores(&machine, tuning_store::gpu_start(), times, options)? {
             (small, machine) = (false, open()?);
         }
@@ -161,7 +161,6 @@ pub(super) fn rewards_within(
     chain: &mut Chain,
     instance: &Instance,
     edge: &Edge,
-    ranks: Ranks,
 ) -> Result<Vec<Reward>> {
     let unknown = |name: &&String| {
         chain.rewards.iter().all(|r| r.name != **name) && language::missing(chain, name).is_none()
@@ -171,7 +170,7 @@ pub(super) fn rewards_within(
             "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
         )));
     }
-    let mut all = rewards(args, chain, ranks)?;
+    let mut all = rewards(args, chain)?;
     for reward in &mut all {
         language::expect_limit(instance, &reward.name)?;
         edge.open().for_each(|state| reward.values[state as usize] = 0.0);
