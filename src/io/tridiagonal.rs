@@ -715,9 +715,9 @@ mod tests {
         let path = place.path().join("s.npz");
         for (members, words) in [
             // The data promised by the headers are missing.
-            (&[("dl", 7), ("d", 3), ("du", 3)][..], "dl has the shape [7], d has [3]"),
+            (&[("dl", 7), ("d", 3), ("du", 3)][..], "invalid shape [7] of dl: expected [3]"),
             (&[("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
-            (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "b has the shape [4], d has [3]"),
+            (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
         ] {
             let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
             let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
