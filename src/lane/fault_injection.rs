@@ -18,29 +18,21 @@ use crate::{Error, Result};
 
 /// The fault to inject: the kind of event, its number and the events so far.
 struct Fault {
-    kind: Kind,
+    kind: &'static str,
     at: u64,
     events: AtomicU64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Allocation,
-    Launch,
-    Copy,
-}
+const ALLOCATION: &str = "allocation";
+const LAUNCH: &str = "launch";
+const COPY: &str = "copy";
 
 fn asked() -> Option<&'static Fault> {
     static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
     let read = || {
         let asked = std::env::var("KOLMO_FAULT").ok()?;
         let (kind, at) = asked.split_once(':')?;
-        let kind = match kind {
-            "allocation" => Kind::Allocation,
-            "launch" => Kind::Launch,
-            "copy" => Kind::Copy,
-            _ => return None,
-        };
+        let kind = [ALLOCATION, LAUNCH, COPY].into_iter().find(|known| *known == kind)?;
         Some(Fault { kind, at: at.parse().ok()?, events: AtomicU64::new(0) })
     };
     if cfg!(debug_assertions) { FAULT.get_or_init(read).as_ref() } else { None }
@@ -48,10 +40,10 @@ fn asked() -> Option<&'static Fault> {
 
 /// Counts `count` events and returns the number of them before the fault. `None` if the fault is
 /// later or of another kind.
-fn passed(kind: Kind, count: u64) -> Option<u64> {
+fn passed(kind: &str, count: u64) -> Option<u64> {
     let fault = asked()?;
     // A lost device fails in events of every kind.
-    let lost = fault.kind != Kind::Allocation && fault.events.load(Ordering::Acquire) >= fault.at;
+    let lost = fault.kind != ALLOCATION && fault.events.load(Ordering::Acquire) >= fault.at;
     if lost {
         return Some(0);
     }
@@ -72,11 +64,11 @@ fn lost(device: &Device, during: &str) -> Error {
 
 /// Returns an error if this allocation is to fail.
 pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> {
-    if passed(Kind::Allocation, 1).is_none() {
+    if passed(ALLOCATION, 1).is_none() {
         return Ok(());
     }
     Err(match asked().map(|fault| fault.kind) {
-        Some(Kind::Allocation) => Error::OutOfMemory {
+        Some(ALLOCATION) => Error::OutOfMemory {
             device: device.name.clone(),
             what: what.to_owned(),
             asked: bytes,
@@ -88,10 +80,10 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
 
 /// Returns an error if the device is lost before or during this copy.
 pub(super) fn copy(device: &Device) -> Result<()> {
-    passed(Kind::Copy, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
+    passed(COPY, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
 }
 
 /// Returns the number of steps before the device is lost, and the error, if that happens now.
 pub(super) fn steps(device: &Device, count: u64) -> Option<(u64, Error)> {
-    passed(Kind::Launch, count).map(|before| (before, lost(device, "a launch")))
+    passed(LAUNCH, count).map(|before| (before, lost(device, "a launch")))
 }

@@ -209,9 +209,6 @@ impl Lane {
 
     /// Allocates `len` zeroed elements that kernels write and the host reads. See
     /// [`Self::send_buffer`].
-    ///
-    /// # Errors
-    /// As [`Lane::alloc`].
     pub(crate) fn alloc_for_send<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
         self.charged(what, len, |bytes| on!(self, lane => lane.alloc_for_send(bytes).map(In::any)))
     }
@@ -327,9 +324,6 @@ impl Lane {
     ///
     /// Copies between the array and the buffer do nothing. The caller must not run launches of the
     /// buffer while the array is borrowed.
-    ///
-    /// # Errors
-    /// The lane's memory limit is exceeded.
     pub(crate) fn adopt<T: Pod>(&self, what: &str, array: &HostArray<T>) -> Result<Option<Buffer<T>>> {
         let adopted = on!(self, lane => lane.adopt(array).map(In::any));
         adopted.map(|memory| self.charged(what, array.len(), |_| Ok(memory))).transpose()

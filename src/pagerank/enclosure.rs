@@ -375,7 +375,7 @@ impl<'a, T: Real> Powers<'a, T> {
             statistics: ProductStatistics { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
         };
         let mut pieces: Vec<Piece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
-        pieces.par_iter_mut().for_each(|piece| dispatch(Rows(piece)));
+        pieces.par_iter_mut().for_each(dispatch);
         let statistics = pieces
             .into_iter()
             .map(|piece| piece.statistics)
@@ -418,15 +418,13 @@ struct Piece<'a, T> {
     statistics: ProductStatistics,
 }
 
-struct Rows<'p, 'a, T>(&'p mut Piece<'a, T>);
-
-impl<T: Real> Body for Rows<'_, '_, T> {
+impl<T: Real> Body for &mut Piece<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self.0;
-        let reached = &mut *self.0.reached;
-        let mut statistics = self.0.statistics;
-        let rows = z.iter().zip(inverse).zip(self.0.before.iter_mut()).zip(self.0.next_spread.iter_mut());
+        let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self;
+        let reached = &mut *self.reached;
+        let mut statistics = self.statistics;
+        let rows = z.iter().zip(inverse).zip(self.before.iter_mut()).zip(self.next_spread.iter_mut());
         for (k, (((own, inverse), before), next)) in rows.enumerate() {
             let i = first + k;
             let links = match graph.counts.is_empty() {
@@ -456,7 +454,7 @@ impl<T: Real> Body for Rows<'_, '_, T> {
             }
             (*before, *next) = (T::of(new), T::of(new * inverse));
         }
-        self.0.statistics = statistics;
+        self.statistics = statistics;
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::bicgstab::solver::{Krylov, ProgressFn};
 use super::convergence::certificate::Certificate;
 use super::options::ControlVariate;
-use super::splitting::{Product, Split};
+use super::splitting::{Product, ROWS, Split};
 use super::table::functional::Functional;
 use crate::Result;
 use crate::kernel::cpu::simd::dispatch;
@@ -26,9 +26,6 @@ use crate::parallel::*;
 /// At random columns a sweep costs three or four reads of the matrix, a cache line per entry. It
 /// divides the error of walks by three or four.
 pub const MOST_AUTO: u32 = 8;
-
-/// Rows per piece of a thread's work.
-const ROWS: usize = 1024;
 
 /// Largest number of products with L by a Krylov method: `MOST_PRODUCTS` + `EDGES` · √n.
 ///

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
 
 /// Rows per piece of a thread's work.
-const ROWS: usize = 1024;
+pub(super) const ROWS: usize = 1024;
 
 /// Number of rows between prefetch and use of a row's operands, about the latency of memory.
 pub(super) const AHEAD: usize = 6;
@@ -170,9 +170,6 @@ impl<'a> Split<'a> {
     ///
     /// Squares of a walk's sum then neither overflow nor underflow, for any size of b. Only numbers
     /// far below max |f| are rounded by it.
-    ///
-    /// # Errors
-    /// Those of [`Self::constant`].
     pub fn scaled_constant(&self, b: &[f64]) -> Result<(HostArray<f64>, i32)> {
         let size = |(b, factor): (&f64, &f64)| match *b {
             0.0 => i32::MIN,

@@ -7,7 +7,7 @@ use naga::{
 
 use super::function::Body;
 use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
-use super::{Refusal, Written};
+use super::{Written, refuse};
 
 impl Body<'_> {
     /// Returns true for pointers, which are written as the place they refer to at every use.
@@ -70,7 +70,7 @@ impl Body<'_> {
             Expression::AccessIndex { base, index } => {
                 self.part(self.pointee(base)?, &self.place(base)?, Index::Constant(index))
             }
-            _ => Err(Refusal::new("a pointer that is computed")),
+            _ => refuse("a pointer that is computed"),
         }
     }
 
@@ -81,7 +81,7 @@ impl Body<'_> {
                 Ok(TypeInner::Vector { size, scalar })
             }
             TypeInner::ValuePointer { size: None, scalar, .. } => Ok(TypeInner::Scalar(scalar)),
-            _ => Err(Refusal::new("a value that is used as a pointer")),
+            _ => refuse("a value that is used as a pointer"),
         }
     }
 
@@ -96,9 +96,9 @@ impl Body<'_> {
             (TypeInner::Struct { members, .. }, Index::Constant(index)) => {
                 format!("{whole}.{}", Unit::member_name(&members, index as usize))
             }
-            (TypeInner::Matrix { .. }, _) => return Err(Refusal::new("matrices")),
-            (TypeInner::BindingArray { .. }, _) => return Err(Refusal::new("binding_array")),
-            _ => return Err(Refusal::new("a part of a value that has none")),
+            (TypeInner::Matrix { .. }, _) => return refuse("matrices"),
+            (TypeInner::BindingArray { .. }, _) => return refuse("binding_array"),
+            _ => return refuse("a part of a value that has none"),
         })
     }
 
@@ -145,8 +145,8 @@ impl Body<'_> {
             Expression::Relational { fun, argument } => match fun {
                 RelationalFunction::All => Ok(format!("all({})", self.value(argument)?)),
                 RelationalFunction::Any => Ok(format!("any({})", self.value(argument)?)),
-                RelationalFunction::IsNan => Err(Refusal::new("isNan")),
-                RelationalFunction::IsInf => Err(Refusal::new("isInf")),
+                RelationalFunction::IsNan => refuse("isNan"),
+                RelationalFunction::IsInf => refuse("isInf"),
             },
             Expression::Math { fun, arg, arg1, arg2, arg3 } => {
                 self.math(fun, &[Some(arg), arg1, arg2, arg3].into_iter().flatten().collect::<Vec<_>>())
@@ -157,17 +157,17 @@ impl Body<'_> {
                 let function = if convert.is_some() { "convert" } else { "bitcast" };
                 Ok(format!("{function}<{to}>({})", self.value(expr)?))
             }
-            Expression::ArrayLength(_) => Err(Refusal::new("arrayLength")),
-            Expression::Override(_) => Err(Refusal::new("override")),
-            Expression::Derivative { .. } => Err(Refusal::new("derivatives")),
+            Expression::ArrayLength(_) => refuse("arrayLength"),
+            Expression::Override(_) => refuse("override"),
+            Expression::Derivative { .. } => refuse("derivatives"),
             Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
-                Err(Refusal::new("textures"))
+                refuse("textures")
             }
             Expression::RayQueryVertexPositions { .. }
             | Expression::RayQueryProceedResult
-            | Expression::RayQueryGetIntersection { .. } => Err(Refusal::new("ray queries")),
+            | Expression::RayQueryGetIntersection { .. } => refuse("ray queries"),
             Expression::CooperativeLoad { .. } | Expression::CooperativeMultiplyAdd { .. } => {
-                Err(Refusal::new("cooperative matrices"))
+                refuse("cooperative matrices")
             }
             // These are translated by `value` and `place`, or have a name from the statement that
             // computes them.
@@ -182,7 +182,7 @@ impl Body<'_> {
             | Expression::WorkGroupUniformLoadResult { .. }
             | Expression::SubgroupBallotResult
             | Expression::SubgroupOperationResult { .. } => {
-                Err(Refusal::new("a result that is used ahead of its statement"))
+                refuse("a result that is used ahead of its statement")
             }
         }
     }
@@ -216,13 +216,13 @@ impl Body<'_> {
                         Item::Padding(_) => parts.push("{}".into()),
                         Item::Member(i) => match components.get(i) {
                             Some(&component) => parts.push(self.value(component)?),
-                            None => return Err(Refusal::new("a struct with too few values")),
+                            None => return refuse("a struct with too few values"),
                         },
                     }
                 }
                 return Ok(format!("{text}{{{}}}", parts.join(", ")));
             }
-            _ => return Err(Refusal::new("a composed value of another type")),
+            _ => return refuse("a composed value of another type"),
         }
         Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
     }
@@ -231,8 +231,8 @@ impl Body<'_> {
     fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
         match *self.inner(expression) {
             TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
-            TypeInner::Matrix { .. } => Err(Refusal::new("matrices")),
-            _ => Err(Refusal::new("arithmetic on a value other than a number or vector")),
+            TypeInner::Matrix { .. } => refuse("matrices"),
+            _ => refuse("arithmetic on a value other than a number or vector"),
         }
     }
 
@@ -329,14 +329,14 @@ impl Body<'_> {
                 // naga's names are those of WGSL except for a capital first letter.
                 let mut name = format!("{fun:?}");
                 name[..1].make_ascii_lowercase();
-                return Err(Refusal::new(name));
+                return refuse(name);
             }
         };
         let mut values = Vec::new();
         for &argument in arguments {
             let scalar = self.scalar_of(argument)?;
             if matches!(fun, M::ExtractBits | M::InsertBits) && scalar.width != 4 {
-                return Err(Refusal::new(format!("{fun:?} of integers of 64 bits")));
+                return refuse(format!("{fun:?} of integers of 64 bits"));
             }
             values.push(self.value(argument)?);
         }

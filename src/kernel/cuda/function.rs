@@ -9,7 +9,7 @@ use naga::{
 };
 
 use super::types::{Item, Unit, argument_name, local_name};
-use super::{Refusal, Written};
+use super::{Refusal, Written, refuse};
 
 /// Writer of one function, or of the module's constant expressions.
 pub(super) struct Body<'a> {
@@ -177,7 +177,7 @@ impl<'a> Body<'a> {
     fn input(&self, binding: Option<&Binding>, ty: Handle<Type>) -> Written {
         match (binding, self.unit.inner(ty)) {
             (Some(Binding::BuiltIn(builtin)), _) => built_in(*builtin),
-            (Some(Binding::Location { .. }), _) => Err(Refusal::new("@location")),
+            (Some(Binding::Location { .. }), _) => refuse("@location"),
             (None, TypeInner::Struct { members, span }) => {
                 let mut values = Vec::new();
                 for item in self.unit.items(members, *span) {
@@ -188,7 +188,7 @@ impl<'a> Body<'a> {
                 }
                 Ok(format!("{}{{{}}}", self.unit.type_text(ty)?, values.join(", ")))
             }
-            (None, _) => Err(Refusal::new("an argument without a built-in value")),
+            (None, _) => refuse("an argument without a built-in value"),
         }
     }
 
@@ -235,7 +235,7 @@ fn built_in(builtin: BuiltIn) -> Written {
         BuiltIn::SubgroupId => "threadIdx.x / 32u",
         BuiltIn::SubgroupSize => "32u",
         BuiltIn::SubgroupInvocationId => "subgroup_lane()",
-        other => return Err(Refusal::new(format!("the built-in value {other:?}"))),
+        other => return refuse(format!("the built-in value {other:?}")),
     };
     Ok(text.into())
 }

@@ -141,6 +141,11 @@ impl Refusal {
 /// Translated text, or the construct that cannot be translated.
 type Written<T = String> = Result<T, Refusal>;
 
+/// Refuses a construct whose place is set by the caller.
+fn refuse<T>(construct: impl Into<String>) -> Written<T> {
+    Err(Refusal::new(construct))
+}
+
 /// Translates a kernel to CUDA C++.
 ///
 /// # Errors
@@ -185,16 +190,16 @@ fn write(kernel: &Kernel, groups: u32, module: &Module, info: &ModuleInfo) -> Wr
     let unit = Unit { module, info, layouter };
 
     let [entry] = &module.entry_points[..] else {
-        return Err(Refusal::new(format!("{} entry points", module.entry_points.len())));
+        return refuse(format!("{} entry points", module.entry_points.len()));
     };
     if entry.stage != ShaderStage::Compute {
-        return Err(Refusal::new(format!("an entry point of the stage {:?}", entry.stage)));
+        return refuse(format!("an entry point of the stage {:?}", entry.stage));
     }
     if entry.name != kernel.name {
-        return Err(Refusal::new(format!("the entry point {}, not {}", entry.name, kernel.name)));
+        return refuse(format!("the entry point {}, not {}", entry.name, kernel.name));
     }
     if entry.workgroup_size != [kernel.group(), 1, 1] {
-        return Err(Refusal::new(format!("workgroups of {:?}", entry.workgroup_size)));
+        return refuse(format!("workgroups of {:?}", entry.workgroup_size));
     }
     let bindings = bindings(&unit)?;
     let immediates = immediates(&unit)?;

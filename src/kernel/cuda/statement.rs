@@ -7,7 +7,7 @@ use naga::{
 
 use super::function::Body;
 use super::types::{Item, value_name};
-use super::{Refusal, Written};
+use super::{Written, refuse};
 
 impl Body<'_> {
     /// Writes the statements of a block at the current depth.
@@ -113,9 +113,9 @@ impl Body<'_> {
                 let value = self.value(value)?;
                 self.line(&format!("return {value};"));
             }
-            Statement::Kill => return Err(Refusal::new("discard")),
+            Statement::Kill => return refuse("discard"),
             Statement::ControlBarrier(flags) => self.line(barrier(flags)),
-            Statement::MemoryBarrier(_) => return Err(Refusal::new("a barrier of memory alone")),
+            Statement::MemoryBarrier(_) => return refuse("a barrier of memory alone"),
             Statement::Store { pointer, value } => {
                 let (place, value) = (self.place(pointer)?, self.value(value)?);
                 if self.is_atomic(pointer) {
@@ -158,13 +158,9 @@ impl Body<'_> {
                 let text = format!("{}({})", collective(op, collective_op)?, self.value(argument)?);
                 self.define(result, &text)?;
             }
-            Statement::ImageStore { .. } | Statement::ImageAtomic { .. } => {
-                return Err(Refusal::new("textures"));
-            }
-            Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => {
-                return Err(Refusal::new("ray queries"));
-            }
-            Statement::CooperativeStore { .. } => return Err(Refusal::new("cooperative matrices")),
+            Statement::ImageStore { .. } | Statement::ImageAtomic { .. } => return refuse("textures"),
+            Statement::RayQuery { .. } | Statement::RayPipelineFunction(_) => return refuse("ray queries"),
+            Statement::CooperativeStore { .. } => return refuse("cooperative matrices"),
         }
         Ok(())
     }
@@ -279,7 +275,7 @@ impl Body<'_> {
         let Some(result) = result else { return self.define_result(None, text) };
         let (members, span) = match self.inner(result) {
             TypeInner::Struct { members, span } if members.len() == 2 => (members, span),
-            _ => return Err(Refusal::new("a compare-exchange without its struct")),
+            _ => return refuse("a compare-exchange without its struct"),
         };
         let name = format!("old_{}", result.index());
         let values: Vec<_> = self
@@ -348,6 +344,6 @@ fn collective(op: SubgroupOperation, scope: CollectiveOperation) -> Written<&'st
         (C::InclusiveScan, S::Mul) => "subgroup_inclusive_mul",
         (C::ExclusiveScan, S::Add) => "subgroup_exclusive_add",
         (C::ExclusiveScan, S::Mul) => "subgroup_exclusive_mul",
-        (scope, op) => return Err(Refusal::new(format!("{scope:?} of {op:?} over a subgroup"))),
+        (scope, op) => return refuse(format!("{scope:?} of {op:?} over a subgroup")),
     })
 }

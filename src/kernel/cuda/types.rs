@@ -6,7 +6,7 @@ use naga::{
     StorageAccess, StructMember, Type, TypeInner, VectorSize,
 };
 
-use super::{IN_PRELUDE, Refusal, Written};
+use super::{IN_PRELUDE, Written, refuse};
 
 /// The module to translate, with naga's analysis of it.
 pub(super) struct Unit<'a> {
@@ -73,11 +73,9 @@ pub(super) fn literal(literal: Literal) -> Written {
         Literal::I64(v) if v == i64::MIN => "(-9223372036854775807ll - 1)".into(),
         Literal::I64(v) => format!("{v}ll"),
         Literal::Bool(v) => format!("{v}"),
-        Literal::F16(_) => return Err(Refusal::new("f16")),
-        Literal::U16(_) | Literal::I16(_) => return Err(Refusal::new("integers of 16 bits")),
-        Literal::AbstractInt(_) | Literal::AbstractFloat(_) => {
-            return Err(Refusal::new("a literal without a type"));
-        }
+        Literal::F16(_) => return refuse("f16"),
+        Literal::U16(_) | Literal::I16(_) => return refuse("integers of 16 bits"),
+        Literal::AbstractInt(_) | Literal::AbstractFloat(_) => return refuse("a literal without a type"),
     })
 }
 
@@ -103,9 +101,9 @@ pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
         (ScalarKind::Uint, 8) => Ok("u64"),
         (ScalarKind::Float, 4) => Ok("f32"),
         (ScalarKind::Float, 8) => Ok("f64"),
-        (ScalarKind::Float, 2) => Err(Refusal::new("f16")),
-        (ScalarKind::Sint | ScalarKind::Uint, _) => Err(Refusal::new("integers of 16 bits")),
-        (kind, width) => Err(Refusal::new(format!("{kind:?} of {width} bytes"))),
+        (ScalarKind::Float, 2) => refuse("f16"),
+        (ScalarKind::Sint | ScalarKind::Uint, _) => refuse("integers of 16 bits"),
+        (kind, width) => refuse(format!("{kind:?} of {width} bytes")),
     }
 }
 
@@ -168,28 +166,28 @@ impl<'a> Unit<'a> {
             TypeInner::Scalar(s) => scalar(s)?.into(),
             TypeInner::Atomic(s) => match s.kind {
                 ScalarKind::Sint | ScalarKind::Uint => scalar(s)?.into(),
-                _ => return Err(Refusal::new(format!("atomic<{}>", scalar(s)?))),
+                _ => return refuse(format!("atomic<{}>", scalar(s)?)),
             },
             TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
             // `resolve` replaces an `override` constant by its value.
             TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
                 Ok(IndexableLength::Known(n)) => format!("Array<{}, {n}>", self.element_text(base)?),
                 Ok(IndexableLength::Dynamic) => {
-                    return Err(Refusal::new("an array of unknown length that is not a binding"));
+                    return refuse("an array of unknown length that is not a binding");
                 }
-                Err(e) => return Err(Refusal::new(format!("an array's length ({e})"))),
+                Err(e) => return refuse(format!("an array's length ({e})")),
             },
-            TypeInner::Matrix { .. } => return Err(Refusal::new("matrices")),
-            TypeInner::CooperativeMatrix { .. } => return Err(Refusal::new("cooperative matrices")),
+            TypeInner::Matrix { .. } => return refuse("matrices"),
+            TypeInner::CooperativeMatrix { .. } => return refuse("cooperative matrices"),
             TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => {
-                return Err(Refusal::new("a pointer that is stored"));
+                return refuse("a pointer that is stored");
             }
-            TypeInner::Struct { .. } => return Err(Refusal::new("a struct without a name")),
-            TypeInner::Image { .. } => return Err(Refusal::new("textures")),
-            TypeInner::Sampler { .. } => return Err(Refusal::new("samplers")),
-            TypeInner::AccelerationStructure { .. } => return Err(Refusal::new("acceleration structures")),
-            TypeInner::RayQuery { .. } => return Err(Refusal::new("ray queries")),
-            TypeInner::BindingArray { .. } => return Err(Refusal::new("binding_array")),
+            TypeInner::Struct { .. } => return refuse("a struct without a name"),
+            TypeInner::Image { .. } => return refuse("textures"),
+            TypeInner::Sampler { .. } => return refuse("samplers"),
+            TypeInner::AccelerationStructure { .. } => return refuse("acceleration structures"),
+            TypeInner::RayQuery { .. } => return refuse("ray queries"),
+            TypeInner::BindingArray { .. } => return refuse("binding_array"),
         })
     }
 
@@ -261,7 +259,7 @@ impl<'a> Unit<'a> {
             }
             AddressSpace::Immediate => format!("const {}& {name}", self.type_text(ty)?),
             AddressSpace::WorkGroup | AddressSpace::Private => format!("{}& {name}", self.type_text(ty)?),
-            other => return Err(Refusal::new(space_name(other))),
+            other => return refuse(space_name(other)),
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::sparse::spmv_cpu::{Matrix, Plain};
+use crate::walk::splitting::ROWS;
 
 kernel! {
     /// Product y = (I − M) x, with the scalar products of y with z and with itself.
@@ -53,9 +54,6 @@ pub(crate) const SCALARS: usize = 7;
 
 /// Limit of the scalars, far above their size in any converging iteration.
 const LARGEST: f64 = 1e30;
-
-/// Rows per piece of a thread's work.
-const ROWS: usize = 1024;
 
 #[inline(always)]
 fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {

@@ -77,9 +77,6 @@ impl Bicgstab {
     /// The norm of a residual is its largest absolute entry, times the row's weight if there are
     /// `weights`. The matrix is on `lane`, or on the host if the lane has no f64 or too little
     /// memory, or would gain nothing.
-    ///
-    /// # Errors
-    /// Those of the lane, and a lack of memory on the host.
     pub(crate) fn new(
         lane: &Lane,
         n: usize,
@@ -183,9 +180,6 @@ impl Bicgstab {
     ///
     /// The iteration ends once the residual's norm is at most `enough`, after `most` products, or
     /// if `progress` returns `false`. The caller has to check the error of x.
-    ///
-    /// # Errors
-    /// Those of the lane and of `progress`.
     pub(crate) fn solve(
         &self,
         b: &[f64],
@@ -216,9 +210,6 @@ impl Bicgstab {
     /// Returns Σ_{k<K} M^k b by K Jacobi sweeps, and K.
     ///
     /// K is `count`, or less if `progress`, which gets the number of sweeps, returns `false`.
-    ///
-    /// # Errors
-    /// Those of the lane and of `progress`.
     pub(crate) fn sweeps(
         &self,
         b: &[f64],

@@ -10,7 +10,7 @@ use crate::parallel::*;
 use crate::sparse::RowSource;
 use crate::walk::bicgstab::solver::{Bicgstab, ProgressFn};
 use crate::walk::options::Splitting;
-use crate::walk::splitting::{Split, up};
+use crate::walk::splitting::{ROWS, Split, up};
 use crate::{Error, Result};
 
 /// Largest number of products with |L| of a solve: `SOLVE_PRODUCTS` + `EDGES` · √n.
@@ -28,8 +28,6 @@ const MOST_ENTRIES: usize = 1 << 28;
 const SOLVES: usize = 3;
 /// Number of products of the shifted power iteration.
 const POWERS: usize = 64;
-/// Rows of a product per piece of a thread's work.
-const ROWS: usize = 1024;
 
 /// Certificate of convergence of walks.
 #[derive(Debug, Clone)]

@@ -19,12 +19,9 @@ use crate::walk::convergence::certificate::Certificate;
 use crate::walk::sampling::adaptive::RunningEstimate;
 use crate::walk::sampling::kernels::BLOCK;
 use crate::walk::solution::{Bound, Component};
-use crate::walk::splitting::{Split, up};
+use crate::walk::splitting::{ROWS, Split, up};
 use crate::walk::table::Table;
 use crate::walk::table::targets::Targets;
-
-/// Rows per piece of a thread's work.
-const ROWS: usize = 1024;
 
 /// Computes the error bounds for a batch of right-hand sides.
 pub(crate) struct ErrorBounds<'a> {

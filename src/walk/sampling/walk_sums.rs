@@ -101,9 +101,6 @@ impl<'a> Chains<'a> {
     }
 
     /// Returns the sum of θ over the points of the round, per task and column.
-    ///
-    /// # Errors
-    /// Those of the lanes and of `watch`.
     pub fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
         match self.launcher.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
@@ -255,9 +252,6 @@ impl<'a> Chains<'a> {
     /// Computes each task in one thread, walk by walk, on the first lane.
     ///
     /// This is the method of section 3.1 of the paper of 2015. Points have to have random access.
-    ///
-    /// # Errors
-    /// Those of the lane.
     pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
         match self.launcher.precision {
             Precision::F32 => self.by_thread::<f32>(tasks, round),

@@ -387,9 +387,6 @@ impl Points {
     }
 
     /// Copies the kernel's table to a lane.
-    ///
-    /// # Errors
-    /// A lack of memory on the lane.
     pub fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
         // The kernel reads four words at a time.
         let mut words = self.table.to_vec();

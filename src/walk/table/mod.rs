@@ -25,14 +25,11 @@ use self::functional::{Functional, Start};
 use self::record_layout::{COLUMNS, HEAD, LONG, UNIT};
 use self::records::{Records, Target, Writing};
 use super::convergence::certificate::Certificate;
-use super::splitting::Split;
+use super::splitting::{ROWS, Split};
 use crate::kernel::cpu::simd::dispatch;
 use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::{Error, Result};
-
-/// Rows per piece of a thread's work.
-const ROWS: usize = 1024;
 
 /// Chain table of a system, for up to `COLUMNS` right-hand sides.
 #[derive(Debug)]
