@@ -111,6 +111,7 @@ pub(crate) mod partition;
 mod problem;
 pub(crate) mod profile;
 mod rounding;
+mod scaling_squaring;
 mod solution;
 mod solve;
 mod steady_state;

@@ -91,6 +91,9 @@ pub struct TimeResult {
     pub rewards: Vec<RewardValue>,
     /// Early termination of the uniformization run, if it ended before the last term.
     pub stopped: Option<Stopped>,
+    /// Number of squarings of a small chain's matrix exponential, if it replaced the sum.
+    #[serde(default)]
+    pub squarings: Option<u32>,
 }
 
 /// Early termination of a uniformization run, and its extrapolation.

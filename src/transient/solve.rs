@@ -17,6 +17,7 @@ use super::numerics::fixed_point::exact_mass;
 use super::partition::RunFacts;
 use super::partition::reordering::{Order, reorder};
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
+use super::scaling_squaring;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::steady_state::power_iteration;
 use super::step::matrix::MatrixInfo;
@@ -214,6 +215,12 @@ fn solve_in<T: Number>(
     solution.terms = checkpointer.replay(&mut times, &mut observer)?;
     if times.iter().all(Option::is_some) && solution.terms > 0 {
         solution.matrix.format = "none: the checkpoint was complete".to_owned();
+    }
+    if checkpointer.is_idle() && !ranks.is_distributed() {
+        scaling_squaring::run(problem, options, &statistics, &initial, &mut times, &mut observer)?;
+        if times.iter().all(Option::is_some) {
+            "none".clone_into(&mut solution.matrix.format);
+        }
     }
     // The lanes may have been used before.
     let (up_before, down_before) = transfers(lanes);

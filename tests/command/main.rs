@@ -21,6 +21,7 @@ mod cli_plots;
 mod cli_tridiagonal;
 mod cli_walk;
 mod compare_page;
+mod control_group;
 mod explicit_models;
 mod faults;
 mod lane_count;

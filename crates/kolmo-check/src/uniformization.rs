@@ -84,6 +84,7 @@ fn steps(result: &TimeResult) -> u64 {
 /// * Before L it is too large by at most t P(N < L) / (αt − L + 1), since
 ///   P(N < k − 1) ≤ (k − 1)/αt · P(N < k).
 /// * After early termination the extrapolation is taken to lack all of t P(N < L).
+/// * Squarings of the matrix exponential have the bound of their integrals in their own.
 /// * A Chebyshev or Krylov expansion ends long before αt. Its integrals have an error of 10⁻⁹ of
 ///   its terms.
 /// * In fixed point, truncation cannot be separated from the other missing mass.
@@ -96,6 +97,9 @@ pub(crate) fn cumulative_error(
     let (t, mean, (first, last)) = (result.time, result.alpha_t, result.window);
     if t == 0.0 || mean == 0.0 {
         return t * rounding;
+    }
+    if result.squarings.is_some() {
+        return t * (result.bound.total() + rounding);
     }
     let truncation = result.bound.truncation;
     // Poisson terms are added one by one.

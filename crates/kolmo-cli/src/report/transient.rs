@@ -226,6 +226,12 @@ impl Summary for Run<'_> {
         if let Some(expansion) = s.expansion {
             let _ = writeln!(out, "method   {}", method(expansion));
         }
+        if let Some(squarings) = s.times.iter().filter_map(|t| t.squarings).max() {
+            let _ = writeln!(
+                out,
+                "method   squaring: e^(Qt) by at most {squarings} squarings in double-double arithmetic"
+            );
+        }
         out.push_str(&self.bound());
         if let Some(stopped) = s.times.iter().find_map(|t| t.stopped).filter(|stopped| stopped.mu < 1.0) {
             let _ = write!(out, "\nstop     {}", stop(stopped));
