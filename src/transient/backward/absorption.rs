@@ -25,18 +25,18 @@
 
 use super::envelope::Envelope;
 use super::hitting_time::{Stochastic, TOGETHER, bound_hitting_time, expected_rewards};
-use crate::kernel::{Number, Precision, Q64};
+use crate::kernel::{Number, Precision};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::{LAZY, scale_of};
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::context::{Context, matrix_statistics};
-use crate::transient::cost_model::Costs;
-use crate::transient::exchange::parts::Parts;
+use crate::transient::exchange::cost::exchange_cost;
 use crate::transient::iteration::Iteration;
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::memory::expect_chain_memory;
 use crate::transient::numerics::double_double::Exact;
+use crate::transient::partition::RunFacts;
 use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 
@@ -116,10 +116,8 @@ pub fn until_absorption(
         row.clear();
         transitions.outgoing(end as usize, &mut row);
         if !row.is_empty() {
-            return Err(Error::Invalid(format!(
-                "state {end} is not absorbing: it has an exit rate \
-                                               above 0"
-            )));
+            let what = format!("state {end} is not absorbing: it has an exit rate above 0");
+            return Err(Error::Invalid(what));
         }
     }
     // The time is the total of the reward 1.
@@ -131,11 +129,7 @@ pub fn until_absorption(
     let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
     check(machine.ranks, &problem, options)?;
     check_precision(machine, &problem, options)?;
-    match machine.precision {
-        Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),
-        Precision::F64 => absorbed::<f64>(machine, &problem, ends, options, observer),
-        Precision::Q64 => absorbed::<Q64>(machine, &problem, ends, options, observer),
-    }
+    by_precision!(machine.precision, absorbed(machine, &problem, ends, options, observer))
 }
 
 /// Totals of all rewards; the last one is the time.
@@ -178,21 +172,9 @@ fn absorbed<T: Number>(
     } else if passing.is_empty() {
         Outcome::certain(0.0, problem.rewards.len())
     } else {
-        let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, true)?;
-        let parts = Parts::build(
-            machine,
-            transitions,
-            &statistics,
-            options.width,
-            options.format,
-            options.partitioning(),
-        )?;
-        (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
-        let initial_error = problem.initial.rounding();
-        let expands = false;
-        let costs = Costs::new(&statistics, problem.transitions.states(), machine);
-        let context =
-            Context { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
+        let statistics = matrix_statistics::<T>(machine, transitions, options.format, true)?;
+        let run = RunFacts::endless(options.partitioning(), options.format, exchange_cost);
+        let context = Context::build(machine, problem, options, statistics, initial, false, run)?;
         totals(&context, &passing, observer)?
     };
     let mut rewards = found.totals;
@@ -347,7 +329,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
     let scaled: Vec<(&[f64], f64)> = rewards.iter().zip(&scales).map(|(r, &s)| (&r.values[..], s)).collect();
     let mut iteration =
         Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &scaled, (0, 0))?;
-    iteration.start_in(&context.initial, context.beginning())?;
+    iteration.start(&context.initial, context.beginning())?;
     let (mut sums, mut last) = (vec![Exact::default(); rewards.len()], vec![0.0; rewards.len()]);
     // Errors of the stored initial vector and of dot products, by blocks and then compensated.
     let u = T::PRECISION.unit_roundoff();
@@ -368,9 +350,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
             continue;
         }
         check_at = terms + (terms / 8).clamp(16, 1 << 14);
-        let masses = iteration.non_absorbing_masses()?;
-        let termination =
-            EarlyTermination::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
+        let termination = EarlyTermination::after_last(&iteration, statistics.step)?;
         let behind = (termination.defect + termination.rounding) / termination.decay;
         let rounded = fixed + statistics.step * terms as f64;
         let error = rounded + behind;
