@@ -33,7 +33,7 @@ fn wlan(bencher: Bencher<'_, '_>, format: MatrixFormat) {
     let n = transitions.states();
     let initial = vec![1.0 / n as f64; n];
     bencher.counter(ItemsCount::new(STEPS * statistics.nnz)).bench_local(|| {
-        iteration.start(&initial).expect("a start");
+        iteration.start(&initial, None).expect("a start");
         iteration.advance(STEPS, &[], &mut ()).expect("steps");
     });
 }

@@ -18,6 +18,7 @@ pub use crate::transient::iteration::{Iteration, Target};
 pub use crate::transient::memory::expect_chain_memory;
 pub use crate::transient::partition::bandwidths;
 pub use crate::transient::profile::ActivitySeconds;
+pub use crate::transient::session::Session;
 pub use crate::transient::step::vector_kernels::SWEEP_ROWS;
 pub use crate::transient::subdivided;
 pub use crate::transient::uniformization::batches::uniformize;

@@ -363,6 +363,11 @@ impl CsrMatrix {
         twice
     }
 
+    /// Replaces every column by its number.
+    pub(crate) fn renumber(&mut self, number: impl Fn(u32) -> u32 + Sync) {
+        self.column.par_iter_mut().for_each(|column| *column = number(*column));
+    }
+
     /// Appends a row's entries to `row`.
     pub(crate) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
         let (columns, values) = self.row(i);

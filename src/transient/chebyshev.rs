@@ -13,10 +13,11 @@
 //! last sum exceeds its share of ε.
 
 use super::chain::statistics::MatrixStatistics;
-use super::context::{Context, DEFAULT_VECTORS, scaled, unscaled, vector_capacity};
+use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use super::iteration::{Accumulators, Iteration, Target, Which};
 use super::numerics::chebyshev_coefficients::{RANGE, Series, products};
 use super::problem::Observer;
+use super::session::Session;
 use super::solution::{Bound, Expanded, Expansion, TimeResult};
 use crate::kernel::Number;
 use crate::{Error, Result};
@@ -36,9 +37,7 @@ pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
 
 /// A time with an expansion in progress.
 struct Open<T> {
-    /// Index among the requested times.
-    index: usize,
-    lambda: f64,
+    due: Due,
     series: Series,
     target: Target<T>,
     /// Error bound to reach: ε, or the smallest bound that rounding permits.
@@ -86,12 +85,8 @@ impl Norms {
 }
 
 impl<T: Number> Open<T> {
-    fn new(
-        context: &Context<'_, T>,
-        iteration: &Iteration<'_, T>,
-        index: usize,
-        lambda: f64,
-    ) -> Result<Self> {
+    fn new(context: &Context<'_, T>, iteration: &Iteration<'_, T>, due: Due) -> Result<Self> {
+        let lambda = due.lambda;
         let (epsilon, problem) = (context.options.epsilon, context.problem);
         let series = Series::new(lambda);
         let acc = if problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
@@ -100,7 +95,7 @@ impl<T: Number> Open<T> {
         let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
         let goal = epsilon.max(2.0 * (context.statistics.step * lambda + fixed));
         let rewards = vec![(0.0, 0.0); problem.rewards.len()];
-        let mut open = Self { index, lambda, series, target, goal, fixed, steps: 0.0, next: 0, rewards };
+        let mut open = Self { due, series, target, goal, fixed, steps: 0.0, next: 0, rewards };
         open.next = open.last_term(0, 1.0) + 1;
         Ok(open)
     }
@@ -141,7 +136,7 @@ impl<T: Number> Open<T> {
             (sum + self.series.coefficients[k] * norm, integral + self.series.integral(k) * norm)
         });
         // These are sums of positive terms, so their relative error is small.
-        f64::max(sum, integral / self.lambda) * (1.0 + 1e-8)
+        f64::max(sum, integral / self.due.lambda) * (1.0 + 1e-8)
     }
 
     /// Returns the error bound after term `k`; v_{k+1} is the last of `norms`.
@@ -170,21 +165,16 @@ impl<T: Number> Open<T> {
 /// The remaining times stay without a result.
 ///
 /// # Errors
-/// As [`solve`](super::solve()); and with `strict` for a time that is abandoned.
+/// With `strict`, if a time is abandoned.
 pub(super) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
-    which: &[usize],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
+    times: &[Due],
+    session: &mut Session<'_, '_>,
 ) -> Result<Expansion> {
-    let mut lambdas = Vec::with_capacity(which.len());
-    for &index in which {
-        lambdas.push((context.statistics.lambda(context.problem.times[index])?, index));
-    }
     // Smaller values gain nothing, and larger ones exceed the bound on rounding.
-    lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
-    lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut times: Vec<Due> = times.iter().filter(|due| RANGE.contains(&due.lambda)).copied().collect();
+    times.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let mut expansion = Expansion {
         method: Expanded::Chebyshev,
         terms: 0,
@@ -193,16 +183,15 @@ pub(super) fn run<T: Number>(
         weighted_norm: 1.0,
         given_up: 0,
     };
-    for some in lambdas.chunks(vector_capacity(context, DEFAULT_VECTORS).max(1)) {
-        expand(context, some, times, observer, &mut expansion)?;
+    for some in times.chunks(vector_capacity(context, DEFAULT_VECTORS).max(1)) {
+        expand(context, some, session, &mut expansion)?;
     }
-    let without = lambdas.iter().find(|&&(_, index)| times[index].is_none());
-    match without {
-        Some(&(_, index)) if strict => Err(Error::Invalid(format!(
+    match times.iter().find(|due| !session.is_served(due.index)) {
+        Some(due) if strict => Err(Error::Invalid(format!(
             "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its \
              vectors have grown to {:.1e}, as the chain is far from reversible; use `method` auto, \
              or leave `strict` out",
-            context.problem.times[index], expansion.terms, expansion.norm
+            due.time, expansion.terms, expansion.norm
         ))),
         _ => Ok(expansion),
     }
@@ -211,14 +200,13 @@ pub(super) fn run<T: Number>(
 /// Runs one recurrence for several times, which ascend.
 fn expand<T: Number>(
     context: &Context<'_, T>,
-    some: &[(f64, usize)],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
+    some: &[Due],
+    session: &mut Session<'_, '_>,
     expansion: &mut Expansion,
 ) -> Result<()> {
     let (machine, statistics) = (context.machine, &context.statistics);
     let rewards = scaled(context);
-    let all = some.last().map_or(0, |&(lambda, _)| products(lambda, context.options.epsilon));
+    let all = some.last().map_or(0, |due| products(due.lambda, context.options.epsilon));
     let progress = (expansion.terms, expansion.terms + all);
     let mut iteration = Iteration::with_norms(
         &machine.lanes,
@@ -228,8 +216,8 @@ fn expand<T: Number>(
         progress,
         true,
     )?;
-    iteration.start_in(&context.initial, context.beginning())?;
-    let open = some.iter().map(|&(lambda, index)| Open::new(context, &iteration, index, lambda));
+    iteration.start(&context.initial, context.beginning())?;
+    let open = some.iter().map(|&due| Open::new(context, &iteration, due));
     let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;
     let (mut norms, mut host) = (Norms(Vec::new()), Vec::new());
     while !open.is_empty() {
@@ -239,7 +227,7 @@ fn expand<T: Number>(
         // The first step is no recurrence: v_1 = v_0 P.
         let to = if k == 0 { 1 } else { next.clamp(k + 1, k + leg) };
         let targets: Vec<&Target<T>> = open.iter().map(|o| &o.target).collect();
-        let rows = iteration.advance(to, &targets, observer)?;
+        let rows = iteration.advance(to, &targets, session)?;
         iteration.recurrence = true;
         norms.0.truncate(k as usize);
         let newest = iteration.rewards_of(Which::Newest)?;
@@ -260,18 +248,12 @@ fn expand<T: Number>(
             let bound = o.bound(to - 1, &norms);
             if bound.total() <= o.goal {
                 expansion.weighted_norm = expansion.weighted_norm.max(o.weighted_norm(to - 1, &norms));
-                let result = TimeResult {
-                    time: context.problem.times[o.index],
-                    alpha_t: o.lambda,
-                    window: (0, to - 1),
-                    bound,
-                    rewards: unscaled(context, &o.rewards, &rewards),
-                    ..TimeResult::default()
-                };
                 if context.problem.vectors {
-                    observer.result(o.index, iteration.download(&o.target.acc, &mut host)?)?;
+                    session.result(o.due.index, iteration.download(&o.target.acc, &mut host)?)?;
                 }
-                times[o.index] = Some(result);
+                let rewards = unscaled(context, &o.rewards, &rewards);
+                let result = TimeResult { window: (0, to - 1), bound, rewards, ..o.due.result() };
+                session.serve(o.due.index, result);
             } else if hopeless {
                 expansion.given_up += 1;
             } else {

@@ -7,9 +7,9 @@ use super::chain::{Initial, Reward};
 use super::cost_model::Costs;
 use super::exchange::parts::Parts;
 use super::numerics::poisson::Window;
-use super::partition::{most_elements, rows_of, share};
+use super::partition::{RunFacts, most_elements, rows_of, share};
 use super::problem::{Options, Problem};
-use super::solution::RewardValue;
+use super::solution::{RewardValue, TimeResult};
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 use crate::parallel::*;
@@ -41,7 +41,54 @@ pub struct Context<'a, T> {
     pub expands: bool,
 }
 
-impl<T> Context<'_, T> {
+/// A finite time to compute.
+#[derive(Debug, Clone, Copy)]
+pub struct Due {
+    /// Index among the requested times.
+    pub(super) index: usize,
+    pub(super) time: f64,
+    /// Mean number αt of steps until the time.
+    pub(super) lambda: f64,
+}
+
+impl Due {
+    /// Returns a result at this time without bound and rewards.
+    pub(super) fn result(&self) -> TimeResult {
+        TimeResult { time: self.time, alpha_t: self.lambda, ..TimeResult::default() }
+    }
+}
+
+impl<'a, T: Number> Context<'a, T> {
+    /// Builds the chain on its lanes.
+    pub(super) fn build(
+        machine: &'a Machine,
+        problem: &'a Problem<'a>,
+        options: &'a Options,
+        mut statistics: MatrixStatistics<T>,
+        initial: Vec<f64>,
+        expands: bool,
+        run: RunFacts,
+    ) -> Result<Self> {
+        let transitions = problem.transitions;
+        let parts = Parts::build_for(machine, transitions, &statistics, options.width, run)?;
+        (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
+        let costs = Costs::new(&statistics, transitions.states(), machine);
+        let initial_error = problem.initial.rounding();
+        Ok(Self { machine, problem, options, statistics, costs, parts, initial, initial_error, expands })
+    }
+
+    /// Returns requested times by their indices.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a time that takes too many steps.
+    pub fn due(&self, indices: impl IntoIterator<Item = usize>) -> Result<Vec<Due>> {
+        let due = |index: usize| {
+            let time = self.problem.times[index];
+            Ok(Due { index, time, lambda: self.statistics.lambda(time)? })
+        };
+        indices.into_iter().map(due).collect()
+    }
+
     /// Returns the initial state if there is only one.
     pub(super) fn beginning(&self) -> Option<usize> {
         match self.problem.initial {

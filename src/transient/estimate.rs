@@ -17,7 +17,7 @@ use super::solution::ExchangeCost;
 use super::step::matrix::Source;
 pub use super::step::memory_requirement::MemoryRequirement;
 use super::subdivided;
-use crate::kernel::{Number, Precision, Q64};
+use crate::kernel::Number;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
@@ -68,11 +68,7 @@ impl ManyRanks {
 /// ranks than blocks of 256 rows.
 pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
     check(problem, options)?;
-    match machine.precision {
-        Precision::F32 => many_in::<f32>(machine, problem, options, count),
-        Precision::F64 => many_in::<f64>(machine, problem, options, count),
-        Precision::Q64 => many_in::<Q64>(machine, problem, options, count),
-    }
+    by_precision!(machine.precision, many_in(machine, problem, options, count))
 }
 
 fn many_in<T: Number>(
@@ -223,11 +219,7 @@ impl Plan {
 /// As [`super::solve()`], except for lack of memory on a lane, which the plan reports.
 pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     check(problem, options)?;
-    match machine.precision {
-        Precision::F32 => plan_in::<f32>(machine, problem, options),
-        Precision::F64 => plan_in::<f64>(machine, problem, options),
-        Precision::Q64 => plan_in::<Q64>(machine, problem, options),
-    }
+    by_precision!(machine.precision, plan_in(machine, problem, options))
 }
 
 /// Number of runs of rows that [`estimate`] samples; [`RUN`] is the number of rows of each.
@@ -245,11 +237,7 @@ pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> 
     match &machine.lanes[..] {
         [lane] if !few && !machine.ranks.is_distributed() => {
             check(problem, options)?;
-            match machine.precision {
-                Precision::F32 => estimate_in::<f32>(lane, problem, options),
-                Precision::F64 => estimate_in::<f64>(lane, problem, options),
-                Precision::Q64 => estimate_in::<Q64>(lane, problem, options),
-            }
+            by_precision!(machine.precision, estimate_in(lane, problem, options))
         }
         _ => plan(machine, problem, options),
     }

@@ -23,6 +23,7 @@ use super::chain::Reward;
 use super::chain::statistics::{MatrixStatistics, scale_of};
 use super::numerics::double_double::UNIT;
 use super::problem::{Method, Observer, Options, Problem};
+use super::session::Session;
 use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::{Number, Precision};
@@ -158,21 +159,21 @@ impl Generator<'_> {
 
 /// Computes finite times at which rounding would take more than half of ε, if the chain is small.
 ///
-/// Serves those of `times` that are `None`, and passes probabilities to `observer`.
+/// Serves those without a result.
 pub(super) fn run<T: Number>(
     problem: &Problem<'_>,
     options: &Options,
     statistics: &MatrixStatistics<T>,
     initial: &[f64],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
+    session: &mut Session<'_, '_>,
 ) -> Result<()> {
     let (n, m) = (initial.len(), initial.len() + problem.rewards.len());
     if n > MOST_STATES || T::PRECISION != Precision::F64 || options.method != Method::Auto {
         return Ok(());
     }
     let mut which = Vec::new();
-    for index in (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()) {
+    let times = 0..problem.times.len();
+    for index in times.filter(|&i| !session.is_served(i) && problem.times[i].is_finite()) {
         let lambda = statistics.lambda(problem.times[index])?;
         if statistics.rounding(lambda, 0, u64::MAX) > 0.5 * options.epsilon {
             which.push((index, lambda));
@@ -209,17 +210,18 @@ pub(super) fn run<T: Number>(
                 cumulative: sums[n + k].0 * statistics.scale / scale,
             }
         };
-        times[index] = Some(TimeResult {
+        let result = TimeResult {
             time,
             alpha_t,
             squarings: Some(squarings),
             bound: Bound { rounding: error + 2.0 * UNIT + problem.initial.rounding(), ..Bound::default() },
             rewards: problem.rewards.iter().enumerate().map(value).collect(),
             ..TimeResult::default()
-        });
+        };
         if problem.vectors {
-            observer.result(index, &probabilities)?;
+            session.result(index, &probabilities)?;
         }
+        session.serve(index, result);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Solver of transient problems: scans the chain, builds the matrix and runs the method.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::chain::statistics::MatrixStatistics;
 use super::chain::{Chain, Initial, Reward};
@@ -10,7 +10,6 @@ use super::checkpoint::{Checkpoint, Checkpointer};
 use super::context::{Context, matrix_statistics, total};
 use super::cost_model::Costs;
 use super::exchange::cost::exchange_cost;
-use super::exchange::parts::Parts;
 use super::krylov::exponential;
 use super::memory::expect_chain_memory;
 use super::numerics::fixed_point::exact_mass;
@@ -18,13 +17,14 @@ use super::partition::RunFacts;
 use super::partition::reordering::{Order, reorder};
 use super::problem::{Method, Observer, Options, Partitioning, Problem, check, check_precision};
 use super::scaling_squaring;
+use super::session::Session;
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::steady_state::power_iteration;
 use super::step::matrix::MatrixInfo;
 use super::subdivided;
 use super::uniformization::batches::uniformize;
 use super::validation::{ResultSummary, Validator, check_rewards, contradiction};
-use crate::kernel::{Number, Precision, Q64};
+use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result, Status};
@@ -45,7 +45,8 @@ pub fn solve(
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(problem, options))?;
     machine.ranks.all_ok(check_precision(machine, problem, options))?;
-    solve_with(machine, problem, options, observer, &mut Checkpointer::none())
+    let checkpointer = &mut Checkpointer::none();
+    by_precision!(machine.precision, solve_in(machine, problem, options, observer, checkpointer))
 }
 
 impl Chain {
@@ -106,25 +107,13 @@ pub fn solve_resumable(
     }
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
-    let solution = solve_with(machine, problem, &options, observer, &mut checkpointer)?;
+    let saved = &mut checkpointer;
+    let solution = by_precision!(machine.precision, solve_in(machine, problem, &options, observer, saved))?;
     checkpointer.complete();
     Ok(solution)
 }
 
-fn solve_with(
-    machine: &Machine,
-    problem: &Problem<'_>,
-    options: &Options,
-    observer: &mut dyn Observer,
-    checkpointer: &mut Checkpointer<'_>,
-) -> Result<Solution> {
-    match machine.precision {
-        Precision::F32 => solve_in::<f32>(machine, problem, options, observer, checkpointer),
-        Precision::F64 => solve_in::<f64>(machine, problem, options, observer, checkpointer),
-        Precision::Q64 => solve_in::<Q64>(machine, problem, options, observer, checkpointer),
-    }
-}
-
+/// Scans the rows and chooses their order; then solves as [`solve_ordered`].
 fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
@@ -133,7 +122,7 @@ fn solve_in<T: Number>(
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Solution> {
     let started = Instant::now();
-    let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
+    let (n, ranks) = (problem.transitions.states(), machine.ranks);
     ranks.all_ok(expect_chain_memory(machine, n))?;
     let statistics =
         matrix_statistics::<T>(machine, problem.transitions, options.format, problem.is_endless())?;
@@ -175,141 +164,172 @@ fn solve_in<T: Number>(
         false => Cow::Borrowed(problem.rewards),
     };
     let problem = &Problem { rewards: &rewards, ..*problem };
-    let mut seconds = Seconds::default();
-    let mut solution = Solution {
-        probabilities: Vec::new(),
-        status: Status::Met,
-        bound: Bound::default(),
-        n,
-        nnz: statistics.nnz,
-        alpha: statistics.alpha,
-        terms: 0,
-        expansion: None,
-        eliminated: 0,
-        matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
-        order: Order::Natural,
-        times: Vec::new(),
-        device_bytes: 0,
-        seconds,
-    };
-    let initial_error = problem.initial.rounding();
-    let initial_mass = match problem.initial {
-        Initial::State(_) => 1.0,
-        _ => total(&initial, ranks),
-    };
-    let mut summaries = vec![None; problem.times.len()];
-    let mut handed_over = Duration::ZERO;
-    let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&initial, ranks));
-    let mut observer =
-        Validator { ranks, inner: observer, given, summaries: &mut summaries, spent: &mut handed_over };
+    let scanned = Scanned { machine, problem, options, statistics, initial, expands, run };
+    let solution = scanned.solve(started, observer, checkpointer)?;
+    Ok(Solution {
+        seconds: Seconds { total: started.elapsed().as_secs_f64(), ..solution.seconds },
+        ..solution
+    })
+}
 
-    // At time 0, or without transitions, the result is the initial distribution itself.
-    let still = |t: f64| t == 0.0 || statistics.alpha == 0.0;
-    let mut times: Vec<Option<TimeResult>> =
-        problem.times.iter().map(|&t| still(t).then(|| at_rest(t, initial_error))).collect();
-    for (i, time) in times.iter_mut().enumerate() {
-        if let Some(time) = time {
-            time.rewards = rest_rewards(problem, &initial, ranks, problem.times[i]);
-            if problem.vectors {
-                observer.result(i, &initial)?;
+/// A problem in the order in which its states are stored, with data from the scan of its rows.
+struct Scanned<'a, T> {
+    machine: &'a Machine,
+    problem: &'a Problem<'a>,
+    options: &'a Options,
+    statistics: MatrixStatistics<T>,
+    /// Initial probabilities of this rank's rows.
+    initial: Vec<f64>,
+    expands: bool,
+    run: RunFacts,
+}
+
+impl<T: Number> Scanned<'_, T> {
+    fn solve(
+        self,
+        started: Instant,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<Solution> {
+        let Self { machine, problem, options, .. } = self;
+        let (ranks, initial_error) = (machine.ranks, problem.initial.rounding());
+        let mut solution = Solution {
+            probabilities: Vec::new(),
+            status: Status::Met,
+            bound: Bound::default(),
+            n: problem.transitions.states(),
+            nnz: self.statistics.nnz,
+            alpha: self.statistics.alpha,
+            terms: 0,
+            expansion: None,
+            eliminated: 0,
+            matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
+            order: Order::Natural,
+            times: Vec::new(),
+            device_bytes: 0,
+            seconds: Seconds::default(),
+        };
+        let initial_mass = match problem.initial {
+            Initial::State(_) => 1.0,
+            _ => total(&self.initial, ranks),
+        };
+        let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&self.initial, ranks));
+        let mut validator = Validator::new(ranks, observer, given, problem.times.len());
+        let at_rest = self.results_at_rest(&mut validator)?;
+        let mut session = Session::new(&mut validator, checkpointer, at_rest);
+        session.set_rows(&self.statistics.rows)?;
+        solution.terms = session.replay()?;
+        if session.is_complete() && solution.terms > 0 {
+            solution.matrix.format = "none: the checkpoint was complete".to_owned();
+        }
+        if session.is_idle() && !ranks.is_distributed() {
+            scaling_squaring::run(problem, options, &self.statistics, &self.initial, &mut session)?;
+            if session.is_complete() {
+                "none".clone_into(&mut solution.matrix.format);
             }
         }
-    }
-    checkpointer.set_rows(&own)?;
-    solution.terms = checkpointer.replay(&mut times, &mut observer)?;
-    if times.iter().all(Option::is_some) && solution.terms > 0 {
-        solution.matrix.format = "none: the checkpoint was complete".to_owned();
-    }
-    if checkpointer.is_idle() && !ranks.is_distributed() {
-        scaling_squaring::run(problem, options, &statistics, &initial, &mut times, &mut observer)?;
-        if times.iter().all(Option::is_some) {
-            "none".clone_into(&mut solution.matrix.format);
+        if !session.is_complete() {
+            self.run(started, &mut session, &mut solution)?;
         }
+        solution.times = session.into_results();
+        // Lanes copy concurrently, so their sum may exceed the wall time.
+        let spent = validator.spent.as_secs_f64();
+        solution.seconds.solve = (solution.seconds.solve - spent).max(0.0);
+        solution.seconds.download += spent;
+        for (time, summary) in solution.times.iter_mut().zip(validator.summaries) {
+            check_rewards(time)?;
+            time.bound = time.bound.capped();
+            if let Some(ResultSummary { mass, least, missing }) = summary {
+                let iterated = time.alpha_t > 0.0 && time.alpha_t.is_finite() && time.stopped.is_none();
+                if let Some(missing) = missing.filter(|_| iterated) {
+                    time.bound = time.bound.of_missing(missing + initial_error);
+                }
+                time.mass = Some(mass);
+                time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
+            }
+            solution.bound = solution.bound.worst(&time.bound);
+            if time.bound.total() > options.epsilon || time.contradiction.is_some() {
+                solution.status = Status::NotMet;
+            }
+        }
+        let most = machine.lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
+        solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
+        Ok(solution)
     }
-    // The lanes may have been used before.
-    let (up_before, down_before) = transfers(lanes);
-    if times.iter().any(Option::is_none) {
-        let parts = Parts::build_for(machine, problem.transitions, &statistics, options.width, run)?;
-        solution.matrix = parts.matrix.clone();
-        let (uploaded, _) = transfers(lanes);
-        seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut context =
-            Context { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
-        context.statistics.lengths = Vec::new();
-        context.statistics.exit = Vec::new();
+
+    /// Returns results of the times at which they are the initial distribution itself.
+    ///
+    /// These are time 0, and all times of a chain without transitions.
+    fn results_at_rest(&self, observer: &mut dyn Observer) -> Result<Vec<Option<TimeResult>>> {
+        let problem = self.problem;
+        let mut results = vec![None; problem.times.len()];
+        for (index, &time) in problem.times.iter().enumerate() {
+            if time != 0.0 && self.statistics.alpha != 0.0 {
+                continue;
+            }
+            let bound = Bound { rounding: problem.initial.rounding(), ..Bound::default() };
+            let rewards = rest_rewards(problem, &self.initial, self.machine.ranks, time);
+            results[index] = Some(TimeResult { time, bound, rewards, ..TimeResult::default() });
+            if problem.vectors {
+                observer.result(index, &self.initial)?;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Builds the matrix, and runs the methods for all times without a result.
+    fn run(self, started: Instant, session: &mut Session<'_, '_>, solution: &mut Solution) -> Result<()> {
+        let Self { machine, problem, options, statistics, initial, expands, run } = self;
+        // The lanes may have been used before.
+        let (up_before, down_before) = transfers(&machine.lanes);
+        let context = Context::build(machine, problem, options, statistics, initial, expands, run)?;
+        solution.matrix = context.parts.matrix.clone();
+        let (uploaded, _) = transfers(&machine.lanes);
+        solution.seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
         let at = Instant::now();
-        let finite: Vec<usize> =
-            (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
+        let finite: Vec<usize> = session.unserved().filter(|&i| problem.times[i].is_finite()).collect();
         let mut last = None;
         if !finite.is_empty() {
-            let terms = match options.method {
-                Method::Auto | Method::Uniformization => {
-                    let swept = uniformize(&context, &finite, &mut times, &mut observer, checkpointer)?;
-                    (solution.expansion, last) = (swept.expansion, swept.last);
-                    swept.terms
-                }
-                Method::Chebyshev { strict } | Method::Krylov { strict } => {
-                    let expansion = match options.method {
-                        Method::Krylov { .. } => {
-                            exponential::run(&context, strict, None, &finite, &mut times, &mut observer)?
-                        }
-                        _ => chebyshev::run(&context, strict, &finite, &mut times, &mut observer)?,
-                    };
-                    solution.expansion = Some(expansion);
-                    let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
-                    let swept = match left.is_empty() {
-                        true => 0,
-                        false => uniformize(&context, &left, &mut times, &mut observer, checkpointer)?.terms,
-                    };
-                    expansion.terms + swept
-                }
-                Method::Subdivided { theta } => {
-                    subdivided::run(&context, theta, &finite, &mut times, &mut observer, checkpointer)?
-                }
+            let mut due = context.due(finite)?;
+            let mut terms = 0;
+            let expansion = match options.method {
+                Method::Krylov { strict } => Some(exponential::run(&context, strict, None, &due, session)?),
+                Method::Chebyshev { strict } => Some(chebyshev::run(&context, strict, &due, session)?),
+                _ => None,
             };
-            checkpointer.ended(terms);
+            if let Some(expansion) = expansion {
+                terms = expansion.terms;
+                due.retain(|due| !session.is_served(due.index));
+            }
+            if let Method::Subdivided { theta } = options.method {
+                terms = subdivided::run(&context, theta, &due, session)?;
+            } else if !due.is_empty() {
+                let swept = uniformize(&context, &due, session)?;
+                terms += swept.terms;
+                (solution.expansion, last) = (swept.expansion, swept.last);
+            }
+            if expansion.is_some() {
+                (solution.expansion, last) = (expansion, None);
+            }
+            session.ended(terms);
             solution.terms += terms;
         }
-        let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
+        let infinite: Vec<usize> = session.unserved().collect();
         if !infinite.is_empty() {
-            let served =
-                power_iteration::run(&context, &infinite, last, &mut times, &mut observer, checkpointer)?;
-            checkpointer.ended(served.terms);
+            let served = power_iteration::run(&context, &infinite, last, session)?;
+            session.ended(served.terms);
             solution.terms += served.terms;
             solution.eliminated = served.eliminated;
             if !served.met {
                 solution.status = Status::NotMet;
             }
         }
-        let (up, down) = transfers(lanes);
+        let (up, down) = transfers(&machine.lanes);
+        let seconds = &mut solution.seconds;
         (seconds.upload, seconds.download) = (up - up_before, down - down_before);
-        // Lanes copy concurrently, so their sum may exceed the wall time.
-        let spent = observer.spent.as_secs_f64();
-        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download - spent).max(0.0);
-        seconds.download += spent;
+        seconds.solve = at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download;
+        Ok(())
     }
-    solution.times = times.into_iter().flatten().collect();
-    assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
-    for (time, summaries) in solution.times.iter_mut().zip(summaries) {
-        check_rewards(time)?;
-        time.bound = time.bound.capped();
-        if let Some(ResultSummary { mass, least, missing }) = summaries {
-            let iterated = time.alpha_t > 0.0 && time.alpha_t.is_finite() && time.stopped.is_none();
-            if let Some(missing) = missing.filter(|_| iterated) {
-                time.bound = time.bound.of_missing(missing + initial_error);
-            }
-            time.mass = Some(mass);
-            time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
-        }
-        solution.bound = solution.bound.worst(&time.bound);
-        if time.bound.total() > options.epsilon || time.contradiction.is_some() {
-            solution.status = Status::NotMet;
-        }
-    }
-    let most = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
-    solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
-    solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
-    Ok(solution)
 }
 
 /// Returns the matrix–vector products of the last time by uniformization, or 1e4 for the limit.
@@ -339,10 +359,6 @@ fn is_far<T: Number>(
 fn transfers(lanes: &[Lane]) -> (f64, f64) {
     let all = lanes.iter().map(Lane::transfer_seconds);
     all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
-}
-
-fn at_rest(time: f64, rounding: f64) -> TimeResult {
-    TimeResult { time, bound: Bound { rounding, ..Bound::default() }, ..TimeResult::default() }
 }
 
 fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) -> Vec<RewardValue> {

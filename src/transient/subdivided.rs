@@ -7,12 +7,13 @@
 //! interval, as in the paper. So Θ is limited by the range of the number type.
 
 use super::chain::statistics::MatrixStatistics;
-use super::checkpoint::{Checkpointer, Phase, SubdividedState};
-use super::context::Context;
+use super::checkpoint::{Phase, SubdividedState};
+use super::context::{Context, Due};
 use super::iteration::MOST_STEPS;
 use super::numerics::poisson::Window;
 use super::problem::Observer;
 use super::profile::Activity;
+use super::session::Session;
 use super::solution::{Bound, TimeResult};
 use super::step::chunk::Sum;
 use super::step::stages::Stage;
@@ -65,10 +66,8 @@ pub fn terms<T: Number>(
 pub fn run<T: Number>(
     context: &Context<'_, T>,
     theta: f64,
-    which: &[usize],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
-    checkpointer: &mut Checkpointer<'_>,
+    times: &[Due],
+    session: &mut Session<'_, '_>,
 ) -> Result<u64> {
     let largest = largest_theta(T::PRECISION);
     if theta > largest {
@@ -83,13 +82,8 @@ pub fn run<T: Number>(
             "rewards are not supported by the subdivided method; use `method` auto".to_owned(),
         ));
     }
-    for &index in which {
-        terms(
-            &context.statistics,
-            context.options.epsilon,
-            theta,
-            context.statistics.lambda(context.problem.times[index])?,
-        )?;
+    for due in times {
+        terms(&context.statistics, context.options.epsilon, theta, due.lambda)?;
     }
     let (lanes, parts, precision) = (&context.machine.lanes, &context.parts, T::PRECISION);
     let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
@@ -101,12 +95,13 @@ pub fn run<T: Number>(
     let nothing: Vec<Buffer<T>> = each_lane(&[T::ZERO])?;
     let inverse = each_lane(&[context.statistics.inverse_alpha])?;
     let n = context.initial.len();
-    let mut resumed = checkpointer.subdivided()?;
+    let of = |phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None };
+    let mut resumed = session.resume(of)?;
     let mut terms = 0;
     if let Some(kept) = &resumed {
         let whole = kept.vectors.len() == 1 && kept.vectors[0].len() == n;
-        if which.first() != Some(&kept.state.index) || !whole {
-            return Err(checkpointer.unusable());
+        if times.first().map(|due| due.index) != Some(kept.state.index) || !whole {
+            return Err(session.unusable());
         }
         terms = kept.state.terms;
     }
@@ -120,9 +115,8 @@ pub fn run<T: Number>(
         }
         Ok(sum)
     };
-    for &index in which {
-        let t = context.problem.times[index];
-        let lambda = context.statistics.lambda(t)?;
+    for due in times {
+        let (index, lambda) = (due.index, due.lambda);
         let (intervals, window) = intervals(&context.statistics, context.options.epsilon, theta, lambda);
         let each = lambda / intervals;
         let last = window.right;
@@ -169,7 +163,7 @@ pub fn run<T: Number>(
             lanes[part.lane].upload(&own, pt, 0)?;
         }
         for interval in from..intervals as u64 {
-            checkpointer.save_if_due(|| {
+            session.save_if_due(|| {
                 Ok((Phase::Subdivided(SubdividedState { index, interval, terms }), vec![collect()?]))
             })?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
@@ -177,8 +171,7 @@ pub fn run<T: Number>(
             }
             parts.exchange(lanes, 0)?;
             let all = terms + (intervals as u64 - interval) * last;
-            let mut patient = checkpointer.defer_interrupt(observer);
-            let mut watch = |done: u64| patient.progress(terms + done, all);
+            let mut watch = |done: u64| session.progress(terms + done, all);
             // Steps have the numbers of the terms, 1 … last.
             parts.clock.time(Activity::Products, || parts.run(lanes, 1..last + 1, 0, &term, &mut watch))?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
@@ -187,23 +180,14 @@ pub fn run<T: Number>(
             terms += last;
         }
         let result = parts.clock.time(Activity::Results, collect)?;
-        observer.result(index, &result)?;
-        checkpointer.delivered(index, &result);
+        session.result(index, &result)?;
         // Each term has one more scaling and addition than in a uniformization run. e^{−x} is
         // rounded once per interval.
         let u = precision.unit_roundoff();
         let rounding =
             context.statistics.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
-        let result = TimeResult {
-            time: t,
-            alpha_t: lambda,
-            window: (0, last),
-            bound: Bound { truncation: intervals * window.truncation(), rounding, ..Bound::default() },
-            rewards: Vec::new(),
-            ..TimeResult::default()
-        };
-        checkpointer.finished(index, &result);
-        times[index] = Some(result);
+        let bound = Bound { truncation: intervals * window.truncation(), rounding, ..Bound::default() };
+        session.serve(index, TimeResult { window: (0, last), bound, ..due.result() });
     }
     Ok(terms)
 }

@@ -24,13 +24,19 @@ pub(super) struct ResultSummary {
 
 /// Observer that summarizes each result before it passes it to the inner observer.
 pub(super) struct Validator<'a> {
-    pub(super) ranks: Ranks,
-    pub(super) inner: &'a mut dyn Observer,
-    /// Fixed point: the exact initial mass.
-    pub(super) given: Option<u128>,
-    pub(super) summaries: &'a mut [Option<ResultSummary>],
+    ranks: Ranks,
+    inner: &'a mut dyn Observer,
+    given: Option<u128>,
+    pub(super) summaries: Vec<Option<ResultSummary>>,
     /// Total time spent here, with the inner observer's.
-    pub(super) spent: &'a mut Duration,
+    pub(super) spent: Duration,
+}
+
+impl<'a> Validator<'a> {
+    /// Creates a validator of `times` results; `given` is the exact initial mass in fixed point.
+    pub(super) fn new(ranks: Ranks, inner: &'a mut dyn Observer, given: Option<u128>, times: usize) -> Self {
+        Self { ranks, inner, given, summaries: vec![None; times], spent: Duration::ZERO }
+    }
 }
 
 impl Observer for Validator<'_> {
@@ -50,7 +56,7 @@ impl Observer for Validator<'_> {
         self.summaries[index] =
             Some(ResultSummary { mass, least: -self.ranks.all_reduce_max(-here), missing });
         self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
-        *self.spent += from.elapsed();
+        self.spent += from.elapsed();
         Ok(())
     }
 }

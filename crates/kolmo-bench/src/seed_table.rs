@@ -11,8 +11,8 @@ use std::time::Instant;
 use serde::Serialize;
 
 use kolmo::internals::{
-    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, expect_chain_memory, statistics, subdivided,
-    uniformize,
+    ActivitySeconds, Context, Costs, MatrixStatistics, Parts, Session, expect_chain_memory, statistics,
+    subdivided, uniformize,
 };
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -258,17 +258,14 @@ impl<'a> Row<'a> {
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
         let mut run = |context: &Context<'_, f64>, time: usize| {
-            let mut results = vec![None; times.len()];
             context.parts.clock.take();
             let at = Instant::now();
+            let mut nowhere = Checkpointer::none();
+            let mut session = Session::new(observer, &mut nowhere, vec![None; times.len()]);
+            let due = context.due([time])?;
             let products = match column.subdivided() {
-                true => {
-                    let nowhere = &mut Checkpointer::none();
-                    subdivided::run(context, wanted.theta, &[time], &mut results, observer, nowhere)?
-                }
-                false => {
-                    uniformize(context, &[time], &mut results, observer, &mut Checkpointer::none())?.terms
-                }
+                true => subdivided::run(context, wanted.theta, &due, &mut session)?,
+                false => uniformize(context, &due, &mut session)?.terms,
             };
             let solved = Solved { whole: at.elapsed().as_secs_f64(), activities: context.parts.clock.take() };
             Ok::<_, kolmo::Error>((solved, products))

@@ -58,7 +58,7 @@ fn measure<T: Number>(
     for accumulate in [true, false] {
         let targets: &[_] = if accumulate { &[&target] } else { &[] };
         let mut run = |steps: u64| -> Result<f64> {
-            iteration.start(&x)?;
+            iteration.start(&x, None)?;
             let at = Instant::now();
             iteration.advance(steps, targets, &mut Silent)?;
             Ok(at.elapsed().as_secs_f64() / steps as f64)
@@ -68,7 +68,7 @@ fn measure<T: Number>(
         let step = run(((0.05 / once) as u64).clamp(2, 256))?;
         let steps = ((0.1 / step) as u64).clamp(4, STEPS as u64);
         let seconds = Spread::of((0..repeat).map(|_| run(steps)).collect::<Result<_>>()?);
-        iteration.start(&x)?;
+        iteration.start(&x, None)?;
         iteration.advance(1, targets, &mut Silent)?;
         let relative_error = error(transitions, &statistics, &x, &iteration.newest()?);
 

@@ -51,7 +51,7 @@ pub(super) fn step_seconds<T: Number>(
     iteration.weigh(&mut target, 0, &vec![1e-4; steps as usize], 1.0)?;
     let mut seconds = Vec::new();
     for _ in 0..repeat {
-        iteration.start(x)?;
+        iteration.start(x, None)?;
         let at = Instant::now();
         iteration.advance(steps, &[&target], &mut Silent)?;
         seconds.push(at.elapsed().as_secs_f64() / steps as f64);

@@ -24,19 +24,19 @@
 //! elimination does not depend on how slow the absorption is.
 
 use super::envelope::Envelope;
-use super::hitting_time::bound_hitting_time;
-use super::hitting_time::{Stochastic, expected_rewards};
-use crate::kernel::{Number, Precision, Q64};
+use super::hitting_time::{Stochastic, TOGETHER, bound_hitting_time, expected_rewards};
+use crate::kernel::{Number, Precision};
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::{LAZY, scale_of};
 use crate::transient::chain::transitions::{Transitions, exit_rate};
 use crate::transient::chain::{Initial, Reward};
 use crate::transient::context::{Context, matrix_statistics};
-use crate::transient::cost_model::Costs;
-use crate::transient::exchange::parts::Parts;
+use crate::transient::exchange::cost::exchange_cost;
 use crate::transient::iteration::Iteration;
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::memory::expect_chain_memory;
+use crate::transient::numerics::double_double::Exact;
+use crate::transient::partition::RunFacts;
 use crate::transient::problem::{Observer, Options, Problem, check, check_precision};
 use crate::{Error, Machine, Result, Status};
 
@@ -116,10 +116,8 @@ pub fn until_absorption(
         row.clear();
         transitions.outgoing(end as usize, &mut row);
         if !row.is_empty() {
-            return Err(Error::Invalid(format!(
-                "state {end} is not absorbing: it has an exit rate \
-                                               above 0"
-            )));
+            let what = format!("state {end} is not absorbing: it has an exit rate above 0");
+            return Err(Error::Invalid(what));
         }
     }
     // The time is the total of the reward 1.
@@ -131,11 +129,7 @@ pub fn until_absorption(
     let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
     check(&problem, options)?;
     check_precision(machine, &problem, options)?;
-    match machine.precision {
-        Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),
-        Precision::F64 => absorbed::<f64>(machine, &problem, ends, options, observer),
-        Precision::Q64 => absorbed::<Q64>(machine, &problem, ends, options, observer),
-    }
+    by_precision!(machine.precision, absorbed(machine, &problem, ends, options, observer))
 }
 
 /// Totals of all rewards; the last one is the time.
@@ -149,6 +143,12 @@ struct Outcome {
 impl Outcome {
     fn certain(value: f64, count: usize) -> Self {
         Self { totals: vec![Total { value, bound: 0.0 }; count], met: true, terms: 0, eliminated: 0 }
+    }
+
+    /// Returns totals without elimination; they are met if all bounds are finite, too.
+    fn of(totals: Vec<Total>, met: bool, terms: u64) -> Self {
+        let met = met && totals.iter().all(|total| total.bound.is_finite());
+        Self { totals, met, terms, eliminated: 0 }
     }
 }
 
@@ -172,21 +172,9 @@ fn absorbed<T: Number>(
     } else if passing.is_empty() {
         Outcome::certain(0.0, problem.rewards.len())
     } else {
-        let mut statistics = matrix_statistics::<T>(machine, transitions, options.format, true)?;
-        let parts = Parts::build(
-            machine,
-            transitions,
-            &statistics,
-            options.width,
-            options.format,
-            options.partitioning(),
-        )?;
-        (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
-        let initial_error = problem.initial.rounding();
-        let expands = false;
-        let costs = Costs::new(&statistics, problem.transitions.states(), machine);
-        let context =
-            Context { machine, problem, options, statistics, costs, parts, initial, initial_error, expands };
+        let statistics = matrix_statistics::<T>(machine, transitions, options.format, true)?;
+        let run = RunFacts::endless(options.partitioning(), options.format, exchange_cost);
+        let context = Context::build(machine, problem, options, statistics, initial, false, run)?;
         totals(&context, &passing, observer)?
     };
     let mut rewards = found.totals;
@@ -218,10 +206,7 @@ fn totals<T: Number>(
     let eliminated = |envelope: Envelope| eliminated(context, &envelope, passing, &mut check);
     let found = envelope.map(eliminated).transpose()?.flatten();
     match found {
-        Some(totals) => {
-            let met = totals.iter().all(|total| total.bound.is_finite());
-            Ok(Outcome { totals, met, terms, eliminated: passing.len() })
-        }
+        Some(totals) => Ok(Outcome { eliminated: passing.len(), ..Outcome::of(totals, true, terms) }),
         None => iterate(context, observer),
     }
 }
@@ -277,17 +262,27 @@ fn sweep<T: Number>(
     let (time, others) = context.problem.rewards.split_last().expect("a time is left");
     let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
     let (mut summed, mut terms) = (Vec::new(), 0);
-    for some in all.chunks(4) {
-        let (sums, sweeps) = match some.len() {
-            1 => sums_of::<T, 1>(context, &chain, &met, some, most, observer)?,
-            2 => sums_of::<T, 2>(context, &chain, &met, some, most, observer)?,
-            _ => sums_of::<T, 4>(context, &chain, &met, some, most, observer)?,
-        };
-        terms += sweeps;
-        if sums.iter().any(|sum| sum.error > context.options.epsilon * sum.largest) {
-            return Ok(Outcome { totals: Vec::new(), met: false, terms, eliminated: 0 });
+    for some in all.chunks(TOGETHER) {
+        let scaled: Vec<(f64, f64)> =
+            some.iter().map(|reward| (scale_of(largest(reward)), largest(reward))).collect();
+        let rates: Vec<Vec<f64>> = (some.iter().zip(&scaled))
+            .map(|(reward, (scale, _))| reward.values.iter().map(|value| value * scale).collect())
+            .collect();
+        // Half of the error budget; the other half is for the error of the initial vector.
+        let half = |&(scale, largest): &(f64, f64)| 0.5 * context.options.epsilon * largest * scale;
+        let enough: Vec<f64> = scaled.iter().map(half).collect();
+        let found = expected_rewards(&chain, &met, &rates, &enough, most, observer)?;
+        terms += found.sweeps;
+        for ((&(scale, largest), values), &defect) in scaled.iter().zip(&found.values).zip(&found.defects) {
+            let (mut sum, largest) = (Exact::default(), largest * scale);
+            values.iter().zip(&context.initial).for_each(|(value, p)| sum.add(value * p));
+            let error = defect + context.initial_error * largest;
+            if error > context.options.epsilon * largest {
+                return Ok(Outcome { totals: Vec::new(), met: false, terms, eliminated: 0 });
+            }
+            let highest = values.iter().copied().fold(0.0, f64::max);
+            summed.push(Sum { scale, largest, highest, defect, value: sum.value(), error });
         }
-        summed.extend(sums);
     }
     // In each step the expected time falls by at least the reward minus the defect.
     let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
@@ -296,9 +291,7 @@ fn sweep<T: Number>(
         let bound = (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale;
         Total::finite(sum.value * holding / sum.scale, bound)
     };
-    let totals: Vec<Total> = summed.into_iter().map(total).collect();
-    let met = totals.iter().all(|total| total.bound.is_finite());
-    Ok(Outcome { totals, met, terms, eliminated: 0 })
+    Ok(Outcome::of(summed.into_iter().map(total).collect(), true, terms))
 }
 
 /// Result of the sweeps for one reward, in steps and times the power of two `scale`.
@@ -315,53 +308,8 @@ struct Sum {
     error: f64,
 }
 
-/// Returns the sums of at most `K` rewards, which share the sweeps, and the number of sweeps.
-fn sums_of<T: Number, const K: usize>(
-    context: &Context<'_, T>,
-    chain: &Stochastic,
-    met: &[bool],
-    rewards: &[&Reward],
-    most: u64,
-    observer: &mut dyn Observer,
-) -> Result<(Vec<Sum>, u64)> {
-    let of = |reward: &Reward| reward.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-    let scales: Vec<f64> = rewards.iter().map(|reward| scale_of(of(reward))).collect();
-    let mut reward_rates = vec![[0.0; K]; met.len()];
-    for (k, (reward, scale)) in rewards.iter().zip(&scales).enumerate() {
-        reward_rates
-            .iter_mut()
-            .zip(&reward.values)
-            .for_each(|(reward_rates, value)| reward_rates[k] = value * scale);
-    }
-    let mut enough = [f64::INFINITY; K];
-    // Half of the error budget; the other half is for the error of the initial vector.
-    let half = |reward: &Reward, scale: &f64| 0.5 * context.options.epsilon * of(reward) * scale;
-    enough
-        .iter_mut()
-        .zip(rewards.iter().zip(&scales))
-        .for_each(|(e, (reward, scale))| *e = half(reward, scale));
-    let found = expected_rewards(chain, met, &reward_rates, enough, most, observer)?;
-    let sum = |(k, (reward, scale)): (usize, (&&Reward, &f64))| {
-        let mut sum = [0.0; 2];
-        found.values.iter().zip(&context.initial).for_each(|(value, p)| add(&mut sum, value[k] * p));
-        let (largest, defect) = (of(reward) * scale, found.defects[k]);
-        Sum {
-            scale: *scale,
-            largest,
-            highest: found.values.iter().map(|value| value[k]).fold(0.0, f64::max),
-            defect,
-            value: sum[0] + sum[1],
-            error: defect + context.initial_error * largest,
-        }
-    };
-    Ok((rewards.iter().zip(&scales).enumerate().map(sum).collect(), found.sweeps))
-}
-
-/// Adds a number to a compensated sum: `sum[0]`, and `sum[1]` for its rounding errors.
-pub(crate) fn add(sum: &mut [f64; 2], value: f64) {
-    let next = sum[0] + value;
-    sum[1] += if sum[0].abs() >= value.abs() { (sum[0] - next) + value } else { (value - next) + sum[0] };
-    sum[0] = next;
+fn largest(reward: &Reward) -> f64 {
+    reward.values.iter().fold(0.0, |most, value| value.abs().max(most))
 }
 
 /// Computes the totals by matrix–vector products until the iterate is quasi-stationary on T.
@@ -373,7 +321,6 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
         Precision::Q64 => statistics.mean_holding(),
         _ => inverse_alpha.wide() * statistics.scale,
     };
-    let largest = |r: &Reward| r.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
     let scale = |r: &Reward| {
         // Fixed-point numbers are below 1.
         scale_of(largest(r)) * if T::PRECISION == Precision::Q64 { 0.5 } else { 1.0 }
@@ -382,8 +329,8 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
     let scaled: Vec<(&[f64], f64)> = rewards.iter().zip(&scales).map(|(r, &s)| (&r.values[..], s)).collect();
     let mut iteration =
         Iteration::new(&context.machine.lanes, &context.parts, inverse_alpha, &scaled, (0, 0))?;
-    iteration.start_in(&context.initial, context.beginning())?;
-    let (mut sums, mut last) = (vec![[0.0; 2]; rewards.len()], vec![0.0; rewards.len()]);
+    iteration.start(&context.initial, context.beginning())?;
+    let (mut sums, mut last) = (vec![Exact::default(); rewards.len()], vec![0.0; rewards.len()]);
     // Errors of the stored initial vector and of dot products, by blocks and then compensated.
     let u = T::PRECISION.unit_roundoff();
     let fixed = context.initial_error
@@ -395,7 +342,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
         let terms = iteration.steps();
         let rows = iteration.advance(check_at.min(terms + iteration.most_steps()), &[], observer)?;
         for row in rows.chunks(rewards.len()) {
-            sums.iter_mut().zip(row).for_each(|(sum, value)| add(sum, *value));
+            sums.iter_mut().zip(row).for_each(|(sum, value)| sum.add(*value));
             last.copy_from_slice(row);
         }
         let terms = iteration.steps();
@@ -403,9 +350,7 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
             continue;
         }
         check_at = terms + (terms / 8).clamp(16, 1 << 14);
-        let masses = iteration.non_absorbing_masses()?;
-        let termination =
-            EarlyTermination::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
+        let termination = EarlyTermination::after_last(&iteration, statistics.step)?;
         let behind = (termination.defect + termination.rounding) / termination.decay;
         let rounded = fixed + statistics.step * terms as f64;
         let error = rounded + behind;
@@ -422,13 +367,11 @@ fn iterate<T: Number>(context: &Context<'_, T>, observer: &mut dyn Observer) -> 
     let work = (MOST_WORK / statistics.nnz.max(1)).max(1 << 16);
     let longest =
         bound_hitting_time(context, 1.0 / holding, &probable, work, observer)?.0.unwrap_or(f64::INFINITY);
-    let total = |((reward, scale), (sum, last)): ((&Reward, f64), ([f64; 2], f64))| {
+    let total = |((reward, scale), (sum, last)): ((&Reward, f64), (Exact, f64))| {
         let rest = last * (1.0 - decay) / decay;
-        let value = sum[0] + sum[1] + if rest.is_finite() { rest } else { 0.0 };
+        let value = sum.value() + if rest.is_finite() { rest } else { 0.0 };
         Total::finite(value * holding / scale, largest(reward) * holding * longest * error)
     };
     let all = rewards.iter().zip(scales).zip(sums.into_iter().zip(last));
-    let totals: Vec<Total> = all.map(total).collect();
-    let met = met && totals.iter().all(|total| total.bound.is_finite());
-    Ok(Outcome { totals, met, terms, eliminated: 0 })
+    Ok(Outcome::of(all.map(total).collect(), met, terms))
 }

@@ -213,11 +213,7 @@ impl Envelope {
             row.clear();
             transitions.outgoing(state as usize, &mut row);
             let inside = row.iter().filter(|(to, _)| place[*to as usize] != u32::MAX);
-            for &(to, rate) in inside {
-                list.from.push(i);
-                list.to.push(place[to as usize]);
-                list.rate.push(rate);
-            }
+            list.extend(inside.map(|&(to, rate)| (i, place[to as usize], rate)));
             let outside = row.iter().filter(|(to, _)| place[*to as usize] == u32::MAX);
             out.push(exit_rate(outside.map(|(_, rate)| *rate)));
         }
@@ -367,15 +363,7 @@ impl<N: Positive> Row<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn chain(n: usize, list: &[(u32, u32, f64)]) -> Csr {
-        let list = TransitionList {
-            from: list.iter().map(|t| t.0).collect(),
-            to: list.iter().map(|t| t.1).collect(),
-            rate: list.iter().map(|t| t.2).collect(),
-        };
-        Csr::from_list(n, list).unwrap()
-    }
+    use crate::transient::chain::csr::tests::chain;
 
     fn values(chain: &Csr, passing: &[u32], reward_rates: Vec<f64>) -> (Vec<f64>, f64) {
         let envelope = Envelope::new(chain, passing).unwrap().expect("a short elimination");

@@ -15,11 +15,13 @@
 //! receives the values of remote states that these rows read. Blocks do not depend on the number of
 //! ranks, so the results are bitwise those of one process.
 
+use std::ops::Range;
+
 use crate::Result;
 use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::BLOCK;
+use crate::sparse::{BLOCK, CsrMatrix};
 use crate::transient::chain::recurrent_classes::{Classes, LocalGraph};
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::context::Context;
@@ -30,10 +32,8 @@ use crate::util::inline_array::array;
 ///
 /// Built-in models would otherwise generate each row thousands of times.
 pub(crate) struct Stochastic {
-    pub(crate) starts: Vec<usize>,
-    /// Column indices: the rank's own states first, then the remote states that its rows read.
-    pub(crate) to: Vec<u32>,
-    probability: Vec<f64>,
+    /// P without its diagonal. Columns are the rank's own states, then the remote ones it reads.
+    pub(crate) moves: CsrMatrix,
     /// Probability of staying in each state.
     pub(crate) stay: Vec<f64>,
 }
@@ -41,55 +41,40 @@ pub(crate) struct Stochastic {
 const ROWS: usize = 4096;
 
 impl Stochastic {
-    pub(crate) fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
-        let (first, end) = (states.start, states.end);
-        let blocks = (0..states.len().div_ceil(ROWS)).into_par_iter();
-        let blocks = blocks
-            .map(|b| Self::rows(transitions, alpha, first + b * ROWS..(first + (b + 1) * ROWS).min(end)));
-        let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
-        for block in blocks.collect::<Vec<_>>() {
-            let before = all.to.len();
-            all.starts.extend(block.starts[1..].iter().map(|start| before + start));
-            all.to.extend(block.to);
-            all.probability.extend(block.probability);
-            all.stay.extend(block.stay);
-        }
-        all
-    }
-
-    fn rows(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
-        let mut rows = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
-        let mut row = Vec::new();
-        for state in states {
+    pub(crate) fn new(transitions: &dyn Transitions, alpha: f64, states: Range<usize>) -> Self {
+        let moves = CsrMatrix::from_rows(states.len(), transitions.states(), |i, row| {
+            transitions.outgoing(states.start + i, row);
+            row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
+        });
+        let stay = |row: &mut Vec<(u32, f64)>, state: usize| {
             row.clear();
-            transitions.outgoing(state, &mut row);
-            rows.to.extend(row.iter().map(|&(to, _)| to));
-            rows.probability.extend(row.iter().map(|&(_, rate)| rate / alpha));
+            transitions.outgoing(state, row);
             let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
-            rows.stay.push(1.0 - (rate / alpha).min(1.0));
-            rows.starts.push(rows.to.len());
-        }
-        rows
+            1.0 - (rate / alpha).min(1.0)
+        };
+        Self { moves, stay: states.into_par_iter().map_init(Vec::new, stay).collect() }
     }
 
     /// Iterates over the transitions of a row without its diagonal: state and probability.
     pub(crate) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
-        let row = self.starts[state]..self.starts[state + 1];
-        self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
+        let (to, probability) = self.moves.row(state);
+        to.iter().copied().zip(probability.iter().copied())
     }
 
     /// Computes (P a)(state).
     pub(crate) fn apply(&self, state: usize, a: &[f64]) -> f64 {
-        let row = self.starts[state]..self.starts[state + 1];
-        let moved =
-            self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
+        let moved = self.row(state).map(|(to, p)| p * a[to as usize]);
         self.stay[state] * a[state] + moved.sum::<f64>()
+    }
+
+    /// Returns the largest number of transitions out of a state.
+    pub(crate) fn longest(&self) -> usize {
+        self.moves.starts().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0)
     }
 
     /// Bounds the rounding error of (v − Pv), relative to the sum of its terms' magnitudes.
     fn rounding(&self) -> f64 {
-        let longest = self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-        (longest as f64 + 4.0) * f64::EPSILON
+        (self.longest() as f64 + 4.0) * f64::EPSILON
     }
 
     /// Computes (v − Pv)(state) for `K` vectors, and the sums of the terms' magnitudes.
@@ -161,7 +146,7 @@ impl Stochastic {
     fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
         let both = |a: [f64; K], b: [f64; K]| array(|k| a[k].max(b[k]));
         let of_block = |block: usize| {
-            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            let states = block_of(block, met.len());
             states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
         };
         (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| [0.0; K], both)
@@ -181,18 +166,16 @@ impl RemoteValues {
     /// Renumbers the column indices of a chain's rows to local ones.
     fn new(known: &LocalGraph<'_>, chain: &mut Stochastic) -> Self {
         let (ranks, own) = (known.ranks, known.rows.clone());
-        let mut others: Vec<u32> =
-            chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
+        let read = chain.moves.column().iter().copied();
+        let mut others: Vec<u32> = read.filter(|&to| !own.contains(&(to as usize))).collect();
         others.sort_unstable();
         others.dedup();
         // `others` is ascending, so it is ordered by ranks.
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
         others.iter().for_each(|&state| wanted[known.owner(state as usize)].push(state));
-        chain.to.par_iter_mut().for_each(|to| {
-            *to = match own.contains(&(*to as usize)) {
-                true => *to - own.start as u32,
-                false => (own.len() + others.partition_point(|other| other < to)) as u32,
-            };
+        chain.moves.renumber(|to| match own.contains(&(to as usize)) {
+            true => to - own.start as u32,
+            false => (own.len() + others.partition_point(|&other| other < to)) as u32,
         });
         let read = wanted.iter().map(Vec::len).collect();
         let mut requested = ranks.all_to_all(wanted);
@@ -298,17 +281,19 @@ pub(crate) fn expected_steps(
     Ok(Some(best).filter(|bound| bound.is_finite()))
 }
 
-/// Expected rewards from every state until a state of `met` is reached, for `K` reward rates.
-pub(crate) struct ExpectedRewards<const K: usize> {
-    /// Value of each state; 0 in states that are met.
-    pub(crate) values: Vec<[f64; K]>,
+/// Expected rewards from every state until a state of `met` is reached, for some reward rates.
+pub(crate) struct ExpectedRewards {
+    /// For each reward the value of each state; 0 in states that are met.
+    pub(crate) values: Vec<Vec<f64>>,
     /// Maximum of |r − (v − Pv)| with its rounding; times the expected steps it bounds the error.
-    pub(crate) defects: [f64; K],
+    pub(crate) defects: Vec<f64>,
     /// True if each defect is small enough, or consists of rounding alone.
     pub(crate) met: bool,
     pub(crate) sweeps: u64,
 }
 
+/// Largest number of rewards that share sweeps.
+pub(crate) const TOGETHER: usize = 4;
 /// Consecutive checks that predict more sweeps than allowed, before the sweeps are abandoned.
 const HOPELESS: u32 = 4;
 /// Checks predict the number of sweeps only after 1/`TRIED` of the allowed sweeps.
@@ -321,7 +306,7 @@ const STALLED: u32 = 4;
 /// Largest multiple of the rounding that a defect taken as rounding alone may have.
 const ROUNDINGS: f64 = 8.0;
 
-/// Solves v = r + Pv by Gauss–Seidel sweeps on the states not `met`, for `K` rates r at once.
+/// Solves v = r + Pv by Gauss–Seidel sweeps on the states not `met`, for up to [`TOGETHER`] rates.
 ///
 /// It ends in one of three cases:
 /// * Each defect is at most `enough`, or consists of rounding alone.
@@ -329,14 +314,33 @@ const ROUNDINGS: f64 = 8.0;
 /// * The decrease of the defects predicts more than `most` sweeps.
 ///
 /// # Errors Errors of the observer.
-pub(crate) fn expected_rewards<const K: usize>(
+pub(crate) fn expected_rewards(
     chain: &Stochastic,
     met: &[bool],
-    reward_rates: &[[f64; K]],
-    enough: [f64; K],
+    reward_rates: &[Vec<f64>],
+    enough: &[f64],
     most: u64,
     observer: &mut dyn Observer,
-) -> Result<ExpectedRewards<K>> {
+) -> Result<ExpectedRewards> {
+    match reward_rates.len() {
+        1 => rewards_of::<1>(chain, met, reward_rates, enough, most, observer),
+        2 => rewards_of::<2>(chain, met, reward_rates, enough, most, observer),
+        _ => rewards_of::<TOGETHER>(chain, met, reward_rates, enough, most, observer),
+    }
+}
+
+/// Computes [`expected_rewards`] with `K` values next to each other; rates that lack are 0.
+fn rewards_of<const K: usize>(
+    chain: &Stochastic,
+    met: &[bool],
+    columns: &[Vec<f64>],
+    enough: &[f64],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<ExpectedRewards> {
+    let of_state = |state: usize| array(|k| columns.get(k).map_or(0.0, |column| column[state]));
+    let reward_rates: Vec<[f64; K]> = (0..met.len()).map(of_state).collect();
+    let enough: [f64; K] = array(|k| enough.get(k).copied().unwrap_or(f64::INFINITY));
     let rounding = chain.rounding();
     let mut values = vec![[0.0; K]; met.len()];
     let (mut before, mut between) = (values.clone(), values.clone());
@@ -378,7 +382,9 @@ pub(crate) fn expected_rewards<const K: usize>(
         last = (sweeps, excess);
         let done = excess == 0.0 || stalled == STALLED;
         if done || hopeless == HOPELESS || sweeps >= most {
-            return Ok(ExpectedRewards { values, defects, met: done, sweeps });
+            let column = |k: usize| values.iter().map(|value| value[k]).collect();
+            let values = (0..columns.len()).map(column).collect();
+            return Ok(ExpectedRewards { values, defects: defects.to_vec(), met: done, sweeps });
         }
         // For slowly left states: extrapolate by the last increase if that at least halves the
         // defect.
@@ -388,8 +394,7 @@ pub(crate) fn expected_rewards<const K: usize>(
             .zip(values.as_flattened())
             .for_each(|(before, v)| *before = v - *before);
         let of_block = |block: usize| {
-            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
-            let mut sums = [[0.0; 2]; K];
+            let (states, mut sums) = (block_of(block, met.len()), [[0.0; 2]; K]);
             for state in states.filter(|&state| !met[state]) {
                 let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
                 for (k, sums) in sums.iter_mut().enumerate() {
@@ -413,6 +418,10 @@ pub(crate) fn expected_rewards<const K: usize>(
             values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);
         }
     }
+}
+
+fn block_of(block: usize, states: usize) -> Range<usize> {
+    block * ROWS..((block + 1) * ROWS).min(states)
 }
 
 fn number_or_infinity(value: f64) -> f64 {
@@ -440,27 +449,7 @@ pub(crate) fn bound_hitting_time<T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
-
-    struct Silent;
-    impl Observer for Silent {
-        fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-            Ok(())
-        }
-        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
-            Ok(())
-        }
-    }
-
-    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
-        let list = TransitionList {
-            from: transitions.iter().map(|t| t.0).collect(),
-            to: transitions.iter().map(|t| t.1).collect(),
-            rate: transitions.iter().map(|t| t.2).collect(),
-        };
-        Csr::from_list(n, list).unwrap()
-    }
+    use crate::transient::chain::csr::tests::chain;
 
     #[test]
     fn expected_steps_bound_a_walk_on_a_line_from_above() {
@@ -474,7 +463,7 @@ mod tests {
         let chain = chain(10, &list);
         let known = LocalGraph::new(&chain, Ranks::ALONE, 0..10);
 
-        let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
+        let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut ()).unwrap().unwrap();
 
         // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end:
         // h(9) = 90.
@@ -487,7 +476,7 @@ mod tests {
         let chain = chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]);
         let known = LocalGraph::new(&chain, Ranks::ALONE, 0..3);
 
-        let bound = expected_steps(&known, 2.0 + 1e-7, &[2], &[true; 3], 1000, &mut Silent).unwrap().unwrap();
+        let bound = expected_steps(&known, 2.0 + 1e-7, &[2], &[true; 3], 1000, &mut ()).unwrap().unwrap();
 
         let exact = (2.0 + 1e-7) / 1e-7;
         assert!(exact <= bound && bound < 1.12 * exact, "{bound}");
@@ -503,25 +492,18 @@ mod tests {
         let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
 
         // The second rate is twice the first.
-        let reward_rates = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
-        let found = expected_rewards(&chain, &met, &reward_rates, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
+        let rates = [1.0 / 3.0, 2.0 / 3.0].map(|rate| vec![rate; 1000]);
+        let found = expected_rewards(&chain, &met, &rates, &[1e-12; 2], 1 << 20, &mut ()).unwrap();
 
-        let [defect, twice] = found.defects;
-        assert!(
-            defect <= 1e-12 && twice <= 1e-12 && found.sweeps < 1 << 20,
-            "{defect} after {}",
-            found.sweeps
-        );
+        let (defects, sweeps) = (&found.defects, found.sweeps);
+        assert!(defects.iter().all(|&defect| defect <= 1e-12) && sweeps < 1 << 20, "{defects:?}, {sweeps}");
         let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
         // Three steps per unit of time, and the rounding of the closed form.
         let bound = found.defects[1] * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
-        for (i, [value, twice]) in (0..).zip(&found.values) {
-            for value in [*value, 0.5 * twice] {
-                assert!(
-                    (value - exact(i)).abs() <= bound,
-                    "{i}: {value}, {} expected within {bound:e}",
-                    exact(i)
-                );
+        for (values, factor) in found.values.iter().zip([1.0, 0.5]) {
+            for (i, value) in (0..).zip(values) {
+                let (value, exact) = (factor * value, exact(i));
+                assert!((value - exact).abs() <= bound, "{i}: {value}, {exact} expected within {bound:e}");
             }
         }
     }
@@ -531,13 +513,13 @@ mod tests {
         let chain =
             Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
 
-        let found =
-            expected_rewards(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
+        let (met, rates) = ([false, false, true], [vec![1.0; 3]]);
+        let found = expected_rewards(&chain, &met, &rates, &[1e-7], 1000, &mut ()).unwrap();
 
         // 1e7 units of time of three steps each, from either initial state.
-        let [defect] = found.defects;
+        let defect = found.defects[0];
         assert!(defect <= 1e-7 && found.sweeps < 1000, "{defect} after {}", found.sweeps);
-        for [value] in &found.values[..2] {
+        for value in &found.values[0][..2] {
             assert!((value - 3e7).abs() <= 3e7 * defect, "{value}");
         }
     }

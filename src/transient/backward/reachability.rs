@@ -10,12 +10,13 @@
 //!
 //! If it is shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
 
-use super::absorption::{Total, add};
+use super::absorption::Total;
 use super::envelope::{Envelope, Values};
-use super::hitting_time::{Stochastic, expected_rewards};
+use super::hitting_time::{Stochastic, TOGETHER, expected_rewards};
 use crate::transient::chain::Initial;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::{Transitions, exit_rate};
+use crate::transient::numerics::double_double::Exact;
 use crate::transient::problem::Observer;
 use crate::{Machine, Result};
 
@@ -49,18 +50,28 @@ pub struct Reachability {
 /// # Panics If the numbers of states differ.
 pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[bool]) -> Vec<bool> {
     assert_eq!((targets.len(), through.len()), (transitions.states(), targets.len()), "states");
+    let mut row = Vec::new();
+    reached_back(targets, through, |state, before| {
+        row.clear();
+        transitions.incoming(state, &mut row);
+        before.extend(row.iter().map(|&(from, _)| from));
+    })
+}
+
+/// Searches back from `targets` through states of `through`; `predecessors` appends those of a state.
+pub(super) fn reached_back(
+    targets: &[bool],
+    through: &[bool],
+    mut predecessors: impl FnMut(usize, &mut Vec<u32>),
+) -> Vec<bool> {
     let mut found = targets.to_vec();
     let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
-    let mut row = Vec::new();
+    let mut before = Vec::new();
     while let Some(state) = open.pop() {
-        row.clear();
-        transitions.incoming(state as usize, &mut row);
-        for &(before, _) in &row {
-            let place = before as usize;
-            if through[place] && !std::mem::replace(&mut found[place], true) {
-                open.push(before);
-            }
-        }
+        predecessors(state as usize, &mut before);
+        let fresh =
+            |&state: &u32| through[state as usize] && !std::mem::replace(&mut found[state as usize], true);
+        open.extend(before.drain(..).filter(fresh));
     }
     found
 }
@@ -116,7 +127,7 @@ impl Query<'_> {
         let passing: Vec<u32> = (0u32..).zip(&met).filter(|(_, met)| !**met).map(|(s, _)| s).collect();
         let envelope = Envelope::new(self.transitions, &passing)?;
         let chain = Stochastic::new(self.transitions, alpha, 0..n);
-        let nnz = chain.to.len().max(1) as u64;
+        let nnz = chain.moves.nnz().max(1) as u64;
         let worth = envelope.as_ref().map(|envelope| envelope.worth(nnz));
         let swept = match worth {
             Some(..=AT_ONCE) => None,
@@ -137,32 +148,44 @@ impl Query<'_> {
         most: u64,
         observer: &mut dyn Observer,
     ) -> Result<Option<Reachability>> {
-        let most = most.min(MOST_WORK / chain.to.len().max(1) as u64).min(MOST_SWEEPS);
+        let most = most.min(MOST_WORK / chain.moves.nnz().max(1) as u64).min(MOST_SWEEPS);
         if most < FEWEST_SWEEPS {
             return Ok(None);
         }
         // The sweeps for the sets need several times as many, because their defects must be far
         // smaller.
-        let ones = vec![[1.0]; met.len()];
-        let steps = expected_rewards(chain, met, &ones, [OF_TIME], most / 4, observer)?;
+        let ones = [vec![1.0; met.len()]];
+        let steps = expected_rewards(chain, met, &ones, &[OF_TIME], most / 4, observer)?;
         if !steps.met || steps.defects[0] > 0.5 {
             return Ok(None);
         }
         // In each step the expected time falls by at least 1 minus the defect.
-        let highest = steps.values.iter().map(|[value]| *value).fold(0.0, f64::max);
+        let highest = steps.values[0].iter().copied().fold(0.0, f64::max);
         let longest = highest / (1.0 - steps.defects[0]) * (1.0 + 4.0 * f64::EPSILON);
         let mut found = Reachability { probabilities: Vec::new(), sweeps: steps.sweeps };
-        for sets in self.sets.chunks(4) {
-            let done = match sets.len() {
-                1 => self.sweep::<1>(chain, met, sets, longest, most, &mut found, observer)?,
-                2 => self.sweep::<2>(chain, met, sets, longest, most, &mut found, observer)?,
-                _ => self.sweep::<4>(chain, met, sets, longest, most, &mut found, observer)?,
-            };
-            if !done {
+        for sets in self.sets.chunks(TOGETHER) {
+            let rates: Vec<Vec<f64>> = sets.iter().map(|set| self.rates_into(set, chain)).collect();
+            let enough = vec![0.5 * self.epsilon / longest; sets.len()];
+            let swept = expected_rewards(chain, met, &rates, &enough, most, observer)?;
+            found.sweeps += swept.sweeps;
+            for ((set, values), defect) in sets.iter().zip(&swept.values).zip(&swept.defects) {
+                let total = self.total(set, values);
+                let bound = total.bound + defect * longest * (1.0 + 4.0 * f64::EPSILON);
+                found.probabilities.push(Total { bound, ..total });
+            }
+            if !swept.met {
                 return Ok(None);
             }
         }
         Ok(Some(found))
+    }
+
+    /// Returns each state's probability of a step into a set.
+    fn rates_into(&self, set: &[u32], chain: &Stochastic) -> Vec<f64> {
+        let mut there = vec![0.0; self.beginning.len()];
+        set.iter().for_each(|&state| there[state as usize] = 1.0);
+        let into = |state| chain.row(state).fold(0.0, |sum, (to, p)| sum + p * there[to as usize]);
+        (0..there.len()).map(into).collect()
     }
 
     /// Computes the probabilities by elimination.
@@ -199,53 +222,14 @@ impl Query<'_> {
         }))
     }
 
-    /// Adds the probabilities of at most `K` sets, which share the sweeps.
-    ///
-    /// Returns false if these do not converge.
-    #[expect(clippy::too_many_arguments, reason = "what a sweep needs")]
-    fn sweep<const K: usize>(
-        &self,
-        chain: &Stochastic,
-        met: &[bool],
-        sets: &[&[u32]],
-        longest: f64,
-        most: u64,
-        found: &mut Reachability,
-        observer: &mut dyn Observer,
-    ) -> Result<bool> {
-        let mut there = vec![[0.0; K]; met.len()];
-        for (k, set) in sets.iter().enumerate() {
-            set.iter().for_each(|state| there[*state as usize][k] = 1.0);
-        }
-        let reward_rates: Vec<[f64; K]> = (0..met.len())
-            .map(|state| {
-                let mut sums = [0.0; K];
-                for (to, p) in chain.row(state) {
-                    sums.iter_mut().zip(there[to as usize]).for_each(|(sum, there)| *sum += p * there);
-                }
-                sums
-            })
-            .collect();
-        let swept =
-            expected_rewards(chain, met, &reward_rates, [0.5 * self.epsilon / longest; K], most, observer)?;
-        found.sweeps += swept.sweeps;
-        for (k, set) in sets.iter().enumerate() {
-            let values: Vec<f64> = swept.values.iter().map(|values| values[k]).collect();
-            let total = self.total(set, &values);
-            let bound = total.bound + swept.defects[k] * longest * (1.0 + 4.0 * f64::EPSILON);
-            found.probabilities.push(Total { bound, ..total });
-        }
-        Ok(swept.met)
-    }
-
     /// Returns the expectation of `values` under the initial distribution.
     ///
     /// `values` are 0 in closed classes; states of `set` count with the value 1.
     fn total(&self, set: &[u32], values: &[f64]) -> Total {
-        let mut sum = [0.0; 2];
-        values.iter().zip(&self.beginning).for_each(|(value, p)| add(&mut sum, value * p));
-        set.iter().for_each(|state| add(&mut sum, self.beginning[*state as usize]));
-        let value = sum[0] + sum[1];
+        let mut sum = Exact::default();
+        values.iter().zip(&self.beginning).for_each(|(value, p)| sum.add(value * p));
+        set.iter().for_each(|state| sum.add(self.beginning[*state as usize]));
+        let value = sum.value();
         Total { value, bound: self.error + 4.0 * f64::EPSILON * value.abs() }
     }
 }
@@ -253,22 +237,13 @@ impl Query<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
-
-    struct Silent;
-    impl Observer for Silent {}
+    use crate::transient::chain::csr::tests::chain;
 
     fn found(n: usize, transitions: &[(u32, u32, f64)], initial: &Initial, sets: &[&[u32]]) -> Reachability {
-        let list = TransitionList {
-            from: transitions.iter().map(|t| t.0).collect(),
-            to: transitions.iter().map(|t| t.1).collect(),
-            rate: transitions.iter().map(|t| t.2).collect(),
-        };
-        let chain = Csr::from_list(n, list).unwrap();
+        let chain = chain(n, transitions);
         let (beginning, error) = (initial.probabilities_of(0..n, n).unwrap(), initial.rounding());
         let sought = Query { transitions: &chain, beginning, error, sets, epsilon: 1e-9 };
-        sought.found(&mut Silent).unwrap().expect("a way that is found")
+        sought.found(&mut ()).unwrap().expect("a way that is found")
     }
 
     #[test]

@@ -15,8 +15,10 @@
 
 use super::envelope::Envelope;
 use super::hitting_time::Stochastic;
+use super::reachability::reached_back;
 use crate::lane::expect_memory;
 use crate::parallel::*;
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::transitions::Transitions;
 use crate::transient::numerics::poisson::{Weights, Window, expected_excess};
@@ -45,8 +47,8 @@ pub struct StateValues {
 /// A chain prepared for expectations from every state.
 pub struct Backward {
     chain: Stochastic,
-    /// Predecessors of each state: offsets into the list, and the concatenated lists.
-    from: (Vec<usize>, Vec<u32>),
+    /// Predecessors of each state.
+    from: CsrMatrix<()>,
     alpha: f64,
     /// Bound on the rounding error of a step, for values of at most 1.
     rounding: f64,
@@ -59,8 +61,7 @@ impl Transitions for Backward {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let (ends, from) = &self.from;
-        for &before in &from[ends[state]..ends[state + 1]] {
+        for &before in self.from.row(state).0 {
             let own = self.chain.row(before as usize).find(|(to, _)| *to as usize == state);
             row.extend(own.map(|(_, rate)| (before, rate)));
         }
@@ -92,20 +93,10 @@ impl Backward {
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
         let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
-        let mut ends = vec![0; n + 1];
-        chain.to.iter().for_each(|&to| ends[to as usize + 1] += 1);
-        (0..n).for_each(|i| ends[i + 1] += ends[i]);
-        let mut next = ends.clone();
-        let mut from = vec![0; chain.to.len()];
-        for state in 0..n {
-            for &to in &chain.to[chain.starts[state]..chain.starts[state + 1]] {
-                from[next[to as usize]] = state as u32;
-                next[to as usize] += 1;
-            }
-        }
-        let longest = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-        let rounding = (2 * longest + 8) as f64 * U;
-        Ok(Self { chain, from: (ends, from), alpha, rounding })
+        let back = chain.moves.entries().map(|(from, to, _)| (to, from, ()));
+        let from = CsrMatrix::grouped(n, n, back);
+        let rounding = (2 * chain.longest() + 8) as f64 * U;
+        Ok(Self { chain, from, alpha, rounding })
     }
 
     /// Returns the closed communicating classes: sets that no transition leaves.
@@ -125,18 +116,7 @@ impl Backward {
     ///
     /// The targets are included.
     pub fn may_reach(&self, targets: &[bool], through: &[bool]) -> Vec<bool> {
-        let mut found = targets.to_vec();
-        let mut open: Vec<u32> = (0u32..).zip(targets).filter(|(_, t)| **t).map(|(s, _)| s).collect();
-        let (ends, from) = &self.from;
-        while let Some(state) = open.pop() {
-            for &before in &from[ends[state as usize]..ends[state as usize + 1]] {
-                let place = before as usize;
-                if through[place] && !std::mem::replace(&mut found[place], true) {
-                    open.push(before);
-                }
-            }
-        }
-        found
+        reached_back(targets, through, |state, before| before.extend(self.from.row(state).0))
     }
 
     /// Writes P a to `out`, and a itself on the `fixed` states.
@@ -315,7 +295,7 @@ impl Backward {
         // Subnormal quotients have no bound on the relative error.
         let normal = passing.iter().all(|&s| self.chain.row(s as usize).all(|(_, p)| p.is_normal()));
         let envelope = if normal { Envelope::new(self, &passing)? } else { None };
-        let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.to.len() as u64));
+        let worth = envelope.as_ref().map(|envelope| envelope.worth(self.chain.moves.nnz() as u64));
         let met = match worth {
             Some(worth) if worth < CHECK_STEPS => false,
             worth => {
@@ -441,23 +421,17 @@ impl Backward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
-
-    struct Quiet;
-
-    impl Observer for Quiet {}
+    use crate::transient::chain::csr::tests::chain;
 
     /// Two slowly absorbed states: the mean time from state 1 is 2/q, from state 0 it is 1 more.
     #[test]
     fn totals_of_a_slowly_absorbed_chain_are_within_their_bounds() {
         for q in [1e-1, 1e-2] {
-            let list = TransitionList { from: vec![0, 1, 1], to: vec![1, 0, 2], rate: vec![1.0, 1.0, q] };
-            let backward = Backward::new(&Csr::from_list(3, list).expect("a chain")).expect("room");
+            let backward = Backward::new(&chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, q)])).expect("room");
             let ends = [false, false, true];
             let mut found = StateValues { values: vec![0.0; 3], bounds: vec![0.0; 3] };
             backward
-                .iterate(&ends, &[1.0, 1.0, 0.0], 1e-9, MOST_STEPS, &mut found, &mut Quiet)
+                .iterate(&ends, &[1.0, 1.0, 0.0], 1e-9, MOST_STEPS, &mut found, &mut ())
                 .expect("no one stops it");
             for (state, wanted) in [2.0 / q + 1.0, 2.0 / q].into_iter().enumerate() {
                 let (value, bound) = (found.values[state], found.bounds[state]);

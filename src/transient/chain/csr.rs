@@ -145,6 +145,24 @@ impl Csr {
     }
 }
 
+impl Extend<(u32, u32, f64)> for TransitionList {
+    fn extend<I: IntoIterator<Item = (u32, u32, f64)>>(&mut self, transitions: I) {
+        for (from, to, rate) in transitions {
+            self.from.push(from);
+            self.to.push(to);
+            self.rate.push(rate);
+        }
+    }
+}
+
+impl FromIterator<(u32, u32, f64)> for TransitionList {
+    fn from_iter<I: IntoIterator<Item = (u32, u32, f64)>>(transitions: I) -> Self {
+        let mut list = Self::default();
+        list.extend(transitions);
+        list
+    }
+}
+
 /// Transitions listed by source, targets ascending, each stored as the number of its pair.
 ///
 /// Self-loops and zero rates are dropped.
@@ -191,14 +209,12 @@ impl NumberedRows {
     pub(crate) fn list(&self) -> TransitionList {
         let mut list = TransitionList::with_capacity(self.len());
         let ends = self.starts.iter().skip(1).map(|&end| end as usize).chain([self.len()]);
-        for ((from, &start), end) in (0u32..).zip(&self.starts).zip(ends) {
-            for &number in &self.numbers[start as usize..end] {
-                let (offset, bits) = self.pairs.met[number as usize];
-                list.from.push(from);
-                list.to.push(from.wrapping_add(offset));
-                list.rate.push(f64::from_bits(bits));
-            }
-        }
+        let row = |((from, &start), end): ((u32, &u32), usize)| {
+            let pairs =
+                self.numbers[start as usize..end].iter().map(|&number| self.pairs.met[number as usize]);
+            pairs.map(move |(offset, bits)| (from, from.wrapping_add(offset), f64::from_bits(bits)))
+        };
+        list.extend((0u32..).zip(&self.starts).zip(ends).flat_map(row));
         list
     }
 }
@@ -337,15 +353,16 @@ impl Transitions for Csr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// Returns a chain of `n` states with these transitions.
+    pub(crate) fn chain(n: usize, entries: &[(u32, u32, f64)]) -> Csr {
+        Csr::from_list(n, entries.iter().copied().collect()).unwrap()
+    }
+
     fn list(entries: &[(u32, u32, f64)]) -> TransitionList {
-        TransitionList {
-            from: entries.iter().map(|e| e.0).collect(),
-            to: entries.iter().map(|e| e.1).collect(),
-            rate: entries.iter().map(|e| e.2).collect(),
-        }
+        entries.iter().copied().collect()
     }
 
     #[test]

@@ -28,14 +28,32 @@ pub(crate) struct Classes {
 impl Classes {
     /// Finds the closed classes of a chain; this rank must know all transitions.
     pub(crate) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
-        let reached = reachable(transitions, initial);
-        let representatives = tarjan(transitions, &reached, probable);
-        Self { representatives, reached }
+        Self::within(transitions, initial, probable, &|_| true)
+    }
+
+    /// Finds the closed classes if transitions into states that do not satisfy `within` are removed.
+    fn within(
+        transitions: &dyn Transitions,
+        initial: &[f64],
+        probable: &[f64],
+        within: &dyn Fn(usize) -> bool,
+    ) -> Self {
+        let known = LocalGraph::new(transitions, Ranks::ALONE, 0..transitions.states());
+        let reached = known.reached(initial, within);
+        Self { representatives: tarjan(transitions, &reached, probable, within), reached }
     }
 
     /// Returns the index of each state's class in `representatives`, `None` outside of closed
     /// classes.
     pub(crate) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
+        self.of_states_within(transitions, &|_| true)
+    }
+
+    fn of_states_within(
+        &self,
+        transitions: &dyn Transitions,
+        within: &dyn Fn(usize) -> bool,
+    ) -> Vec<Option<usize>> {
         let mut class = vec![None; transitions.states()];
         let mut row = Vec::new();
         for (place, &representative) in self.representatives.iter().enumerate() {
@@ -44,40 +62,11 @@ impl Classes {
                 if class[state].replace(place).is_none() {
                     row.clear();
                     transitions.outgoing(state, &mut row);
-                    open.extend(row.iter().map(|&(to, _)| to as usize));
+                    open.extend(row.iter().map(|&(to, _)| to as usize).filter(|&to| within(to)));
                 }
             }
         }
         class
-    }
-}
-
-/// Chain without the transitions into some states.
-struct Without<'a> {
-    transitions: &'a dyn Transitions,
-    /// True for these states.
-    without: &'a (dyn Fn(usize) -> bool + Sync),
-}
-
-impl Transitions for Without<'_> {
-    fn states(&self) -> usize {
-        self.transitions.states()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        if !(self.without)(state) {
-            self.transitions.incoming(state, row);
-        }
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let first = row.len();
-        self.transitions.outgoing(state, row);
-        let mut place = 0;
-        row.retain(|&(to, _)| {
-            place += 1;
-            place <= first || !(self.without)(to as usize)
-        });
     }
 }
 
@@ -88,12 +77,12 @@ impl Transitions for Without<'_> {
 pub(crate) fn last_classes(
     transitions: &dyn Transitions,
     initial: &[f64],
-    absorbing: &(dyn Fn(usize) -> bool + Sync),
+    absorbing: &dyn Fn(usize) -> bool,
 ) -> (Vec<Option<usize>>, usize) {
-    let apart = Without { transitions, without: absorbing };
-    let mut classes = Classes::new(&apart, initial, initial);
-    classes.representatives.retain(|&state| !absorbing(state));
-    (classes.of_states(&apart), classes.representatives.len())
+    let within = |state: usize| !absorbing(state);
+    let mut classes = Classes::within(transitions, initial, initial, &within);
+    classes.representatives.retain(|&state| within(state));
+    (classes.of_states_within(transitions, &within), classes.representatives.len())
 }
 
 /// Direction in which transitions are followed.
@@ -128,10 +117,7 @@ impl<'a> LocalGraph<'a> {
         if !self.ranks.is_distributed() {
             return Classes::new(self.transitions, initial, probable);
         }
-        let mut reached = vec![false; self.rows.len()];
-        let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
-        self.spread(begin.collect(), Direction::Along, &mut reached, |_| true);
-
+        let reached = self.reached(initial, |_| true);
         // An absorbing state is a class of its own.
         let mut row = Vec::new();
         let stays = |&i: &usize| {
@@ -165,6 +151,14 @@ impl<'a> LocalGraph<'a> {
             }
         }
         Classes { representatives, reached }
+    }
+
+    /// Returns the states of this rank that are reached from the initial ones through `within`.
+    fn reached(&self, initial: &[f64], within: impl Fn(usize) -> bool) -> Vec<bool> {
+        let mut reached = vec![false; self.rows.len()];
+        let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
+        self.spread(begin.collect(), Direction::Along, &mut reached, within);
+        reached
     }
 
     /// Returns the index of a state among this rank's, in a vector that is empty for remote states.
@@ -202,6 +196,10 @@ impl<'a> LocalGraph<'a> {
     ) {
         let mut open: Vec<usize> = from;
         open.retain(|&i| !std::mem::replace(&mut set[i], true));
+        let mut enter = |state: u32| {
+            let i = state as usize - self.rows.start;
+            (within(i) && !std::mem::replace(&mut set[i], true)).then_some(i)
+        };
         let mut row = Vec::new();
         loop {
             let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.size()];
@@ -214,12 +212,7 @@ impl<'a> LocalGraph<'a> {
                 for &(state, _) in &row {
                     match self.rows.contains(&(state as usize)) {
                         false => leaving[self.owner(state as usize)].push(state),
-                        true => {
-                            let i = state as usize - self.rows.start;
-                            if within(i) && !std::mem::replace(&mut set[i], true) {
-                                open.push(i);
-                            }
-                        }
+                        true => open.extend(enter(state)),
                     }
                 }
             }
@@ -227,12 +220,7 @@ impl<'a> LocalGraph<'a> {
                 states.sort_unstable();
                 states.dedup();
             }
-            for state in self.ranks.all_to_all(leaving).concat() {
-                let i = state as usize - self.rows.start;
-                if within(i) && !std::mem::replace(&mut set[i], true) {
-                    open.push(i);
-                }
-            }
+            open.extend(self.ranks.all_to_all(leaving).concat().into_iter().filter_map(&mut enter));
             if self.ranks.all_reduce_sum(open.len() as u64) == 0 {
                 return;
             }
@@ -240,27 +228,15 @@ impl<'a> LocalGraph<'a> {
     }
 }
 
-fn reachable(transitions: &dyn Transitions, initial: &[f64]) -> Vec<bool> {
-    let mut reached: Vec<bool> = initial.iter().map(|&p| p > 0.0).collect();
-    let mut open: Vec<u32> = (0..initial.len() as u32).filter(|&s| reached[s as usize]).collect();
-    let mut row = Vec::new();
-    while let Some(state) = open.pop() {
-        row.clear();
-        transitions.outgoing(state as usize, &mut row);
-        for &(to, _) in &row {
-            if !reached[to as usize] {
-                reached[to as usize] = true;
-                open.push(to);
-            }
-        }
-    }
-    reached
-}
-
 /// Finds the closed classes, the strongly connected components without exits, by one search.
 ///
 /// Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972.
-fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> Vec<usize> {
+fn tarjan(
+    transitions: &dyn Transitions,
+    reached: &[bool],
+    probable: &[f64],
+    within: &dyn Fn(usize) -> bool,
+) -> Vec<usize> {
     const UNSEEN: u32 = u32::MAX;
     let n = transitions.states();
     let (mut number, mut low) = (vec![UNSEEN; n], vec![0u32; n]);
@@ -285,6 +261,7 @@ fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> 
                 stack.push(state);
                 let mut row = Vec::new();
                 transitions.outgoing(state as usize, &mut row);
+                row.retain(|&(to, _)| within(to as usize));
                 path.push((state, row, 0));
             }
             let Some((state, row, next)) = path.last_mut() else { break };
@@ -336,35 +313,17 @@ fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
+    use crate::transient::chain::csr::tests::chain;
 
-    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
-        let list = TransitionList {
-            from: transitions.iter().map(|t| t.0).collect(),
-            to: transitions.iter().map(|t| t.1).collect(),
-            rate: transitions.iter().map(|t| t.2).collect(),
-        };
-        Csr::from_list(n, list).unwrap()
+    fn rates_of_one(pairs: &[(u32, u32)]) -> Vec<(u32, u32, f64)> {
+        pairs.iter().map(|&(from, to)| (from, to, 1.0)).collect()
     }
 
     #[test]
     fn last_classes_exit_to_absorbing_states_alone() {
         // 0 leads to 1 <-> 2 and to 3 <-> 4, and these lead to 5; 6 is not reached.
-        let chain = chain(
-            7,
-            &[
-                (0, 1, 1.0),
-                (0, 3, 1.0),
-                (1, 2, 1.0),
-                (2, 1, 1.0),
-                (2, 5, 0.1),
-                (3, 4, 1.0),
-                (4, 3, 1.0),
-                (4, 5, 0.2),
-                (6, 1, 1.0),
-            ],
-        );
+        let pairs = [(0, 1), (0, 3), (1, 2), (2, 1), (2, 5), (3, 4), (4, 3), (4, 5), (6, 1)];
+        let chain = chain(7, &rates_of_one(&pairs));
 
         let (class, count) = last_classes(&chain, &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], &|state| state == 5);
 
@@ -377,20 +336,16 @@ mod tests {
     #[test]
     fn each_closed_class_has_one_representative() {
         // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 is isolated.
-        let chain = chain(
-            7,
-            &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],
-        );
+        let chain = chain(7, &rates_of_one(&[(0, 1), (1, 0), (1, 2), (2, 3), (3, 2), (1, 4), (5, 0)]));
 
-        let mut found = tarjan(&chain, &[true; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
-        found.sort_unstable();
-        assert_eq!(found, [3, 4, 6], "the more probable of 2 and 3");
-        let classes = Classes::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        let mut classes = Classes::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        classes.representatives.sort_unstable();
+        assert_eq!(classes.representatives, [3, 4, 6], "the more probable of 2 and 3");
         let class = classes.of_states(&chain);
         assert_eq!((0..7).filter(|&s| class[s].is_some()).collect::<Vec<_>>(), [2, 3, 4, 6]);
         assert!(class[2] == class[3] && class[4] != class[2] && class[6] != class[4]);
 
-        let reached = reachable(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(tarjan(&chain, &reached, &[0.5; 7]).len(), 1, "4 and 6 are not reached from 2");
+        let from_2 = Classes::new(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0], &[0.5; 7]);
+        assert_eq!(from_2.representatives, [2], "4 and 6 are not reached from 2");
     }
 }

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::file::Contents;
 use super::identity::Identity;
-use super::state::{Phase, State, StationaryState, SubdividedState, UniformizationState};
+use super::state::{Phase, State};
 use super::store::{BusyGuard, Checkpoint, Resumable};
 use crate::ranks::Ranks;
-use crate::transient::problem::Order;
-use crate::transient::problem::{Observer, Options, Problem};
+use crate::transient::problem::{Observer, Options, Order, Problem};
 use crate::transient::solution::TimeResult;
 use crate::{Error, Machine, Result};
 
@@ -72,11 +71,7 @@ impl<'a> Checkpointer<'a> {
         options: &Options,
     ) -> Result<Self> {
         let (lanes, ranks) = (&machine.lanes, machine.ranks);
-        // Sums over ranks are computed by the calling thread, not in a lane's thread.
-        let identity = match ranks.is_distributed() {
-            true => Identity::of(machine, problem, options)?,
-            false => Identity::of(machine, problem, options)?,
-        };
+        let identity = Identity::of(machine, problem, options)?;
         let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
         let mut backends: Vec<String> = ranks
             .all_gather_text(&backends.join("\n"))
@@ -124,7 +119,6 @@ impl<'a> Checkpointer<'a> {
                 State { backends: fresh.backends, ..contents.clone() }
             }
         };
-        let (interrupted, leg, began) = (None, 1, Instant::now());
         let active = Active {
             checkpoint,
             ranks,
@@ -134,9 +128,9 @@ impl<'a> Checkpointer<'a> {
             delivered: Vec::new(),
             resumable,
             resumed: None,
-            interrupted,
-            leg,
-            began,
+            interrupted: None,
+            leg: 1,
+            began: Instant::now(),
         };
         Ok(Self { active: Some(active) })
     }
@@ -205,28 +199,14 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    fn resume<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
+    /// Returns the phase to resume, if any; `of` selects its state.
+    pub(crate) fn resume<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
         let Some(active) = &mut self.active else { return Ok(None) };
-        let Some(resumed) = active.resumed.take() else { return Ok(None) };
-        match of(resumed.state) {
-            Some(state) => Ok(Some(Resumed { state, vectors: resumed.vectors })),
+        let Some(Resumed { state, vectors }) = active.resumed.take() else { return Ok(None) };
+        match of(state) {
+            Some(state) => Ok(Some(Resumed { state, vectors })),
             None => Err(unusable(active.checkpoint)),
         }
-    }
-
-    /// Returns the uniformization run to resume, if any.
-    pub(crate) fn uniformization(&mut self) -> Result<Option<Resumed<UniformizationState>>> {
-        self.resume(|phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None })
-    }
-
-    /// Returns the steady-state iteration to resume, if any.
-    pub(crate) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
-        self.resume(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
-    }
-
-    /// Returns the state of the subdivided method to resume, if any.
-    pub(crate) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
-        self.resume(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
     }
 
     /// Returns the error that the restored state does not fit the run.
@@ -254,11 +234,15 @@ impl<'a> Checkpointer<'a> {
         }
     }
 
-    /// Returns an observer that defers an interruption to the end of the current leg.
-    pub(crate) fn defer_interrupt<'b>(&'b mut self, observer: &'b mut dyn Observer) -> InterruptDeferred<'b> {
-        InterruptDeferred {
-            observer,
-            interrupted: self.active.as_mut().map(|active| &mut active.interrupted),
+    /// Defers an interruption by the observer to the end of the current leg, if a state is kept.
+    pub(crate) fn defer_interrupt(&mut self, agreed: Result<()>) -> Result<()> {
+        match (agreed, &mut self.active) {
+            (Err(Error::Interrupted), Some(active)) => {
+                // A leg that takes far longer than planned is interrupted.
+                let since = active.interrupted.get_or_insert_with(Instant::now);
+                if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
+            }
+            (agreed, _) => agreed,
         }
     }
 
@@ -327,28 +311,5 @@ fn unusable(checkpoint: &Checkpoint) -> Error {
     Error::File {
         path: checkpoint.path.clone(),
         reason: "the checkpoint contradicts itself; delete it or name another to start afresh".to_owned(),
-    }
-}
-
-/// Observer returned by [`Checkpointer::defer_interrupt`].
-pub(crate) struct InterruptDeferred<'a> {
-    observer: &'a mut dyn Observer,
-    interrupted: Option<&'a mut Option<Instant>>,
-}
-
-impl Observer for InterruptDeferred<'_> {
-    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        match (self.observer.progress(done, all), &mut self.interrupted) {
-            (Err(Error::Interrupted), Some(since)) => {
-                // A leg that takes far longer than planned is interrupted.
-                let since = since.get_or_insert_with(Instant::now);
-                if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
-            }
-            (agreed, _) => agreed,
-        }
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.observer.result(index, probabilities)
     }
 }

@@ -144,6 +144,21 @@ impl<T: Number> Parts<T> {
         }
     }
 
+    /// Launches kernels of every part once, as step `step`.
+    pub(crate) fn launch_each(
+        &self,
+        lanes: &[Lane],
+        step: u64,
+        launches: impl Fn(usize) -> Result<Vec<Launch>>,
+    ) -> Result<()> {
+        for (p, part) in self.parts.iter().enumerate() {
+            let launches = launches(p)?;
+            let launches: Vec<&Launch> = launches.iter().collect();
+            self.launching(|| lanes[part.lane].launch(&launches, step))?;
+        }
+        Ok(())
+    }
+
     /// Returns the parts of a lane, with their numbers.
     pub fn of(&self, lane: usize) -> impl Iterator<Item = (usize, &Part<T>)> {
         self.parts.iter().enumerate().filter(move |(_, part)| part.lane == lane)

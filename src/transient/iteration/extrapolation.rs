@@ -413,7 +413,7 @@ fn correct<T: Number>(
     let size = residual.iter().map(|r| r.abs()).sum::<f64>().max(f64::MIN_POSITIVE);
     let begin: Vec<f64> = residual.iter().map(|r| r / size).collect();
     let done = iteration.progress.0 + iteration.steps();
-    iteration.start_in(&begin, None)?;
+    iteration.start(&begin, None)?;
     iteration.progress = (done, done + steps);
     let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1.0; steps as usize], 1.0)?;

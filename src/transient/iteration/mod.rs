@@ -178,14 +178,9 @@ impl<'a, T: Number> Iteration<'a, T> {
     }
 
     /// Starts (again) from the initial probabilities of this rank's rows.
-    pub fn start(&mut self, initial: &[f64]) -> Result<()> {
-        self.start_in(initial, None)
-    }
-
-    /// Starts from `initial`, which is 0 except in `state`, if that is given.
     ///
-    /// The state may belong to another rank.
-    pub(super) fn start_in(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
+    /// If `state` is given, they are 0 except there; it may belong to another rank.
+    pub fn start(&mut self, initial: &[f64], state: Option<usize>) -> Result<()> {
         match T::PRECISION {
             Precision::Q64 => self.place(&beginning(initial, self.parts.ranks), state),
             _ => self.place(initial, state),
@@ -556,12 +551,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Launches kernels of every part once, as step k.
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
-        for (p, part) in self.parts.parts.iter().enumerate() {
-            let launches = launches(p)?;
-            let launches: Vec<&Launch> = launches.iter().collect();
-            self.parts.launching(|| self.lanes[part.lane].launch(&launches, self.k))?;
-        }
-        Ok(())
+        self.parts.launch_each(self.lanes, self.k, launches)
     }
 
     /// Computes Σ x_k over all states, blocks in global order.

@@ -17,7 +17,9 @@
 //! with H from [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md`
 //! has the proofs.
 
+use super::Iteration;
 use super::schedule::{ErrorBudget, Planned};
+use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{deviance, expected_excess};
 use crate::transient::rounding::drift;
@@ -87,17 +89,12 @@ pub(crate) fn speed(terminations: &[EarlyTermination], lambda: f64, error: f64) 
 }
 
 impl EarlyTermination {
-    /// Builds the extrapolation after x_m, with μ from the masses of x_m and ŷ on T.
+    /// Builds the extrapolation after the iterate x_m before the newest one, ŷ.
     ///
-    /// `masses` is `None` if T is the whole state space. `defect` measures ‖ŷ − μ x_m‖ for a given
-    /// μ.
-    pub(crate) fn new<T: Number, E>(
-        step: u64,
-        masses: Option<[f64; 2]>,
-        rounding: f64,
-        defect: impl FnOnce(f64) -> Result<f64, E>,
-    ) -> Result<Self, E> {
+    /// μ is the ratio of their masses on T. `step` bounds the rounding of a step.
+    pub(crate) fn after_last<T: Number>(iteration: &Iteration<'_, T>, step: f64) -> Result<Self> {
         let u = T::PRECISION.unit_roundoff();
+        let masses = iteration.non_absorbing_masses()?;
         let mass = masses.map_or(1.0, |[before, _]| 1.001 * before);
         let mu = match masses {
             // In this range 1 − μ is exact.
@@ -107,6 +104,7 @@ impl EarlyTermination {
             }
             // No transient mass is left.
             Some(_) => 0.5,
+            // T is the whole state space.
             None => 1.0,
         };
         // The sum of n magnitudes in blocks of 256, then compensated, has a relative error below
@@ -114,9 +112,14 @@ impl EarlyTermination {
         // the product is rounded separately, this costs 2u of both. Underflow costs far less than
         // another u.
         let slack = 1.0 + 12.0 * u + 1e-9;
-        let defect = defect(mu)? * slack;
-        let rounding = rounding + 3.0 * u;
-        Ok(Self { step, decay: 1.0 - mu, mass, defect, rounding, most: f64::INFINITY })
+        Ok(Self {
+            step: iteration.steps() - 1,
+            decay: 1.0 - mu,
+            mass,
+            defect: iteration.defect(mu)? * slack,
+            rounding: step + 3.0 * u,
+            most: f64::INFINITY,
+        })
     }
 
     /// Computes the geometric sum S_j = 1 + μ + … + μ^{j−1}, also for real j.
@@ -138,12 +141,12 @@ impl EarlyTermination {
     ///
     /// `step` bounds the rounding of a step.
     pub(crate) fn serves(&self, time: &Planned, step: f64) -> bool {
-        let amplification = self.amplification(time.lambda);
+        let amplification = self.amplification(time.due.lambda);
         let error = self.defect * amplification;
-        let passed = step * time.lambda.min(self.step as f64);
+        let passed = step * time.due.lambda.min(self.step as f64);
         let rounding = passed + self.rounding * amplification;
         let budget = time.budget(std::slice::from_ref(self), passed).left;
-        let out_of_reach = budget < rounding && budget < step * time.lambda;
+        let out_of_reach = budget < rounding && budget < step * time.due.lambda;
         error <= time.steady_allowance.max(budget - rounding)
             || (out_of_reach && self.defect <= self.rounding)
     }
@@ -151,13 +154,13 @@ impl EarlyTermination {
     /// Returns the shares at a time from its Poisson weights; steps N > R are counted as R + 1.
     pub(crate) fn shares(&self, time: &Planned) -> Shares {
         let Some(weights) = time.weights.as_ref().filter(|_| !time.is_averaged()) else {
-            return self.mean_shares(time.lambda);
+            return self.mean_shares(time.due.lambda);
         };
         let (m, left, right) = (self.step, weights.left, time.right());
         let (beyond, _) = weights.above();
         let j = (right + 1 - m) as f64;
         let shrunk = 1.0 - self.decay * self.growth(j);
-        let further = self.decay * expected_excess(time.lambda, right + 1);
+        let further = self.decay * expected_excess(time.due.lambda, right + 1);
         let rewards = !time.rewards.is_empty();
         let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
@@ -205,9 +208,9 @@ impl Planned {
     pub(crate) fn averages(&self, termination: &EarlyTermination) -> bool {
         let felt = self.summed.rounded - self.averaged.rounded >= FELT * self.epsilon;
         let backwards = -(termination.step as f64) * (-termination.decay).ln_1p();
-        (felt || self.lambda >= LONG)
-            && (termination.step as f64) < self.lambda
-            && deviance(self.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
+        (felt || self.due.lambda >= LONG)
+            && (termination.step as f64) < self.due.lambda
+            && deviance(self.due.lambda, termination.step.max(1)) - backwards >= IMPOSSIBLE
     }
 
     /// Returns the error budget after early terminations whose iterate has an l1 error of at most
@@ -216,7 +219,7 @@ impl Planned {
         if !self.averages(&terminations[0]) {
             return self.summed;
         }
-        let drift = drift(self.lambda, speed(terminations, self.lambda, error));
+        let drift = drift(self.due.lambda, speed(terminations, self.due.lambda, error));
         let ErrorBudget { left, rounded } = self.averaged;
         ErrorBudget { left: left - drift, rounded: rounded + drift }
     }

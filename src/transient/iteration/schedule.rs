@@ -2,19 +2,16 @@
 
 use crate::kernel::Number;
 use crate::transient::checkpoint::Certificate;
-use crate::transient::context::Context;
+use crate::transient::context::{Context, Due, windows};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
 
 /// A requested time with its window and weights.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// Index among the requested times.
-    pub(crate) index: usize,
+    pub(crate) due: Due,
     /// Requested error bound ε.
     pub(crate) epsilon: f64,
-    /// Mean number αt of steps until the time.
-    pub(crate) lambda: f64,
     /// Window of the terms that are summed.
     pub(crate) window: Window,
     /// Poisson weights, computed at first use.
@@ -56,6 +53,39 @@ pub(crate) struct ErrorBudget {
 }
 
 impl Planned {
+    /// Plans a time that has no weights yet.
+    pub(crate) fn new<T: Number>(context: &Context<'_, T>, due: Due) -> Self {
+        let (statistics, epsilon, lambda) = (&context.statistics, context.options.epsilon, due.lambda);
+        let (window, steady_allowance) = windows(statistics, epsilon, lambda);
+        let budget = |(terms, speed): (u64, f64), weights: f64, truncation: f64| {
+            let steps = statistics.rounding_at_speed(lambda, speed, terms, 0);
+            let rounded = steps + weights + context.initial_error;
+            ErrorBudget { left: epsilon - truncation - rounded, rounded }
+        };
+        Self {
+            due,
+            epsilon,
+            weights: None,
+            tails: Vec::new(),
+            steps: window.right + 1,
+            truncation: window.truncation(),
+            steady_allowance,
+            summed: budget(
+                (window.terms(), f64::INFINITY),
+                statistics.weights_rounding(&window),
+                window.truncation(),
+            ),
+            averaged: budget((0, 0.0), 0.0, 0.0),
+            window,
+            steady_state: 0.0,
+            termination_rounding: 0.0,
+            stopped: None,
+            speed: None,
+            normalisation: 0.0,
+            rewards: vec![(0.0, 0.0); context.problem.rewards.len()],
+        }
+    }
+
     /// True if closed forms replaced the weights after early termination.
     pub(crate) fn is_averaged(&self) -> bool {
         self.speed.is_some()
@@ -68,7 +98,7 @@ impl Planned {
     /// Computes weights and tails at first use.
     pub(crate) fn weighted<T: Number>(&mut self, context: &Context<'_, T>) {
         if self.weights.is_none() {
-            let weights = context.statistics.weights(&self.window, context.problem.times[self.index]);
+            let weights = context.statistics.weights(&self.window, self.due.time);
             self.tails = if self.rewards.is_empty() { Vec::new() } else { weights.tails() };
             self.weights = Some(weights);
         }

@@ -35,6 +35,13 @@ pub(super) struct Recurrence {
     pub(crate) rewards: Vec<Vec<f64>>,
 }
 
+impl Recurrence {
+    /// Returns reward number `r` of a linear combination of the vectors.
+    pub(super) fn reward(&self, r: usize, factors: &[f64]) -> f64 {
+        factors.iter().zip(&self.rewards).map(|(factor, rewards)| factor * rewards[r]).sum()
+    }
+}
+
 /// An iteration, and a basis of vectors stored with it.
 pub(super) struct Basis<'a, T> {
     pub(crate) iteration: Iteration<'a, T>,
@@ -216,12 +223,7 @@ impl<'a, T: Number> Basis<'a, T> {
 
     /// Launches kernels of every part once.
     fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
-        for (p, part) in self.iteration.parts.parts.iter().enumerate() {
-            let launches = launches(p)?;
-            let launches: Vec<&Launch> = launches.iter().collect();
-            self.iteration.parts.launching(|| self.iteration.lanes[part.lane].launch(&launches, 0))?;
-        }
-        Ok(())
+        self.iteration.parts.launch_each(self.iteration.lanes, 0, launches)
     }
 
     /// Multiplies the newest vector by a power of two.

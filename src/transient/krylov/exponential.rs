@@ -14,12 +14,14 @@
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
 use crate::kernel::Number;
-use crate::transient::context::{Context, scaled, unscaled, vector_capacity};
+use crate::transient::context::{Context, Due, scaled, unscaled, vector_capacity};
 use crate::transient::cost_model::{Costs, MOST_VECTORS};
 use crate::transient::iteration::extrapolation::Extrapolation;
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares};
 use crate::transient::iteration::{Accumulators, Iteration, Which};
+use crate::transient::numerics::double_double::Exact;
 use crate::transient::problem::Observer;
+use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expanded, Expansion, Stopped, TimeResult};
 use crate::{Error, Result};
 
@@ -34,10 +36,9 @@ const TIGHT: f64 = 0.1;
 const SHORT: f64 = 4.0 * MOST_VECTORS as f64;
 
 /// A requested time that is not reached yet.
+#[derive(Clone, Copy)]
 struct Open {
-    /// Index among the requested times.
-    index: usize,
-    lambda: f64,
+    due: Due,
     /// Requested bound: ε, or more if rounding makes ε unreachable.
     goal: f64,
     /// Part of the bound that is present from the start.
@@ -47,10 +48,10 @@ struct Open {
 }
 
 impl Open {
-    fn new<T: Number>(context: &Context<'_, T>, index: usize, lambda: f64) -> Self {
-        let fixed = context.statistics.rounding(lambda, 0, 0) + context.initial_error;
-        let rounds = context.statistics.step * lambda + fixed;
-        Self { index, lambda, goal: context.options.epsilon, fixed, rounds }
+    fn new<T: Number>(context: &Context<'_, T>, due: Due) -> Self {
+        let fixed = context.statistics.rounding(due.lambda, 0, 0) + context.initial_error;
+        let rounds = context.statistics.step * due.lambda + fixed;
+        Self { due, goal: context.options.epsilon, fixed, rounds }
     }
 
     fn error_budget(&self) -> f64 {
@@ -59,7 +60,7 @@ impl Open {
 
     /// Returns true if early termination at `now`, with the error `spent` so far, meets the goal.
     fn serves(&self, termination: &EarlyTermination, now: Clock, spent: f64) -> bool {
-        let grown = shares(termination, now.until(self.lambda)).at[2];
+        let grown = shares(termination, now.until(self.due.lambda)).at[2];
         spent + (termination.defect + termination.rounding) * grown + 64.0 * f64::EPSILON
             <= 0.99 * self.error_budget()
     }
@@ -72,22 +73,23 @@ impl Open {
 
 /// A time as an unevaluated sum of two doubles.
 #[derive(Debug, Clone, Copy, Default)]
-struct Clock {
-    high: f64,
-    low: f64,
-}
+struct Clock(Exact);
 
 impl Clock {
+    /// Returns the time, rounded to a double.
+    fn now(self) -> f64 {
+        self.0.sum
+    }
+
     fn advance(&mut self, by: f64) {
-        let sum = self.high + by;
-        let virtual_by = sum - self.high;
-        self.low += (self.high - (sum - virtual_by)) + (by - virtual_by);
-        (self.high, self.low) = (sum + self.low, self.low - ((sum + self.low) - sum));
+        self.0.add(by);
+        let Exact { sum, lost } = self.0;
+        self.0 = Exact { sum: sum + lost, lost: lost - ((sum + lost) - sum) };
     }
 
     /// Returns the duration from this time to `time`, known to four units.
     fn until(self, time: f64) -> f64 {
-        (time - self.high) - self.low
+        (time - self.0.sum) - self.0.lost
     }
 }
 
@@ -147,25 +149,19 @@ impl Budget {
 /// The other times stay without a result.
 ///
 /// # Errors
-/// As [`solve`](crate::transient::solve()); with `strict` also if a time is given up.
+/// With `strict`, if a time is given up.
 pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     strict: bool,
     budget: Option<Budget>,
-    which: &[usize],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
+    times: &[Due],
+    session: &mut Session<'_, '_>,
 ) -> Result<Expansion> {
-    let mut open = Vec::with_capacity(which.len());
-    for &index in which {
-        let lambda = context.statistics.lambda(context.problem.times[index])?;
-        if lambda > SHORT {
-            open.push(Open::new(context, index, lambda));
-        }
-    }
-    open.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let long = times.iter().filter(|due| due.lambda > SHORT);
+    let mut open: Vec<Open> = long.map(|&due| Open::new(context, due)).collect();
+    open.sort_by(|a, b| a.due.lambda.total_cmp(&b.due.lambda));
     let asked = open.len();
-    let mut expansion = Expansion {
+    let expansion = Expansion {
         method: Expanded::Krylov,
         terms: 0,
         restarts: 0,
@@ -173,17 +169,17 @@ pub(crate) fn run<T: Number>(
         weighted_norm: 0.0,
         given_up: asked,
     };
-    let why = match asked {
-        0 => None,
-        _ => Run::new(context, open, expansion)?.solve(budget, times, observer, &mut expansion)?,
-    };
-    match why {
+    if open.is_empty() {
+        return Ok(expansion);
+    }
+    let mut run = Run::new(context, open, expansion)?;
+    match run.solve(budget, session)? {
         Some(why) if strict => Err(Error::Invalid(format!(
             "the Krylov method gave up {} of {asked} times: {why}; leave `strict` out for a \
              uniformization run to serve them, or use `method` auto",
-            expansion.given_up
+            run.expansion.given_up
         ))),
-        _ => Ok(expansion),
+        _ => Ok(run.expansion),
     }
 }
 
@@ -226,6 +222,7 @@ impl Ahead {
 
 struct Run<'a, T> {
     context: &'a Context<'a, T>,
+    expansion: Expansion,
     basis: Basis<'a, T>,
     rewards: Vec<(&'a [f64], f64)>,
     acc: Accumulators<T>,
@@ -250,47 +247,36 @@ struct Run<'a, T> {
 
 impl<'a, T: Number> Run<'a, T> {
     fn new(context: &'a Context<'a, T>, open: Vec<Open>, expansion: Expansion) -> Result<Self> {
-        let (machine, statistics) = (context.machine, &context.statistics);
+        let statistics = &context.statistics;
         let rewards = scaled(context);
         let progress = (expansion.terms, expansion.terms + MOST_VECTORS as u64);
+        let lanes = &context.machine.lanes;
         let mut iteration =
-            Iteration::new(&machine.lanes, &context.parts, statistics.inverse_alpha, &rewards, progress)?;
-        iteration.start_in(&context.initial, context.beginning())?;
+            Iteration::new(lanes, &context.parts, statistics.inverse_alpha, &rewards, progress)?;
+        iteration.start(&context.initial, context.beginning())?;
         let acc = if context.problem.vectors { iteration.accumulators()? } else { Accumulators::none() };
         let states = context.problem.transitions.states();
-        let basis = Basis::new(
-            iteration,
-            MOST_VECTORS.min(vector_capacity(context, MOST_VECTORS as u64)),
-            states,
-            statistics.step,
-        )?;
-        let accumulated = vec![0.0; rewards.len()];
-        let now = Clock::default();
+        let most = MOST_VECTORS.min(vector_capacity(context, MOST_VECTORS as u64));
         Ok(Self {
             context,
-            basis,
-            rewards,
+            expansion,
+            basis: Basis::new(iteration, most, states, statistics.step)?,
             acc,
             host: Vec::new(),
             open,
-            now,
+            now: Clock::default(),
             reached: Vec::new(),
             truncation: 0.0,
             rounding: 0.0,
             refines: Extrapolation::refines(context),
-            accumulated,
+            accumulated: vec![0.0; rewards.len()],
+            rewards,
             norms: 0.0,
         })
     }
 
     /// Computes results for all open times; returns the reason if some are given up.
-    fn solve(
-        mut self,
-        budget: Option<Budget>,
-        times: &mut [Option<TimeResult>],
-        observer: &mut dyn Observer,
-        expansion: &mut Expansion,
-    ) -> Result<Option<String>> {
+    fn solve(&mut self, budget: Option<Budget>, session: &mut Session<'_, '_>) -> Result<Option<String>> {
         let capacity = self.basis.capacity();
         if capacity < FEWEST {
             return Ok(Some(format!(
@@ -299,13 +285,13 @@ impl<'a, T: Number> Run<'a, T> {
         }
         // A larger space would have no further direction.
         let capacity = capacity.min(self.context.costs.vectors());
-        let last = self.open.last().map_or(0.0, |open| open.lambda);
+        let last = self.open.last().map_or(0.0, |open| open.due.lambda);
         // Without a budget the limit is the number of products of a uniformization run.
         let Budget { products, pays, little } =
             budget.unwrap_or(Budget { products: last, pays: 0.0, little: 0.0 });
         while !self.open.is_empty() {
             let terms = self.basis.iteration.steps();
-            let reached = self.now.high;
+            let reached = self.now.now();
             let Ahead { steady, growing, rounding } = Ahead::new(&self.reached, last);
             let [steady, growing] =
                 [steady, growing].map(|spaces| terms as f64 + capacity as f64 * spaces.ceil());
@@ -327,25 +313,25 @@ impl<'a, T: Number> Run<'a, T> {
                 candidate = candidate_for(context, iteration, open, now, spent, refines)?;
                 Ok(candidate.is_some())
             };
-            let recurrence = self.basis.span(capacity, observer, &mut check_product)?;
-            expansion.terms = self.basis.iteration.steps();
+            let recurrence = self.basis.span(capacity, session, &mut check_product)?;
+            self.expansion.terms = self.basis.iteration.steps();
             if let Some(candidate) = candidate {
-                if self.finish(candidate, times, observer, expansion)? {
-                    expansion.given_up = 0;
+                if self.finish(candidate, session)? {
+                    self.expansion.given_up = 0;
                     return Ok(None);
                 }
                 self.refines = false;
                 continue;
             }
             let Some(recurrence) = recurrence else { break };
-            expansion.restarts += 1;
-            let continues = self.advance(&recurrence, times, observer, expansion)?
-                || (self.loosen() && self.advance(&recurrence, times, observer, expansion)?);
+            self.expansion.restarts += 1;
+            let continues = self.advance(&recurrence, session)?
+                || (self.loosen() && self.advance(&recurrence, session)?);
             if !continues {
                 return Ok(Some(format!(
                     "rounding of at most {:.1e} at {:.1} % of the time exhausts the error budget",
                     self.rounding,
-                    100.0 * self.now.high / last
+                    100.0 * self.now.now() / last
                 )));
             }
         }
@@ -368,14 +354,8 @@ impl<'a, T: Number> Run<'a, T> {
     /// Advances by the approximation in one Krylov space, and delivers the times reached.
     ///
     /// Returns false if the error bound does not allow it.
-    fn advance(
-        &mut self,
-        recurrence: &Recurrence,
-        times: &mut [Option<TimeResult>],
-        observer: &mut dyn Observer,
-        expansion: &mut Expansion,
-    ) -> Result<bool> {
-        let last = self.open.last().map_or(0.0, |open| open.lambda);
+    fn advance(&mut self, recurrence: &Recurrence, session: &mut Session<'_, '_>) -> Result<bool> {
+        let last = self.open.last().map_or(0.0, |open| open.due.lambda);
         let budget = self.open.iter().map(Open::error_budget).fold(f64::INFINITY, f64::min);
         let (now, wanted) = (self.now, self.now.until(last));
         // Half of ε is spent evenly over time, half over its logarithm, since fast modes decay
@@ -387,7 +367,7 @@ impl<'a, T: Number> Run<'a, T> {
         let mut solution = Projected::new(recurrence);
         // NaN is not allowed, either.
         solution.extend(wanted, |error, time| {
-            let allowed = 0.99 * budget * share(now.high + time);
+            let allowed = 0.99 * budget * share(now.now() + time);
             spent + error.total() <= allowed && lacking + error.truncation <= TIGHT * allowed
         });
         if solution.pieces.is_empty() {
@@ -395,63 +375,50 @@ impl<'a, T: Number> Run<'a, T> {
         }
         let end = solution.end();
         let error = solution.error();
-        while let Some(open) = self.open.first() {
-            let local = now.until(open.lambda);
+        while let Some(&open) = self.open.first() {
+            let local = now.until(open.due.lambda);
             if local > end {
                 break;
             }
-            let values = solution.values(local, 4.0 * self.unit() * local + 1e-24 * open.lambda);
-            let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
-            let size = weighted(&values.at, recurrence);
-            expansion.norm = expansion.norm.max(size);
-            let mean = (self.norms + weighted(&values.until, recurrence)) / open.lambda;
-            expansion.weighted_norm = expansion.weighted_norm.max(size).max(mean);
-            let rounding = self.rounding
-                + error.rounding
-                + values.rounding
-                + self.combined(&multiples, recurrence, size);
+            let values = solution.values(local, 4.0 * self.unit() * local + 1e-24 * open.due.lambda);
+            let mean = (self.norms + weighted(&values.until, recurrence)) / open.due.lambda;
+            let (multiples, size, combined) = self.combined(&values.at, recurrence);
+            let rounding = self.rounding + error.rounding + values.rounding + combined;
             let bound = Bound {
                 truncation: self.truncation + error.truncation,
                 rounding: 1.001 * rounding + open.fixed,
                 ..Bound::default()
             };
+            self.expansion.weighted_norm = self.expansion.weighted_norm.max(size).max(mean);
             let met = bound.total() <= open.goal;
             if !met {
                 return Ok(false);
             }
-            let sums: Vec<(f64, f64)> = (0..self.accumulated.len())
-                .map(|r| {
-                    let of = |factors: &[f64]| -> f64 {
-                        factors.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum()
-                    };
-                    (of(&values.at), self.accumulated[r] + of(&values.until))
-                })
+            let sums: Vec<(f64, f64)> = (self.accumulated.iter().enumerate())
+                .map(|(r, sum)| (recurrence.reward(r, &values.at), sum + recurrence.reward(r, &values.until)))
                 .collect();
             let result = TimeResult {
                 window: (0, self.basis.iteration.steps()),
                 bound,
                 rewards: unscaled(self.context, &sums, &self.rewards),
-                ..TimeResult::default()
+                ..open.due.result()
             };
-            self.deliver(times, observer, result, |run, host| run.basis.sum(&multiples, &run.acc, host))?;
-            expansion.given_up -= 1;
+            self.deliver(session, result, |run, host| run.basis.sum(&multiples, &run.acc, host))?;
+            self.expansion.given_up -= 1;
         }
         if self.open.is_empty() {
             return Ok(true);
         }
         let values = solution.values(end, 0.0);
-        let multiples: Vec<(usize, f64)> = values.at.iter().copied().enumerate().collect();
-        let size = weighted(&values.at, recurrence);
-        expansion.norm = expansion.norm.max(size);
+        let (multiples, _, combined) = self.combined(&values.at, recurrence);
         self.norms += weighted(&values.until, recurrence);
         self.truncation += error.truncation;
-        self.rounding += error.rounding + values.rounding + self.combined(&multiples, recurrence, size);
+        self.rounding += error.rounding + values.rounding + combined;
         for (r, accumulated) in self.accumulated.iter_mut().enumerate() {
-            *accumulated +=
-                values.until.iter().zip(&recurrence.rewards).map(|(u, rewards)| u * rewards[r]).sum::<f64>();
+            *accumulated += recurrence.reward(r, &values.until);
         }
         self.now.advance(end);
-        self.reached.push((self.now.high, self.rounding));
+        self.reached.push((self.now.now(), self.rounding));
         self.basis.replace_newest(&multiples)?;
         Ok(true)
     }
@@ -460,39 +427,36 @@ impl<'a, T: Number> Run<'a, T> {
         T::PRECISION.unit_roundoff()
     }
 
-    fn combined(&self, multiples: &[(usize, f64)], recurrence: &Recurrence, size: f64) -> f64 {
-        self.basis.rounding_of(multiples, &recurrence.norms, size)
+    /// Returns multiples of the basis vectors, the norm of their terms, and the rounding of the sum.
+    fn combined(&mut self, factors: &[f64], recurrence: &Recurrence) -> (Vec<(usize, f64)>, f64, f64) {
+        let multiples: Vec<(usize, f64)> = factors.iter().copied().enumerate().collect();
+        let size = weighted(factors, recurrence);
+        self.expansion.norm = self.expansion.norm.max(size);
+        let rounding = self.basis.rounding_of(&multiples, &recurrence.norms, size);
+        (multiples, size, rounding)
     }
 
     /// Delivers the result of the first open time.
     fn deliver(
         &mut self,
-        times: &mut [Option<TimeResult>],
-        observer: &mut dyn Observer,
+        session: &mut Session<'_, '_>,
         result: TimeResult,
         vector: impl for<'b> FnOnce(&'b Self, &'b mut Vec<f64>) -> Result<&'b [f64]>,
     ) -> Result<()> {
         let open = self.open.remove(0);
         if self.context.problem.vectors {
             let mut host = std::mem::take(&mut self.host);
-            observer.result(open.index, vector(self, &mut host)?)?;
+            session.result(open.due.index, vector(self, &mut host)?)?;
             self.host = host;
         }
-        let time = self.context.problem.times[open.index];
-        times[open.index] = Some(TimeResult { time, alpha_t: open.lambda, ..result });
+        session.serve(open.due.index, result);
         Ok(())
     }
 
     /// Ends all open times by early termination after the first of the last two iterates.
     ///
     /// Returns false if that is not enough even when refined; the iterate is then the newest again.
-    fn finish(
-        &mut self,
-        candidate: Candidate,
-        times: &mut [Option<TimeResult>],
-        observer: &mut dyn Observer,
-        expansion: &mut Expansion,
-    ) -> Result<bool> {
+    fn finish(&mut self, candidate: Candidate, session: &mut Session<'_, '_>) -> Result<bool> {
         let mut extrapolated = Extrapolation::new(self.context, &self.basis.iteration)?;
         let (mut terminations, mut shift) = ([candidate.termination], 0.0);
         if !candidate.serves {
@@ -501,23 +465,23 @@ impl<'a, T: Number> Run<'a, T> {
             let enough = |terminations: &[EarlyTermination], shift: f64| {
                 open.iter().all(|open| open.serves(&terminations[0], now, spent + shift))
             };
-            let refinement =
-                extrapolated.refine(corrections(now, terms), terms, &mut terminations, enough, observer)?;
-            expansion.terms += refinement.steps;
+            let steps = corrections(now, terms);
+            let refinement = extrapolated.refine(steps, terms, &mut terminations, enough, session)?;
+            self.expansion.terms += refinement.steps;
             shift = refinement.shift;
             if !enough(&terminations, shift) {
-                self.basis.iteration.resume(expansion.terms, &x)?;
+                self.basis.iteration.resume(self.expansion.terms, &x)?;
                 return Ok(false);
             }
         }
         let [termination] = terminations;
         extrapolated.collect_rewards(self.basis.iteration.rewards(), 1);
-        while let Some(open) = self.open.first() {
-            let ahead = self.now.until(open.lambda);
+        while let Some(&open) = self.open.first() {
+            let ahead = self.now.until(open.due.lambda);
             let shares = shares(&termination, ahead);
             // The extrapolation starts with the norm of a distribution, up to its error.
-            let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.lambda;
-            expansion.weighted_norm = expansion.weighted_norm.max(mean);
+            let mean = (self.norms + ahead * (1.0 + self.truncation + self.rounding)) / open.due.lambda;
+            self.expansion.weighted_norm = self.expansion.weighted_norm.max(mean);
             let grown = shares.at[2];
             let bound = Bound {
                 truncation: self.truncation,
@@ -541,9 +505,9 @@ impl<'a, T: Number> Run<'a, T> {
                 bound,
                 rewards: unscaled(self.context, &sums, &self.rewards),
                 stopped: Some(Stopped { step: termination.step, mu: 1.0 - termination.decay }),
-                ..TimeResult::default()
+                ..open.due.result()
             };
-            self.deliver(times, observer, result, |_, result| {
+            self.deliver(session, result, |_, result| {
                 result.clear();
                 result.resize(extrapolated.len(), 0.0);
                 extrapolated.add_to(result, &[shares]);
@@ -569,7 +533,7 @@ fn shares(termination: &EarlyTermination, ahead: f64) -> Shares {
 
 /// Returns the step limit of a refinement: αt so far, at most 16 times the products so far.
 fn corrections(now: Clock, terms: u64) -> u64 {
-    (now.high as u64).min(16 * terms)
+    (now.now() as u64).min(16 * terms)
 }
 
 /// A possible early termination.
@@ -590,10 +554,7 @@ fn candidate_for<T: Number>(
     spent: f64,
     refines: bool,
 ) -> Result<Option<Candidate>> {
-    let masses = iteration.non_absorbing_masses()?;
-    let step = context.statistics.step;
-    let termination =
-        EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+    let termination = EarlyTermination::after_last(iteration, context.statistics.step)?;
     let all = |termination: &EarlyTermination| open.iter().all(|open| open.serves(termination, now, spent));
     if all(&termination) {
         return Ok(Some(Candidate { termination, serves: true }));

@@ -308,21 +308,14 @@ mod tests {
     use crate::lane::DeviceSpec;
     use crate::sparse::MatrixFormat;
     use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
+    use crate::transient::chain::csr::tests::chain;
     use crate::transient::exchange::cost::exchange_cost;
 
     /// Cycle with a numbering that scatters neighbours.
     fn scattered(n: u32) -> Csr {
         let name = |i: u32| (i * 7919 + 5) % n;
-        let mut list = TransitionList::default();
-        for i in 0..n {
-            for to in [(i + 1) % n, (i + n - 1) % n] {
-                list.from.push(name(i));
-                list.to.push(name(to));
-                list.rate.push(1.0 + f64::from(i));
-            }
-        }
-        Csr::from_list(n as usize, list).unwrap()
+        let both = |i: u32| [(i + 1) % n, (i + n - 1) % n].map(|to| (name(i), name(to), 1.0 + f64::from(i)));
+        chain(n as usize, &(0..n).flat_map(both).collect::<Vec<_>>())
     }
 
     /// Chain that counts the reads of outgoing transitions.

@@ -263,25 +263,13 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
 mod tests {
     use super::*;
     use crate::transient::chain::csr::Csr;
-    use crate::transient::chain::transitions::TransitionList;
+    use crate::transient::chain::csr::tests::chain;
 
     /// Line of states with steps of one up and of `reach` down.
     fn line(n: u32, reach: u32) -> Csr {
-        let mut list = TransitionList::default();
-        let mut push = |from, to| {
-            list.from.push(from);
-            list.to.push(to);
-            list.rate.push(1.0);
-        };
-        for i in 0..n {
-            if i + 1 < n {
-                push(i, i + 1);
-            }
-            if i >= reach && reach > 0 {
-                push(i, i - reach);
-            }
-        }
-        Csr::from_list(n as usize, list).unwrap()
+        let up = (1..n).map(|i| (i - 1, i, 1.0));
+        let down = (reach..n).map(|i| (i, i - reach, 1.0));
+        chain(n as usize, &up.chain(down).collect::<Vec<_>>())
     }
 
     fn regions(chain: &Csr, cuts: &[usize], halo_depth: usize) -> Vec<Region> {
@@ -331,12 +319,8 @@ mod tests {
     #[test]
     fn a_chain_that_reads_everything_is_computed_whole() {
         // State 3 leads to every other state.
-        let list = TransitionList {
-            from: (0..1200).map(|_| 3).collect(),
-            to: (0..1200).map(|i| if i < 3 { i } else { i + 1 }).collect(),
-            rate: vec![1.0; 1200],
-        };
-        let chain = Csr::from_list(1201, list).unwrap();
+        let list: Vec<_> = (0..1201).filter(|&i| i != 3).map(|i| (3, i, 1.0)).collect();
+        let chain = chain(1201, &list);
         let all = regions(&chain, &[0, 512, 1201], 3);
 
         assert_eq!(all[1].computed, 0..1201);

@@ -35,12 +35,13 @@ use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chain::recurrent_classes::Classes;
 use crate::transient::chain::statistics::LAZY;
 use crate::transient::chain::{Absorbing, Reward};
-use crate::transient::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
+use crate::transient::checkpoint::{Certificate, Phase, StationaryState};
 use crate::transient::context::{Context, total};
 use crate::transient::iteration::quasi_stationary::EarlyTermination;
 use crate::transient::iteration::schedule::LastIterate;
 use crate::transient::iteration::{Iteration, Which};
 use crate::transient::problem::Observer;
+use crate::transient::session::Session;
 use crate::transient::solution::{Bound, RewardValue, TimeResult};
 use crate::{Error, Result, Status};
 
@@ -61,19 +62,18 @@ impl StationaryState {
         &mut self,
         iteration: &mut Iteration<'_, T>,
         most: u64,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
+        session: &mut Session<'_, '_>,
     ) -> Result<()> {
         let to = self.until.take().unwrap_or_else(|| self.steps + (self.steps / 16).clamp(16, most));
         loop {
-            let leg = checkpointer.next_stop(self.steps, to);
-            iteration.advance(leg, &[], &mut checkpointer.defer_interrupt(observer))?;
-            checkpointer.record_pace(leg - self.steps);
+            let leg = session.next_stop(self.steps, to);
+            iteration.advance(leg, &[], session)?;
+            session.record_pace(leg - self.steps);
             self.steps = leg;
             if leg == to {
                 break;
             }
-            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.snapshot()?])))?;
+            session.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.snapshot()?])))?;
         }
         // The sum of n magnitudes in blocks of 256, then in double precision, has a smaller
         // relative error.
@@ -104,42 +104,14 @@ pub(crate) fn run<T: Number>(
     context: &Context<'_, T>,
     which: &[usize],
     last: Option<LastIterate>,
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
-    checkpointer: &mut Checkpointer<'_>,
+    session: &mut Session<'_, '_>,
 ) -> Result<Served> {
-    let transitions = context.problem.transitions;
-    let (n, nnz) = (transitions.states(), context.statistics.nnz);
-    // Number of products above which elimination is cheaper.
-    let plan = plan(context);
-    let worth = plan.as_ref().map(|plan| plan.worth(nnz));
-    let missing = |bound: &Bound| bound.total() > context.options.epsilon;
-    let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
-    let (mut last, mut eliminated) = (last, 0);
-    let mut found = match first {
-        true => None,
-        false => Some(iterate(context, last.take(), worth.unwrap_or(MOST_STEPS), observer, checkpointer)?),
-    };
-    if worth.is_some() && found.as_ref().is_none_or(|found| missing(&found.1)) {
-        if let Some((limit, bound)) = eliminate(context, plan, observer)? {
-            let other = match first && missing(&bound) {
-                true => Some(iterate(context, last, FIRST_STEPS, observer, checkpointer)?),
-                false => found,
-            };
-            let terms = other.as_ref().map_or(0, |other| other.2);
-            (found, eliminated) = match other.filter(|other| other.1.total() < bound.total()) {
-                Some(better) => (Some(better), 0),
-                None => (Some((limit, bound, terms)), n),
-            };
-        } else {
-            // Elimination failed, because rates span too many orders of magnitude: iterate without
-            // a limit.
-            found = Some(iterate(context, None, MOST_STEPS, observer, checkpointer)?);
-        }
-    }
-    let (limit, bound, terms) = found.expect("it is iterated or eliminated");
-    let (rewards, met) = rewards_of(context, &limit, bound, observer)?;
+    let Limit { values, bound, terms, eliminated } = limit(context, last, session)?;
+    let (rewards, met) = rewards_of(context, &values, bound, session)?;
     for &index in which {
+        if context.problem.vectors {
+            session.result(index, &values)?;
+        }
         let result = TimeResult {
             time: context.problem.times[index],
             alpha_t: f64::INFINITY,
@@ -148,14 +120,61 @@ pub(crate) fn run<T: Number>(
             rewards: rewards.clone(),
             ..TimeResult::default()
         };
-        checkpointer.finished(index, &result);
-        times[index] = Some(result);
-        if context.problem.vectors {
-            observer.result(index, &limit)?;
-            checkpointer.delivered(index, &limit);
-        }
+        session.serve(index, result);
     }
     Ok(Served { terms, eliminated, met })
+}
+
+/// Limit of this rank's states, and its cost.
+struct Limit {
+    values: Vec<f64>,
+    bound: Bound,
+    /// Number of matrix–vector products.
+    terms: u64,
+    /// Number of eliminated states.
+    eliminated: usize,
+}
+
+impl Limit {
+    /// Returns true if the bound exceeds ε.
+    fn misses<T>(&self, context: &Context<'_, T>) -> bool {
+        self.bound.total() > context.options.epsilon
+    }
+}
+
+/// Computes the limit by iteration or elimination, whichever takes less time.
+fn limit<T: Number>(
+    context: &Context<'_, T>,
+    mut last: Option<LastIterate>,
+    session: &mut Session<'_, '_>,
+) -> Result<Limit> {
+    // Number of products above which elimination is cheaper.
+    let Some(plan) = plan(context) else { return iterate(context, last, MOST_STEPS, session) };
+    let worth = plan.worth(context.statistics.nnz);
+    let first = worth <= FIRST_STEPS;
+    let iterated = match first {
+        true => None,
+        false => Some(iterate(context, last.take(), worth, session)?),
+    };
+    match iterated {
+        Some(found) if !found.misses(context) => return Ok(found),
+        _ => {}
+    }
+    let Some((values, bound)) = eliminate(context, &plan, session)? else {
+        // Elimination failed, because rates span too many orders of magnitude: iterate without a
+        // limit.
+        return iterate(context, None, MOST_STEPS, session);
+    };
+    let eliminated = Limit { values, bound, terms: 0, eliminated: context.problem.transitions.states() };
+    let other = match first && eliminated.misses(context) {
+        true => Some(iterate(context, last, FIRST_STEPS, session)?),
+        false => iterated,
+    };
+    Ok(match other {
+        Some(other) if other.bound.total() < eliminated.bound.total() => other,
+        Some(other) => Limit { terms: other.terms, ..eliminated },
+        None => eliminated,
+    })
 }
 
 /// Returns the rewards of the limit, and true if all accumulated rewards meet ε.
@@ -254,19 +273,14 @@ fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
 /// Computes the limit of this rank's states by elimination, which every rank repeats.
 fn eliminate<T: Number>(
     context: &Context<'_, T>,
-    planned: Option<Plan>,
+    plan: &Plan,
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks, rows) = (context.problem.transitions, context.parts.ranks, &context.parts.rows);
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
-    let found = match planned {
-        Some(plan) => {
-            let scale = context.statistics.scale;
-            plan.limit(transitions, scale, &initial, context.options.epsilon, &mut check)?
-        }
-        None => None,
-    };
+    let (scale, epsilon) = (context.statistics.scale, context.options.epsilon);
+    let found = plan.limit(transitions, scale, &initial, epsilon, &mut check)?;
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + context.initial_error;
         (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
@@ -280,15 +294,17 @@ pub(crate) fn most_sweeps<T: Number>(context: &Context<'_, T>) -> u64 {
 
 /// Returns the limit of the extrapolation after early termination, if its bound is within ε.
 ///
-/// In the limit all transient mass is absorbed.
+/// In the limit all transient mass is absorbed. `before` steps are those of an earlier run.
 fn absorbed<T: Number>(
     context: &Context<'_, T>,
     iteration: &Iteration<'_, T>,
-) -> Result<Option<(Vec<f64>, Bound)>> {
-    let Some(masses) = iteration.non_absorbing_masses()? else { return Ok(None) };
+    before: u64,
+) -> Result<Option<Limit>> {
+    if !context.parts.absorbing {
+        return Ok(None);
+    }
     let (terms, step) = (iteration.steps(), context.statistics.step);
-    let termination =
-        EarlyTermination::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
+    let termination = EarlyTermination::after_last(iteration, step)?;
     if termination.decay == 0.0 {
         return Ok(None);
     }
@@ -304,24 +320,22 @@ fn absorbed<T: Number>(
     if bound.total() > context.options.epsilon {
         return Ok(None);
     }
-    let (mut limit, newest) = (iteration.iterate(Which::Before)?, iteration.newest()?);
-    for (i, (p, newest)) in limit.iter_mut().zip(newest).enumerate() {
+    let (mut values, newest) = (iteration.iterate(Which::Before)?, iteration.newest()?);
+    for (i, (p, newest)) in values.iter_mut().zip(newest).enumerate() {
         *p = if context.statistics.non_absorbing.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
     }
-    Ok(Some((limit, bound)))
+    Ok(Some(Limit { values, bound, terms: terms - before, eliminated: 0 }))
 }
 
 /// Iterates to the steady state, or for at most `most` products.
 ///
-/// Starts with the initial distribution, or with the `last` iterate of an earlier run. Returns the
-/// last iterate, its bound, and the number of products.
+/// Starts with the initial distribution, or with the `last` iterate of an earlier run.
 fn iterate<T: Number>(
     context: &Context<'_, T>,
     last: Option<LastIterate>,
     most: u64,
-    observer: &mut dyn Observer,
-    checkpointer: &mut Checkpointer<'_>,
-) -> Result<(Vec<f64>, Bound, u64)> {
+    session: &mut Session<'_, '_>,
+) -> Result<Limit> {
     let ranks = context.parts.ranks;
     // With 0.9/α every state has a holding probability: a periodic chain converges, too.
     let inverse_alpha = T::of(LAZY * context.statistics.inverse_alpha.wide());
@@ -340,8 +354,9 @@ fn iterate<T: Number>(
         certificate: None,
     };
     let mut before = 0;
-    match (checkpointer.stationary()?, last) {
-        (None, None) => iteration.start_in(&context.initial, context.beginning())?,
+    let of = |phase| if let Phase::Stationary(state) = phase { Some(state) } else { None };
+    match (session.resume(of)?, last) {
+        (None, None) => iteration.start(&context.initial, context.beginning())?,
         (None, Some(last)) => {
             iteration.resume(last.steps, &last.kept)?;
             (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));
@@ -358,7 +373,7 @@ fn iterate<T: Number>(
                 [x] if x.len() == context.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
                     iteration.resume(s.steps, x)?;
                 }
-                _ => return Err(checkpointer.unusable()),
+                _ => return Err(session.unusable()),
             }
         }
     }
@@ -367,18 +382,18 @@ fn iterate<T: Number>(
         None => {
             let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || context.parts.absorbing;
             while s.until.is_some() || (moves(&s) && s.steps - before < FIRST_STEPS.min(most)) {
-                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
-                s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
-                if let Some((limit, bound)) = absorbed(context, &iteration)? {
-                    return Ok((limit, bound, iteration.steps() - before));
+                session.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
+                s.advance(&mut iteration, 1 << 10, session)?;
+                if let Some(limit) = absorbed(context, &iteration, before)? {
+                    return Ok(limit);
                 }
             }
             let probable = iteration.newest()?;
             let most = most_sweeps(context).min(most);
             let found =
-                bound_hitting_time(context, alpha / context.statistics.scale, &probable, most, observer);
+                bound_hitting_time(context, alpha / context.statistics.scale, &probable, most, session);
             let found =
-                checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.snapshot()?])))?;
+                session.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.snapshot()?])))?;
             Certificate { hitting_time: found.0, classes: found.1 }
         }
     };
@@ -393,10 +408,10 @@ fn iterate<T: Number>(
     let target = (context.options.epsilon - floor).max(0.25 * context.options.epsilon) * 0.9;
     // Converged: the distance no longer falls and is within the rounding of two steps.
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
-        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
-        s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
-        if let Some((limit, bound)) = absorbed(context, &iteration)? {
-            return Ok((limit, bound, iteration.steps() - before));
+        session.save_if_due(|| Ok((s.phase(s.until), vec![iteration.snapshot()?])))?;
+        s.advance(&mut iteration, 1 << 16, session)?;
+        if let Some(limit) = absorbed(context, &iteration, before)? {
+            return Ok(limit);
         }
         let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * context.statistics.step;
         s.stalled = if falls { 0 } else { s.stalled + 1 };
@@ -404,10 +419,10 @@ fn iterate<T: Number>(
     }
     let steady_state = bound_of(s.distance);
     let terms = iteration.steps();
-    let mut limit = iteration.newest()?;
+    let mut values = iteration.newest()?;
     // The mass has drifted by rounding, by a measured amount; the limit has the initial mass.
-    let (mass, initial) = (total(&limit, ranks), total(&context.initial, ranks));
-    limit.iter_mut().for_each(|p| *p = *p / mass * initial);
+    let (mass, initial) = (total(&values, ranks), total(&context.initial, ranks));
+    values.iter_mut().for_each(|p| *p = *p / mass * initial);
     // With one closed class the limit depends on the last residual alone. With several, rounding in
     // all steps has shifted mass between them.
     let on_the_way = match classes {
@@ -419,5 +434,6 @@ fn iterate<T: Number>(
         + 2.0 * (mass - initial).abs()
         + 4.0 * T::PRECISION.unit_roundoff()
         + context.initial_error;
-    Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms - before))
+    let bound = Bound { steady_state, rounding, ..Bound::default() };
+    Ok(Limit { values, bound, terms: terms - before, eliminated: 0 })
 }

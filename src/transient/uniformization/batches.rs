@@ -3,12 +3,12 @@
 use super::run::{RunOutcome, Uniformization};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::transient::checkpoint::Checkpointer;
-use crate::transient::context::{Context, DEFAULT_VECTORS, scaled, unscaled, vector_capacity, windows};
+use crate::transient::checkpoint::Phase;
+use crate::transient::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use crate::transient::iteration::Iteration;
-use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
-use crate::transient::problem::Observer;
+use crate::transient::iteration::schedule::{LastIterate, Planned};
 use crate::transient::profile::Activity;
+use crate::transient::session::Session;
 use crate::transient::solution::{Bound, Expansion, TimeResult};
 
 /// Totals over the uniformization runs for all finite times.
@@ -24,48 +24,15 @@ pub struct UniformizationOutcome {
 /// Computes the results for finite times in as few runs as memory for accumulators allows.
 pub fn uniformize<T: Number>(
     context: &Context<'_, T>,
-    which: &[usize],
-    times: &mut [Option<TimeResult>],
-    observer: &mut dyn Observer,
-    checkpointer: &mut Checkpointer<'_>,
+    times: &[Due],
+    session: &mut Session<'_, '_>,
 ) -> Result<UniformizationOutcome> {
-    let (problem, epsilon) = (context.problem, context.options.epsilon);
-    let mut planned = Vec::with_capacity(which.len());
-    for &index in which {
-        let lambda = context.statistics.lambda(problem.times[index])?;
-        let (window, steady_allowance) = windows(&context.statistics, epsilon, lambda);
-        let budget = |(terms, speed): (u64, f64), weights: f64, truncation: f64| {
-            let steps = context.statistics.rounding_at_speed(lambda, speed, terms, 0);
-            let rounded = steps + weights + context.initial_error;
-            ErrorBudget { left: epsilon - truncation - rounded, rounded }
-        };
-        planned.push(Planned {
-            index,
-            epsilon,
-            lambda,
-            weights: None,
-            tails: Vec::new(),
-            steps: window.right + 1,
-            truncation: window.truncation(),
-            steady_allowance,
-            summed: budget(
-                (window.terms(), f64::INFINITY),
-                context.statistics.weights_rounding(&window),
-                window.truncation(),
-            ),
-            averaged: budget((0, 0.0), 0.0, 0.0),
-            window,
-            steady_state: 0.0,
-            termination_rounding: 0.0,
-            stopped: None,
-            speed: None,
-            normalisation: 0.0,
-            rewards: vec![(0.0, 0.0); problem.rewards.len()],
-        });
-    }
+    let problem = context.problem;
+    let mut planned: Vec<Planned> = times.iter().map(|&due| Planned::new(context, due)).collect();
     // Windows open in this order, which may differ from that of times: shares of ε differ.
     planned.sort_by_key(|time| time.window.left);
-    let mut resumed = checkpointer.uniformization()?;
+    let of = |phase| if let Phase::Uniformization(state) = phase { Some(state) } else { None };
+    let mut resumed = session.resume(of)?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(context);
     let (mut all, mut ended): (Option<Expansion>, _) = (None, None);
@@ -80,7 +47,7 @@ pub fn uniformize<T: Number>(
         let capacity = vector_capacity(context, DEFAULT_VECTORS).clamp(1, planned.len());
         let mut run = match resumed.take() {
             None => {
-                clock.time(Activity::Start, || iteration.start_in(&context.initial, context.beginning()))?;
+                clock.time(Activity::Start, || iteration.start(&context.initial, context.beginning()))?;
                 Uniformization::new(context, iteration, &mut planned, capacity, terms)
             }
             Some(kept)
@@ -88,14 +55,13 @@ pub fn uniformize<T: Number>(
             {
                 Uniformization::resume(context, iteration, &mut planned, kept)?
             }
-            Some(_) => return Err(checkpointer.unusable()),
+            Some(_) => return Err(session.unusable()),
         };
         // An expansion that has given up is not tried again.
         if all.is_some_and(|expansion| expansion.given_up > 0) {
             (run.expands, run.krylov) = (false, None);
         }
-        let RunOutcome { steps, left_over, expansion, mut expanded, last } =
-            run.run(observer, checkpointer)?;
+        let RunOutcome { steps, left_over, expansion, last } = run.run(session)?;
         ended = last;
         terms += steps + expansion.map_or(0, |expansion| expansion.terms);
         all = match (all, expansion) {
@@ -104,18 +70,14 @@ pub fn uniformize<T: Number>(
         };
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {
-            if let Some(result) = expanded[time.index].take() {
-                times[time.index] = Some(result);
-            } else if left_over.contains(&place) {
-                again.push(Planned {
-                    rewards: vec![(0.0, 0.0); problem.rewards.len()],
-                    steady_state: 0.0,
-                    ..time
-                });
+            if session.is_served(time.due.index) {
+                continue;
+            }
+            if left_over.contains(&place) {
+                let rewards = vec![(0.0, 0.0); problem.rewards.len()];
+                again.push(Planned { rewards, steady_state: 0.0, ..time });
             } else {
-                let result = finish(context, &time, &rewards);
-                checkpointer.finished(time.index, &result);
-                times[time.index] = Some(result);
+                session.serve(time.due.index, finish(context, &time, &rewards));
             }
         }
         planned = again;
@@ -131,15 +93,14 @@ fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 | Precision::Q64 => 0.0,
     };
+    let lambda = time.due.lambda;
     TimeResult {
-        time: context.problem.times[time.index],
-        alpha_t: time.lambda,
         window: (time.window.left, time.window.right),
         bound: Bound {
             truncation: time.truncation,
             steady_state: time.steady_state,
             rounding: context.statistics.rounding_at_speed(
-                time.lambda,
+                lambda,
                 time.speed.unwrap_or(f64::INFINITY),
                 len,
                 time.steps,
@@ -151,6 +112,6 @@ fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64
         },
         rewards: unscaled(context, &time.rewards, rewards),
         stopped: time.stopped,
-        ..TimeResult::default()
+        ..time.due.result()
     }
 }

@@ -7,22 +7,19 @@ use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::transient::backward::hitting_time::bound_hitting_time;
 use crate::transient::chebyshev;
-use crate::transient::checkpoint::{
-    Certificate, Checkpointer, Phase, Resumed, TimeProgress, UniformizationState,
-};
-use crate::transient::context::Context;
+use crate::transient::checkpoint::{Certificate, Phase, Resumed, TimeProgress, UniformizationState};
+use crate::transient::context::{Context, Due};
 use crate::transient::iteration::extrapolation::{Extrapolation, transient_classes};
 use crate::transient::iteration::quasi_stationary::{EarlyTermination, Shares, error_contribution, speed};
 use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
-use crate::transient::krylov::exponential;
-use crate::transient::krylov::exponential::Budget;
+use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
 use crate::transient::numerics::poisson::{Weights, Window};
-use crate::transient::problem::Method;
-use crate::transient::problem::Observer;
+use crate::transient::problem::{Method, Observer};
 use crate::transient::profile::Activity;
-use crate::transient::solution::{Expansion, Stopped, TimeResult};
+use crate::transient::session::Session;
+use crate::transient::solution::{Expansion, Stopped};
 use crate::transient::steady_state::power_iteration::{self, FIRST_DISTANCE};
 
 /// Steps between two measurements of the mass, by which single precision divides the weights.
@@ -63,7 +60,7 @@ impl UniformizationState {
         wanted: bool,
     ) -> bool {
         let same = |(kept, time): (&TimeProgress, &Planned)| {
-            kept.index == time.index && kept.rewards.len() == time.rewards.len()
+            kept.index == time.due.index && kept.rewards.len() == time.rewards.len()
         };
         let within = |&(place, from, _): &(usize, u64, f64)| {
             planned.get(place).is_some_and(|time| (time.window.left..=time.window.right).contains(&from))
@@ -114,7 +111,6 @@ pub(crate) struct Uniformization<'a, 'p, T> {
     /// Matrix–vector products of the next attempt by Krylov's method, if it may be tried.
     pub(crate) krylov: Option<u64>,
     expansion: Option<Expansion>,
-    expanded: Vec<Option<TimeResult>>,
     /// Bound of expected hitting times, if the steady state continues from this run.
     certificate: Option<Certificate>,
     /// Matrix–vector products spent on refinements.
@@ -142,8 +138,6 @@ pub(crate) struct RunOutcome {
     pub(crate) left_over: Vec<usize>,
     /// Result of Chebyshev's or Krylov's method, if it took over.
     pub(crate) expansion: Option<Expansion>,
-    /// Results of times computed by Chebyshev's or Krylov's method, by index of requested time.
-    pub(super) expanded: Vec<Option<TimeResult>>,
     /// Last iterate, if the steady state continues from it.
     pub(crate) last: Option<LastIterate>,
 }
@@ -188,7 +182,6 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             krylov: (context.expands && T::PRECISION == Precision::F64)
                 .then_some(exponential::first_try(&context.costs)),
             expansion: None,
-            expanded: vec![None; context.problem.times.len()],
             certificate: None,
             refined: 0,
             classes: None,
@@ -237,7 +230,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             }
         }
         let kept = |time: &Planned| TimeProgress {
-            index: time.index,
+            index: time.due.index,
             steady_state: time.steady_state,
             steps: time.steps,
             truncation: time.truncation,
@@ -261,38 +254,35 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
     /// Computes the results for the planned times, as far as there are accumulators.
-    pub(crate) fn run(
-        mut self,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<RunOutcome> {
-        let steps = self.iterate(observer, checkpointer)?;
-        let kept = self.continues(checkpointer).then(|| self.iteration.snapshot()).transpose()?;
-        let Self { left_over, expansion, expanded, certificate, .. } = self;
+    pub(crate) fn run(mut self, session: &mut Session<'_, '_>) -> Result<RunOutcome> {
+        let steps = self.iterate(session)?;
+        let kept = self.continues(session).then(|| self.iteration.snapshot()).transpose()?;
+        let Self { left_over, expansion, certificate, .. } = self;
         let last = kept.map(|kept| LastIterate { steps: self.iteration.steps(), kept, certificate });
-        Ok(RunOutcome { steps, left_over, expansion, expanded, last })
+        Ok(RunOutcome { steps, left_over, expansion, last })
     }
 
     /// Returns true if the steady state is requested as well and starts with the last iterate.
     ///
     /// With checkpoints it does not: a resumed run starts with its checkpoint, and must be bitwise
     /// identical.
-    fn continues(&self, checkpointer: &Checkpointer<'_>) -> bool {
-        self.context.problem.is_endless() && checkpointer.is_idle()
+    fn continues(&self, session: &Session<'_, '_>) -> bool {
+        self.context.problem.is_endless() && session.is_idle()
     }
 
-    fn iterate(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
+    /// Returns the number of matrix–vector products.
+    fn iterate(&mut self, session: &mut Session<'_, '_>) -> Result<u64> {
         let clock = &self.context.parts.clock;
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
                 None => {
-                    checkpointer.save_if_due(|| self.state(None))?;
+                    session.save_if_due(|| self.state(None))?;
                     clock.time(Activity::Start, || self.open_windows())?;
                     let Some(end) = self.end() else {
                         return Ok(self.iteration.steps());
                     };
-                    if clock.time(Activity::Results, || self.close_windows(end, observer, checkpointer))? {
+                    if clock.time(Activity::Results, || self.close_windows(end, session))? {
                         continue;
                     }
                     if Self::SINGLE && !self.open.is_empty() {
@@ -303,43 +293,37 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             };
             loop {
                 let k = self.iteration.steps();
-                let leg = checkpointer.next_stop(k, to);
+                let leg = session.next_stop(k, to);
                 let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
-                let rewards = clock.time(Activity::Products, || {
-                    self.iteration.advance(leg, &targets, &mut checkpointer.defer_interrupt(observer))
-                })?;
+                let rewards =
+                    clock.time(Activity::Products, || self.iteration.advance(leg, &targets, session))?;
                 self.credit(k, &rewards);
-                checkpointer.record_pace(leg - k);
+                session.record_pace(leg - k);
                 if leg == to {
                     break;
                 }
-                checkpointer.save_if_due(|| self.state(Some(to)))?;
+                session.save_if_due(|| self.state(Some(to)))?;
             }
 
             let Some(end) = self.end() else { continue };
             // A run that ends soon does not need early termination.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = next_check(to, end, affordable_checks(self.context, end));
-                let continues = self.continues(checkpointer);
-                if let Some(termination) =
-                    clock.time(Activity::Checks, || self.termination(continues, observer))?
-                {
-                    clock
-                        .time(Activity::Results, || self.finish_with(termination, observer, checkpointer))?;
+                if let Some(termination) = clock.time(Activity::Checks, || self.termination(session))? {
+                    clock.time(Activity::Results, || self.finish_with(termination, session))?;
                     return Ok(self.iteration.steps() + self.refined);
                 }
                 // Classes are checked with the last convergence check before a power of two.
                 if to.ilog2() < self.check.ilog2() && checks_classes(self.context, to, end) {
-                    let found = clock.time(Activity::Checks, || self.terminate_by_class(observer))?;
+                    let found = clock.time(Activity::Checks, || self.terminate_by_class(session))?;
                     if let Some(mut ending) = found {
-                        ending
-                            .extrapolated
-                            .collect_rewards(self.iteration.rewards(), ending.terminations.len());
-                        self.extrapolate(&ending, 1.0, observer, checkpointer)?;
+                        let classes = ending.terminations.len();
+                        ending.extrapolated.collect_rewards(self.iteration.rewards(), classes);
+                        self.extrapolate(&ending, 1.0, session)?;
                         return Ok(self.iteration.steps() + self.refined);
                     }
                 }
-                self.expand(observer)?;
+                self.expand(session)?;
             }
         }
     }
@@ -411,12 +395,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Closes the windows that end with x_k, including that term; true if there were any.
-    fn close_windows(
-        &mut self,
-        end: u64,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<bool> {
+    fn close_windows(&mut self, end: u64, session: &mut Session<'_, '_>) -> Result<bool> {
         let k = self.iteration.steps();
         let closing = |o: &Open<T>, planned: &[Planned]| planned[o.place].right() == k;
         if !self.open.iter().any(|o| closing(o, self.planned)) {
@@ -434,26 +413,15 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         self.open = open;
         for o in done {
             self.iteration.add(&o.target, Which::Newest)?;
-            self.deliver(o, observer, checkpointer)?;
+            if self.vectors {
+                let mut host = self.host();
+                let result = self.iteration.download(&o.target.acc, &mut host)?;
+                session.result(self.planned[o.place].due.index, result)?;
+                self.host = host;
+                self.free.push(o.target.acc);
+            }
         }
         Ok(true)
-    }
-
-    fn deliver(
-        &mut self,
-        o: Open<T>,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<()> {
-        if self.vectors {
-            let mut host = self.host();
-            let result = self.iteration.download(&o.target.acc, &mut host)?;
-            observer.result(self.planned[o.place].index, result)?;
-            checkpointer.delivered(self.planned[o.place].index, result);
-            self.host = host;
-            self.free.push(o.target.acc);
-        }
-        Ok(())
     }
 
     /// Starts a thread that allocates host memory for results while devices compute.
@@ -514,21 +482,18 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Returns early termination after x_{k−1}, if every remaining time is then within ε.
     ///
-    /// If the run `continues` to the steady state, the bound of hitting times that this needs is
+    /// If the run continues to the steady state, the bound of hitting times that this needs is
     /// computed here. It also bounds the error of early termination.
-    fn termination(
-        &mut self,
-        continues: bool,
-        observer: &mut dyn Observer,
-    ) -> Result<Option<EarlyTermination>> {
-        let (iteration, step) = (&self.iteration, self.context.statistics.step);
-        let masses = iteration.non_absorbing_masses()?;
-        let none_absorbing = masses.is_none();
-        let mut termination =
-            EarlyTermination::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
-        if continues && none_absorbing && self.certificate.is_none() && termination.defect <= FIRST_DISTANCE {
+    fn termination(&mut self, session: &mut Session<'_, '_>) -> Result<Option<EarlyTermination>> {
+        let step = self.context.statistics.step;
+        let mut termination = EarlyTermination::after_last(&self.iteration, step)?;
+        if self.continues(session)
+            && !self.context.parts.absorbing
+            && self.certificate.is_none()
+            && termination.defect <= FIRST_DISTANCE
+        {
             let most = power_iteration::most_sweeps(self.context);
-            self.certificate = Some(self.certificate(most, observer)?);
+            self.certificate = Some(self.certificate(most, session)?);
         }
         if let Some(steps) = self.certificate.and_then(|certificate| certificate.hitting_time) {
             termination.most = 2.0 * steps;
@@ -540,9 +505,11 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     }
 
     /// Tries to compute the waiting times by Chebyshev's method, once, or by Krylov's method.
-    fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
+    fn expand(&mut self, session: &mut Session<'_, '_>) -> Result<()> {
         let (context, k) = (self.context, self.iteration.steps());
-        let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
+        let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].due.lambda) else {
+            return Ok(());
+        };
         let epsilon = context.options.epsilon;
         // Tried after as many steps as the expansion takes.
         let chebyshev =
@@ -554,19 +521,19 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         }
         // The expansion overwrites the iterates.
         let newest = self.iteration.snapshot()?;
-        let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
+        let times: Vec<Due> = self.waiting.iter().map(|&place| self.planned[place].due).collect();
         let expansion = if chebyshev {
             self.expands = false;
-            chebyshev::run(context, false, &which, &mut self.expanded, observer)?
+            chebyshev::run(context, false, &times, session)?
         } else {
-            let expansion = exponential::run(context, false, budget, &which, &mut self.expanded, observer)?;
+            let expansion = exponential::run(context, false, budget, &times, session)?;
             // An attempt without memory for its vectors would fail again.
             self.krylov = products.map(|products| 4 * products).filter(|_| expansion.terms > 0);
             expansion
         };
         let before = self.expansion.map_or(0, |before| before.terms);
         self.expansion = Some(Expansion { terms: before + expansion.terms, ..expansion });
-        self.waiting.retain(|&place| self.expanded[self.planned[place].index].is_none());
+        self.waiting.retain(|&place| !session.is_served(self.planned[place].due.index));
         self.iteration.resume(k, &newest)
     }
 
@@ -582,8 +549,8 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     fn misses(&self, terminations: &[EarlyTermination], shift: f64, as_little: bool) -> bool {
         let met = |place: usize| {
             let time = &self.planned[place];
-            let [error, rounding] = error_contribution(terminations, time.lambda);
-            let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
+            let [error, rounding] = error_contribution(terminations, time.due.lambda);
+            let steps = self.context.statistics.step * time.due.lambda.min(terminations[0].step as f64);
             let ErrorBudget { left, rounded } = time.budget(terminations, shift + steps);
             let (allowed, little) = (left - steps, NEGLIGIBLE * (rounded + steps));
             shift + error + rounding
@@ -596,23 +563,18 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     fn finish_with(
         &mut self,
         mut termination: EarlyTermination,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
+        session: &mut Session<'_, '_>,
     ) -> Result<()> {
-        self.bound_by_hitting_time(&mut termination, &mut checkpointer.defer_interrupt(observer))?;
+        self.bound_by_hitting_time(&mut termination, session)?;
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
         let mut extrapolated = Extrapolation::new(self.context, &self.iteration)?;
         let (mut terminations, mut shift) = (vec![termination], 0.0);
         if self.misses(&terminations, shift, false) && Extrapolation::refines(self.context) {
-            shift = self.refine(
-                &mut extrapolated,
-                &mut terminations,
-                &mut checkpointer.defer_interrupt(observer),
-            )?;
+            shift = self.refine(&mut extrapolated, &mut terminations, session)?;
         }
         extrapolated.collect_rewards(self.iteration.rewards(), 1);
         extrapolated.divide(mass);
-        self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, observer, checkpointer)
+        self.extrapolate(&Ending { extrapolated, terminations, shift }, mass, session)
     }
 
     /// Extrapolates several classes after x_{k−1}; `None` unless all remaining times meet ε.
@@ -667,8 +629,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         &mut self,
         Ending { extrapolated, terminations, shift }: &Ending<'_, T>,
         mass: f64,
-        observer: &mut dyn Observer,
-        checkpointer: &mut Checkpointer<'_>,
+        session: &mut Session<'_, '_>,
     ) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
@@ -677,14 +638,14 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         for (place, target) in open.chain(waiting) {
             let time = &mut self.planned[place];
             if terminations.iter().all(|termination| time.averages(termination)) {
-                let steps = self.context.statistics.step * time.lambda.min(terminations[0].step as f64);
-                time.speed = Some(speed(terminations, time.lambda, shift + steps));
+                let steps = self.context.statistics.step * time.due.lambda.min(terminations[0].step as f64);
+                time.speed = Some(speed(terminations, time.due.lambda, shift + steps));
             } else {
                 time.weighted(self.context);
             }
             let shares: Vec<Shares> =
                 terminations.iter().map(|termination| termination.shares(time)).collect();
-            let [error, rounding] = error_contribution(terminations, time.lambda);
+            let [error, rounding] = error_contribution(terminations, time.due.lambda);
             time.steps = terminations[0].step;
             time.steady_state = shift + error;
             // Shares are known to a few units, and so are their factors.
@@ -715,8 +676,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
                     }
                 };
                 extrapolated.add_to(&mut result, &shares);
-                observer.result(self.planned[place].index, &result)?;
-                checkpointer.delivered(self.planned[place].index, &result);
+                session.result(self.planned[place].due.index, &result)?;
                 self.host = result;
             }
         }

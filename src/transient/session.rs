@@ -1,0 +1,92 @@
+//! Results and progress of a run on their way to the observer and to the checkpoint.
+
+use std::ops::{Deref, DerefMut};
+
+use super::checkpoint::Checkpointer;
+use super::problem::Observer;
+use super::solution::TimeResult;
+use crate::Result;
+
+/// Receives the results of a run: probabilities for the observer, and everything for a checkpoint.
+///
+/// As an [`Observer`] it defers interruptions until the checkpointer has saved the state.
+pub struct Session<'s, 'c> {
+    observer: &'s mut dyn Observer,
+    checkpointer: &'s mut Checkpointer<'c>,
+    /// Results of the requested times so far.
+    results: Vec<Option<TimeResult>>,
+}
+
+impl<'s, 'c> Session<'s, 'c> {
+    /// Creates a session with the results known so far.
+    pub fn new(
+        observer: &'s mut dyn Observer,
+        checkpointer: &'s mut Checkpointer<'c>,
+        results: Vec<Option<TimeResult>>,
+    ) -> Self {
+        Self { observer, checkpointer, results }
+    }
+
+    /// Stores the result of a time.
+    pub(super) fn serve(&mut self, index: usize, result: TimeResult) {
+        self.checkpointer.finished(index, &result);
+        self.results[index] = Some(result);
+    }
+
+    /// True if a time has its result.
+    pub(super) fn is_served(&self, index: usize) -> bool {
+        self.results[index].is_some()
+    }
+
+    /// Returns the times without a result.
+    pub(super) fn unserved(&self) -> impl Iterator<Item = usize> {
+        (0..self.results.len()).filter(|&index| !self.is_served(index))
+    }
+
+    /// True if every time has its result.
+    pub(super) fn is_complete(&self) -> bool {
+        self.results.iter().all(Option::is_some)
+    }
+
+    /// Returns all results.
+    ///
+    /// # Panics
+    /// If one is missing.
+    pub(super) fn into_results(self) -> Vec<TimeResult> {
+        self.results.into_iter().map(|result| result.expect("every time was served")).collect()
+    }
+
+    /// Takes the results of an earlier run from the checkpoint.
+    ///
+    /// Returns the matrix–vector products of the phases that are complete.
+    pub(super) fn replay(&mut self) -> Result<u64> {
+        self.checkpointer.replay(&mut self.results, self.observer)
+    }
+}
+
+impl<'c> Deref for Session<'_, 'c> {
+    type Target = Checkpointer<'c>;
+
+    fn deref(&self) -> &Checkpointer<'c> {
+        self.checkpointer
+    }
+}
+
+impl<'c> DerefMut for Session<'_, 'c> {
+    fn deref_mut(&mut self) -> &mut Checkpointer<'c> {
+        self.checkpointer
+    }
+}
+
+impl Observer for Session<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        let agreed = self.observer.progress(done, all);
+        self.checkpointer.defer_interrupt(agreed)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.observer.result(index, probabilities)?;
+        self.checkpointer.delivered(index, probabilities);
+        Ok(())
+    }
+}
