@@ -13,6 +13,7 @@ mod constructs;
 mod cuda_run;
 mod cuda_text;
 mod curves;
+mod expanded;
 mod faults;
 mod formats;
 mod fuzz;
