@@ -181,23 +181,16 @@ fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 
 /// A UMB archive of members from the input, with correct checksums.
 fn umb_members(bytes: &[u8]) {
-    const NAMES: [&str; 9] = [
-        "index.json",
-        "state-is-initial.bin",
-        "state-to-choices.bin",
-        "state-to-exit-rate.bin",
-        "choice-to-branches.bin",
-        "branch-to-target.bin",
-        "branch-to-probability.bin",
-        "annotations/aps/goal/for-states/values.bin",
-        "annotations/rewards/cost/for-states/values.bin",
-    ];
+    const NAMES: &str = "index.json state-is-initial.bin state-to-choices.bin state-to-exit-rate.bin \
+        choice-to-branches.bin branch-to-target.bin branch-to-probability.bin \
+        annotations/aps/goal/for-states/values.bin annotations/rewards/cost/for-states/values.bin";
+    let names: Vec<&str> = NAMES.split(' ').collect();
     let mut builder = tar::Builder::new(Vec::new());
     for (which, piece) in pieces(bytes) {
         let mut header = tar::Header::new_ustar();
         header.set_size(piece.len() as u64);
         header.set_mode(0o644);
-        let name = NAMES[usize::from(which) % NAMES.len()];
+        let name = names[usize::from(which) % names.len()];
         builder.append_data(&mut header, name, piece).expect("memory takes it");
     }
     umb(&builder.into_inner().expect("memory takes it"));
@@ -249,23 +242,13 @@ fn npz(bytes: &[u8]) {
 
 /// A SciPy archive of members from the input, with correct checksums.
 fn npz_members(bytes: &[u8]) {
-    const NAMES: [&str; 9] = [
-        "format.npy",
-        "shape.npy",
-        "indptr.npy",
-        "indices.npy",
-        "data.npy",
-        "dl.npy",
-        "d.npy",
-        "du.npy",
-        "b.npy",
-    ];
+    const NAMES: [&str; 9] = ["format", "shape", "indptr", "indices", "data", "dl", "d", "du", "b"];
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for (which, piece) in pieces(bytes) {
         let method =
             if which & 0x80 == 0 { zip::CompressionMethod::Stored } else { zip::CompressionMethod::Deflated };
         let options = zip::write::SimpleFileOptions::default().compression_method(method);
-        let name = NAMES[usize::from(which & 0x7f) % NAMES.len()];
+        let name = format!("{}.npy", NAMES[usize::from(which & 0x7f) % NAMES.len()]);
         // A second member of one name is rejected.
         if archive.start_file(name, options).is_ok() {
             archive.write_all(piece).expect("memory takes it");

@@ -1,122 +1,38 @@
 //! Chebyshev expansion: against closed forms and uniformization, and with growing norms.
 
-use crate::curves::{of_pairs, pairs};
-use crate::support::{Keep, chain, l1, machine, model, ragged, run};
+use crate::expanded::{CHEBYSHEV, agree_and_restart, options};
+use crate::support::{chain, cpu, l1, machine, model, problem, refusal, run};
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::sparse::MatrixFormat;
+use kolmo::kernel::Precision::F64;
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
-    Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
-    solve_resumable,
+    Initial, Method, Options, Order, Partitioning, Status, Transitions, solve, solve_resumable,
 };
-use kolmo::{Error, Machine};
-
-const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
-
-fn options(method: Method, epsilon: f64) -> Options {
-    Options { method, epsilon, ..Options::default() }
-}
 
 mod suite {
-    use super::*;
+    use super::CHEBYSHEV;
+    use crate::{expanded, support::Opened};
 
-    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let (leak, epsilon) = if precision == F32 { (1e-2, 1e-2) } else { (1e-4, 1e-9) };
-        let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
-        // Several blocks exchange halos.
-        for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
-            let (chain, initial) = pairs(m, leak);
-            let split = Partitioning { parts, ..Partitioning::default() };
-
-            let (got, solution) =
-                run(&machine, &chain, &initial, &times, &Options { split, ..options(CHEBYSHEV, epsilon) });
-
-            // The expansion needs about √(2αt ln 1/ε) products, where uniformization needs αt.
-            let expansion = solution.expansion.expect("it was asked for");
-            assert_eq!((solution.terms, expansion.given_up), (expansion.terms, 0), "{expansion:?}");
-            let most = (2.0 * solution.times[0].alpha_t * 30.0).sqrt() as u64;
-            assert!(solution.terms < most, "{} multiplications, not {most}", solution.terms);
-            assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
-            for (i, &t) in times.iter().enumerate() {
-                let error = l1(&got[i], &of_pairs(m as usize, leak, t));
-                let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
-                assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
-            }
-            assert_eq!(got[0], got[4], "a time asked twice");
-        }
+    pub(super) fn closed_forms_are_met_with_few_products(machine: &Opened) {
+        expanded::closed_forms_are_met_with_few_products(machine, CHEBYSHEV);
     }
 
-    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let queue = model("birth-death:300,1,1.2");
-        let rewards = [
-            Reward { name: "customers".to_owned(), values: (0..300).map(f64::from).collect() },
-            Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
-        ];
-        let times = [40.0, 300.0];
-        let problem = Problem {
-            transitions: &*queue,
-            initial: &Initial::State(0),
-            times: &times,
-            rewards: &rewards,
-            vectors: false,
-        };
-        let epsilon = if precision == F32 { 1e-2 } else { 1e-10 };
-        let of = |method| solve(&machine, &problem, &options(method, epsilon), &mut Keep::default()).unwrap();
-
-        let (one, other) = (of(CHEBYSHEV), of(Method::Uniformization));
-
-        assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
-        for (one, other) in one.times.iter().zip(&other.times) {
-            let bound = one.bound.total() + other.bound.total() + 2000.0 * precision.unit_roundoff();
-            for ((one, other), most) in one.rewards.iter().zip(&other.rewards).zip([299.0, 1.0]) {
-                let (instant, sum) =
-                    (one.instantaneous - other.instantaneous, one.cumulative - other.cumulative);
-                assert!(instant.abs() <= most * bound, "{one:?}, {other:?}");
-                assert!(sum.abs() <= 300.0 * most * bound, "{one:?}, {other:?}");
-            }
-        }
+    pub(super) fn rewards_agree_with_uniformization(machine: &Opened) {
+        expanded::rewards_agree_with_uniformization(machine, CHEBYSHEV, [40.0, 300.0]);
     }
 
-    pub(crate) fn every_format_and_split_gives_the_same_bits(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        use MatrixFormat::{Packed, Pair, Pattern};
-        let regular = model("birth-death:1500,1,1.5");
-        for (chain, formats) in
-            [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
-        {
-            let with = |format, parts| {
-                let split = Partitioning { parts, ..Partitioning::default() };
-                // With several lanes, the order of the states is chosen by measurement unless it is
-                // given.
-                let asked = Options { format, split, order: Order::Natural, ..options(CHEBYSHEV, 1e-4) };
-                run(&machine, chain, &Initial::State(700), &[2.0, 7.0], &asked).0
-            };
-            let one = with(MatrixFormat::Hyb, 1);
-
-            for &format in formats {
-                assert!(one == with(format, 1), "{format:?}");
-            }
-            assert!(one == with(MatrixFormat::Auto, 4), "in parts");
-        }
+    pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
+        expanded::every_format_and_split_gives_the_same_bits(machine, CHEBYSHEV, [2.0, 7.0]);
     }
 }
 
-on_usual_lanes!(
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits,
-);
-instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits
-);
-
-fn cpu() -> Machine {
-    machine("cpu", F64, false).expect("the CPU opens")
+on_usual_lanes! {
+    [
+        closed_forms_are_met_with_few_products,
+        rewards_agree_with_uniformization,
+        every_format_and_split_gives_the_same_bits,
+    ]
+    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
 }
 
 /// Returns a chain that is reversible except for a cycle of the rate `cycle`.
@@ -143,25 +59,8 @@ fn methods_agree_and_restarts_give_the_later_result() {
     for case in 0..24 {
         let chain = nearly_reversible(&mut rng, [0.0, 1e-3, 0.1, 1.0][case % 4]);
         let (s, t) = (10f64.powf(3.0 * rng.f64() - 1.0), 10f64.powf(4.0 * rng.f64() - 1.0));
-        let solved = |initial: &Initial, times: &[f64], method| {
-            run(&cpu(), &chain, initial, times, &options(method, 1e-8))
-        };
-        let bound = |solution: &Solution, i: usize| solution.times[i].bound.total();
-        let (both, one) = solved(&Initial::State(0), &[s + t, s], CHEBYSHEV);
-        let (swept, other) = solved(&Initial::State(0), &[s + t, s], Method::Uniformization);
-        for i in 0..2 {
-            let (error, bounds) = (l1(&both[i], &swept[i]), bound(&one, i) + bound(&other, i));
-            assert!(error <= bounds, "case {case}: {error:e}, bounds {bounds:e}");
-        }
-        let mut begin = both[1].clone();
-        let sum: f64 = begin.iter().sum();
-        begin.iter_mut().for_each(|p| *p /= sum);
-
-        let (later, third) = solved(&Initial::Distribution(begin), &[t], CHEBYSHEV);
-
-        let bounds = bound(&one, 0) + bound(&one, 1) + bound(&third, 0);
-        let allowed = bounds + (1.0 - sum).abs() + 4.0 * f64::EPSILON;
-        assert!(l1(&both[0], &later[0]) <= allowed, "case {case}: s = {s}, t = {t}, bounds {bounds:e}");
+        let others = [Method::Uniformization];
+        agree_and_restart(&chain, &Initial::State(0), (s, t), (CHEBYSHEV, 1e-8), &others);
     }
 }
 
@@ -178,16 +77,9 @@ fn a_cycle_falls_back_to_uniformization_soon() {
     assert_eq!(solution.status, Status::Met);
     assert!(solution.terms > expansion.terms + 1000 && l1(&got[0], &swept[0]) < 2e-9);
 
-    let problem = Problem {
-        transitions: &*ring,
-        initial: &Initial::State(0),
-        times: &times,
-        rewards: &[],
-        vectors: true,
-    };
     let strict = options(Method::Chebyshev { strict: true }, 1e-9);
-    let refused = solve(&cpu(), &problem, &strict, &mut Keep::default()).unwrap_err();
-    assert!(matches!(&refused, Error::Invalid(why) if why.contains("far from reversible")), "{refused}");
+    let refused = refusal(&cpu(), &problem(&*ring, &Initial::State(0), &times), &strict);
+    assert!(refused.contains("far from reversible"), "{refused}");
 }
 
 #[test]
@@ -245,12 +137,12 @@ fn auto_switches_to_chebyshev_if_uniformization_is_far_longer() {
     }
     assert!(got[1] == swept[1], "the sweep's own");
     // Lanes and blocks must not change a bit.
-    let three = machine("cpu,cpu,cpu", F64, false).expect("the CPU opens");
+    let three = machine("cpu,cpu,cpu", F64).expect("the CPU opens");
     assert!(run(&three, &*walk, &initial, &times, &natural(Method::Auto)).0 == got, "on three lanes");
     let split = Partitioning { parts: 4, ..Partitioning::default() };
     let parts = Options { split, ..natural(Method::Auto) };
     assert!(run(&cpu(), &*walk, &initial, &times, &parts).0 == got, "in four parts");
-    if let Some(adapter) = machine("wgpu:0", F64, false) {
+    if let Some(adapter) = machine("wgpu:0", F64) {
         let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &natural(Method::Auto));
         assert_eq!(on_adapter.expansion.map(|e| e.terms), Some(expansion.terms));
         assert!(l1(&there[0], &got[0]) <= 2.0 * solution.times[0].bound.total());
@@ -278,21 +170,14 @@ fn auto_loses_little_if_chebyshev_gives_up() {
 fn checkpoints_and_deep_halos_use_uniformization() {
     let [(walk, t), _] = far();
     let (initial, times) = (Initial::State(500), [t]);
-    let problem =
-        Problem { transitions: &*walk, initial: &initial, times: &times, rewards: &[], vectors: false };
+    let problem = problem(&*walk, &initial, &times);
     let place = tempfile::tempdir().expect("a folder");
     let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
 
-    let kept = solve_resumable(
-        &cpu(),
-        &problem,
-        &options(Method::Auto, 1e-4),
-        &mut Keep::default(),
-        &mut checkpoint,
-    );
+    let auto = options(Method::Auto, 1e-4);
+    let kept = solve_resumable(&cpu(), &problem, &auto, &mut (), &mut checkpoint);
     let split = Partitioning { halo_depth: Some(2), ..Partitioning::default() };
-    let deep = Options { split, ..options(Method::Auto, 1e-4) };
-    let deep = solve(&cpu(), &problem, &deep, &mut Keep::default());
+    let deep = solve(&cpu(), &problem, &Options { split, ..auto }, &mut ());
 
     for solution in [kept, deep] {
         let solution = solution.expect("it is solved");

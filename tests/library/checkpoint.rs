@@ -5,15 +5,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{self, machine, model, ragged};
-use kolmo::Result;
+use crate::support::{Keep, Opened, chain, cpu, limited, machine, model, ragged, reward, transitions};
 use kolmo::kernel::Precision::{self, F32, F64, Q64};
-use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::{Checkpoint, inspect};
 use kolmo::transient::{
-    Chain, Initial, Method, Observer, Options, Order, Problem, Reward, Solution, Transitions, solve,
-    solve_resumable,
+    Chain, Initial, Method, Options, Order, Problem, Reward, Solution, Transitions, solve, solve_resumable,
 };
 use kolmo::{Error, Machine};
 
@@ -43,11 +40,8 @@ impl Case {
     }
 
     fn rewarded(mut self, vectors: bool) -> Self {
-        let reward = |name: &str, of: fn(usize) -> f64| Reward {
-            name: name.to_owned(),
-            values: (0..self.chain.states()).map(of).collect(),
-        };
-        self.rewards = vec![reward("first", |i| i as f64 / 7.0), reward("second", |i| (i % 3) as f64)];
+        let n = self.chain.states();
+        self.rewards = vec![reward("first", n, |i| i as f64 / 7.0), reward("second", n, |i| (i % 3) as f64)];
         self.vectors = vectors;
         self
     }
@@ -99,55 +93,17 @@ fn cases(precision: Precision) -> Vec<Case> {
     cases
 }
 
-/// Keeps results, and interrupts after `looks` calls of `progress`.
-struct Stop {
-    looks: u64,
-    results: Vec<Vec<f64>>,
+/// Results, bounds, windows, masses and rewards of a run as text with all bits; its products.
+type Answer = (String, u64);
+
+fn answer(keep: &Keep, solution: &Solution) -> Answer {
+    (format!("{:?} {:?}", keep.results, solution.times), solution.terms)
 }
 
-impl Observer for Stop {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        match self.looks {
-            0 => Err(Error::Interrupted),
-            _ => {
-                self.looks -= 1;
-                Ok(())
-            }
-        }
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.results.resize(self.results.len().max(index + 1), Vec::new());
-        assert!(self.results[index].is_empty(), "time {index} is delivered once a run");
-        self.results[index] = probabilities.to_vec();
-        Ok(())
-    }
-}
-
-fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|v| v.to_bits()).collect()
-}
-
-/// Returns results, bounds, windows, masses and rewards of a run as bits.
-fn answer(results: &[Vec<f64>], solution: &Solution) -> Vec<Vec<u64>> {
-    let mut all: Vec<Vec<u64>> = results.iter().map(|p| bits(p)).collect();
-    for time in &solution.times {
-        let b = time.bound;
-        all.push(bits(&[time.time, time.alpha_t, b.truncation, b.steady_state, b.rounding]));
-        all.push(vec![time.window.0, time.window.1]);
-        all.push(bits(&time.mass.into_iter().collect::<Vec<_>>()));
-        all.push(bits(
-            &time.rewards.iter().flat_map(|r| [r.instantaneous, r.cumulative]).collect::<Vec<_>>(),
-        ));
-    }
-    all.push(vec![solution.terms]);
-    all
-}
-
-fn uninterrupted(case: &Case, machine: &Machine) -> Vec<Vec<u64>> {
-    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
-    let solution = solve(machine, &case.problem(), &case.options, &mut stop).expect("a sound problem");
-    answer(&stop.results, &solution)
+fn uninterrupted(case: &Case, machine: &Machine) -> Answer {
+    let mut keep = Keep::after(u64::MAX);
+    let solution = solve(machine, &case.problem(), &case.options, &mut keep).expect("a sound problem");
+    answer(&keep, &solution)
 }
 
 /// Runs a case that is interrupted repeatedly, until it completes.
@@ -160,7 +116,7 @@ fn interrupted<'a>(
     random: &mut fastrand::Rng,
     looks: std::ops::Range<u64>,
     mut vary: impl FnMut(&mut fastrand::Rng, bool) -> (&'a Machine, Options),
-) -> (Vec<Vec<u64>>, u32, u32) {
+) -> (Answer, u32, u32) {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("c");
     let (mut interruptions, mut kept) = (0, 0);
@@ -171,11 +127,9 @@ fn interrupted<'a>(
         assert!(checkpoint.trouble().is_none());
         // A run of thousands of steps is not interrupted in each of them.
         let looks = if interruptions < 16 { random.u64(looks.clone()) } else { u64::MAX };
-        let mut stop = Stop { looks, results: Vec::new() };
-        match solve_resumable(machine, &case.problem(), &options, &mut stop, &mut checkpoint) {
-            Ok(solution) => {
-                return (answer(&stop.results, &solution), interruptions, kept);
-            }
+        let mut keep = Keep::after(looks);
+        match solve_resumable(machine, &case.problem(), &options, &mut keep, &mut checkpoint) {
+            Ok(solution) => return (answer(&keep, &solution), interruptions, kept),
             Err(Error::Interrupted) => interruptions += 1,
             Err(e) => panic!("{}: {e}", case.name),
         }
@@ -187,62 +141,47 @@ fn interrupted<'a>(
     }
 }
 
-fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
-    let Some(machine) = machine(spec, precision, false) else { return };
-    let mut random = fastrand::Rng::with_seed(seed);
-    // Each run rebuilds its matrix, which takes time on a device.
-    let looks = if spec.contains("cpu") { 1..6 } else { 4..24 };
-    let (mut all, mut kept) = (0, 0);
-    // The number of `progress` calls depends on the time that the steps take. A round may therefore
-    // bring few interruptions, and another one with shorter runs follows.
-    for round in 1.. {
-        for case in cases(precision) {
-            let wanted = uninterrupted(&case, &machine);
-            let looks = if round == 1 { looks.clone() } else { 0..3 };
-            let (got, times, with) = interrupted(&case, &mut random, looks, |_, _| (&machine, case.options));
-            assert!(got == wanted, "{} on {spec} in {precision}, interrupted {times} times", case.name);
-            all += times;
-            kept += with;
+mod suite {
+    use super::*;
+
+    pub(super) fn interruptions_change_no_bit(machine: &Opened) {
+        let (spec, precision) = (machine.spec, machine.precision);
+        let mut random = fastrand::Rng::with_seed(machine.lanes.len() as u64);
+        // Each run rebuilds its matrix, which takes time on a device.
+        let looks = if machine.is_cpu() { 1..6 } else { 4..24 };
+        let (mut all, mut kept) = (0, 0);
+        // The number of `progress` calls depends on the time that the steps take. A round may
+        // therefore bring few interruptions, and another one with shorter runs follows.
+        for round in 1.. {
+            for case in cases(precision) {
+                let wanted = uninterrupted(&case, machine);
+                let looks = if round == 1 { looks.clone() } else { 0..3 };
+                let vary = |_: &mut fastrand::Rng, _| (&**machine, case.options);
+                let (got, times, with) = interrupted(&case, &mut random, looks, vary);
+                assert!(got == wanted, "{} on {spec} in {precision}, interrupted {times} times", case.name);
+                all += times;
+                kept += with;
+            }
+            if all > 15 && kept > 0 {
+                break;
+            }
+            assert!(round < 6, "{all} interruptions, {kept} with a checkpoint, in {round} rounds");
         }
-        if all > 15 && kept > 0 {
-            break;
-        }
-        assert!(round < 6, "{all} interruptions, {kept} with a checkpoint, in {round} rounds");
     }
-    println!("{spec} in {precision}: {all} interruptions");
 }
 
-#[test]
-fn interrupted_on_a_cpu_lane_f64() {
-    bits_of_an_uninterrupted_run("cpu", F64, 1);
-}
-
-macro_rules! on {
-    ($($name:ident: $spec:literal, $precision:ident, $seed:literal;)*) => {
-        $(#[test]
-        #[ignore = "slow: dozens of interruptions"]
-        fn $name() {
-            bits_of_an_uninterrupted_run($spec, $precision, $seed);
-        })*
-    };
-}
-
-on! {
-    interrupted_on_a_cpu_lane_f32: "cpu", F32, 2;
-    interrupted_on_two_cpu_lanes_f64: "cpu,cpu", F64, 3;
-    interrupted_on_a_cpu_lane_q64: "cpu", Q64, 11;
-}
-#[cfg(feature = "wgpu")]
-on! {
-    interrupted_on_a_wgpu_lane_f64: "wgpu:0", F64, 4;
-    interrupted_on_a_wgpu_lane_f32: "wgpu:0", F32, 5;
-    interrupted_on_two_wgpu_lanes_f64: "wgpu:0,wgpu:0", F64, 6;
-}
-#[cfg(feature = "cuda")]
-on! {
-    interrupted_on_a_cuda_lane_f64: "cuda:0", F64, 7;
-    interrupted_on_a_cuda_lane_f32: "cuda:0", F32, 8;
-    interrupted_on_two_cuda_lanes_f64: "cuda:0,cuda:0", F64, 9;
+instances! {
+    [interruptions_change_no_bit]
+    cpu_f64("cpu", F64);
+    #[ignore = "slow: dozens of interruptions"] cpu_f32("cpu", F32);
+    #[ignore = "slow: dozens of interruptions"] two_cpu_lanes_f64("cpu,cpu", F64);
+    #[ignore = "slow: dozens of interruptions"] cpu_q64("cpu", Q64);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: dozens of interruptions"] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: dozens of interruptions"] wgpu_f32("wgpu:0", F32);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: dozens of interruptions"] two_wgpu_lanes_f64("wgpu:0,wgpu:0", F64);
+    #[cfg(feature = "cuda")] #[ignore = "slow: dozens of interruptions"] cuda_f64("cuda:0", F64);
+    #[cfg(feature = "cuda")] #[ignore = "slow: dozens of interruptions"] cuda_f32("cuda:0", F32);
+    #[cfg(feature = "cuda")] #[ignore = "slow: dozens of interruptions"] two_cuda_lanes_f64("cuda:0,cuda:0", F64);
 }
 
 #[test]
@@ -251,20 +190,14 @@ fn lanes_and_formats_may_change_from_one_interruption_to_the_next() {
 }
 
 fn lanes_and_formats_may_change(precision: Precision) {
-    let some =
-        ["cpu", "cpu,cpu", "cpu,cpu,cpu"].map(|spec| machine(spec, precision, false).expect("the CPU opens"));
+    let some = ["cpu", "cpu,cpu", "cpu,cpu,cpu"].map(|spec| machine(spec, precision).expect("the CPU opens"));
     let case = Case::new("on changing lanes", "wlan:4,3", &[1.0, 2.0, 2.1]);
     let wanted = uninterrupted(&case, &some[0]);
     let mut random = fastrand::Rng::with_seed(10);
 
     let (got, times, _) = interrupted(&case, &mut random, 0..5, |random, _| {
-        let formats = [
-            MatrixFormat::Auto,
-            MatrixFormat::Hyb,
-            MatrixFormat::Packed,
-            MatrixFormat::Pair,
-            MatrixFormat::Pattern,
-        ];
+        use MatrixFormat::{Auto, Hyb, Packed, Pair, Pattern};
+        let formats = [Auto, Hyb, Packed, Pair, Pattern];
         (&some[random.usize(..3)], Options { format: formats[random.usize(..5)], ..case.options })
     });
 
@@ -276,15 +209,10 @@ fn lanes_and_formats_may_change(precision: Precision) {
 fn times_beyond_memory_take_another_run_also_after_resuming() {
     let case = Case::new("little memory", "wlan:4,3", &[2.0, 2.01, 2.02, 2.03, 2.04, 2.05]);
     let n = case.chain.states() as u64;
-    let cpu = |memory_limit| {
-        let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
-        Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
-    };
-    let plenty = cpu(None);
+    let plenty = cpu();
     let one = Case { times: vec![2.0], ..Case::new("one time", "wlan:4,3", &[2.0]) };
-    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
-    let solution = solve(&plenty, &one.problem(), &one.options, &mut stop).unwrap();
-    let little = cpu(Some(solution.device_bytes + 16 * n));
+    let solution = solve(&plenty, &one.problem(), &one.options, &mut ()).unwrap();
+    let little = limited("cpu", F64, solution.device_bytes + 16 * n);
 
     let wanted = uninterrupted(&case, &little);
     // A resumed run decides as before, regardless of the memory that is free then.
@@ -295,15 +223,15 @@ fn times_beyond_memory_take_another_run_also_after_resuming() {
         (machine, case.options)
     });
 
-    assert!(wanted.last().unwrap()[0] > 3 * solution.terms / 2, "the case needs several sweeps");
+    assert!(wanted.1 > 3 * solution.terms / 2, "the case needs several sweeps");
     assert!(got == wanted, "interrupted {times} times");
 }
 
 /// Writes a checkpoint of a partial run of `case`.
 fn middle(case: &Case, path: &Path, machine: &Machine) {
     let mut checkpoint = Checkpoint::create(path).unwrap().every(Duration::ZERO);
-    let mut stop = Stop { looks: 5, results: Vec::new() };
-    let stopped = solve_resumable(machine, &case.problem(), &case.options, &mut stop, &mut checkpoint);
+    let (problem, mut stop) = (case.problem(), Keep::after(5));
+    let stopped = solve_resumable(machine, &problem, &case.options, &mut stop, &mut checkpoint);
     assert!(matches!(stopped, Err(Error::Interrupted)), "{}", case.name);
 }
 
@@ -311,16 +239,15 @@ fn middle(case: &Case, path: &Path, machine: &Machine) {
 fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("run.kept");
-    let cpu = machine("cpu", F64, false).unwrap();
+    let cpu = cpu();
     let case = || Case::new("the run", "tandem:20", &[1.0, 3.0]).rewarded(true);
     middle(&case(), &path, &cpu);
     let refusal = |change: &dyn Fn(&mut Case), precision: Precision| {
         let mut other = case();
         change(&mut other);
-        let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
         let mut checkpoint = Checkpoint::resume(&path).unwrap();
-        let machine = machine("cpu", precision, false).unwrap();
-        let run = solve_resumable(&machine, &other.problem(), &other.options, &mut stop, &mut checkpoint);
+        let machine = machine("cpu", precision).unwrap();
+        let run = solve_resumable(&machine, &other.problem(), &other.options, &mut (), &mut checkpoint);
         let error = run.map(drop).expect_err("another run is refused").to_string();
         assert!(error.contains("run.kept") && error.contains("afresh"), "{error}");
         error
@@ -330,22 +257,15 @@ fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
     let changes: Vec<(&str, Change)> = vec![
         (
             "the chain (there 861 states, here 1891 states)",
-            Box::new(|c| {
-                *c = Case::new("", "tandem:30", &[1.0, 3.0]).rewarded(true);
-            }),
+            Box::new(|c| *c = Case::new("", "tandem:30", &[1.0, 3.0]).rewarded(true)),
         ),
         (
             "the chain's rates",
             Box::new(|c| {
-                let mut list: Vec<(u32, u32, f64)> = Vec::new();
-                for from in 0..c.chain.states() {
-                    let mut row = Vec::new();
-                    c.chain.outgoing(from, &mut row);
-                    list.extend(row.into_iter().map(|(to, rate)| (from as u32, to, rate)));
-                }
+                let mut list = transitions(&*c.chain);
                 // One bit of one rate.
                 list[777].2 = f64::from_bits(list[777].2.to_bits() ^ 1);
-                c.chain = Box::new(support::chain(861, &list));
+                c.chain = Box::new(chain(861, &list));
             }),
         ),
         ("the initial distribution", Box::new(|c| c.initial = Initial::State(1))),
@@ -353,9 +273,7 @@ fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
         ("epsilon (there 1e-9, here 1e-7)", Box::new(|c| c.options.epsilon = 1e-7)),
         (
             "the method (there auto, here subdivided with theta = 50)",
-            Box::new(|c| {
-                c.options.method = Method::Subdivided { theta: 50.0 };
-            }),
+            Box::new(|c| c.options.method = Method::Subdivided { theta: 50.0 }),
         ),
         ("the ELL width", Box::new(|c| c.options.width = kolmo::sparse::WidthRule::Max)),
         ("the rewards", Box::new(|c| c.rewards[1].values[800] += 1.0)),
@@ -377,7 +295,7 @@ fn a_checkpoint_of_another_run_is_rejected_with_the_difference() {
 fn damaged_files_and_other_versions_are_refused_and_never_panic() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("c");
-    let cpu = machine("cpu", F64, false).unwrap();
+    let cpu = cpu();
     middle(&Case::new("a run", "tandem:6", &[1.0, 5.0]), &path, &cpu);
     let whole = std::fs::read(&path).unwrap();
     let said = |bytes: &[u8]| {
@@ -412,22 +330,23 @@ fn damaged_files_and_other_versions_are_refused_and_never_panic() {
 
 #[test]
 fn a_checkpoint_that_cannot_be_written_is_reported_and_the_run_continues() {
-    static TOLD: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static TOLD: AtomicU32 = AtomicU32::new(0);
     let place = tempfile::tempdir().unwrap();
     let below = place.path().join("below");
     std::fs::create_dir(&below).unwrap();
-    let cpu = machine("cpu", F64, false).unwrap();
+    let cpu = cpu();
     let case = Case::new("a run", "tandem:6", &[1.0]);
     let mut checkpoint = Checkpoint::create(below.join("c")).unwrap().every(Duration::ZERO).complain(|e| {
         assert!(e.to_string().contains("c: "), "{e}");
-        TOLD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        TOLD.fetch_add(1, Relaxed);
     });
     // Without its directory, the checkpoint cannot be written.
     std::fs::remove_dir(&below).unwrap();
-    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
+    let mut keep = Keep::after(u64::MAX);
 
-    let solution = solve_resumable(&cpu, &case.problem(), &case.options, &mut stop, &mut checkpoint).unwrap();
+    let solution = solve_resumable(&cpu, &case.problem(), &case.options, &mut keep, &mut checkpoint).unwrap();
 
-    assert!(answer(&stop.results, &solution) == uninterrupted(&case, &cpu));
-    assert_eq!((checkpoint.written(), TOLD.load(std::sync::atomic::Ordering::Relaxed)), (0, 1), "told once");
+    assert!(answer(&keep, &solution) == uninterrupted(&case, &cpu));
+    assert_eq!((checkpoint.written(), TOLD.load(Relaxed)), (0, 1), "told once");
 }

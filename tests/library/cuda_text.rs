@@ -8,16 +8,18 @@
 //! `KOLMO_REQUIRE_DEVICES` a missing NVRTC is a failure.
 #![cfg(feature = "cuda")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char};
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
 
+use cudarc::nvrtc::result::{
+    NvrtcError, compile_program, create_program, destroy_program, get_program_log, get_ptx,
+};
 use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
 use kolmo::kernel::{Kernel, Precision, reflect};
 use kolmo::registry::{all, variants};
-use libloading::{Library, Symbol};
+use libloading::Library;
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -37,22 +39,8 @@ fn translated(wgsl: &str) -> Result<CudaKernel, Unsupported> {
     translate(&kernel("construct", wgsl.to_owned()), Precision::F64)
 }
 
-/// The functions of NVRTC that the tests call.
-struct Nvrtc(Library);
-
-type Program = *mut c_void;
-type Create = unsafe extern "C" fn(
-    *mut Program,
-    *const c_char,
-    *const c_char,
-    c_int,
-    *const *const c_char,
-    *const *const c_char,
-) -> c_int;
-type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
-type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
-type Read = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
-type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
+/// NVIDIA's compiler, loaded before the functions of cudarc look for it.
+struct Nvrtc(#[expect(dead_code, reason = "it stays loaded")] Library);
 
 #[expect(unsafe_code, reason = "NVRTC is a C library")]
 impl Nvrtc {
@@ -74,62 +62,27 @@ impl Nvrtc {
         found.map(Self)
     }
 
-    fn function<T>(&self, name: &str) -> Symbol<'_, T> {
-        // SAFETY: every caller names the function together with its type in nvrtc.h.
-        unsafe { self.0.get(name.as_bytes()) }.unwrap_or_else(|e| panic!("NVRTC without {name}: {e}"))
-    }
-
-    /// Returns the log or the PTX of a program, as text.
-    fn read(&self, program: Program, size: &str, read: &str) -> String {
-        let mut bytes = 0;
-        // SAFETY: the program exists, and NVRTC writes one number.
-        assert_eq!(unsafe { self.function::<Size>(size)(program, &mut bytes) }, 0, "{size}");
-        let mut text = vec![0u8; bytes + 1];
-        // SAFETY: the program exists, and NVRTC writes the number of bytes that it has just
-        // returned.
-        assert_eq!(unsafe { self.function::<Read>(read)(program, text.as_mut_ptr().cast()) }, 0, "{read}");
-        CStr::from_bytes_until_nul(&text).expect("the text ends").to_string_lossy().into_owned()
-    }
-
     /// Returns PTX, or the message of the compiler.
     ///
     /// A warning is an error: the text is our own.
     fn compile(&self, text: &str, architecture: &str) -> Result<String, String> {
         let source = CString::new(text).expect("a text without zero bytes");
-        let mut options = vec![format!("--gpu-architecture={architecture}")];
-        options.extend(OPTIONS.map(str::to_owned));
-        let options: Vec<_> = options.into_iter().map(|o| CString::new(o).expect("no zero bytes")).collect();
-        let pointers: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
-        let mut program = null_mut();
-        // SAFETY: the source ends with a zero byte and outlives the program; no headers are given.
-        let made = unsafe {
-            self.function::<Create>("nvrtcCreateProgram")(
-                &mut program,
-                source.as_ptr(),
-                null(),
-                0,
-                null(),
-                null(),
-            )
+        let program = create_program(&source, None).expect("a program");
+        let architecture = format!("--gpu-architecture={architecture}");
+        let options = [&architecture[..]].into_iter().chain(OPTIONS);
+        let read = |text: Result<Vec<c_char>, NvrtcError>| {
+            let bytes = text.expect("a text").into_iter().map(|c| c as u8).take_while(|&c| c != 0);
+            String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
         };
-        assert_eq!(made, 0, "nvrtcCreateProgram");
-        // SAFETY: the program exists, and the pointer holds the announced number of options.
-        let status = unsafe {
-            self.function::<Compile>("nvrtcCompileProgram")(
-                program,
-                pointers.len() as c_int,
-                pointers.as_ptr(),
-            )
-        };
-        let log = self.read(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
-        let result = if status == 0 && log.trim().is_empty() {
-            Ok(self.read(program, "nvrtcGetPTXSize", "nvrtcGetPTX"))
-        } else {
-            Err(format!("status {status}: {log}"))
+        // SAFETY: the program exists until it is destroyed below, and the source outlives it.
+        let (status, log, ptx) = unsafe {
+            let status = compile_program(program, &options.collect::<Vec<&str>>());
+            let log = read(get_program_log(program));
+            (status, log, status.map(|()| read(get_ptx(program))))
         };
         // SAFETY: the program exists, and is not used after this.
-        unsafe { self.function::<Destroy>("nvrtcDestroyProgram")(&mut program) };
-        result
+        unsafe { destroy_program(program) }.expect("the program is destroyed");
+        ptx.ok().filter(|_| log.trim().is_empty()).ok_or_else(|| format!("{status:?}: {log}"))
     }
 }
 
@@ -263,12 +216,7 @@ fn construct(@builtin(local_invocation_index) i: u32) {{
 
 #[track_caller]
 fn refuses_text(wgsl: &str, why: &str) {
-    let refusal = match translated(wgsl) {
-        Ok(cuda) => {
-            panic!("{wgsl}\nis translated:\n{}", cuda.text.rsplit("static_assert").next().unwrap_or(""))
-        }
-        Err(refusal) => refusal,
-    };
+    let refusal = translated(wgsl).map(|cuda| cuda.text).expect_err(wgsl);
     let said = refusal.to_string();
     assert!(said.contains(why), "refused for another reason: {said}");
     assert!(said.starts_with("shaders/construct.wgsl"), "{said}");
@@ -338,44 +286,15 @@ fn variables_outside_the_subset_are_refused() {
 
 #[test]
 fn functions_outside_the_subset_are_refused() {
-    for call in [
-        "exp(x)",
-        "exp2(x)",
-        "log(x)",
-        "log2(x)",
-        "pow(x, x)",
-        "sin(x)",
-        "cos(x)",
-        "tan(x)",
-        "asin(x)",
-        "acos(x)",
-        "atan(x)",
-        "atan2(x, x)",
-        "sinh(x)",
-        "cosh(x)",
-        "tanh(x)",
-        "asinh(x)",
-        "acosh(x)",
-        "atanh(x)",
-        "radians(x)",
-        "degrees(x)",
-        "quantizeToF16(x)",
-        "cross(vec3(x), vec3(x)).x",
-        "normalize(vec3(x)).x",
-        "reflect(vec3(x), vec3(x)).x",
-        "refract(vec3(x), vec3(x), x).x",
-        "faceForward(vec3(x), vec3(x), vec3(x)).x",
-        "modf(x).fract",
-        "frexp(x).fract",
-        "f32(pack4x8snorm(vec4(x)))",
-        "f32(pack2x16float(vec2(x)))",
-        "f32(pack4xU8(vec4(i)))",
-        "unpack4x8unorm(i).x",
-        "unpack2x16float(i).x",
-        "f32(unpack4xI8(i).x)",
-        "f32(dot4U8Packed(i, i))",
-        "f32(dot4I8Packed(i, i))",
-    ] {
+    let calls = "exp(x); exp2(x); log(x); log2(x); pow(x, x); sin(x); cos(x); tan(x); asin(x); acos(x); \
+                 atan(x); atan2(x, x); sinh(x); cosh(x); tanh(x); asinh(x); acosh(x); atanh(x); \
+                 radians(x); degrees(x); quantizeToF16(x); cross(vec3(x), vec3(x)).x; \
+                 normalize(vec3(x)).x; reflect(vec3(x), vec3(x)).x; refract(vec3(x), vec3(x), x).x; \
+                 faceForward(vec3(x), vec3(x), vec3(x)).x; modf(x).fract; frexp(x).fract; \
+                 f32(pack4x8snorm(vec4(x))); f32(pack2x16float(vec2(x))); f32(pack4xU8(vec4(i))); \
+                 unpack4x8unorm(i).x; unpack2x16float(i).x; f32(unpack4xI8(i).x); \
+                 f32(dot4U8Packed(i, i)); f32(dot4I8Packed(i, i))";
+    for call in calls.split("; ") {
         let name = call.trim_start_matches("f32(").split('(').next().expect("a call has a name");
         refuses("", &format!("    x = {call}; // HERE"), &format!(": {name}:"));
     }
@@ -422,112 +341,25 @@ fn valid(wgsl: &str) -> bool {
 }
 
 /// Replacements for words of a text.
-const WORDS: &[&str] = &[
-    "0",
-    "1u",
-    "2",
-    "-1",
-    "3.5",
-    "0.1f",
-    "2.5lf",
-    "7lu",
-    "true",
-    "x",
-    "y",
-    "z",
-    "i",
-    "a",
-    "out",
-    "p",
-    "local",
-    "group",
-    "vec2",
-    "vec3",
-    "vec4",
-    "u32",
-    "i32",
-    "f32",
-    "f64",
-    "u64",
-    "bool",
-    "array",
-    "mat2x2",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "<",
-    ">",
-    "==",
-    "&",
-    "|",
-    "^",
-    "&&",
-    "||",
-    "<<",
-    ">>",
-    "!",
-    "~",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-    ";",
-    ",",
-    ".x",
-    ".zyx",
-    "=",
-    "+=",
-    "let",
-    "var",
-    "const",
-    "if",
-    "else",
-    "for",
-    "while",
-    "loop",
-    "switch",
-    "case",
-    "default",
-    "break",
-    "continue",
-    "return",
-    "continuing",
-    "abs",
-    "exp",
-    "min",
-    "select",
-    "fma",
-    "dot",
-    "any",
-    "ptr",
-    "atomicAdd",
-    "arrayLength",
-    "workgroupBarrier",
-    "subgroupAdd",
-    "bitcast",
-    "storage",
-    "workgroup",
-    "private",
-    "read_write",
-];
+static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "0 1u 2 -1 3.5 0.1f 2.5lf 7lu true x y z i a out p local group vec2 vec3 vec4 u32 i32 \
+     f32 f64 u64 bool array mat2x2 + - * / % < > == & | ^ && || << >> ! ~ ( ) [ ] { } ; , .x \
+     .zyx = += let var const if else for while loop switch case default break continue \
+     return continuing abs exp min select fma dot any ptr atomicAdd arrayLength \
+     workgroupBarrier subgroupAdd bitcast storage workgroup private read_write"
+        .split(' ')
+        .collect()
+});
 
 /// Splits a WGSL text into words and the characters between them.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut last = ' ';
     for c in text.chars() {
-        let kind = |c: char| {
-            if c.is_alphanumeric() || c == '_' {
-                'w'
-            } else if c.is_whitespace() {
-                ' '
-            } else {
-                c
-            }
+        let kind = |c: char| match c {
+            c if c.is_alphanumeric() || c == '_' => 'w',
+            c if c.is_whitespace() => ' ',
+            c => c,
         };
         match words.last_mut() {
             Some(word) if kind(c) == kind(last) => word.push(c),
@@ -554,7 +386,7 @@ proptest! {
 
     #[test]
     fn no_row_of_words_makes_the_translation_panic(picks in prop::collection::vec(any::<Index>(), 0..40)) {
-        let body: Vec<_> = picks.iter().map(|pick| *pick.get(WORDS)).collect();
+        let body: Vec<_> = picks.iter().map(|pick| *pick.get(&WORDS)).collect();
         let text = format!("@compute @workgroup_size(256) fn construct() {{ {} }}", body.join(" "));
         if valid(&text) {
             let _ = translated(&text);
@@ -571,7 +403,7 @@ proptest! {
         for (place, pick, how) in changes {
             let place = place.index(words.len());
             match how {
-                0 => words[place] = (*pick.get(WORDS)).to_owned(),
+                0 => words[place] = (*pick.get(&WORDS)).to_owned(),
                 1 => words[place] = pick.get(&words).clone(),
                 2 => words.insert(place, pick.get(&words).clone()),
                 _ => { words.remove(place); }

@@ -2,12 +2,12 @@
 //!
 //! Compared with Arb's ball arithmetic, with closed forms, and with other methods.
 
-use crate::support::{Keep, chain, l1, machine, model, run};
-use kolmo::Machine;
+use crate::expanded::{KRYLOV, agree_and_restart};
+use crate::support::{Opened, answer, chain, cpu, l1, machine, problem, run, transitions};
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::kernel::Precision::{F32, F64};
 use kolmo::transient::{
-    Chain, Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
+    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions,
 };
 
 /// A block of `known/curves.txt`, which `known/curves.py` writes.
@@ -70,6 +70,16 @@ pub(crate) fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
     p
 }
 
+/// Asserts that probabilities of [`pairs`] are within their bounds.
+pub(crate) fn check_pairs(m: u32, leak: f64, got: &[Vec<f64>], solution: &Solution) {
+    for (got, time) in got.iter().zip(&solution.times) {
+        let error = l1(got, &of_pairs(m as usize, leak, time.time));
+        // Rounding of the closed form: t · leak in the last place, and sums.
+        let bound = time.bound.total() + 40.0 * f64::EPSILON;
+        assert!(error <= bound, "{m} pairs, t = {}: error {error:e}, bound {bound:e}", time.time);
+    }
+}
+
 /// Returns two random permutations of 0 … n − 1 that differ in every place.
 fn shuffled(n: u32) -> [Vec<u32>; 2] {
     let mut rng = fastrand::Rng::with_seed(45);
@@ -87,12 +97,7 @@ fn shuffled(n: u32) -> [Vec<u32>; 2] {
 /// These keep a uniform distribution on 1 … m uniform, and no order has a small bandwidth.
 fn tangled_pairs(m: u32, leak: f64) -> (Csr, Initial) {
     let (pairs, initial) = pairs(m, leak);
-    let (mut list, mut row) = (Vec::new(), Vec::new());
-    for from in 0..pairs.states() {
-        row.clear();
-        pairs.outgoing(from, &mut row);
-        list.extend(row.iter().map(|&(to, rate)| (from as u32, to, rate)));
-    }
+    let mut list = transitions(&pairs);
     for ways in shuffled(m) {
         list.extend(
             (1..=m).zip(ways).map(|(from, to)| (from, to + 1, 1.0)).filter(|(from, to, _)| from != to),
@@ -108,36 +113,28 @@ fn long(epsilon: f64) -> Options {
 mod suite {
     use super::*;
 
-    pub(crate) fn a_slow_exit_terminates_early_within_the_bound(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let leak = if precision == F32 { 1e-3 } else { 1e-7 };
+    pub(super) fn a_slow_exit_terminates_early_within_the_bound(machine: &Opened) {
+        let leak = if machine.precision == F32 { 1e-3 } else { 1e-7 };
         let times = [20.0 / leak, 0.0, 0.1 / leak, 3.0, 1.0 / leak, 20.0 / leak];
         // Small chains have a kernel of their own, and several blocks exchange halos.
         for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
             let (chain, initial) = pairs(m, leak);
             let split = Partitioning { parts, ..Partitioning::default() };
-            let epsilon = if precision == F32 { 1e-2 } else { 1e-6 };
+            let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-6 };
 
-            let (got, solution) =
-                run(&machine, &chain, &initial, &times, &Options { split, ..long(epsilon) });
+            let (got, solution) = run(machine, &chain, &initial, &times, &Options { split, ..long(epsilon) });
 
             assert!(solution.terms < 1000, "{} multiplications", solution.terms);
             assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
             let stopped = solution.times[0].stopped.expect("it stopped");
             let mu = 1.0 - leak / (1.0 + leak);
-            assert!((stopped.mu - mu).abs() <= 4.0 * precision.unit_roundoff(), "{stopped:?}");
-            for (i, &t) in times.iter().enumerate() {
-                let error = l1(&got[i], &of_pairs(m as usize, leak, t));
-                // Rounding of the closed form: t · leak in the last place, and sums.
-                let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
-                assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
-            }
+            assert!((stopped.mu - mu).abs() <= 4.0 * machine.precision.unit_roundoff(), "{stopped:?}");
+            check_pairs(m, leak, &got, &solution);
             assert_eq!(got[0], got[5], "a time asked twice");
         }
     }
 
-    pub(crate) fn an_exit_slower_than_rounding_has_its_bound(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn an_exit_slower_than_rounding_has_its_bound(machine: &Opened) {
         // Rounding of steps in double precision is about 10⁻¹⁵, which adds up to 10⁻⁵ until t. In
         // single precision the exit is invisible.
         let (leak, t) = (1e-11, 1e10);
@@ -145,21 +142,17 @@ mod suite {
             let (chain, initial) = pairs(m, leak);
             let options = Options { split: Partitioning { parts, ..Partitioning::default() }, ..long(1e-8) };
 
-            let (got, solution) = run(&machine, &chain, &initial, &[t], &options);
+            let (got, solution) = run(machine, &chain, &initial, &[t], &options);
 
-            let met = if precision == F64 { Status::Met } else { Status::NotMet };
+            let met = if machine.precision == F64 { Status::Met } else { Status::NotMet };
             assert_eq!(solution.status, met, "{:?}", solution.bound);
             assert!(solution.terms < 1000, "{} multiplications", solution.terms);
-            let error = l1(&got[0], &of_pairs(m as usize, leak, t));
-            // Rounding of the closed form: t · leak in the last place, and sums.
-            let bound = solution.bound.total() + 40.0 * f64::EPSILON;
-            assert!(error <= bound, "{m} pairs: error {error:e}, bound {bound:e}");
+            check_pairs(m, leak, &got, &solution);
         }
     }
 
-    pub(crate) fn rewards_follow_the_extrapolation(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let leak = if precision == F32 { 1e-3 } else { 1e-7 };
+    pub(super) fn rewards_follow_the_extrapolation(machine: &Opened) {
+        let leak = if machine.precision == F32 { 1e-3 } else { 1e-7 };
         let (chain, initial) = pairs(4, leak);
         let alive = |i: usize| if (1..=8).contains(&i) { 3.0 } else { 0.0 };
         let rewards = [
@@ -167,16 +160,10 @@ mod suite {
             Reward { name: "gone".to_owned(), values: (0..10).map(|i| 3.0 - alive(i)).collect() },
         ];
         let times = [2.0 / leak, 5.0, 0.5 / leak];
-        let problem = Problem {
-            transitions: &chain,
-            initial: &initial,
-            times: &times,
-            rewards: &rewards,
-            vectors: false,
-        };
+        let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &times) };
 
-        let epsilon = if precision == F32 { 1e-2 } else { 1e-6 };
-        let solution = solve(&machine, &problem, &long(epsilon), &mut Keep::default()).unwrap();
+        let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-6 };
+        let (_, solution) = answer(machine, &problem, &long(epsilon)).expect("a sound problem");
 
         for (t, at) in times.iter().zip(&solution.times) {
             let lived = -(-leak * t).exp_m1() / leak;
@@ -184,31 +171,23 @@ mod suite {
                 [(3.0 * (-leak * t).exp(), 3.0 * lived), (-3.0 * (-leak * t).exp_m1(), 3.0 * (t - lived))];
             // A few hundred terms before early termination are added in turn, in the lane's
             // precision.
-            let bound = 3.0 * (at.bound.total() + 1000.0 * precision.unit_roundoff());
+            let bound = 3.0 * (at.bound.total() + 1000.0 * machine.precision.unit_roundoff());
             for (reward, (instant, cumulative)) in at.rewards.iter().zip(wanted) {
                 assert!((reward.instantaneous - instant).abs() <= bound, "{t}: {reward:?}, not {instant}");
-                assert!(
-                    (reward.cumulative - cumulative).abs() <= t * bound,
-                    "{t}: {reward:?}, not {cumulative}"
-                );
+                let error = (reward.cumulative - cumulative).abs();
+                assert!(error <= t * bound, "{t}: {reward:?}, not {cumulative}");
             }
         }
     }
 }
 
-on_usual_lanes!(
-    a_slow_exit_terminates_early_within_the_bound,
-    an_exit_slower_than_rounding_has_its_bound,
-    rewards_follow_the_extrapolation,
-);
-instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    a_slow_exit_terminates_early_within_the_bound,
-    an_exit_slower_than_rounding_has_its_bound,
-    rewards_follow_the_extrapolation
-);
-
-fn cpu() -> Machine {
-    machine("cpu", F64, false).expect("the CPU opens")
+on_usual_lanes! {
+    [
+        a_slow_exit_terminates_early_within_the_bound,
+        an_exit_slower_than_rounding_has_its_bound,
+        rewards_follow_the_extrapolation,
+    ]
+    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
 }
 
 /// Asserts that the errors at the known times that `asked` selects are within their bounds.
@@ -265,12 +244,10 @@ fn classes_with_different_decay_rates_are_extrapolated_separately() {
     let rewards = [Reward { name: "first".to_owned(), values: (0..7).map(first).collect() }];
     let times = [1e7, 1e8, 1e9, 1e10];
     for spec in ["cpu", "cpu,cpu,cpu"] {
-        let machine = machine(spec, F64, false).expect("the CPU opens");
-        let (transitions, times) = (&chain, &times[..]);
-        let problem = Problem { transitions, initial: &initial, times, rewards: &rewards, vectors: true };
-        let mut kept = Keep::default();
+        let machine = machine(spec, F64).expect("the CPU opens");
+        let problem = Problem { rewards: &rewards, ..problem(&chain, &initial, &times) };
 
-        let solution = solve(&machine, &problem, &long(1e-9), &mut kept).unwrap();
+        let (got, solution) = answer(&machine, &problem, &long(1e-9)).expect("a sound problem");
 
         assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
         assert!(solution.terms < 1000, "{} multiplications", solution.terms);
@@ -289,7 +266,7 @@ fn classes_with_different_decay_rates_are_extrapolated_separately() {
                 ends[1] - leaks[1] * held[1],
             ];
             let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
-            let error = l1(&kept.0[i], &wanted);
+            let error = l1(&got[i], &wanted);
             assert!(error <= bound, "{spec}, t = {t:e}: error {error:e}, bound {bound:e}");
             let reward = &solution.times[i].rewards[0];
             let lived = (-(-leaks[0] * t).exp_m1() / leaks[0] - 1.0) / (1.0 - leaks[0]);
@@ -322,7 +299,7 @@ fn classes_of_random_chains_agree_with_krylov() {
         }
         let chain = chain(23, &list);
         let t = 10f64.powf(5.0 + 3.0 * rng.f64());
-        let [(stopped, one), (curved, other)] = [Method::Auto, Method::Krylov { strict: false }]
+        let [(stopped, one), (curved, other)] = [Method::Auto, KRYLOV]
             .map(|method| run(&cpu(), &chain, &Initial::State(22), &[t], &Options { method, ..long(1e-7) }));
 
         assert!(one.status == Status::Met && one.terms < 20_000, "case {case}: {} terms", one.terms);
@@ -403,36 +380,10 @@ fn a_flow_below_the_last_place_counts_in_the_bound() {
     }
 }
 
-/// Solutions of one problem with early termination and without.
-fn both(
-    chain: &dyn Transitions,
-    initial: &Initial,
-    times: &[f64],
-    epsilon: f64,
-) -> [(Vec<Vec<f64>>, Solution); 2] {
-    [Method::Auto, Method::Uniformization]
-        .map(|method| run(&cpu(), chain, initial, times, &Options { method, ..long(epsilon) }))
-}
-
-#[test]
-fn results_with_and_without_early_termination_agree_within_their_bounds() {
-    let tandem = Chain::new("tandem", model("tandem:6")).absorbing(&[5, 20]);
-    for times in [&[2e3, 1.0, 50.0][..], &[500.0]] {
-        let [(stopped, one), (swept, other)] = both(&*tandem.transitions, &tandem.initial, times, 1e-8);
-
-        assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
-        assert!(other.times.iter().all(|time| time.stopped.is_none()));
-        for i in 0..times.len() {
-            let bound = one.times[i].bound.total() + other.times[i].bound.total();
-            assert!(l1(&stopped[i], &swept[i]) <= bound, "t = {}", times[i]);
-        }
-    }
-}
-
 #[test]
 fn restarts_from_a_result_give_the_later_one_within_the_bounds() {
     let mut rng = fastrand::Rng::with_seed(5);
-    for case in 0..40 {
+    for _ in 0..40 {
         let n = 3 + rng.u32(..30);
         let rate = |rng: &mut fastrand::Rng| 10f64.powf(-8.0 * rng.f64());
         let list: Vec<(u32, u32, f64)> = (0..n - 1)
@@ -448,16 +399,7 @@ fn restarts_from_a_result_give_the_later_one_within_the_bounds() {
             .collect();
         let chain = chain(n as usize, &list);
         let (s, t) = (10f64.powf(5.0 * rng.f64()), 10f64.powf(8.0 * rng.f64()));
-        let (both, one) = run(&cpu(), &chain, &Initial::State(0), &[s, s + t], &long(1e-7));
-        let mut begin = both[0].clone();
-        let sum: f64 = begin.iter().sum();
-        begin.iter_mut().for_each(|p| *p /= sum);
-
-        let (later, other) = run(&cpu(), &chain, &Initial::Distribution(begin), &[t], &long(1e-7));
-
-        let bounds = one.times[0].bound.total() + one.times[1].bound.total() + other.bound.total();
-        let allowed = bounds + (1.0 - sum).abs() + 4.0 * f64::EPSILON;
-        assert!(l1(&both[1], &later[0]) <= allowed, "case {case}: s = {s}, t = {t}, bounds {bounds:e}");
+        agree_and_restart(&chain, &Initial::State(0), (s, t), (Method::Auto, 1e-7), &[]);
     }
 }
 
@@ -489,14 +431,13 @@ fn a_pair_with_a_slow_exit_has_its_bound_at_any_time() {
         let [b, c, leak] = rates;
         let chain = chain(3, &[(0, 1, b), (1, 0, c), (0, 2, leak)]);
         let (wanted, spent) = leaking_pair(rates, t);
-        for method in [Method::Auto, Method::Krylov { strict: false }] {
-            let mut kept = Keep::default();
-            let (times, initial) = (&[t], &Initial::State(0));
-            let problem = Problem { transitions: &chain, initial, times, rewards: &reward, vectors: true };
+        for method in [Method::Auto, KRYLOV] {
+            let (initial, times) = (Initial::State(0), [t]);
+            let problem = Problem { rewards: &reward, ..problem(&chain, &initial, &times) };
+            let options = Options { method, ..long(1e-9) };
+            let (got, solution) = answer(&cpu(), &problem, &options).expect("a sound problem");
 
-            let solution = solve(&cpu(), &problem, &Options { method, ..long(1e-9) }, &mut kept).unwrap();
-
-            let (error, bound) = (l1(&kept.0[0], &wanted), solution.bound.total());
+            let (error, bound) = (l1(&got[0], &wanted), solution.bound.total());
             let what = format!("{rates:?}, t = {t:e}, {method:?}: error {error:e}, {:?}", solution.bound);
             assert_eq!(solution.status, Status::Met, "{what}");
             // The closed form rounds a few times.

@@ -1,16 +1,15 @@
 //! Errors on several lanes are reported, and all memory is freed.
 
-use crate::support::{Keep, model};
+use crate::support::{limited, model, problem};
 use kolmo::kernel::Precision::F64;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
+use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::estimate::{plan, seconds_on_cores};
-use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, solve};
+use kolmo::transient::{Initial, Options, Order, Partitioning, solve};
 use kolmo::{Error, Machine};
 
-fn cpu(memory_limit: Option<u64>) -> Lane {
-    let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
-    let lane = Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").lanes.remove(0);
+fn cpu(memory_limit: u64) -> Lane {
+    let lane = limited("cpu", F64, memory_limit).lanes.remove(0);
     // Rows are divided by bandwidth; a fixed value gives every run the same division.
     lane.remember(1e10, Vec::new());
     lane
@@ -20,13 +19,12 @@ fn cpu(memory_limit: Option<u64>) -> Lane {
 fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     let chain = model("wlan:5,4");
     let initial = Initial::State(0);
-    let problem =
-        Problem { transitions: &*chain, initial: &initial, times: &[1.0], rewards: &[], vectors: true };
+    let problem = problem(&*chain, &initial, &[1.0]);
     // A fixed format, since the automatic choice may depend on the free memory.
     let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
     let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, split, ..Options::default() };
     let plenty = 1 << 30;
-    let two = |limit| Machine::new([cpu(Some(plenty)), cpu(Some(limit))], F64);
+    let two = |limit| Machine::new([cpu(plenty), cpu(limit)], F64);
     let needed = plan(&two(plenty), &problem, &options).unwrap();
     assert!(needed.fits());
     let second = needed.lanes[1].total();
@@ -35,24 +33,21 @@ fn missing_memory_of_a_second_device_is_reported_and_the_first_is_freed() {
     // work, after the first device has its share.
     for limit in [second / 2, second] {
         let machine = two(limit);
-        let error = solve(&machine, &problem, &options, &mut Keep::default()).unwrap_err();
+        let error = solve(&machine, &problem, &options, &mut ()).unwrap_err();
 
         assert!(matches!(error, Error::OutOfMemory { .. }), "{limit}: {error}");
         assert!(error.to_string().contains(" KiB"), "{error}");
         assert_eq!(machine.lanes[0].free_bytes(), Some(plenty), "{limit}: the first lane");
         assert_eq!(machine.lanes[1].free_bytes(), Some(limit), "{limit}: the second lane");
     }
-    solve(&two(second + second / 4), &problem, &options, &mut Keep::default())
-        .expect("a quarter more is enough");
+    solve(&two(second + second / 4), &problem, &options, &mut ()).expect("a quarter more is enough");
 }
 
 #[test]
 fn small_chains_are_predicted_to_be_fast_on_the_cpu() {
     let measured = |spec: &str, time: f64, speed: Option<f64>| {
         let (chain, times, initial) = (model(spec), [time], Initial::State(0));
-        let problem =
-            Problem { transitions: &*chain, initial: &initial, times: &times, rewards: &[], vectors: true };
-        seconds_on_cores(&problem, &Options::default(), speed).unwrap()
+        seconds_on_cores(&problem(&*chain, &initial, &times), &Options::default(), speed).unwrap()
     };
     let seconds = |spec: &str, time: f64| measured(spec, time, Some(5e9));
 

@@ -2,11 +2,11 @@
 //!
 //! A format that cannot store the chain is rejected with the reason.
 
-use crate::support::{Keep, chain, machine, model, ragged};
+use crate::support::{Opened, chain, cpu, machine, model, problem, ragged};
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::kernel::Precision::F64;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, Solution, Transitions, solve};
+use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
 use kolmo::{Error, Machine, Result};
 use proptest::prelude::*;
 
@@ -18,11 +18,7 @@ fn answer(
     chain: &dyn Transitions,
     options: &Options,
 ) -> Result<(Vec<Vec<f64>>, Solution)> {
-    let mut keep = Keep::default();
-    let initial = Initial::State(1);
-    let problem =
-        Problem { transitions: chain, initial: &initial, times: &TIMES, rewards: &[], vectors: true };
-    solve(machine, &problem, options, &mut keep).map(|solution| (keep.0, solution))
+    crate::support::answer(machine, &problem(chain, &Initial::State(1), &TIMES), options)
 }
 
 /// Asserts that every format that stores the chain gives the bits of HYB; returns their number.
@@ -74,59 +70,43 @@ fn irregular(n: u32, values: u32) -> Csr {
     chain(n as usize, &list)
 }
 
-fn suite(spec: &str, precision: Precision, checked: bool) {
-    let Some(machine) = machine(spec, precision, checked) else { return };
-    let narrow = WidthRule::Fixed(2);
-    for (spec, parts, width) in [
-        ("wlan:6,4", 1, WidthRule::Auto),
-        ("wlan:6,4", 3, narrow),
-        ("tandem:25", 1, narrow),
-        ("birth-death:5000,1,2", 4, WidthRule::Auto),
-    ] {
-        let stored = formats_agree(&machine, &*model(spec), width, parts);
-        assert_eq!(stored, 4, "{spec}: every format stores it");
+mod suite {
+    use super::*;
+
+    pub(super) fn formats_agree_on_several_chains(machine: &Opened) {
+        let narrow = WidthRule::Fixed(2);
+        for (spec, parts, width) in [
+            ("wlan:6,4", 1, WidthRule::Auto),
+            ("wlan:6,4", 3, narrow),
+            ("tandem:25", 1, narrow),
+            ("birth-death:5000,1,2", 4, WidthRule::Auto),
+        ] {
+            let stored = formats_agree(machine, &*model(spec), width, parts);
+            assert_eq!(stored, 4, "{spec}: every format stores it");
+        }
+        // Few rates but no structure: neighbours share neither rows nor, with 5000 states, pairs.
+        assert_eq!(formats_agree(machine, &irregular(5000, 7), WidthRule::Auto, 1), 3, "packed and pattern");
+        formats_agree(machine, &ragged(2000), WidthRule::Auto, 2);
     }
-    // Few rates but no structure: neighbours share neither rows nor, with 5000 states, pairs.
-    assert_eq!(formats_agree(&machine, &irregular(5000, 7), WidthRule::Auto, 1), 3, "packed and pattern");
-    formats_agree(&machine, &ragged(2000), WidthRule::Auto, 2);
 }
 
-macro_rules! on {
-    ($($(#[$when:meta])? $name:ident: $spec:literal, $precision:ident, $checked:literal;)*) => {
-        $(#[test]
-        $(#[$when])?
-        fn $name() {
-            suite($spec, $precision, $checked);
-        })*
-    };
-}
-
-on! {
-    formats_on_cpu_f64: "cpu", F64, false;
-    #[ignore = "slow: one instance of many"]
-    formats_on_cpu_f32: "cpu", F32, false;
-    formats_on_two_cpu_lanes: "cpu,cpu", F64, false;
-}
-#[cfg(feature = "wgpu")]
-on! {
-    formats_on_wgpu_f64: "wgpu:0", F64, false;
-    #[ignore = "slow: one instance of many"]
-    formats_on_wgpu_f32: "wgpu:0", F32, false;
-    #[ignore = "slow: one instance of many"]
-    formats_on_wgpu_checked: "wgpu:0", F64, true;
-    #[ignore = "slow: one instance of many"]
-    formats_on_two_wgpu_lanes: "wgpu:0,wgpu:0", F64, false;
-}
-#[cfg(feature = "cuda")]
-on! {
-    formats_on_cuda_f64: "cuda:0", F64, false;
-    formats_on_cuda_f32: "cuda:0", F32, false;
-    formats_on_two_cuda_devices: "cuda:0,cuda:1", F64, false;
+instances! {
+    [formats_agree_on_several_chains]
+    cpu_f64("cpu", F64);
+    #[ignore = "slow: one instance of many"] cpu_f32("cpu", F32);
+    two_cpu_lanes("cpu,cpu", F64);
+    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] wgpu_f32("wgpu:0", F32);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] wgpu_checked("wgpu:0", F64, true);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] two_wgpu_lanes("wgpu:0,wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+    #[cfg(feature = "cuda")] cuda_f32("cuda:0", F32);
+    #[cfg(feature = "cuda")] two_cuda_devices("cuda:0,cuda:1", F64);
 }
 
 /// Asserts that deep halos (several steps between exchanges) change no bit, in any format.
 fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
-    let Some(machine) = machine(spec, F64, false) else { return };
+    let Some(machine) = machine(spec, F64) else { return };
     let mixed = machine.lanes.iter().any(|lane| lane.device().backend != machine.lanes[0].device().backend);
     for name in chains {
         let chain = model(name);
@@ -143,10 +123,8 @@ fn depths_agree(spec: &str, chains: &[&str], depths: &[usize]) {
         for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
             for &halo_depth in depths {
                 let (several, solution) = with(format, halo_depth);
-                assert_eq!(
-                    (solution.matrix.format.as_str(), solution.matrix.halo_depth),
-                    (format.name(), halo_depth)
-                );
+                let found = (solution.matrix.format.as_str(), solution.matrix.halo_depth);
+                assert_eq!(found, (format.name(), halo_depth));
                 // Different devices get shares by measured bandwidth, and subnormal numbers differ
                 // between them.
                 let same = several.iter().flatten().zip(one.iter().flatten()).all(|(a, b)| match mixed {
@@ -182,7 +160,7 @@ fn halo_depths_on_a_cuda_device_and_the_cpu() {
 
 #[test]
 fn auto_takes_the_smallest_format_that_stores_the_chain() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let taken = |chain: &dyn Transitions| {
         let options = Options { order: Order::Natural, ..Options::default() };
         let (_, solution) = answer(&machine, chain, &options).expect("a sound chain");
@@ -207,22 +185,9 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
     let hyb = taken(&chain(n as usize, &all_differ));
     assert_eq!(hyb.format, "hyb");
     for format in ["packed", "pair", "pattern"] {
-        assert!(
-            hyb.passed_over.iter().any(|why| why.starts_with(format)),
-            "{format} in {:?}",
-            hyb.passed_over
-        );
+        let passed = &hyb.passed_over;
+        assert!(passed.iter().any(|why| why.starts_with(format)), "{format} in {passed:?}");
     }
-}
-
-#[test]
-fn a_format_that_cannot_store_the_chain_is_refused_with_the_number() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
-    let options = Options { format: MatrixFormat::Pair, order: Order::Natural, ..Options::default() };
-
-    let error = answer(&machine, &irregular(5000, 7), &options).unwrap_err();
-
-    assert!(matches!(&error, Error::Invalid(why) if why.contains("pair") && why.contains("256")), "{error}");
 }
 
 proptest! {
@@ -230,7 +195,7 @@ proptest! {
 
     #[test]
     fn formats_agree_on_random_chains(n in 2u32..3000, values in 1u32..40, width in 0u32..4, parts in 1usize..4) {
-        let machine = machine("cpu", F64, false).expect("the CPU opens");
+        let machine = cpu();
         formats_agree(&machine, &irregular(n, values), WidthRule::Fixed(width), parts);
     }
 }

@@ -12,8 +12,6 @@ mod harness;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Returns the seeds of a target; `None` if the test program runs without the repository.
 fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
@@ -36,63 +34,29 @@ fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
 
 /// Checkpoints of a partial and of a completed run, made here because they depend on the version.
 fn checkpoints() -> Vec<Vec<u8>> {
-    use kolmo::Machine;
-    use kolmo::lane::{DeviceSpec, OpenOptions};
+    use crate::support::{Keep, cpu, model, problem};
     use kolmo::transient::checkpoint::Checkpoint;
-    use kolmo::transient::{Initial, Observer, Options, Problem, solve_resumable};
-
-    struct Stop(u64);
-    impl Observer for Stop {
-        fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
-            self.0 = self.0.checked_sub(1).ok_or(kolmo::Error::Interrupted)?;
-            Ok(())
-        }
-        fn result(&mut self, _: usize, _: &[f64]) -> kolmo::Result<()> {
-            Ok(())
-        }
-    }
+    use kolmo::transient::{Initial, Options, solve_resumable};
 
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("c");
-    let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens");
-    let chain = kolmo::models::parse("tandem:3").expect("a model").expect("sound").transitions;
+    let (machine, chain) = (cpu(), model("tandem:3"));
     let mut all = Vec::new();
     for (looks, times) in [(3, &[1.0, 2.0][..]), (3, &[f64::INFINITY]), (u64::MAX, &[0.5])] {
         let initial = Initial::State(0);
-        let problem = Problem { transitions: &*chain, initial: &initial, times, rewards: &[], vectors: true };
+        let problem = problem(&*chain, &initial, times);
         let mut checkpoint = Checkpoint::create(&path).expect("a file").every(std::time::Duration::ZERO);
         let options = Options::default();
-        let _ = solve_resumable(&machine, &problem, &options, &mut Stop(looks), &mut checkpoint);
+        let _ = solve_resumable(&machine, &problem, &options, &mut Keep::after(looks), &mut checkpoint);
         all.push(fs::read(&path).expect("a checkpoint"));
     }
     all
 }
 
 /// Replacements for numbers.
-const NUMBERS: [&str; 22] = [
-    "0",
-    "1",
-    "-1",
-    "2",
-    "3",
-    "7",
-    "10",
-    "255",
-    "256",
-    "65535",
-    "65536",
-    "4294967294",
-    "4294967295",
-    "4294967296",
-    "18446744073709551615",
-    "18446744073709551616",
-    "-9223372036854775808",
-    "1e308",
-    "1e-320",
-    "nan",
-    "inf",
-    "0.1",
-];
+const NUMBERS: &str = "0 1 -1 2 3 7 10 255 256 65535 65536 4294967294 4294967295 4294967296 \
+                       18446744073709551615 18446744073709551616 -9223372036854775808 \
+                       1e308 1e-320 nan inf 0.1";
 
 /// Returns an input mutated from the seeds.
 fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
@@ -124,7 +88,8 @@ fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
                     .collect();
                 if let Some(&from) = digits.get(random.usize(..=digits.len())) {
                     let len = bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
-                    let number = NUMBERS[random.usize(..NUMBERS.len())];
+                    let numbers: Vec<&str> = NUMBERS.split(' ').collect();
+                    let number = numbers[random.usize(..numbers.len())];
                     bytes.splice(from..from + len, number.bytes());
                 }
             }
@@ -185,32 +150,21 @@ fn every_target(executions: u64) {
     let wanted: Vec<_> =
         harness::TARGETS.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)).collect();
     assert!(!wanted.is_empty(), "no target {only:?}");
-    let (next, lines) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
-            scope.spawn(|| {
-                while let Some((name, work)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(seeds) = seeds(name) else {
-                        crate::devices::skip("seeds", format!("no seeds of {name} here"));
-                        continue;
-                    };
-                    assert!(!seeds.is_empty(), "{name} has seeds");
-                    let began = std::time::Instant::now();
-                    seeds.iter().for_each(|bytes| run(name, *work, bytes));
-                    let mut random = fastrand::Rng::with_seed(
-                        seed ^ twox_hash::XxHash3_128::oneshot(name.as_bytes()) as u64,
-                    );
-                    for _ in 0..executions {
-                        run(name, *work, &mutated(&seeds, &mut random));
-                    }
-                    let seconds = began.elapsed().as_secs_f64();
-                    lines
-                        .lock()
-                        .unwrap()
-                        .push(format!("{name}: {} seeds, {executions} inputs, {seconds:.1} s", seeds.len()));
-                }
-            });
+    let lines = crate::adversarial::on_all_cores(&wanted, |(name, work)| {
+        let Some(seeds) = seeds(name) else {
+            crate::devices::skip("seeds", format!("no seeds of {name} here"));
+            return None;
+        };
+        assert!(!seeds.is_empty(), "{name} has seeds");
+        let began = std::time::Instant::now();
+        seeds.iter().for_each(|bytes| run(name, *work, bytes));
+        let hash = twox_hash::XxHash3_128::oneshot(name.as_bytes()) as u64;
+        let mut random = fastrand::Rng::with_seed(seed ^ hash);
+        for _ in 0..executions {
+            run(name, *work, &mutated(&seeds, &mut random));
         }
+        let seconds = began.elapsed().as_secs_f64();
+        Some(format!("{name}: {} seeds, {executions} inputs, {seconds:.1} s", seeds.len()))
     });
-    lines.lock().unwrap().iter().for_each(|line| println!("{line}"));
+    lines.iter().for_each(|line| println!("{line}"));
 }

@@ -1,45 +1,44 @@
 //! PageRank of graphs against a dense solution.
 
+use crate::support::{Real, eliminate};
 use kolmo::pagerank::{Graph, Node, Options, Solution, Walks, local_page_rank, page_rank};
 use kolmo::{Error, Status};
 
 /// Name, number of nodes, edges, and seeds of a graph.
 type Case = (&'static str, usize, Vec<(u32, u32)>, Vec<u32>);
 
-/// Solves (I − d Pᵀ) x = (1 − d) s by elimination.
+/// Solves (I − d Pᵀ) x = (1 − d) s by elimination, for links with their multiplicities.
 ///
 /// The columns of Pᵀ sum to 1, so that no pivot is small.
-fn dense(n: usize, links: &[(u32, u32)], d: f64, seeds: &[u32]) -> Vec<f64> {
+pub(crate) fn dense<T: Real>(n: usize, links: &[(u32, u32, u64)], d: f64, seeds: &[u32]) -> Vec<T> {
+    let number = |k: u64| T::from(k as f64);
+    let (zero, one) = (number(0), number(1));
     let start = |i: usize| match seeds {
-        [] => 1.0 / n as f64,
-        seeds if seeds.contains(&(i as u32)) => 1.0 / seeds.len() as f64,
-        _ => 0.0,
+        [] => one / number(n as u64),
+        seeds if seeds.contains(&(i as u32)) => one / number(seeds.len() as u64),
+        _ => zero,
     };
-    let mut a = vec![vec![0.0; n + 1]; n];
-    let mut degree = vec![0.0; n];
-    links.iter().for_each(|link| degree[link.0 as usize] += 1.0);
-    links.iter().for_each(|&(j, i)| a[i as usize][j as usize] -= d / degree[j as usize]);
+    let mut degree = vec![0u64; n];
+    links.iter().for_each(|link| degree[link.0 as usize] += link.2);
+    let d = T::from(d);
+    let mut a = vec![vec![zero; n + 1]; n];
+    for &(from, to, count) in links {
+        let entry = &mut a[to as usize][from as usize];
+        *entry = *entry - d * number(count) / number(degree[from as usize]);
+    }
     for (i, row) in a.iter_mut().enumerate() {
-        let ends = row.iter_mut().zip(&degree).filter(|(_, degree)| **degree == 0.0);
-        ends.for_each(|(entry, _)| *entry -= d * start(i));
-        row[i] += 1.0;
-        row[n] = (1.0 - d) * start(i);
-    }
-    // Column diagonally dominant: elimination needs no exchange of rows.
-    for k in 0..n {
-        let (above, below) = a.split_at_mut(k + 1);
-        let pivot = &above[k];
-        for row in below {
-            let factor = row[k] / pivot[k];
-            row.iter_mut().zip(pivot).skip(k).for_each(|(entry, pivot)| *entry -= factor * pivot);
+        for (entry, _) in row.iter_mut().zip(&degree).filter(|(_, degree)| **degree == 0) {
+            *entry = *entry - d * start(i);
         }
+        row[i] = row[i] + one;
+        row[n] = (one - d) * start(i);
     }
-    let mut x = vec![0.0; n];
-    for k in (0..n).rev() {
-        let known: f64 = (k + 1..n).map(|j| a[k][j] * x[j]).sum();
-        x[k] = (a[k][n] - known) / a[k][k];
-    }
-    x
+    eliminate(a).expect("a regular matrix")
+}
+
+/// Links that are listed once for each multiple.
+fn counted(links: &[(u32, u32)]) -> Vec<(u32, u32, u64)> {
+    links.iter().map(|&(from, to)| (from, to, 1)).collect()
 }
 
 fn cases() -> Vec<Case> {
@@ -63,12 +62,7 @@ fn cases() -> Vec<Case> {
         ("a seed without a link", 4, vec![(0, 1), (1, 2)], vec![2]),
         ("a star: iterates of period 2", 30, star, vec![]),
         ("a ring from one node: period 7", 7, ring(7), vec![0]),
-        (
-            "a ring and what leads there: period 3",
-            5,
-            [ring(3), vec![(3, 0), (4, 3), (4, 1)]].concat(),
-            vec![],
-        ),
+        ("a ring and its inflow: period 3", 5, [ring(3), vec![(3, 0), (4, 3), (4, 1)]].concat(), vec![]),
         ("a path", 50, (0..49).map(|i| (i, i + 1)).collect(), vec![]),
         ("a path from its end", 50, (0..49).map(|i| (i, i + 1)).collect(), vec![0]),
     ]
@@ -83,13 +77,22 @@ fn solve(graph: &Graph, targets: &[u32], options: &Options) -> Solution {
     page_rank(graph, targets, options, &mut |_, _| Ok(())).expect("a sound question")
 }
 
+fn solve_locally(graph: &Graph, targets: &[u32], options: &Options, walks: &Walks) -> Solution {
+    local_page_rank(graph, targets, options, walks, &mut |_, _| Ok(())).expect("a sound question")
+}
+
+/// Returns a built-in graph.
+fn built_in(name: &str) -> Graph {
+    kolmo::models::graph(name, 1).expect("a built-in").expect("sound parameters").1
+}
+
 #[test]
 fn every_interval_contains_the_result_of_elimination() {
     for (name, n, links, seeds) in cases() {
         let graph = graph(n, &links);
         let targets: Vec<u32> = (0..n as u32).rev().collect();
         for d in [0.0, 0.5, 0.85, 0.99] {
-            let x = dense(n, &links, d, &seeds);
+            let x: Vec<f64> = dense(n, &counted(&links), d, &seeds);
             for relative in [1e-2, 1e-4, 1e-9] {
                 let options = Options { damping: d, seeds: seeds.clone(), relative, ..Options::default() };
                 let solution = solve(&graph, &targets, &options);
@@ -100,14 +103,9 @@ fn every_interval_contains_the_result_of_elimination() {
                     // Rounding of the reference: n steps, none of which grows numbers by more than
                     // 1 / (1 − d).
                     let slack = 4.0 * n as f64 * f64::EPSILON * exact / (1.0 - d);
-                    assert!(
-                        (node.estimate - exact).abs() <= node.half_width + slack,
-                        "{name}, {d}, {relative:e}: x_{target} = {exact:e} is not in {node:?}"
-                    );
-                    assert!(
-                        node.half_width <= relative * node.estimate || exact == 0.0,
-                        "{name}, {d}: {node:?}"
-                    );
+                    let what = format!("{name}, {d}, {relative:e}: x_{target} = {exact:e}, {node:?}");
+                    assert!((node.estimate - exact).abs() <= node.half_width + slack, "{what}");
+                    assert!(node.half_width <= relative * node.estimate || exact == 0.0, "{what}");
                 }
             }
         }
@@ -121,10 +119,9 @@ fn intervals_of_a_push_and_walks_have_their_coverage() {
         let graph = graph(n, &links);
         let targets: Vec<u32> = (0..n as u32).step_by(4).collect();
         for (d, epsilon) in [(0.0, 1e-3), (0.5, 1e-2), (0.85, 1e-3), (0.85, 0.05)] {
-            let x = dense(n, &links, d, &seeds);
+            let x: Vec<f64> = dense(n, &counted(&links), d, &seeds);
             let options = Options { damping: d, seeds: seeds.clone(), epsilon, ..Options::default() };
-            let solution = local_page_rank(&graph, &targets, &options, &Walks::default(), &mut |_, _| Ok(()));
-            let solution = solution.expect("a sound question");
+            let solution = solve_locally(&graph, &targets, &options, &Walks::default());
             assert_eq!(solution.status, Status::Met, "{name}, {d}, {epsilon}");
             walked += solution.steps;
             for (node, &target) in solution.nodes.iter().zip(&targets) {
@@ -144,10 +141,10 @@ fn intervals_of_a_push_and_walks_have_their_coverage() {
 
 #[test]
 fn walks_end_at_their_limit() {
-    let (_, graph) = kolmo::models::graph("rmat:8,8", 1).expect("a built-in").expect("sound parameters");
+    let graph = built_in("rmat:8,8");
     let options = Options { epsilon: 1e-9, ..Options::default() };
     let walks = Walks { most: 1 << 14, ..Walks::default() };
-    let solution = local_page_rank(&graph, &[3], &options, &walks, &mut |_, _| Ok(())).expect("an answer");
+    let solution = solve_locally(&graph, &[3], &options, &walks);
     let [node] = solution.nodes[..] else { panic!("{solution:?}") };
     assert_eq!(solution.status, Status::NotMet);
     let exact = solve(&graph, &[3], &Options { relative: 1e-12, ..Options::default() }).nodes[0];
@@ -156,7 +153,7 @@ fn walks_end_at_their_limit() {
 
 #[test]
 fn fast_mixing_graphs_take_few_products() {
-    let (_, graph) = kolmo::models::graph("rmat:10,8", 1).expect("a built-in").expect("sound parameters");
+    let graph = built_in("rmat:10,8");
     let all: Vec<u32> = (0..1024).collect();
     let exact = solve(&graph, &all, &Options { relative: 1e-12, ..Options::default() });
     let [sum, within] = [|node: &Node| node.estimate, |node: &Node| node.half_width]
@@ -166,17 +163,14 @@ fn fast_mixing_graphs_take_few_products() {
     // The sum of the remaining terms alone would need ln(1e-4 · 0.15 / 1024) / ln 0.85 = 111.
     assert!(solution.products <= 40, "{}", solution.products);
     for (node, exact) in solution.nodes.iter().zip(&exact.nodes) {
-        assert!(
-            (node.estimate - exact.estimate).abs() <= node.half_width + exact.half_width,
-            "{node:?} {exact:?}"
-        );
+        let error = (node.estimate - exact.estimate).abs();
+        assert!(error <= node.half_width + exact.half_width, "{node:?} {exact:?}");
     }
 }
 
 #[test]
 fn products_end_at_their_limit_and_when_only_rounding_remains() {
-    let (_, graph) =
-        kolmo::models::graph("barabasi:300,3", 1).expect("a built-in").expect("sound parameters");
+    let graph = built_in("barabasi:300,3");
     let options = Options { most_products: 3, ..Options::default() };
     let solution = solve(&graph, &[0, 7], &options);
     assert_eq!((solution.status, solution.products), (Status::NotMet, 3));
@@ -236,8 +230,7 @@ fn parallel_links_take_the_memory_of_one() {
         assert!((node.estimate - exact).abs() <= node.half_width + 1e-15, "{node:?} {exact:e}");
     }
     let lazily = Options { epsilon: 1e-3, relative: 0.0, ..Options::default() };
-    let walked =
-        local_page_rank(&many, &[1], &lazily, &Walks::default(), &mut |_, _| Ok(())).expect("an answer");
+    let walked = solve_locally(&many, &[1], &lazily, &Walks::default());
     assert!((walked.nodes[0].estimate - solution.nodes[1].estimate).abs() <= walked.nodes[0].certain);
     for count in [0.0, 0.5, -1.0, f64::NAN, f64::INFINITY, 1e19] {
         assert!(Graph::counted(2, &[0], &[1], &[count], false).is_err(), "{count}");
@@ -265,8 +258,7 @@ fn a_time_limit_ends_products_with_bounds() {
 fn walks_longer_than_products_are_replaced_by_products() {
     let graph = graph(4, &[(0, 1), (1, 0), (2, 0)]);
     let options = Options { epsilon: 1e-6, ..Options::default() };
-    let solution =
-        local_page_rank(&graph, &[0], &options, &Walks::default(), &mut |_, _| Ok(())).expect("an answer");
+    let solution = solve_locally(&graph, &[0], &options, &Walks::default());
     assert!(solution.steps < 1 << 25 && solution.products > 0, "{solution:?}");
     assert!(solution.status == Status::Met && solution.nodes[0].statistical == 0.0);
 }
@@ -279,17 +271,19 @@ fn invalid_problems_are_rejected() {
             Err(Error::Invalid(reason)) => reason,
             other => panic!("{other:?}"),
         };
-    let damping = |damping| Options { damping, ..Options::default() };
-    assert!(ask(&[0], damping(1.0)).contains("compute the steady state"));
-    assert!(ask(&[0], damping(-0.1)).contains("below 1"));
-    assert!(ask(&[0], damping(f64::NAN)).contains("below 1"));
-    assert!(ask(&[3], Options::default()).contains("target 3 of a graph of 3 nodes is out of range"));
-    assert!(ask(&[1, 1], Options::default()).contains("duplicate"));
-    assert!(
-        ask(&[1], Options { seeds: vec![9], ..Options::default() })
-            .contains("seed 9 of a graph of 3 nodes is out of range")
-    );
-    assert!(ask(&[1], Options { relative: -1.0, ..Options::default() }).contains("relative"));
+    let d = Options::default;
+    for (targets, options, why) in [
+        (&[0][..], Options { damping: 1.0, ..d() }, "compute the steady state"),
+        (&[0], Options { damping: -0.1, ..d() }, "below 1"),
+        (&[0], Options { damping: f64::NAN, ..d() }, "below 1"),
+        (&[3], d(), "target 3 of a graph of 3 nodes is out of range"),
+        (&[1, 1], d(), "duplicate"),
+        (&[1], Options { seeds: vec![9], ..d() }, "seed 9 of a graph of 3 nodes is out of range"),
+        (&[1], Options { relative: -1.0, ..d() }, "relative"),
+    ] {
+        let said = ask(targets, options);
+        assert!(said.contains(why), "{said}, not {why}");
+    }
     for (nodes, from, to) in
         [(0, vec![], vec![]), (2, vec![0], vec![2]), (2, vec![0], vec![]), (2, vec![5], vec![0])]
     {
@@ -300,10 +294,8 @@ fn invalid_problems_are_rejected() {
             (Options { epsilon, ..Options::default() }, Walks { confidence, ..Walks::default() });
         local_page_rank(&small, &[0], &options, &walks, &mut |_, _| Ok(())).unwrap_err().to_string()
     };
-    assert!(
-        local(0.0, 0.95).contains("`epsilon` is missing")
-            && local(1e-3, 1.0).contains("`confidence` 1 is out of range")
-    );
+    assert!(local(0.0, 0.95).contains("`epsilon` is missing"));
+    assert!(local(1e-3, 1.0).contains("`confidence` 1 is out of range"));
     let stopped = page_rank(&small, &[0], &Options::default(), &mut |_, _| Err(Error::Interrupted));
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }

@@ -3,138 +3,44 @@
 //! Compared with closed forms, Arb's ball arithmetic and uniformization; includes chains on which
 //! it gives up.
 
-use crate::curves::{known, of_pairs, pairs};
-use crate::support::{Keep, chain, l1, machine, model, ragged, run};
+use crate::curves::{check_pairs, known, pairs};
+use crate::expanded::{CHEBYSHEV, KRYLOV, agree_and_restart, options};
+use crate::support::{chain, cpu, l1, limited, machine, model, problem, refusal, run};
+use kolmo::Error;
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision::{self, F32, F64, Q64};
-use kolmo::lane::OpenOptions;
-use kolmo::sparse::MatrixFormat;
+use kolmo::kernel::Precision::{F32, F64, Q64};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{
-    Expanded, Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions,
-    solve, solve_resumable,
-};
-use kolmo::{Error, Machine};
+use kolmo::transient::{Initial, Method, Status, solve, solve_resumable};
 use proptest::prelude::*;
 
-const KRYLOV: Method = Method::Krylov { strict: false };
-
-fn options(method: Method, epsilon: f64) -> Options {
-    Options { method, epsilon, ..Options::default() }
-}
-
 mod suite {
-    use super::*;
+    use super::KRYLOV;
+    use crate::{expanded, support::Opened};
 
-    pub(crate) fn closed_forms_are_met_with_few_products(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let leak = 1e-4;
-        let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
-        // Several blocks exchange halos.
-        for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
-            let (chain, initial) = pairs(m, leak);
-            let split = Partitioning { parts, ..Partitioning::default() };
-
-            let (got, solution) =
-                run(&machine, &chain, &initial, &times, &Options { split, ..options(KRYLOV, 1e-9) });
-
-            let expansion = solution.expansion.expect("it was asked for");
-            assert_eq!((expansion.method, expansion.given_up), (Expanded::Krylov, 0), "{expansion:?}");
-            // One or two Krylov bases, and uniformization for the short time.
-            assert!(solution.terms < 120, "{} multiplications", solution.terms);
-            assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
-            for (i, &t) in times.iter().enumerate() {
-                let error = l1(&got[i], &of_pairs(m as usize, leak, t));
-                let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
-                assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
-            }
-            assert_eq!(got[0], got[4], "a time asked twice");
-        }
+    pub(super) fn closed_forms_are_met_with_few_products(machine: &Opened) {
+        expanded::closed_forms_are_met_with_few_products(machine, KRYLOV);
     }
 
-    pub(crate) fn rewards_agree_with_uniformization(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let queue = model("birth-death:300,1,1.2");
-        let rewards = [
-            Reward { name: "customers".to_owned(), values: (0..300).map(f64::from).collect() },
-            Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
-        ];
-        let times = [300.0, 1000.0];
-        let problem = Problem {
-            transitions: &*queue,
-            initial: &Initial::State(0),
-            times: &times,
-            rewards: &rewards,
-            vectors: false,
-        };
-        let of = |method| solve(&machine, &problem, &options(method, 1e-10), &mut Keep::default()).unwrap();
-
-        let (one, other) = (of(KRYLOV), of(Method::Uniformization));
-
-        assert_eq!(one.expansion.map(|e| e.given_up), Some(0));
-        assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
-        for (one, other) in one.times.iter().zip(&other.times) {
-            let bound = one.bound.total() + other.bound.total() + 2000.0 * precision.unit_roundoff();
-            for ((one, other), most) in one.rewards.iter().zip(&other.rewards).zip([299.0, 1.0]) {
-                let (instant, sum) =
-                    (one.instantaneous - other.instantaneous, one.cumulative - other.cumulative);
-                assert!(instant.abs() <= most * bound, "{one:?}, {other:?}");
-                assert!(sum.abs() <= 1000.0 * most * bound, "{one:?}, {other:?}");
-            }
-        }
+    pub(super) fn rewards_agree_with_uniformization(machine: &Opened) {
+        expanded::rewards_agree_with_uniformization(machine, KRYLOV, [300.0, 1000.0]);
     }
 
-    pub(crate) fn every_format_and_split_gives_the_same_bits(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        use MatrixFormat::{Packed, Pair, Pattern};
-        let regular = model("birth-death:1500,1,1.5");
-        for (chain, formats) in
-            [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
-        {
-            let with = |format, parts| {
-                let split = Partitioning { parts, ..Partitioning::default() };
-                // With several lanes, the order of the states is chosen by measurement unless it is
-                // given.
-                let asked = Options { format, split, order: Order::Natural, ..options(KRYLOV, 1e-4) };
-                let (got, solution) = run(&machine, chain, &Initial::State(700), &[66.0, 70.0], &asked);
-                assert!(solution.expansion.is_some_and(|e| e.given_up == 0), "{format:?}");
-                got
-            };
-            let one = with(MatrixFormat::Hyb, 1);
-
-            for &format in formats {
-                assert!(one == with(format, 1), "{format:?}");
-            }
-            assert!(one == with(MatrixFormat::Auto, 4), "in parts");
-        }
+    pub(super) fn every_format_and_split_gives_the_same_bits(machine: &Opened) {
+        let solutions = expanded::every_format_and_split_gives_the_same_bits(machine, KRYLOV, [66.0, 70.0]);
+        assert!(solutions.iter().all(|solution| solution.expansion.is_some_and(|e| e.given_up == 0)));
     }
 }
 
-instance!(cpu_f64("cpu", F64):
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits
-);
-#[cfg(feature = "wgpu")]
-instance!(wgpu_f64("wgpu:0", F64):
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits
-);
-#[cfg(feature = "cuda")]
-instance!(cuda_f64("cuda:0", F64):
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits
-);
-instance!(three_cpu_lanes_f64("cpu,cpu,cpu", F64):
-    closed_forms_are_met_with_few_products,
-    rewards_agree_with_uniformization,
-    every_format_and_split_gives_the_same_bits
-);
-
-fn cpu() -> Machine {
-    machine("cpu", F64, false).expect("the CPU opens")
+instances! {
+    [
+        closed_forms_are_met_with_few_products,
+        rewards_agree_with_uniformization,
+        every_format_and_split_gives_the_same_bits,
+    ]
+    cpu_f64("cpu", F64);
+    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+    three_cpu_lanes_f64("cpu,cpu,cpu", F64);
 }
 
 /// A stiff chain with three time scales.
@@ -196,9 +102,7 @@ fn early_termination_limited_by_rounding_is_refined() {
 
     assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
     assert!(solution.times[0].stopped.is_some() && solution.terms < 1000, "{} products", solution.terms);
-    // Rounding of the closed form: t · leak in the last place, and sums.
-    let error = l1(&got[0], &of_pairs(600, leak, t));
-    assert!(error <= solution.bound.total() + 40.0 * f64::EPSILON, "{error:e}, {:?}", solution.bound);
+    check_pairs(600, leak, &got, &solution);
 }
 
 #[test]
@@ -206,9 +110,8 @@ fn unsuitable_problems_fall_back_to_uniformization_or_are_rejected() {
     // A wave needs as many products as the ring has states to travel around it.
     let ring = model("circulant:300,1");
     let times = [200.0, 1.0];
-    let (initial, mut keep) = (Initial::State(0), Keep::default());
-    let problem =
-        Problem { transitions: &*ring, initial: &initial, times: &times, rewards: &[], vectors: true };
+    let initial = Initial::State(0);
+    let problem = problem(&*ring, &initial, &times);
     let (got, solution) = run(&cpu(), &*ring, &initial, &times, &options(KRYLOV, 1e-12));
     let (swept, _) = run(&cpu(), &*ring, &initial, &times, &options(Method::Uniformization, 1e-12));
     let expansion = solution.expansion.expect("it was asked for");
@@ -216,19 +119,18 @@ fn unsuitable_problems_fall_back_to_uniformization_or_are_rejected() {
     assert!(solution.status == Status::Met && l1(&got[0], &swept[0]) < 2e-12);
 
     let strict = options(Method::Krylov { strict: true }, 1e-12);
-    let refused = solve(&cpu(), &problem, &strict, &mut keep).unwrap_err();
-    assert!(matches!(&refused, Error::Invalid(why) if why.contains("Krylov method gave up")), "{refused}");
+    let refused = refusal(&cpu(), &problem, &strict);
+    assert!(refused.contains("Krylov method gave up"), "{refused}");
 
     let place = tempfile::tempdir().expect("a folder");
     let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
-    let kept = solve_resumable(&cpu(), &problem, &options(KRYLOV, 1e-9), &mut keep, &mut checkpoint);
-    assert!(
-        matches!(kept, Err(Error::Invalid(why)) if why.contains("checkpoints of the Krylov method are not supported"))
-    );
+    let kept = solve_resumable(&cpu(), &problem, &options(KRYLOV, 1e-9), &mut (), &mut checkpoint);
+    let refused = kept.expect_err("it is refused").to_string();
+    assert!(refused.contains("checkpoints of the Krylov method are not supported"), "{refused}");
     for precision in [F32, Q64] {
-        let Some(machine) = machine("cpu", precision, false) else { return };
-        let refused = solve(&machine, &problem, &options(KRYLOV, 1e-3), &mut keep).unwrap_err();
-        assert!(matches!(&refused, Error::Invalid(why) if why.contains("double precision")), "{refused}");
+        let Some(machine) = machine("cpu", precision) else { return };
+        let refused = refusal(&machine, &problem, &options(KRYLOV, 1e-3));
+        assert!(refused.contains("double precision"), "{refused}");
     }
 }
 
@@ -268,18 +170,12 @@ fn periodic_chains_and_several_decay_rates_are_solved_over_long_times() {
 
 #[test]
 fn memory_for_few_vectors_is_not_enough() {
-    let (chain, initial) = pairs(200_000, 1e-3);
-    let bytes = 400_002 * 8;
-    let wanted = ["cpu".parse().expect("a device")];
-    let limited = |vectors: u64| {
-        let memory_limit = Some(vectors * bytes);
-        let options = OpenOptions { precision: Some(F64), memory_limit, ..OpenOptions::default() };
-        Machine::open(&wanted, &options).expect("the CPU opens")
-    };
-    let problem =
-        Problem { transitions: &chain, initial: &initial, times: &[300.0], rewards: &[], vectors: false };
+    let (chain, initial) = pairs(20_000, 1e-3);
+    let bytes = 40_002 * 8;
+    let problem = problem(&chain, &initial, &[300.0]);
     let solved = |vectors: u64, strict: bool| {
-        solve(&limited(vectors), &problem, &options(Method::Krylov { strict }, 1e-6), &mut Keep::default())
+        let machine = limited("cpu", F64, vectors * bytes);
+        solve(&machine, &problem, &options(Method::Krylov { strict }, 1e-6), &mut ())
     };
 
     let enough = solved(80, true).expect("it is served");
@@ -312,28 +208,7 @@ proptest! {
         (chain, initial) in any_chain(), s in 0.0..3.5f64, t in 0.0..3.5f64,
     ) {
         let (s, t) = (10f64.powf(s), 10f64.powf(t));
-        let solved = |initial: &Initial, times: &[f64], method| {
-            run(&cpu(), &chain, initial, times, &options(method, 1e-8))
-        };
-        let bound = |solution: &Solution, i: usize| solution.times[i].bound.total();
-        let (both, one) = solved(&initial, &[s + t, s], KRYLOV);
-        let others = [Method::Uniformization, Method::Auto, Method::Chebyshev { strict: false }];
-        for method in others {
-            let (swept, other) = solved(&initial, &[s + t, s], method);
-            for i in 0..2 {
-                let (error, bounds) = (l1(&both[i], &swept[i]), bound(&one, i) + bound(&other, i));
-                prop_assert!(error <= bounds, "{:?}: {:e}, bounds {:e}", method, error, bounds);
-            }
-        }
-        let mut begin: Vec<f64> = both[1].iter().map(|p| p.max(0.0)).collect();
-        let sum: f64 = begin.iter().sum();
-        begin.iter_mut().for_each(|p| *p /= sum);
-        let changed = l1(&begin, &both[1]);
-
-        let (later, third) = solved(&Initial::Distribution(begin), &[t], KRYLOV);
-
-        let bounds = bound(&one, 0) + bound(&one, 1) + bound(&third, 0);
-        let allowed = bounds + changed + 4.0 * f64::EPSILON;
-        prop_assert!(l1(&both[0], &later[0]) <= allowed, "s = {}, t = {}, bounds {:e}", s, t, bounds);
+        let others = [Method::Uniformization, Method::Auto, CHEBYSHEV];
+        agree_and_restart(&chain, &initial, (s, t), (KRYLOV, 1e-8), &others);
     }
 }

@@ -16,6 +16,7 @@ mod constructs;
 mod cuda_run;
 mod cuda_text;
 mod curves;
+mod expanded;
 mod faults;
 mod formats;
 mod fuzz;

@@ -1,24 +1,17 @@
 //! Fixed point: equal bits on all devices, and an error that follows from the result.
 
-use crate::devices::skip;
-use crate::support::{Keep, chain, dense, l1, model, ragged, run};
+use crate::support::{
+    above, answer, chain, cpu, cpu_in, dense, l1, model, open, problem, ragged, refusal, reward, run, within,
+};
 use kolmo::kernel::Precision::Q64;
-use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::lane::OpenOptions;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{Initial, Method, Options, Order, Partitioning, Problem, Reward, Transitions, solve};
+use kolmo::transient::{Initial, Method, Options, Order, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Status};
 
 /// Opens a machine in fixed point; `limbs` emulates devices without 64-bit integers.
 fn machine(spec: &str, limbs: bool) -> Option<Machine> {
-    let devices: Vec<DeviceSpec> = spec.split(',').map(|d| d.parse().expect("a device")).collect();
-    let options = OpenOptions { precision: Some(Q64), limbs, ..OpenOptions::default() };
-    match Machine::open(&devices, &options) {
-        Ok(machine) => Some(machine),
-        Err(e) => {
-            skip(spec, format!("{spec} does not open in q64: {e}"));
-            None
-        }
-    }
+    open(spec, OpenOptions { precision: Some(Q64), limbs, ..OpenOptions::default() })
 }
 
 fn options(format: MatrixFormat) -> Options {
@@ -27,7 +20,7 @@ fn options(format: MatrixFormat) -> Options {
 
 fn same_bits(spec: &str, limbs: bool) {
     use MatrixFormat::{Hyb, Packed, Pair, Pattern};
-    let (Some(one), Some(other)) = (machine("cpu", false), machine(spec, limbs)) else { return };
+    let (one, Some(other)) = (cpu_in(Q64), machine(spec, limbs)) else { return };
     // Several lanes exchange values at different intervals. A single lane uses every format.
     let ways: &[_] = match spec.contains(',') {
         true => &[(Hyb, None), (Hyb, Some(3)), (Pattern, None)],
@@ -84,7 +77,7 @@ fn cuda_lanes_have_the_bits_of_the_cpu() {
 /// The l1 error is the printed one, and no probability exceeds the exact value.
 #[test]
 fn the_printed_error_is_the_true_one() {
-    let Some(machine) = machine("cpu", false) else { return };
+    let machine = cpu_in(Q64);
     let drain = chain(3, &[(0, 1, 0.7), (1, 0, 0.1), (1, 2, 1e-3)]);
     for (name, chain) in [
         ("drain", Box::new(drain) as Box<dyn Transitions>),
@@ -123,29 +116,16 @@ fn the_printed_error_is_the_true_one() {
 /// The chain is iterated with a self-loop in every state, and early termination ends both runs.
 #[test]
 fn early_termination_and_rewards_agree_with_double_precision() {
-    let Some(fixed) = machine("cpu", false) else { return };
-    let Some(double) = crate::support::machine("cpu", kolmo::kernel::Precision::F64, false) else { return };
+    let (double, fixed) = (cpu(), cpu_in(Q64));
     for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:3,2")] {
         let n = chain.states();
-        let values = (0..n).map(|i| (i % 5) as f64 * 3.5).collect();
-        let rewards = [Reward { name: "fives".to_owned(), values }];
-        let times = [2.0, 3e5, f64::INFINITY];
-        let initial = Initial::State(0);
-        let problem = Problem {
-            transitions: &*chain,
-            initial: &initial,
-            times: &times,
-            rewards: &rewards,
-            vectors: true,
-        };
-        let answer = |machine| {
-            let mut keep = Keep::default();
-            (solve(machine, &problem, &Options::default(), &mut keep).expect("an answer"), keep.0)
-        };
-        let ((a, exact), (b, got)) = (answer(&double), answer(&fixed));
+        let rewards = [reward("fives", n, |i| (i % 5) as f64 * 3.5)];
+        let (initial, times) = (Initial::State(0), [2.0, 3e5, f64::INFINITY]);
+        let problem = Problem { rewards: &rewards, ..problem(&*chain, &initial, &times) };
+        let [(exact, a), (got, b)] = [&double, &fixed]
+            .map(|machine| answer(machine, &problem, &Options::default()).expect("an answer"));
         for (i, (a, b)) in a.times.iter().zip(&b.times).enumerate() {
-            let apart = l1(&got[i], &exact[i]);
-            assert!(apart <= a.bound.total() + b.bound.total(), "{apart:e} at {}", a.time);
+            within(&got[i], &exact[i], a.bound.total() + b.bound.total(), a.time);
             assert!(b.bound.total() <= 1e-9, "{:?} at {}", b.bound, b.time);
             let (a, b) = (a.rewards[0].instantaneous, b.rewards[0].instantaneous);
             assert!((a - b).abs() <= 14.0 * 2e-9, "a reward of {b}, {a}");
@@ -155,23 +135,16 @@ fn early_termination_and_rewards_agree_with_double_precision() {
 
 #[test]
 fn problems_beyond_fixed_point_are_rejected() {
-    let Some(machine) = machine("cpu", false) else { return };
+    let machine = cpu_in(Q64);
     let pair = chain(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
-    let rewards = [Reward { name: "cost".to_owned(), values: vec![1.0, -1.0] }];
-    let problem = Problem {
-        transitions: &pair,
-        initial: &Initial::State(0),
-        times: &[1.0],
-        rewards: &rewards,
-        vectors: true,
-    };
-    let refused = solve(&machine, &problem, &Options::default(), &mut ()).unwrap_err().to_string();
+    let rewards = [reward("cost", 2, |i| 1.0 - 2.0 * i as f64)];
+    let initial = Initial::State(0);
+    let problem = problem(&pair, &initial, &[1.0]);
+    let refused = refusal(&machine, &Problem { rewards: &rewards, ..problem }, &Options::default());
     assert!(refused.contains("'cost'") && refused.contains("`precision` f64"), "{refused}");
 
-    let problem = Problem { rewards: &[], ..problem };
     for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
-        let options = Options { method, ..Options::default() };
-        let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
+        let refused = refusal(&machine, &problem, &Options { method, ..Options::default() });
         assert!(refused.contains("`method` auto"), "{refused}");
     }
 }
@@ -188,11 +161,7 @@ struct Case {
 
 /// Returns the chains of `shared/cases/chains`, in the current folder or above it.
 fn cases() -> Option<Vec<Case>> {
-    let here = std::env::current_dir().ok()?;
-    let Some(folder) = here.ancestors().map(|f| f.join("shared/cases/chains")).find(|f| f.is_dir()) else {
-        skip("cases", "no shared/cases/chains above the current folder");
-        return None;
-    };
+    let folder = above("shared/cases/chains")?;
     let mut folders: Vec<_> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a folder").path()).collect();
     folders.sort();
@@ -229,8 +198,8 @@ fn cases() -> Option<Vec<Case>> {
 }
 
 /// Checks the printed error at every reference time with αt in the range `terms`.
-fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
-    let (Some(machine), Some(cases)) = (machine("cpu", false), cases()) else { return };
+fn errors_of_cases_are_true(terms: std::ops::Range<f64>, epsilons: &[f64]) {
+    let (machine, Some(cases)) = (cpu_in(Q64), cases()) else { return };
     for Case { name, chain, alpha, references } in cases {
         for (t, doubt, file) in references.into_iter().filter(|(t, ..)| terms.contains(&(alpha * t))) {
             let exact = kolmo::io::npy::read_vector(&file).expect("a vector");
@@ -239,8 +208,9 @@ fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
                 run(&machine, &*chain.transitions, &chain.initial, &[t], &Options::default());
             let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
             assert!(wrong <= printed + doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
-            // With truncation, and almost without truncation.
-            for epsilon in [1e-10, 1e-15] {
+            // With truncation, and almost without truncation: only the rounding error grows with
+            // the number of steps.
+            for &epsilon in epsilons {
                 let options = Options { epsilon, ..options(MatrixFormat::Auto) };
                 let (got, solution) = run(&machine, &*chain.transitions, &chain.initial, &[t], &options);
                 let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
@@ -258,45 +228,36 @@ fn errors_of_cases_are_true(terms: std::ops::Range<f64>) {
 
 #[test]
 fn the_printed_error_of_real_chains_is_the_true_one() {
-    errors_of_cases_are_true(0.0..2e3);
+    errors_of_cases_are_true(0.0..2e3, &[1e-10, 1e-15]);
 }
 
 #[test]
 #[ignore = "slow: as many as 10⁵ steps"]
 fn the_printed_error_of_real_chains_is_the_true_one_at_late_times() {
-    errors_of_cases_are_true(2e3..2e5);
+    errors_of_cases_are_true(2e3..2e5, &[1e-15]);
 }
 
 /// All formats, with and without 64-bit integers, on one, two and three lanes.
 #[test]
 fn real_chains_have_the_same_bits_everywhere() {
-    let (Some(one), Some(cases)) = (machine("cpu", false), cases()) else { return };
-    let mut others: Vec<(&str, bool)> = vec![("cpu", false), ("cpu,cpu", false), ("cpu,cpu,cpu", false)];
+    let (one, Some(cases)) = (cpu_in(Q64), cases()) else { return };
+    let mut specs = vec!["cpu", "cpu,cpu", "cpu,cpu,cpu"];
     if cfg!(feature = "wgpu") {
-        others.extend([
-            ("wgpu:0", false),
-            ("wgpu:0", true),
-            ("wgpu:0,wgpu:0", false),
-            ("wgpu:0,wgpu:0,wgpu:0", true),
-        ]);
+        specs.extend(["wgpu:0", "limbs wgpu:0", "wgpu:0,wgpu:0", "limbs wgpu:0,wgpu:0,wgpu:0"]);
     }
     if cfg!(feature = "cuda") {
-        others.extend([("cuda:0", false), ("cuda:0,cuda:0", false), ("cuda:0,cuda:0,cuda:0", false)]);
+        specs.extend(["cuda:0", "cuda:0,cuda:0", "cuda:0,cuda:0,cuda:0"]);
     }
-    let others: Vec<_> =
-        others.into_iter().filter_map(|(spec, limbs)| Some((spec, limbs, machine(spec, limbs)?))).collect();
+    let opened = |spec| match str::strip_prefix(spec, "limbs ") {
+        Some(spec) => machine(spec, true),
+        None => machine(spec, false),
+    };
+    let others: Vec<_> = specs.into_iter().filter_map(|spec| Some((spec, opened(spec)?))).collect();
     for Case { name, chain, alpha, .. } in cases {
         let times = [1.0 / alpha, 20.0 / alpha];
         let ask = |machine: &Machine, format| {
-            let problem = Problem {
-                transitions: &*chain.transitions,
-                initial: &chain.initial,
-                times: &times,
-                rewards: &[],
-                vectors: true,
-            };
-            let mut keep = Keep::default();
-            solve(machine, &problem, &options(format), &mut keep).map(|solution| (keep.0, solution))
+            let problem = problem(&*chain.transitions, &chain.initial, &times);
+            answer(machine, &problem, &options(format))
         };
         let (wanted, _) = ask(&one, MatrixFormat::Hyb).expect("an answer");
         let fits = |&format: &MatrixFormat| match ask(&one, format) {
@@ -305,16 +266,13 @@ fn real_chains_have_the_same_bits_everywhere() {
         };
         let fitting: Vec<_> = MatrixFormat::STORED.into_iter().filter(fits).collect();
         println!("{name}: {fitting:?}");
-        for (spec, limbs, machine) in &others {
+        for (spec, machine) in &others {
             let alone = !spec.contains(',');
             for &format in if alone { &fitting[..] } else { &[MatrixFormat::Auto] } {
                 let (got, solution) = ask(machine, format).expect("an answer");
-                assert!(got == wanted, "{name} on {spec}, {format}, limbs: {limbs}");
-                assert!(
-                    !alone || solution.matrix.format == format.name(),
-                    "{name}: {}",
-                    solution.matrix.format
-                );
+                assert!(got == wanted, "{name} on {spec}, {format}");
+                let stored = solution.matrix.format;
+                assert!(!alone || stored == format.name(), "{name}: {stored}");
             }
         }
     }

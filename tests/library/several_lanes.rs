@@ -26,7 +26,7 @@ fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
 
 /// Compares π on the lanes of `spec` with one lane, for every chain and halo depth.
 fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[Option<usize>]) {
-    let (Some(many), Some(one)) = (machine(spec, precision, false), machine(one, precision, false)) else {
+    let (Some(many), Some(one)) = (machine(spec, precision), machine(one, precision)) else {
         return;
     };
     for (name, chain) in chains() {

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use kolmo::kernel::Precision;
+use kolmo::kernel::Precision::F64;
 use kolmo::lane::Lane;
 use kolmo::pagerank::{Graph, page_rank};
-use kolmo::transient::{Chain, Options};
+use kolmo::transient::{Chain, Observer, Options, solve};
 use kolmo::{Machine, tridiagonal, walk};
 use rayon::prelude::*;
 
-use crate::support::machine;
+use crate::support::{Opened, cpu, model, problem};
 
 /// Time limit of each test: fifty times that of the slowest.
 const LONGEST: Duration = Duration::from_secs(240);
@@ -34,8 +34,8 @@ fn alone(task: impl FnOnce()) {
 }
 
 /// Runs `task` in pools of 2 and of 8 threads: `tasks` calls at once, and some one by one.
-fn share(spec: &str, precision: Precision, tasks: usize, task: impl Fn(&Machine) + Send + Sync + 'static) {
-    let Some(machine) = machine(spec, precision, false) else { return };
+fn share(machine: &Opened, tasks: usize, task: impl Fn(&Machine) + Send + Sync + 'static) {
+    let machine = machine.machine.clone();
     let (tell, told) = channel();
     let done = AtomicUsize::new(0);
     let work = move || {
@@ -62,15 +62,7 @@ fn share(spec: &str, precision: Precision, tasks: usize, task: impl Fn(&Machine)
 
 /// Returns a birth-death chain with all rates 1.
 fn chain(n: usize) -> Chain {
-    let neighbours = |i: usize| [i.checked_sub(1), Some(i + 1).filter(|&j| j < n)].into_iter().flatten();
-    let starts: Vec<usize> = std::iter::once(0)
-        .chain((0..n).scan(0, |sum, i| {
-            *sum += neighbours(i).count();
-            Some(*sum)
-        }))
-        .collect();
-    let targets: Vec<u32> = (0..n).flat_map(neighbours).map(|j| j as u32).collect();
-    Chain::from_csr(n, &starts, &targets, &vec![1.0; targets.len()]).expect("a chain")
+    Chain::new("a line", model(&format!("birth-death:{n},1,1")))
 }
 
 fn is_near(a: f64, b: f64) -> bool {
@@ -80,43 +72,43 @@ fn is_near(a: f64, b: f64) -> bool {
 mod suite {
     use super::*;
 
-    pub(crate) fn tridiagonal_systems(spec: &str, precision: Precision) {
+    pub(super) fn tridiagonal_systems(machine: &Opened) {
         let n = 100_000;
         let diagonal = |value: f64| vec![value; n];
         let system = tridiagonal::System::new(diagonal(-1.0), diagonal(4.0), diagonal(-1.0), diagonal(2.0));
         let system = system.expect("a system");
-        share(spec, precision, 24, move |machine| {
+        share(machine, 24, move |machine| {
             let solved = tridiagonal::solve(machine, &system, &tridiagonal::Options::default());
             // In the middle x = 2 / (4 − 1 − 1).
             assert!(is_near(solved.expect("it is solved").x[0][n / 2], 1.0));
         });
     }
 
-    pub(crate) fn large_chains(spec: &str, precision: Precision) {
+    pub(super) fn large_chains(machine: &Opened) {
         let chain = chain(30_000);
-        share(spec, precision, 24, move |machine| {
+        share(machine, 24, move |machine| {
             let options = Options { epsilon: 1e-3, ..Options::default() };
             let solved = chain.transient_on(machine, &[10.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
     }
 
-    pub(crate) fn many_small_chains(spec: &str, precision: Precision) {
+    pub(super) fn many_small_chains(machine: &Opened) {
         let chain = chain(400);
-        share(spec, precision, 300, move |machine| {
+        share(machine, 300, move |machine| {
             let options = Options { epsilon: 1e-3, ..Options::default() };
             let solved = chain.transient_on(machine, &[1.0], &options).expect("it is solved");
             assert!(is_near(solved.probabilities[0].iter().sum(), 1.0));
         });
     }
 
-    pub(crate) fn walks(spec: &str, precision: Precision) {
+    pub(super) fn walks(machine: &Opened) {
         let n = 60;
         let matrix = kolmo::sparse::CsrMatrix::from_rows(n, n, |i, row| {
             let columns = [i.checked_sub(1), Some(i), Some(i + 1).filter(|&j| j < n)];
             row.extend(columns.into_iter().flatten().map(|j| (j as u32, if i == j { 4.0 } else { -1.0 })));
         });
-        share(spec, precision, 16, move |machine| {
+        share(machine, 16, move |machine| {
             let rhs = [vec![2.0; n]];
             let problem = walk::Problem { matrix: &matrix, rhs: &rhs, components: &[30], functionals: &[] };
             let options = walk::Options { epsilon: Some(1e-3), ..walk::Options::default() };
@@ -125,8 +117,8 @@ mod suite {
         });
     }
 
-    pub(crate) fn copies(spec: &str, precision: Precision) {
-        share(spec, precision, 24, |machine| {
+    pub(super) fn copies(machine: &Opened) {
+        share(machine, 24, |machine| {
             let lane: &Lane = &machine.lanes[0];
             let numbers = vec![1.5f32; 1 << 18];
             let buffer = lane.alloc_with("numbers", &numbers).expect("it fits");
@@ -137,52 +129,51 @@ mod suite {
     }
 
     /// PageRank takes no machine: only its parallel loops share the pool.
-    pub(crate) fn page_ranks(spec: &str, precision: Precision) {
+    pub(super) fn page_ranks(machine: &Opened) {
         let n = 20_000u32;
         let (from, to): (Vec<u32>, Vec<u32>) = (0..n).map(|i| (i, (7 * i + 3) % n)).unzip();
         let graph = Graph::new(n as usize, &from, &to).expect("a graph");
-        share(spec, precision, 24, move |_| {
+        share(machine, 24, move |_| {
             let ranks = page_rank(&graph, &[5], &Default::default(), &mut |_, _| Ok(())).expect("it ends");
             assert!(is_near(ranks.nodes[0].estimate, 1.0 / f64::from(n)));
         });
     }
 }
 
-instance!(cpu_f64("cpu", F64): tridiagonal_systems, large_chains, many_small_chains, walks, copies, page_ranks);
-#[cfg(feature = "wgpu")]
-instance!(wgpu_f64("wgpu:0", F64): tridiagonal_systems, large_chains, walks, copies);
-#[cfg(feature = "cuda")]
-instance!(cuda_f64("cuda:0", F64): tridiagonal_systems, large_chains, walks, copies);
+instances! {
+    [tridiagonal_systems, large_chains, walks, copies]
+    cpu_f64("cpu", F64);
+    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+}
+instances! {
+    [many_small_chains, page_ranks]
+    cpu("cpu", F64);
+}
 
 /// Nested tasks overflow the stack: the nesting grows with the number of tasks.
 #[test]
 #[ignore = "slow: many tasks"]
 fn twenty_thousand_tasks_do_not_nest() {
     let chain = chain(200);
-    share("cpu", Precision::F64, 20_000, move |machine| {
+    let machine = Opened::new("cpu", F64, false).expect("the CPU opens");
+    share(&machine, 20_000, move |machine| {
         chain.transient_on(machine, &[0.1], &Options::default()).expect("it is solved");
     });
 }
 
 #[test]
 fn an_observer_may_use_the_lane_that_calls_it() {
-    let Some(machine) = machine("cpu", Precision::F64, false) else { return };
+    let machine = cpu();
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let chain = chain(2000);
         let lane = &machine.lanes[0];
         let buffer = lane.alloc_with("numbers", &[1.0]).expect("it fits");
-        let mut problem_watch = Used { lane, buffer, calls: 0 };
-        let problem = kolmo::transient::Problem {
-            transitions: &*chain.transitions,
-            initial: &chain.initial,
-            times: &[500.0],
-            rewards: &[],
-            vectors: true,
-        };
-        kolmo::transient::solve(&machine, &problem, &Options::default(), &mut problem_watch)
-            .expect("it is solved");
-        let _ = tell.send(problem_watch.calls);
+        let mut watch = Used { lane, buffer, calls: 0 };
+        let problem = problem(&*chain.transitions, &chain.initial, &[500.0]);
+        solve(&machine, &problem, &Options::default(), &mut watch).expect("it is solved");
+        let _ = tell.send(watch.calls);
     });
     assert!(told.recv_timeout(LONGEST).expect("it ends") > 0, "the watch was called");
 }
@@ -194,7 +185,7 @@ struct Used<'a> {
     calls: usize,
 }
 
-impl kolmo::transient::Observer for Used<'_> {
+impl Observer for Used<'_> {
     fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
         self.calls += 1;
         self.lane.download(&self.buffer, 0, &mut [0.0])
@@ -203,7 +194,7 @@ impl kolmo::transient::Observer for Used<'_> {
 
 #[test]
 fn an_offset_beyond_the_range_is_out_of_bounds() {
-    let Some(machine) = machine("cpu", Precision::F64, false) else { return };
+    let machine = cpu();
     let lane = &machine.lanes[0];
     let buffer = lane.alloc::<u8>("bytes", 64).expect("it fits");
     for (offset, len) in [(usize::MAX - 31, 64), (usize::MAX, 1), (1, 64), (65, 0)] {

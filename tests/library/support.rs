@@ -1,43 +1,134 @@
 //! Shared code of the library's tests: devices, chains, references without uniformization.
 
+use std::fmt::Display;
+use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use kolmo::internals::Csr;
-use kolmo::kernel::Precision;
+use kolmo::kernel::Precision::{self, F64};
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::{Initial, Observer, Options, Problem, Solution, TransitionList, Transitions, solve};
-use kolmo::{Machine, Result};
+use kolmo::transient::{
+    Initial, Observer, Options, Problem, Reward, Solution, TransitionList, Transitions, solve,
+};
+use kolmo::{Error, Machine, Result};
 
 use crate::devices::skip;
 
 /// Opens a machine for a test, or reports that the test is skipped.
-pub(crate) fn machine(spec: &str, precision: Precision, checked: bool) -> Option<Machine> {
+pub(crate) fn open(spec: &str, options: OpenOptions) -> Option<Machine> {
     let wanted: Vec<DeviceSpec> =
         spec.split(',').map(|d| d.parse().expect("the test names a device")).collect();
-    let options = OpenOptions { precision: Some(precision), checked, ..OpenOptions::default() };
-    match Machine::open(&wanted, &options) {
-        Ok(machine) => Some(machine),
-        Err(e) => {
-            skip(spec, format!("{spec} does not open in {precision}: {e}"));
-            None
-        }
+    Machine::open(&wanted, &options)
+        .inspect_err(|e| skip(spec, format!("{spec} does not open with {:?}: {e}", options.precision)))
+        .ok()
+}
+
+/// Opens a machine of a precision.
+pub(crate) fn machine(spec: &str, precision: Precision) -> Option<Machine> {
+    open(spec, OpenOptions { precision: Some(precision), ..OpenOptions::default() })
+}
+
+/// Opens one CPU lane in double precision.
+pub(crate) fn cpu() -> Machine {
+    cpu_in(F64)
+}
+
+/// Opens one CPU lane.
+pub(crate) fn cpu_in(precision: Precision) -> Machine {
+    machine("cpu", precision).expect("the CPU opens")
+}
+
+/// Opens one lane in double precision with a memory limit in bytes.
+pub(crate) fn limited(spec: &str, precision: Precision, memory_limit: u64) -> Machine {
+    let (precision, memory_limit) = (Some(precision), Some(memory_limit));
+    open(spec, OpenOptions { precision, memory_limit, ..OpenOptions::default() }).expect("it opens")
+}
+
+/// The machine of an instance of a suite.
+pub(crate) struct Opened {
+    pub(crate) machine: Arc<Machine>,
+    /// Devices, as in [`OpenOptions`].
+    pub(crate) spec: &'static str,
+}
+
+impl Opened {
+    /// Opens a machine, with or without bounds checks.
+    pub(crate) fn new(spec: &'static str, precision: Precision, checked: bool) -> Option<Self> {
+        let options = OpenOptions { precision: Some(precision), checked, ..OpenOptions::default() };
+        open(spec, options).map(|machine| Self { machine: Arc::new(machine), spec })
+    }
+
+    /// True if all lanes are CPU implementations.
+    pub(crate) fn is_cpu(&self) -> bool {
+        self.spec.starts_with("cpu")
     }
 }
 
-/// Keeps every result.
-#[derive(Default)]
-pub(crate) struct Keep(pub(crate) Vec<Vec<f64>>);
+impl Deref for Opened {
+    type Target = Machine;
+    fn deref(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+/// Returns a folder or file of this checkout, in the current folder or above it.
+pub(crate) fn above(name: &str) -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let found = here.ancestors().map(|folder| folder.join(name)).find(|path| path.exists());
+    if found.is_none() {
+        skip("cases", format!("no {name} above the current folder"));
+    }
+    found
+}
+
+/// Keeps every result, and interrupts after `looks` calls of `progress`.
+pub(crate) struct Keep {
+    pub(crate) looks: u64,
+    pub(crate) results: Vec<Vec<f64>>,
+}
+
+impl Keep {
+    pub(crate) fn after(looks: u64) -> Self {
+        Self { looks, results: Vec::new() }
+    }
+}
 
 impl Observer for Keep {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        self.looks = self.looks.checked_sub(1).ok_or(Error::Interrupted)?;
+        Ok(())
+    }
+
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        if self.0.len() <= index {
-            self.0.resize(index + 1, Vec::new());
-        }
-        assert!(self.0[index].is_empty(), "time {index} is delivered once");
-        self.0[index] = probabilities.to_vec();
+        self.results.resize(self.results.len().max(index + 1), Vec::new());
+        assert!(self.results[index].is_empty(), "time {index} is delivered once");
+        self.results[index] = probabilities.to_vec();
         Ok(())
     }
 }
 
+/// Returns a problem without rewards.
+pub(crate) fn problem<'a>(
+    transitions: &'a dyn Transitions,
+    initial: &'a Initial,
+    times: &'a [f64],
+) -> Problem<'a> {
+    Problem { transitions, initial, times, rewards: &[], vectors: true }
+}
+
 /// Returns π at each time, and the solution.
+pub(crate) fn answer(
+    machine: &Machine,
+    problem: &Problem<'_>,
+    options: &Options,
+) -> Result<(Vec<Vec<f64>>, Solution)> {
+    let mut keep = Keep::after(u64::MAX);
+    let solution = solve(machine, problem, options, &mut keep)?;
+    Ok((keep.results, solution))
+}
+
+/// Returns π at each time, and the solution, of a sound problem without rewards.
 pub(crate) fn run(
     machine: &Machine,
     chain: &dyn Transitions,
@@ -45,10 +136,12 @@ pub(crate) fn run(
     times: &[f64],
     options: &Options,
 ) -> (Vec<Vec<f64>>, Solution) {
-    let mut keep = Keep::default();
-    let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution = solve(machine, &problem, options, &mut keep).expect("a sound problem has a solution");
-    (keep.0, solution)
+    answer(machine, &problem(chain, initial, times), options).expect("a sound problem has a solution")
+}
+
+/// Returns the error of a problem without a solution.
+pub(crate) fn refusal(machine: &Machine, problem: &Problem<'_>, options: &Options) -> String {
+    solve(machine, problem, options, &mut ()).expect_err("it is refused").to_string()
 }
 
 /// Returns a chain from its transitions.
@@ -59,6 +152,17 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
         rate: transitions.iter().map(|t| t.2).collect(),
     };
     Csr::from_list(n, list).expect("the test lists each transition once")
+}
+
+/// Returns the transitions of a chain.
+pub(crate) fn transitions(chain: &dyn Transitions) -> Vec<(u32, u32, f64)> {
+    let (mut list, mut row) = (Vec::new(), Vec::new());
+    for from in 0..chain.states() {
+        row.clear();
+        chain.outgoing(from, &mut row);
+        list.extend(row.iter().map(|&(to, rate)| (from as u32, to, rate)));
+    }
+    list
 }
 
 /// Returns a built-in chain.
@@ -72,6 +176,28 @@ pub(crate) fn l1(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
 }
 
+/// Asserts that the l1 distance of a result from its reference is at most `bound`.
+#[track_caller]
+pub(crate) fn within(got: &[f64], wanted: &[f64], bound: f64, what: impl Display) {
+    let error = l1(got, wanted);
+    assert!(error <= bound, "{what}: error {error:e}, bound {bound:e}");
+}
+
+/// Asserts that two results of one problem agree within the sum of their bounds.
+#[track_caller]
+pub(crate) fn agree(one: &(Vec<Vec<f64>>, Solution), other: &(Vec<Vec<f64>>, Solution), what: impl Display) {
+    assert_eq!(one.0.len(), other.0.len(), "{what}: as many times");
+    for (i, (a, b)) in one.1.times.iter().zip(&other.1.times).enumerate() {
+        let what = format_args!("{what}, t = {}", a.time);
+        within(&one.0[i], &other.0[i], a.bound.total() + b.bound.total(), what);
+    }
+}
+
+/// Returns a reward of the states 0 … n − 1.
+pub(crate) fn reward(name: &str, n: usize, of: impl Fn(usize) -> f64) -> Reward {
+    Reward { name: name.to_owned(), values: (0..n).map(of).collect() }
+}
+
 /// Returns π(0) e^{Qt} of a small chain by scaling and squaring of a dense Taylor sum.
 ///
 /// The matrix is halved until its norm is below 2⁻⁴. The error of 20 terms is then below 10⁻⁴⁰, and
@@ -79,17 +205,12 @@ pub(crate) fn l1(a: &[f64], b: &[f64]) -> f64 {
 pub(crate) fn dense(chain: &dyn Transitions, initial: &[f64], t: f64) -> Vec<f64> {
     let n = chain.states();
     let mut a = vec![0.0; n * n];
-    let mut norm = 0.0f64;
-    for i in 0..n {
-        let mut row = Vec::new();
-        chain.outgoing(i, &mut row);
-        let exit: f64 = row.iter().map(|&(_, r)| r).sum();
-        for (j, r) in row {
-            a[i * n + j as usize] = r * t;
-        }
-        a[i * n + i] -= exit * t;
-        norm = norm.max(2.0 * exit * t);
+    for (i, j, rate) in transitions(chain) {
+        let (i, j) = (i as usize, j as usize);
+        a[i * n + j] += rate * t;
+        a[i * n + i] -= rate * t;
     }
+    let norm = (0..n).map(|i| -2.0 * a[i * n + i]).fold(0.0, f64::max);
     let halvings = (norm.log2().ceil() + 4.0).max(0.0) as i32;
     a.iter_mut().for_each(|v| *v *= 2f64.powi(-halvings));
     let product = |x: &[f64], y: &[f64]| {
@@ -138,43 +259,117 @@ pub(crate) fn ragged(n: u32) -> Csr {
     chain(n as usize, &list)
 }
 
-/// A module of a suite's tests, each called with the given arguments.
+/// Real numbers of reference solutions.
+pub(crate) trait Real:
+    Copy
+    + From<f64>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// Returns the absolute value, rounded to a double.
+    fn size(self) -> f64;
+}
+
+impl Real for f64 {
+    fn size(self) -> f64 {
+        self.abs()
+    }
+}
+
+/// Solves a dense system by elimination with partial pivoting; `None` if a pivot is 0.
 ///
-/// With `slow`, the tests run only with `--include-ignored`, since other instances of the suite
-/// cover nearly as much.
-macro_rules! instance {
-    (slow $name:ident$arguments:tt: $($test:ident),* $(,)?) => {
-        instance!(@[ignore = "slow: one instance of many"] $name$arguments: $($test),*);
+/// Each row ends with its right-hand side.
+pub(crate) fn eliminate<T: Real>(mut a: Vec<Vec<T>>) -> Option<Vec<T>> {
+    let n = a.len();
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&p, &q| a[p][k].size().total_cmp(&a[q][k].size()))?;
+        a.swap(k, pivot);
+        let (done, rest) = a.split_at_mut(k + 1);
+        let row = &done[k];
+        if row[k].size() == 0.0 {
+            return None;
+        }
+        for other in rest.iter_mut().filter(|other| other[k].size() != 0.0) {
+            let factor = other[k] / row[k];
+            for j in (k..=n).filter(|&j| row[j].size() != 0.0) {
+                other[j] = other[j] - factor * row[j];
+            }
+        }
+    }
+    let mut x = vec![T::from(0.0); n];
+    for k in (0..n).rev() {
+        let rest = (k + 1..n).fold(T::from(0.0), |sum, j| sum + a[k][j] * x[j]);
+        x[k] = (a[k][n] - rest) / a[k][k];
+    }
+    Some(x)
+}
+
+/// Random numbers (Marsaglia's xorshift).
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    /// Returns 53 random bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    /// Returns a number in [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        self.bits() as f64 / (1u64 << 53) as f64
+    }
+
+    /// Returns a number in [−1, 1).
+    pub(crate) fn signed(&mut self) -> f64 {
+        2.0 * self.unit() - 1.0
+    }
+}
+
+/// Modules of a suite's tests, one for each machine: its name, devices, precision, bounds checks.
+///
+/// Instances that other instances of the suite nearly cover are ignored: they run only with
+/// `--include-ignored`. Attributes of an instance are those of its tests.
+macro_rules! instances {
+    ($tests:tt $($(#[$attribute:meta])* $name:ident$machine:tt;)*) => {
+        $(instances!(@$tests {$(#[$attribute])*} $name$machine);)*
     };
-    ($name:ident$arguments:tt: $($test:ident),* $(,)?) => {
-        instance!(@[cfg(all())] $name$arguments: $($test),*);
+    (@$tests:tt $attributes:tt $name:ident($spec:literal, $precision:ident)) => {
+        instances!(@$tests $attributes $name($spec, $precision, false));
     };
-    (@$when:tt $name:ident$arguments:tt: $($test:ident),*) => {
+    (@[$($test:ident),* $(,)?] $attributes:tt $name:ident($spec:literal, $precision:ident, $checked:literal)) => {
         mod $name {
-            use super::suite;
-            #[allow(unused_imports, reason = "not every suite is asked for a precision")]
-            use kolmo::kernel::Precision::*;
-            $(#[test]
-            #$when
-            fn $test() {
-                suite::$test$arguments;
-            })*
+            $(instances!(@@$attributes $test($spec, $precision, $checked));)*
+        }
+    };
+    (@@{$(#[$attribute:meta])*} $test:ident($spec:literal, $precision:ident, $checked:literal)) => {
+        $(#[$attribute])*
+        #[test]
+        fn $test() {
+            let precision = kolmo::kernel::Precision::$precision;
+            if let Some(machine) = crate::support::Opened::new($spec, precision, $checked) {
+                super::suite::$test(&machine);
+            }
         }
     };
 }
 
-/// Instances of a suite on one lane of each kind, in single and double precision.
+/// Instances of a suite on one lane of each kind, in single and double precision, and others.
 macro_rules! on_usual_lanes {
-    ($($test:ident),* $(,)?) => {
-        instance!(cpu_f64("cpu", F64): $($test),*);
-        instance!(slow cpu_f32("cpu", F32): $($test),*);
-        #[cfg(feature = "wgpu")]
-        instance!(wgpu_f64("wgpu:0", F64): $($test),*);
-        #[cfg(feature = "wgpu")]
-        instance!(slow wgpu_f32("wgpu:0", F32): $($test),*);
-        #[cfg(feature = "cuda")]
-        instance!(cuda_f64("cuda:0", F64): $($test),*);
-        #[cfg(feature = "cuda")]
-        instance!(cuda_f32("cuda:0", F32): $($test),*);
+    ($tests:tt $($other:tt)*) => {
+        instances! {
+            $tests
+            cpu_f64("cpu", F64);
+            #[ignore = "slow: one instance of many"] cpu_f32("cpu", F32);
+            #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+            #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] wgpu_f32("wgpu:0", F32);
+            #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+            #[cfg(feature = "cuda")] cuda_f32("cuda:0", F32);
+            $($other)*
+        }
     };
 }

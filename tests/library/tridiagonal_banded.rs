@@ -3,11 +3,10 @@
 //! A certified pass with overlapping tiles (windows) solves systems with sufficient decay. All
 //! others are eliminated with pivoting on the host.
 
-use crate::support::machine;
-use crate::tridiagonal::Numbers;
+use crate::support::{Numbers, Opened, cpu, eliminate, limited, machine};
+use crate::tridiagonal::largest;
 use kolmo::Machine;
-use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::OpenOptions;
+use kolmo::kernel::Precision::{F32, F64};
 use kolmo::tridiagonal::{
     BandedPlan, BandedSystem, Form, Method, Number, Options, Pivot, Refine, Solution, Status, solve_banded,
 };
@@ -43,6 +42,18 @@ fn system(form: Form, n: usize, batch: usize, mut diagonal: impl FnMut(usize, f6
 
 fn dominant(form: Form, n: usize, batch: usize) -> BandedSystem {
     system(form, n, batch, |i, sum| if i % 3 == 0 { -1.1 * sum } else { 1.1 * sum })
+}
+
+/// Returns a system with changed elements, by their row and value, and another right-hand side.
+fn changed(system: &BandedSystem, b: Vec<f64>, of: impl Fn(usize, f64) -> f64) -> BandedSystem {
+    let (width, batch) = (system.form().width(), system.rows() / system.n());
+    let new = |v: &Vec<f64>| v.iter().enumerate().map(|(k, v)| of(k / width, *v)).collect();
+    let arrays: Vec<Vec<f64>> = system.arrays().iter().map(new).collect();
+    match <[_; 5]>::try_from(arrays) {
+        Ok(arrays) => BandedSystem::pentadiagonal(batch, arrays, vec![b]),
+        Err(arrays) => BandedSystem::blocks(batch, arrays.try_into().expect("three"), vec![b]),
+    }
+    .expect("lengths fit")
 }
 
 /// −1, 4, d, 4, −1 with a right-hand side that does not repeat.
@@ -86,21 +97,7 @@ fn dense(system: &BandedSystem) -> Vec<f64> {
         row(system, i).into_iter().for_each(|(k, v)| a[k] = v);
         a[n] = system.b[0][i];
     }
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).expect("a row");
-        a.swap(k, pivot);
-        let (above, below) = a.split_at_mut(k + 1);
-        for own in below {
-            let factor = own[k] / above[k][k];
-            (k..=n).for_each(|j| own[j] -= factor * above[k][j]);
-        }
-    }
-    let mut x = vec![0.0; n];
-    for i in (0..n).rev() {
-        let sum: f64 = (i + 1..n).map(|j| a[i][j] * x[j]).sum();
-        x[i] = (a[i][n] - sum) / a[i][i];
-    }
-    x
+    eliminate(a).expect("regular")
 }
 
 /// Solves a system, and asserts that its residuals are correct and small.
@@ -128,20 +125,19 @@ fn on_host(machine: &Machine, system: &BandedSystem) -> Solution {
 mod suite {
     use super::*;
 
-    pub(crate) fn every_size_is_solved_in_one_pass(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn every_size_is_solved_in_one_pass(machine: &Opened) {
         let tiles = [895, 896, 897, 898, 1023, 1024, 1025, 1026, 1791, 1792, 1794, 1795, 5001];
         let small: Vec<usize> =
-            if spec == "cpu" { (1..=70).collect() } else { vec![1, 2, 3, 4, 9, 32, 65, 70] };
+            if machine.is_cpu() { (1..=70).collect() } else { vec![1, 2, 3, 4, 9, 32, 65, 70] };
         for form in FORMS {
             for n in small.iter().copied().chain(tiles).filter(|n| form == Form::Pentadiagonal || n % 2 == 0)
             {
                 let system = dominant(form, n, 1);
-                let solution = check(&machine, &system);
+                let solution = check(machine, &system);
                 assert!(solution.dominant && solution.method == Method::OnePass, "{form:?} of {n} rows");
                 if n <= 70 {
                     let (x, oracle) = (&solution.x[0], dense(&system));
-                    let size = oracle.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+                    let size = largest(&oracle);
                     let apart = x.iter().zip(&oracle).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                     assert!(apart <= 1e-12 * size, "{form:?} of {n} rows: {apart:e} of {size}");
                 }
@@ -149,22 +145,14 @@ mod suite {
         }
     }
 
-    pub(crate) fn lanes_and_parts_change_no_bit(spec: &str, precision: Precision) {
-        let (Some(one), Some(two)) =
-            (machine(spec, precision, false), machine(&[spec; 2].join(","), precision, false))
-        else {
-            return;
-        };
-        let limited = OpenOptions {
-            precision: Some(precision),
-            memory_limit: Some(80_000 * precision.bytes()),
-            ..OpenOptions::default()
-        };
-        let small = Machine::open(&[spec.parse().expect("a device")], &limited).expect("it opens");
+    pub(super) fn lanes_and_parts_change_no_bit(one: &Opened) {
+        let precision = one.precision;
+        let Some(two) = machine(&[one.spec; 2].join(","), precision) else { return };
+        let small = limited(one.spec, precision, 80_000 * precision.bytes());
         for (form, n) in [(Form::Pentadiagonal, 40_003), (Form::Blocks, 23_040)] {
             let mut system = dominant(form, n, 1);
             system.b.push(system.b[0].iter().map(|b| 3.0 * b).collect());
-            let solution = check(&one, &system);
+            let solution = check(one, &system);
             assert_eq!(solution.chunks, 1);
             for (machine, least) in [(&two, 2), (&small, 4)] {
                 let other = check(machine, &system);
@@ -173,13 +161,12 @@ mod suite {
         }
     }
 
-    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn windows_grow_with_the_decay_length(machine: &Opened) {
         // The inverse of 1, −4, 6, −4, 1 does not decay. Diagonals close to 6 decay slowly.
         let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
             .into_iter()
             .map(|d| {
-                let solution = check(&machine, &toeplitz(9001, |_| d));
+                let solution = check(machine, &toeplitz(9001, |_| d));
                 (solution.method, solution.block)
             })
             .collect();
@@ -190,29 +177,27 @@ mod suite {
     }
 
     /// The pre-check reads 8 samples of rows. The certificate finds weak rows between them.
-    pub(crate) fn slow_decay_in_some_rows_is_detected(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn slow_decay_in_some_rows_is_detected(machine: &Opened) {
         let weak = |rows: std::ops::Range<usize>, d: f64| {
-            check(&machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
+            check(machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
         };
         let narrow = weak(0..0, 6.0);
         assert_eq!((narrow.method, narrow.block), (Method::OnePass, 896));
         // Weak rows across a tile boundary, within the reach of the widest windows. Single
         // precision has no margin between the reach of narrow windows and the rounding error.
-        if precision == F64 {
+        if machine.precision == F64 {
             let wide = weak(3384..3784, 6.01);
             assert_eq!((wide.method, wide.block), (Method::OnePass, 128));
         }
         assert_eq!(weak(2900..4400, 6.0).method, Method::Host);
     }
 
-    pub(crate) fn hard_rows_go_to_the_host(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn hard_rows_go_to_the_host(machine: &Opened) {
         for n in [6, 70, 4000] {
             for form in FORMS {
                 // A zero diagonal, and no dominance.
                 let zeros = system(form, n, 1, |_, _| 0.0);
-                assert!(!check(&machine, &zeros).dominant);
+                assert!(!check(machine, &zeros).dominant);
             }
             // Every diagonal block is singular: elimination must exchange rows with the
             // neighbouring blocks.
@@ -220,39 +205,24 @@ mod suite {
             let b = vec![(0..n).map(|i| i as f64 - 3.5).collect()];
             let arrays = [of(1.0), of(0.0), of(0.0), of(0.0), of(2.0)];
             if n % 4 == 0 {
-                on_host(&machine, &BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit"));
+                on_host(machine, &BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit"));
             }
         }
         // Rows of very different sizes do not matter.
         for form in FORMS {
             let system = dominant(form, 4000, 1);
-            let graded = |width: usize, v: &[f64]| -> Vec<f64> {
-                v.iter().enumerate().map(|(i, v)| v * 10f64.powi((i / width % 20) as i32 - 10)).collect()
-            };
-            let b = vec![graded(1, &system.b[0])];
-            let arrays = system.arrays().iter().map(|v| graded(form.width(), v)).collect::<Vec<_>>();
-            let system = match &arrays[..] {
-                [dl2, dl, d, du, du2] => {
-                    BandedSystem::pentadiagonal(1, [dl2, dl, d, du, du2].map(Clone::clone), b)
-                }
-                [l, d, u] => BandedSystem::blocks(1, [l, d, u].map(Clone::clone), b),
-                _ => unreachable!(),
-            };
-            let solution = check(&machine, &system.expect("lengths fit"));
+            let graded = |i: usize, v: f64| v * 10f64.powi((i % 20) as i32 - 10);
+            let b = system.b[0].iter().enumerate().map(|(i, &b)| graded(i, b)).collect();
+            let solution = check(machine, &changed(&system, b, graded));
             assert_eq!(solution.method, Method::OnePass);
         }
     }
 
-    pub(crate) fn systems_of_a_batch_are_independent(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        for (form, n) in [
-            (Form::Pentadiagonal, 1),
-            (Form::Pentadiagonal, 7),
-            (Form::Blocks, 10),
-            (Form::Pentadiagonal, 301),
-        ] {
+    pub(super) fn systems_of_a_batch_are_independent(machine: &Opened) {
+        let [five, blocks] = FORMS;
+        for (form, n) in [(five, 1), (five, 7), (blocks, 10), (five, 301)] {
             let many = dominant(form, n, 40);
-            let solution = check(&machine, &many);
+            let solution = check(machine, &many);
             assert_eq!(solution.method, Method::OnePass);
         }
         // With far-reaching couplings, windows of whole systems read no row twice. If the size is
@@ -262,30 +232,26 @@ mod suite {
             let arrays = [1.0, -4.0, 6.01, -4.0, 1.0].map(|v| vec![v; all]);
             let b = vec![(0..all).map(|i| ((i * i) % 17) as f64 - 8.0).collect()];
             let many = BandedSystem::pentadiagonal(9, arrays, b).expect("lengths fit");
-            let solution = check(&machine, &many);
+            let solution = check(machine, &many);
             assert_eq!(solution.method, Method::OnePass);
             // Single precision loses couplings sooner, and processors prefer windows to whole
             // systems.
-            assert!(spec == "cpu" || precision == F32 || solution.block == block, "{}", solution.block);
+            let any = machine.is_cpu() || machine.precision == F32;
+            assert!(any || solution.block == block, "{}", solution.block);
         }
         // A singular system is reported, and the others are solved.
         let n = 9;
-        let singular = system(Form::Pentadiagonal, n, 30, |i, sum| if i / n == 17 { 0.0 } else { 1.1 * sum });
-        let arrays: Vec<Vec<f64>> = singular
-            .arrays()
-            .iter()
-            .map(|v| v.iter().enumerate().map(|(i, v)| if i / n == 17 { 0.0 } else { *v }).collect())
-            .collect();
-        let arrays = <[Vec<f64>; 5]>::try_from(arrays).expect("five");
-        let singular = BandedSystem::pentadiagonal(30, arrays, singular.b).expect("lengths fit");
-        let solution = solve_banded(&machine, &singular, &Options::default()).expect("it runs");
+        let singular = system(five, n, 30, |_, sum| 1.1 * sum);
+        let b = singular.b[0].clone();
+        let singular = changed(&singular, b, |i, v| if i / n == 17 { 0.0 } else { v });
+        let solution = solve_banded(machine, &singular, &Options::default()).expect("it runs");
         assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((17, 0))));
         for (s, x) in solution.x[0].chunks(n).enumerate() {
             assert!(x.iter().all(|x| x.is_finite() == (s != 17)), "system {s}: {x:?}");
         }
     }
 
-    pub(crate) fn a_plan_computes_the_first_solution(spec: &str, precision: Precision) {
+    pub(super) fn a_plan_computes_the_first_solution(machine: &Opened) {
         fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
             let mut plan =
                 BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
@@ -301,31 +267,27 @@ mod suite {
             let least = (numbers * system.rows()) as u64 * T::PRECISION.bytes();
             assert!((least..least + least / 100).contains(&plan.device_bytes()), "{}", plan.device_bytes());
         }
-        let Some(machine) = machine(spec, precision, false) else { return };
-        for form in FORMS {
-            let system = dominant(form, 30_000, 1);
-            match precision {
-                F64 | Precision::Q64 => resident::<f64>(&machine, &system),
-                F32 => resident::<f32>(&machine, &system),
-            }
-        }
+        let of = if machine.precision == F32 { resident::<f32> } else { resident::<f64> };
+        FORMS.into_iter().for_each(|form| of(machine, &dominant(form, 30_000, 1)));
     }
 }
 
-on_usual_lanes!(
-    every_size_is_solved_in_one_pass,
-    lanes_and_parts_change_no_bit,
-    windows_grow_with_the_decay_length,
-    slow_decay_in_some_rows_is_detected,
-    hard_rows_go_to_the_host,
-    systems_of_a_batch_are_independent,
-    a_plan_computes_the_first_solution,
-);
+on_usual_lanes! {
+    [
+        every_size_is_solved_in_one_pass,
+        lanes_and_parts_change_no_bit,
+        windows_grow_with_the_decay_length,
+        slow_decay_in_some_rows_is_detected,
+        hard_rows_go_to_the_host,
+        systems_of_a_batch_are_independent,
+        a_plan_computes_the_first_solution,
+    ]
+}
 
 /// Pivoting on the host without the pre-check, for each form and its transpose.
 #[test]
 fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let options = Options { pivot: Pivot::Scaled, ..Options::default() };
     for n in [1, 2, 3, 4, 5, 6, 7, 8, 21, 22, 40] {
         for form in FORMS.into_iter().filter(|&form| form == Form::Pentadiagonal || n % 2 == 0) {
@@ -341,11 +303,8 @@ fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
             assert_eq!(transposed.clone().transposed(), given);
             for system in [&given, &transposed] {
                 let solution = solve_banded(&machine, system, &options).expect("it runs");
-                assert_eq!(
-                    (solution.status, solution.method),
-                    (Status::Met, Method::Host),
-                    "{form:?} of {n} rows"
-                );
+                let found = (solution.status, solution.method);
+                assert_eq!(found, (Status::Met, Method::Host), "{form:?} of {n} rows");
                 assert!(error(system, &system.b[0], &solution.x[0]) <= 8.0 * f64::EPSILON);
             }
         }
@@ -396,7 +355,7 @@ fn row_sums_of_zero_are_singular_in_every_way() {
         Options { refine: Refine::Steps(0), ..auto },
     ];
     let lanes = [("cpu", F64), ("cpu,cpu", F64), ("cpu", F32)];
-    let machines = lanes.map(|(spec, precision)| machine(spec, precision, false).expect("the CPU opens"));
+    let machines = lanes.map(|(spec, precision)| machine(spec, precision).expect("the CPU opens"));
     for n in (5..=40).chain([1000, 100_000]) {
         let mut r = Numbers(0x9e37_79b9_7f4a_7c15 ^ n as u64);
         for form in FORMS.into_iter().filter(|&form| form == Form::Pentadiagonal || n % 2 == 0) {
@@ -427,7 +386,7 @@ fn row_sums_of_zero_are_singular_in_every_way() {
 
 #[test]
 fn nearly_singular_matrices_are_solved() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = machine("cpu", F64).expect("the CPU opens");
     // The share that the last diagonal element adds makes the matrix regular.
     for (n, share) in [(6, 1e-13), (40, 1e-12), (100, 1e-12), (3000, 1e-10), (100_000, 1e-8)] {
         for form in FORMS {
@@ -461,26 +420,24 @@ fn nearly_singular_matrices_are_solved() {
 fn inconsistent_arrays_are_rejected() {
     let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);
     let refused = |result: kolmo::Result<BandedSystem>| result.expect_err("it is refused").to_string();
-    assert!(refused(BandedSystem::pentadiagonal(1, five(0), vec![vec![]])).contains("0 rows"));
-    assert!(
-        refused(BandedSystem::pentadiagonal(2, five(3), vec![vec![0.0; 3]])).contains("cannot be 2 systems")
-    );
-    assert!(refused(BandedSystem::pentadiagonal(1, five(3), vec![])).contains("no right-hand side"));
-    assert!(
-        refused(BandedSystem::pentadiagonal(1, five(3), vec![vec![0.0; 4]]))
-            .contains("4 numbers, but there are 3 rows")
-    );
     let mut short = five(3);
     short[4].pop();
-    assert!(refused(BandedSystem::pentadiagonal(1, short, vec![vec![0.0; 3]])).contains("du2 has 2 numbers"));
+    for (batch, arrays, b, why) in [
+        (1, five(0), vec![vec![]], "0 rows"),
+        (2, five(3), vec![vec![0.0; 3]], "cannot be 2 systems"),
+        (1, five(3), vec![], "no right-hand side"),
+        (1, five(3), vec![vec![0.0; 4]], "4 numbers, but there are 3 rows"),
+        (1, short, vec![vec![0.0; 3]], "du2 has 2 numbers"),
+    ] {
+        let said = refused(BandedSystem::pentadiagonal(batch, arrays, b));
+        assert!(said.contains(why), "{said}, not {why}");
+    }
     let three = [(); 3].map(|()| vec![1.0; 6]);
     assert!(refused(BandedSystem::blocks(1, three, vec![vec![0.0; 3]])).contains("blocks of 2 × 2"));
 
     let mut arrays = five(4);
     (arrays[0][1], arrays[4][2], arrays[1][2]) = (f64::NAN, f64::INFINITY, f64::NAN);
     let system = BandedSystem::pentadiagonal(1, arrays, vec![vec![0.0; 4]]).expect("lengths fit");
-    assert_eq!(
-        system.check().expect_err("it is refused").to_string(),
-        "dl of row 2 is NaN: expected a finite number"
-    );
+    let said = system.check().expect_err("it is refused").to_string();
+    assert_eq!(said, "dl of row 2 is NaN: expected a finite number");
 }

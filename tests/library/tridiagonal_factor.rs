@@ -1,8 +1,8 @@
 //! Factored matrices: many right-hand sides, repeated solutions, and transposed matrices.
 
-use crate::support::machine;
-use crate::tridiagonal::{Numbers, dominant, rounded};
-use kolmo::kernel::Precision::{self, F32, F64};
+use crate::support::{Numbers, Opened, cpu};
+use crate::tridiagonal::{dominant, largest, rounded};
+use kolmo::kernel::Precision::F32;
 use kolmo::tridiagonal::{Factor, Method, Options, Pivot, Refine, Solution, Status, System, solve};
 use kolmo::{Error, Machine};
 
@@ -41,12 +41,8 @@ fn compare(
             assert_eq!(got.method, alone.method, "{at}");
         } else {
             let most = (4.0 * alone.residual.componentwise).max(128.0 * machine.precision.unit_roundoff());
-            assert!(
-                got.residuals[k].componentwise <= most,
-                "{at}: {:?}, {:?}",
-                got.residuals[k],
-                alone.residual
-            );
+            let residual = got.residuals[k];
+            assert!(residual.componentwise <= most, "{at}: {residual:?}, {:?}", alone.residual);
         }
     }
 }
@@ -56,15 +52,14 @@ mod suite {
 
     /// Matrices of several sizes, with few right-hand sides, with more than one batch, and with
     /// one.
-    pub(crate) fn right_hand_sides_have_their_separate_solutions(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn right_hand_sides_have_their_separate_solutions(machine: &Opened) {
         let plain = Options { refine: Refine::Steps(0), tolerance: 1e-4, ..Options::default() };
         for (n, batch) in
             [(1, 1), (7, 1), (100, 1), (33, 5), (512, 3), (1500, 2), (2048, 1), (2049, 1), (40_000, 1)]
         {
             for options in [Options::default(), plain] {
-                let system = rounded(&dominant(n, batch, 31), precision);
-                let mut factor = Factor::new(&machine, system.clone(), &options).expect("numbers are finite");
+                let system = rounded(&dominant(n, batch, 31), machine.precision);
+                let mut factor = Factor::new(machine, system.clone(), &options).expect("numbers are finite");
                 // Each right-hand side is also solved alone, which takes long.
                 let many = if n == 512 || n == 40_000 { 37 } else { 3 };
                 for count in [many, 1, 2] {
@@ -72,8 +67,8 @@ mod suite {
                     let got = factor.solve(&slices(&b)).expect("it runs");
                     // Small systems have another position in a tile than alone. The CPU
                     // implementation eliminates each system separately.
-                    let exact = spec == "cpu" || 2 * n * batch > 2048;
-                    compare(&machine, &system, &b, &options, exact, &got);
+                    let exact = machine.is_cpu() || 2 * n * batch > 2048;
+                    compare(machine, &system, &b, &options, exact, &got);
                     assert_eq!(got.status, Status::Met, "{batch} of {n}");
                     assert_eq!(got.method == Method::OnePass, n > 2048, "{batch} of {n}");
                 }
@@ -82,8 +77,7 @@ mod suite {
     }
 
     /// Slow decay everywhere, rows that the pre-check does not read, and rows that need exchanges.
-    pub(crate) fn other_methods_are_selected_and_kept(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn other_methods_are_selected_and_kept(machine: &Opened) {
         let n = 20_011;
         let of = |d: &dyn Fn(usize) -> f64| {
             System::matrix(1, vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n]).expect("lengths fit")
@@ -94,23 +88,22 @@ mod suite {
             (&|row| if (9400..9900).contains(&row) { 2.0 } else { 4.0 }, Method::Partition),
             (&|row| if row == 7000 { 1e-3 } else { 4.0 }, Method::Pivoted),
         ] {
-            let mut factor = Factor::new(&machine, of(d), &options).expect("numbers are finite");
+            let mut factor = Factor::new(machine, of(d), &options).expect("numbers are finite");
             for count in [3, 1] {
                 let b = right_hand_sides(n, count);
                 let got = factor.solve(&slices(&b)).expect("it runs");
                 // Single precision does not always succeed with −1, 2, −1.
-                assert!(got.method == method || precision == F32, "{:?}, {method:?}", got.method);
-                compare(&machine, factor.matrix(), &b, &options, true, &got);
+                assert!(got.method == method || machine.precision == F32, "{:?}, {method:?}", got.method);
+                compare(machine, factor.matrix(), &b, &options, true, &got);
             }
         }
     }
 
-    pub(crate) fn transposed_solutions_are_those_of_the_transposed_matrix(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn transposed_solutions_are_those_of_the_transposed_matrix(machine: &Opened) {
         for (n, batch, cyclic) in
             [(1, 1, false), (2, 3, false), (777, 4, false), (5000, 1, false), (600, 3, true), (9001, 1, true)]
         {
-            let mut system = rounded(&dominant(n, batch, 32), precision);
+            let mut system = rounded(&dominant(n, batch, 32), machine.precision);
             if cyclic {
                 system.dl.iter_mut().chain(&mut system.du).filter(|v| v.is_nan()).for_each(|v| *v = 0.5);
                 system.d.iter_mut().for_each(|d| *d += 3f64.copysign(*d));
@@ -118,29 +111,31 @@ mod suite {
             }
             let transposed = system.clone().transposed();
             let mut factor =
-                Factor::new(&machine, system.clone(), &Options::default()).expect("numbers are finite");
+                Factor::new(machine, system.clone(), &Options::default()).expect("numbers are finite");
             for count in [2, 1] {
                 let b = right_hand_sides(n * batch, count);
                 let got = factor.solve_transposed(&slices(&b)).expect("it runs");
                 assert_eq!(got.status, Status::Met, "{batch} of {n}");
-                let exact = spec == "cpu" || 2 * n * batch > 2048 || cyclic;
-                compare(&machine, &transposed, &b, &Options::default(), exact, &got);
+                let exact = machine.is_cpu() || 2 * n * batch > 2048 || cyclic;
+                compare(machine, &transposed, &b, &Options::default(), exact, &got);
                 let given = factor.solve(&slices(&b)).expect("it runs");
-                compare(&machine, &system, &b, &Options::default(), exact, &given);
+                compare(machine, &system, &b, &Options::default(), exact, &given);
             }
         }
     }
 }
 
-on_usual_lanes!(
-    right_hand_sides_have_their_separate_solutions,
-    other_methods_are_selected_and_kept,
-    transposed_solutions_are_those_of_the_transposed_matrix,
-);
+on_usual_lanes! {
+    [
+        right_hand_sides_have_their_separate_solutions,
+        other_methods_are_selected_and_kept,
+        transposed_solutions_are_those_of_the_transposed_matrix,
+    ]
+}
 
 #[test]
 fn each_right_hand_side_has_its_status() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let n = 64;
     let matrix = System::matrix(1, vec![0.0; n], vec![1e-200; n], vec![0.0; n]).expect("lengths fit");
     let mut factor = Factor::new(&machine, matrix, &Options::default()).expect("numbers are finite");
@@ -154,7 +149,7 @@ fn each_right_hand_side_has_its_status() {
 
 #[test]
 fn a_singular_matrix_is_reported_each_time() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let matrix = System::matrix(1, vec![1.0; 3], vec![0.0; 3], vec![1.0; 3]).expect("lengths fit");
     for pivot in [Pivot::None, Pivot::Auto] {
         let options = Options { pivot, ..Options::default() };
@@ -168,7 +163,7 @@ fn a_singular_matrix_is_reported_each_time() {
 
 #[test]
 fn numbers_that_do_not_fit_a_matrix_are_refused() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let matrix =
         |d: f64| System::matrix(1, vec![0.0; 3], vec![1.0, d, 1.0], vec![0.0; 3]).expect("lengths fit");
     let refused = |result: Result<(), Error>, wanted: &str| {
@@ -189,7 +184,7 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
 /// Cyclic systems that are nearly singular or not dominant are solved separately, in tiles.
 #[test]
 fn difficult_cyclic_systems_are_solved_separately() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let options = Options { refine: Refine::Steps(0), ..Options::default() };
     let (n, batch) = (50, 3);
     let rows = n * batch;
@@ -216,7 +211,7 @@ fn difficult_cyclic_systems_are_solved_separately() {
 
 #[test]
 fn systems_of_different_sizes_are_solved_as_one() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let sizes = [1, 2, 7, 300, 1, 4000, 64];
     let mut systems: Vec<System> = sizes.iter().map(|&n| dominant(n, 1, 33)).collect();
     let whole = |systems: &[System]| System::joined(systems).expect("they fit");
@@ -227,9 +222,7 @@ fn systems_of_different_sizes_are_solved_as_one() {
     for system in &systems {
         let x = &got.x[0][at..at + system.n];
         let alone = solve(&machine, system, &Options::default()).expect("it runs");
-        let close = |(x, y): (&f64, &f64)| {
-            (x - y).abs() <= 1e-12 * alone.x[0].iter().fold(0.0, |m: f64, v| m.max(v.abs()))
-        };
+        let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-12 * largest(&alone.x[0]);
         assert!(x.iter().zip(&alone.x[0]).all(close), "n = {}", system.n);
         at += system.n;
     }

@@ -2,10 +2,10 @@
 //!
 //! Their backward error is that which the host computes.
 
-use crate::support::machine;
+use crate::support::{Opened, cpu, cpu_in, machine};
 use crate::tridiagonal::dominant;
 use kolmo::Machine;
-use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::kernel::Precision::{F32, F64};
 use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
 
 /// Uploads a system.
@@ -44,8 +44,7 @@ mod suite {
     /// Systems in windows as a whole, in windows, in tiles, and cyclic ones.
     ///
     /// The backward error is compared with the host's.
-    pub(crate) fn systems_are_solved_on_the_device(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn systems_are_solved_on_the_device(machine: &Opened) {
         let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
             .map(|(n, batch)| dominant(n, batch, 35))
             .into();
@@ -57,9 +56,9 @@ mod suite {
         );
         for system in &systems {
             let at = format!("{} of {}", system.batch, system.n);
-            let mut resident = filled(&machine, system);
+            let mut resident = filled(machine, system);
             let told = resident.solve(1e-12).expect("it runs");
-            let x = unknowns(&machine, &mut resident, system.rows());
+            let x = unknowns(machine, &mut resident, system.rows());
             let Residual { componentwise, .. } = system.residual(&system.b[0], &x, &mut []);
             let told = told.unwrap_or_else(|| panic!("{at}: {componentwise:e}"));
             assert!(told.within(1e-12) && told.normwise == told.componentwise, "{at}: {told:?}");
@@ -70,8 +69,7 @@ mod suite {
     }
 
     /// A defect of one row is found, in any place.
-    pub(crate) fn rows_that_need_the_host_are_detected(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn rows_that_need_the_host_are_detected(machine: &Opened) {
         for n in [5, 2048, 5000] {
             for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
                 let mut system = dominant(n, 1, 36);
@@ -80,7 +78,7 @@ mod suite {
                     true => system.d[row] *= change,
                     false => system.b[0][row] = change,
                 }
-                let mut resident = filled(&machine, &system);
+                let mut resident = filled(machine, &system);
                 assert_eq!(resident.solve(1e-12).expect("it runs"), None, "row {row} of {n}: {change}");
                 // The next right-hand side is solved again.
                 if change != 1e-3 {
@@ -94,7 +92,7 @@ mod suite {
         // to the host.
         let mut system = dominant(3000, 1, 37);
         system.b[0].fill(0.0);
-        let mut resident = filled(&machine, &system);
+        let mut resident = filled(machine, &system);
         assert_eq!(resident.solve(1e-12).expect("it runs"), Some(Residual::default()));
         machine.lanes[0].upload(&[1e-200; 3000], &resident.arrays().b, 0).expect("it runs");
         assert_eq!(resident.solve(1e-12).expect("it runs"), None);
@@ -104,15 +102,16 @@ mod suite {
     }
 }
 
-instance!(cpu_f64("cpu", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
-#[cfg(feature = "wgpu")]
-instance!(wgpu_f64("wgpu:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
-#[cfg(feature = "cuda")]
-instance!(cuda_f64("cuda:0", F64): systems_are_solved_on_the_device, rows_that_need_the_host_are_detected);
+instances! {
+    [systems_are_solved_on_the_device, rows_that_need_the_host_are_detected]
+    cpu_f64("cpu", F64);
+    #[cfg(feature = "wgpu")] wgpu_f64("wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_f64("cuda:0", F64);
+}
 
 /// Transposed matrices, which need device addresses: on the CPU, and on CUDA devices.
 fn transposed_matrices(spec: &str) {
-    let Some(machine) = machine(spec, F64, false) else { return };
+    let Some(machine) = machine(spec, F64) else { return };
     for mut system in [dominant(1, 1, 38), dominant(33, 5, 38), dominant(9001, 1, 38), ring(700)] {
         // Columns are dominant, too.
         system.d.iter_mut().for_each(|d| *d += 2f64.copysign(*d));
@@ -143,12 +142,11 @@ fn transposed_matrices_stay_on_the_cuda_device() {
 
 #[test]
 fn systems_that_need_the_host_are_rejected() {
-    let machine_of = |precision| machine("cpu", precision, false).expect("the CPU opens");
-    let double = machine_of(F64);
+    let double = cpu();
     let refused = |machine: &Machine, n, batch, cyclic| {
         Resident::new(machine, n, batch, cyclic).expect_err("refused").to_string()
     };
     assert!(refused(&double, 5, 2, true).contains("2 cyclic systems"));
     assert!(refused(&double, 0, 1, false).contains("0 rows"));
-    assert!(refused(&machine_of(F32), 5, 1, false).contains("f64"));
+    assert!(refused(&cpu_in(F32), 5, 1, false).contains("f64"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::machine;
+use crate::support::{Numbers, machine};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
 use kolmo::tridiagonal::reduction::levels::{Level, Shape};
@@ -13,20 +13,14 @@ use kolmo::tridiagonal::reduction::rank_reduction::{Subtrees, depth, largest};
 ///
 /// Numbers of any sign, with zeros of either sign, small enough for every merge.
 fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {
-    let mut state = 0x9e37_79b9_7f4a_7c15 ^ count as u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state >> 11
-    };
+    let mut random = Numbers(0x9e37_79b9_7f4a_7c15 ^ count as u64);
     let number = |bits: u64| match bits % 11 {
         0 => T::of(0.0),
         1 => T::of(-0.0),
         _ => T::of(1.2 * (bits as f64 / (1u64 << 53) as f64 - 0.5)),
     };
-    let numbers = (0..6 * count).map(|_| number(next())).collect();
-    (numbers, (0..count).map(|_| (next() % 3) as u32).collect())
+    let numbers = (0..6 * count).map(|_| number(random.bits())).collect();
+    (numbers, (0..count).map(|_| (random.bits() % 3) as u32).collect())
 }
 
 fn bits<T: Number>(numbers: &[T]) -> Vec<u64> {
@@ -101,7 +95,7 @@ fn on_ranks<T: Number>(
 }
 
 fn the_tree_is_one<T: Number>(spec: &str) {
-    let Some(machine) = machine(spec, T::PRECISION, false) else { return };
+    let Some(machine) = machine(spec, T::PRECISION) else { return };
     let lane = &machine.lanes[0];
     // Allocating a buffer takes milliseconds on devices other than the CPU.
     let counts: &[usize] = match spec {
@@ -139,7 +133,7 @@ fn the_tree_is_one<T: Number>(spec: &str) {
 
 /// Compares the unknowns with elimination of all unknowns.
 fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
-    let Some(machine) = machine(spec, T::PRECISION, false) else { return };
+    let Some(machine) = machine(spec, T::PRECISION) else { return };
     for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
         let given = units::<T>(count);
         let (outer, _) = at_once(&machine.lanes[0], &given, false);

@@ -2,11 +2,11 @@
 //!
 //! A certified solution has the certified error. All other systems are solved in two passes.
 
-use crate::support::machine;
-use crate::tridiagonal::{Numbers, dominant, rounded};
+use crate::support::{Numbers, Opened, cpu, limited, machine};
+use crate::tridiagonal::{dominant, fill, rounded};
 use kolmo::Machine;
-use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::{Lane, OpenOptions};
+use kolmo::kernel::Precision::F32;
+use kolmo::lane::Lane;
 use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 
 /// Solves a system on the device; returns the unknowns, and true if they are certified.
@@ -18,12 +18,16 @@ fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> 
     let mut plan =
         Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
     let arrays = plan.on_device();
-    let upload = |from: &[f64], to| machine.lanes[0].upload(&of(from), to, 0).expect("it fits");
-    upload(&system.dl, &arrays.dl);
-    upload(&system.d, &arrays.d);
-    upload(&system.du, &arrays.du);
-    upload(&system.b[0], &arrays.b);
-    upload(&vec![f64::NAN; system.rows()], &arrays.x);
+    let nan = vec![f64::NAN; system.rows()];
+    for (from, to) in [
+        (&system.dl, &arrays.dl),
+        (&system.d, &arrays.d),
+        (&system.du, &arrays.du),
+        (&system.b[0], &arrays.b),
+        (&nan, &arrays.x),
+    ] {
+        machine.lanes[0].upload(&of(from), to, 0).expect("it fits");
+    }
     if two_passes {
         plan.two_passes();
     }
@@ -33,10 +37,8 @@ fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> 
 }
 
 fn solved(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
-    match machine.precision {
-        F64 | Precision::Q64 => resident::<f64>(machine, system, two_passes),
-        F32 => resident::<f32>(machine, system, two_passes),
-    }
+    let of = if machine.precision == F32 { resident::<f32> } else { resident::<f64> };
+    of(machine, system, two_passes)
 }
 
 /// Solves a system rounded to the lane's precision; returns true if one pass sufficed.
@@ -71,32 +73,21 @@ fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> System {
 /// Solves from host memory on all lanes; returns unknowns, certification and plan.
 fn hosted<'a, T: Number>(lanes: &'a [Lane], system: &System) -> (Vec<f64>, bool, Plan<'a, T>) {
     let mut plan = Plan::<T>::new(lanes, system.n, system.batch, system.cyclic).expect("it fits");
-    let inputs = plan.inputs();
-    for (to, from) in
-        [(inputs.dl, &system.dl), (inputs.d, &system.d), (inputs.du, &system.du), (inputs.b, &system.b[0])]
-    {
-        to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::of(from));
-    }
+    fill(&mut plan, system);
     plan.solve(Upload::All).expect("it runs");
     (plan.x().iter().map(|x| x.wide()).collect(), plan.is_one_pass(), plan)
 }
 
 /// Asserts equal bits on one lane, on several lanes, and with memory for one chunk at a time.
-fn check_lanes<T: Number>(spec: &str) {
-    let Some(one) = machine(spec, T::PRECISION, false) else { return };
-    let Some(three) = machine(&[spec; 3].join(","), T::PRECISION, false) else { return };
-    let limited = OpenOptions {
-        precision: Some(T::PRECISION),
-        memory_limit: Some(100_000 * size_of::<T>() as u64),
-        ..OpenOptions::default()
-    };
-    let small = Machine::open(&[spec.parse().expect("a device")], &limited).expect("it opens");
+fn check_lanes<T: Number>(one: &Opened) {
+    let Some(three) = machine(&[one.spec; 3].join(","), T::PRECISION) else { return };
+    let small = limited(one.spec, T::PRECISION, 100_000 * size_of::<T>() as u64);
     // Chunk boundaries before, at and after tile boundaries.
     for n in [2049, 40_000, 57_600, 100_003] {
         let system = rounded(&dominant(n, 1, 23), T::PRECISION);
-        let (x, certified) = solved(&one, &system, false);
+        let (x, certified) = solved(one, &system, false);
         assert!(certified, "n = {n}");
-        for machine in [&one, &three, &small] {
+        for machine in [one, &three, &small] {
             let (hosted, one_pass, mut plan) = hosted::<T>(&machine.lanes, &system);
             assert!(one_pass && hosted == x, "n = {n} on {} lanes", machine.lanes.len());
             assert_eq!(plan.flags().expect("it runs"), 0);
@@ -109,17 +100,13 @@ fn check_lanes<T: Number>(spec: &str) {
             plan.solve(Upload::All).expect("it runs");
             assert!(!plan.is_one_pass() && plan.flags().expect("it runs") != 0);
         }
-        assert!(
-            n < 10_000 || hosted::<T>(&small.lanes, &system).2.streamed(),
-            "{n} rows in {:?}",
-            limited.memory_limit
-        );
+        assert!(n < 10_000 || hosted::<T>(&small.lanes, &system).2.streamed(), "{n} rows in little memory");
     }
     // Weak rows at a chunk boundary.
     let weak = |row: usize| if (32_000..35_000).contains(&row) { 2.0 } else { 4.0 };
     let system = rounded(&toeplitz(100_003, weak), T::PRECISION);
-    let two = solved(&one, &system, true).0;
-    for machine in [&one, &three, &small] {
+    let two = solved(one, &system, true).0;
+    for machine in [one, &three, &small] {
         let (x, one_pass, _) = hosted::<T>(&machine.lanes, &system);
         assert!(!one_pass && x == two, "the bits of two passes on {} lanes", machine.lanes.len());
     }
@@ -135,65 +122,56 @@ fn check_sizes(machine: &Machine, sizes: impl IntoIterator<Item = usize>) {
 
 #[test]
 fn additional_memory_is_less_than_a_hundredth() {
-    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let machine = cpu();
     let n = 300_000;
     for (d, one_pass) in [(4.0, true), (2.0, false)] {
         let (_, certified, plan) = hosted::<f64>(&machine.lanes, &toeplitz(n, |_| d));
         let rows = 5 * 8 * n as u64;
         assert_eq!(certified, one_pass);
-        assert!(
-            (rows..rows + rows / 100).contains(&plan.device_bytes()),
-            "{} of {rows}",
-            plan.device_bytes()
-        );
+        let bytes = plan.device_bytes();
+        assert!((rows..rows + rows / 100).contains(&bytes), "{bytes} of {rows}");
     }
 }
 
 #[test]
 #[ignore = "slow: 5000 sizes"]
 fn each_size_up_to_5000_is_certified() {
-    check_sizes(&machine("cpu", F64, false).expect("the CPU opens"), 1..=5000);
+    check_sizes(&cpu(), 1..=5000);
 }
 
 mod suite {
     use super::*;
 
-    pub(crate) fn lanes_and_chunks_change_no_bit(spec: &str, precision: Precision) {
-        match precision {
-            F64 | Precision::Q64 => check_lanes::<f64>(spec),
-            F32 => check_lanes::<f32>(spec),
-        }
+    pub(super) fn lanes_and_chunks_change_no_bit(machine: &Opened) {
+        if machine.precision == F32 { check_lanes::<f32>(machine) } else { check_lanes::<f64>(machine) }
     }
 
-    pub(crate) fn every_size_is_certified(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
-        let sizes: Vec<usize> = match spec {
+    pub(super) fn every_size_is_certified(machine: &Opened) {
+        let sizes: Vec<usize> = match machine.is_cpu() {
             // Sizes near those of whole systems, of tiles, and of the rows per thread.
-            "cpu" => (1..=80).chain(1900..2100).chain(3820..3860).chain((80..=5000).step_by(61)).collect(),
-            _ => (2040..2060).chain([1, 3839, 3840, 3841, 5000, 100_003]).collect(),
+            true => (1..=80).chain(1900..2100).chain(3820..3860).chain((80..=5000).step_by(61)).collect(),
+            false => (2040..2060).chain([1, 3839, 3840, 3841, 5000, 100_003]).collect(),
         };
-        check_sizes(&machine, sizes);
+        check_sizes(machine, sizes);
         for (n, batch) in [(2049, 3), (3001, 5), (4096, 4), (20_000, 9)] {
-            assert!(check(&machine, &dominant(n, batch, 21)), "{batch} of {n}");
+            assert!(check(machine, &dominant(n, batch, 21)), "{batch} of {n}");
         }
     }
 
-    pub(crate) fn windows_grow_with_the_decay_length(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn windows_grow_with_the_decay_length(machine: &Opened) {
         for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
-            assert!(check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
+            assert!(check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
         }
         for d in [2.0, -2.0] {
-            assert!(!check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
+            assert!(!check(machine, &toeplitz(30_011, |_| d)), "d = {d}");
         }
     }
 
     /// Couplings that the pre-check does not see, at the limit of certification.
-    pub(crate) fn decay_at_the_limit_of_certification_is_distinguished(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn decay_at_the_limit_of_certification_is_distinguished(machine: &Opened) {
         let certified = |excess: f64| {
             let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
-            check(&machine, &toeplitz(40_000, weak))
+            check(machine, &toeplitz(40_000, weak))
         };
         let (mut not, mut yes) = (0.0, 2.0);
         assert!(!certified(not) && certified(yes));
@@ -207,40 +185,35 @@ mod suite {
             let d = 2.0 + excess;
             (d - (d * d - 4.0f64).sqrt()) / 2.0
         };
-        let limit = 128.0 * precision.unit_roundoff();
+        let limit = 128.0 * machine.precision.unit_roundoff();
         let (most, least) = (100.0 * limit, 0.001 * limit);
         let left = rho(yes).powi(64);
-        assert!(
-            left < most && left > least,
-            "certified from 2 + {yes} on, where {left:e} is left of couplings"
-        );
+        assert!(left < most && left > least, "certified from 2 + {yes} on: {left:e} is left of couplings");
     }
 
-    pub(crate) fn decay_from_a_single_row_is_not_certified(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn decay_from_a_single_row_is_not_certified(machine: &Opened) {
         let mut system = toeplitz(30_011, |_| 2.6);
         system.b[0].fill(0.0);
-        assert!(check(&machine, &system), "0 solves the right-hand side 0");
+        assert!(check(machine, &system), "0 solves the right-hand side 0");
         // 36 rows before the window of the tile that begins with row 9600.
         system.b[0][9500] = 1.0;
-        assert!(!check(&machine, &system));
+        assert!(!check(machine, &system));
     }
 
-    pub(crate) fn hard_rows_are_not_certified(spec: &str, precision: Precision) {
-        let Some(machine) = machine(spec, precision, false) else { return };
+    pub(super) fn hard_rows_are_not_certified(machine: &Opened) {
         let n = 12_000;
         for row in [0, 1, 1919, 1920, 7777, n - 2, n - 1] {
             for d in [0.0, 0.5, 1e-30] {
                 let mut system = toeplitz(n, |_| 4.0);
                 system.d[row] = d;
-                assert!(!check(&machine, &system), "{d} in row {row}");
+                assert!(!check(machine, &system), "{d} in row {row}");
             }
         }
         for bad in [f64::NAN, f64::INFINITY] {
             for row in [0, 1919, 1920, n - 1] {
                 let mut system = toeplitz(n, |_| 4.0);
                 system.b[0][row] = bad;
-                let (x, certified) = solved(&machine, &system, false);
+                let (x, certified) = solved(machine, &system, false);
                 assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
             }
         }
@@ -252,26 +225,27 @@ mod suite {
                 column[i] *= size;
             }
         }
-        assert!(check(&machine, &graded));
+        assert!(check(machine, &graded));
     }
 }
 
-on_usual_lanes!(
-    lanes_and_chunks_change_no_bit,
-    every_size_is_certified,
-    windows_grow_with_the_decay_length,
-    decay_at_the_limit_of_certification_is_distinguished,
-    decay_from_a_single_row_is_not_certified,
-    hard_rows_are_not_certified,
-);
+on_usual_lanes! {
+    [
+        lanes_and_chunks_change_no_bit,
+        every_size_is_certified,
+        windows_grow_with_the_decay_length,
+        decay_at_the_limit_of_certification_is_distinguished,
+        decay_from_a_single_row_is_not_certified,
+        hard_rows_are_not_certified,
+    ]
+}
 
 /// Unknowns in arrays of the caller have the bits of those in arrays of the library.
 #[test]
 fn borrowed_arrays_have_the_bits_of_own_ones() {
     use kolmo::tridiagonal::{Factor, Matrix, Method, Options, solve, solve_into};
 
-    let Some(machine) = machine("cpu", F64, false) else { return };
-    let options = Options::default();
+    let (machine, options) = (cpu(), Options::default());
     for (n, batch, weak, cyclic, wanted) in [
         (40_000, 1, false, false, Some(Method::OnePass)),
         (5000, 3, false, false, Some(Method::OnePass)),

@@ -2,21 +2,23 @@
 
 mod suite;
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::devices::skip;
-use crate::support::machine;
-use kolmo::kernel::Precision::{self, F32, F64};
+use crate::adversarial::double_word::DoubleWord;
+use crate::support::{Opened, above, cpu, cpu_in, eliminate};
+use kolmo::kernel::Precision::F32;
 use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    ControlVariate, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution, Splitting, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution,
+    Splitting, solve,
 };
-use kolmo::{Error, Machine};
+use kolmo::{Error, Machine, Result};
 
 /// A system and its solution.
 struct Case {
@@ -27,46 +29,24 @@ struct Case {
     x: Vec<f64>,
 }
 
-/// Solves A x = b, or x = L x + f, by elimination with partial pivoting.
-fn eliminate(matrix: &CsrMatrix, rhs: &[f64], given: bool) -> Vec<f64> {
+/// Solves A x = b, or x = L x + f if L is `given`, by elimination.
+fn eliminated(matrix: &CsrMatrix, rhs: &[f64], given: bool) -> Vec<f64> {
     let n = matrix.rows();
-    let mut a = vec![0.0; n * n];
-    for i in 0..n {
+    let row = |i: usize| {
+        let mut row = vec![0.0; n + 1];
+        row[n] = rhs[i];
         let (columns, values) = matrix.row(i);
-        for (&j, &v) in columns.iter().zip(values) {
-            a[i * n + j as usize] = if given { -v } else { v };
-        }
-        if given {
-            a[i * n + i] += 1.0;
-        }
-    }
-    let mut x = rhs.to_vec();
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&p, &q| a[p * n + k].abs().total_cmp(&a[q * n + k].abs())).expect("a row");
-        for j in 0..n {
-            a.swap(k * n + j, pivot * n + j);
-        }
-        x.swap(k, pivot);
-        for i in k + 1..n {
-            let factor = a[i * n + k] / a[k * n + k];
-            if factor != 0.0 {
-                for j in k..n {
-                    a[i * n + j] -= factor * a[k * n + j];
-                }
-                x[i] -= factor * x[k];
-            }
-        }
-    }
-    for k in (0..n).rev() {
-        let rest: f64 = (k + 1..n).map(|j| a[k * n + j] * x[j]).sum();
-        x[k] = (x[k] - rest) / a[k * n + k];
-    }
-    x
+        let entries = columns.iter().zip(values);
+        entries.for_each(|(&j, &v)| row[j as usize] = if given { -v } else { v });
+        row[i] += if given { 1.0 } else { 0.0 };
+        row
+    };
+    eliminate((0..n).map(row).collect()).expect("a regular matrix")
 }
 
 fn built_in(name: &'static str) -> Case {
     let built = system(name, 3).expect("a built-in").expect("its parameters are sound");
-    let x = eliminate(&built.matrix, &built.rhs, false);
+    let x = eliminated(&built.matrix, &built.rhs, false);
     Case { name, matrix: built.matrix, rhs: built.rhs, splitting: Splitting::Auto, x }
 }
 
@@ -92,7 +72,7 @@ fn pages() -> Case {
         row.extend(links.into_iter().map(|j| (j, share)));
     });
     let rhs: Vec<f64> = (0..n).map(|i| (1 + i % 5) as f64).collect();
-    let x = eliminate(&matrix, &rhs, true);
+    let x = eliminated(&matrix, &rhs, true);
     Case { name: "pages", matrix, rhs, splitting: Splitting::Given, x }
 }
 
@@ -108,14 +88,38 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn ask(machine: &Machine, case: &Case, components: &[u32], options: &Options) -> Solution {
-    let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { matrix: &case.matrix, rhs, components, functionals: &[] };
-    let options = Options { splitting: case.splitting, ..options.clone() };
-    solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+/// A problem without functionals.
+fn problem<'a>(matrix: &'a CsrMatrix, rhs: &'a [Vec<f64>], components: &'a [u32]) -> Problem<'a> {
+    Problem { matrix, rhs, components, functionals: &[] }
 }
 
-/// Calls [`solve`] for components and functionals of a case.
+/// Options without a control variate.
+fn plain() -> Options {
+    Options { control: ControlVariate::Sweeps(0), ..Options::default() }
+}
+
+pub(crate) const SEQUENCES: [Sequence; 5] =
+    [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32];
+
+/// Calls [`solve`] without an observer.
+fn answer(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Solution> {
+    solve(machine, problem, options, &mut |_, _| Ok(()))
+}
+
+/// Returns the error of a problem without a solution.
+fn refused(machine: &Machine, problem: &Problem<'_>, options: &Options) -> String {
+    answer(machine, problem, options).expect_err("it is refused").to_string()
+}
+
+fn sound(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Solution {
+    answer(machine, problem, options).expect("a sound problem has a solution")
+}
+
+fn ask(machine: &Machine, case: &Case, components: &[u32], options: &Options) -> Solution {
+    ask_functionals(machine, case, (components, &[]), options)
+}
+
+/// Solves for components and functionals of a case.
 fn ask_functionals(
     machine: &Machine,
     case: &Case,
@@ -123,9 +127,27 @@ fn ask_functionals(
     options: &Options,
 ) -> Solution {
     let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { matrix: &case.matrix, rhs, components, functionals };
-    let options = Options { splitting: case.splitting, ..options.clone() };
-    solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+    let problem = Problem { functionals, ..problem(&case.matrix, rhs, components) };
+    sound(machine, &problem, &Options { splitting: case.splitting, ..options.clone() })
+}
+
+/// Solves for one component of a system on the CPU.
+fn component(matrix: &CsrMatrix, rhs: &[f64], m: u32, options: &Options) -> Component {
+    sound(&cpu(), &problem(matrix, &[rhs.to_vec()], &[m]), options).components.remove(0)
+}
+
+/// Returns all components and functionals.
+fn all(solution: &Solution) -> Vec<Component> {
+    solution.components.iter().chain(&solution.functionals).cloned().collect()
+}
+
+/// Asserts that solutions of one problem differ by no more than their rounding errors.
+#[track_caller]
+fn same_walks(one: &Solution, other: &Solution, what: impl Display) {
+    for (a, b) in all(one).iter().zip(&all(other)) {
+        let (off, bound) = ((a.estimate - b.estimate).abs(), a.bound.rounding + b.bound.rounding);
+        assert!(off <= bound, "{what}, {} of {}: {off:e}, {bound:e}", a.name(), a.rhs);
+    }
 }
 
 /// <h, x>.
@@ -133,62 +155,33 @@ fn product(h: &[f64], x: &[f64]) -> f64 {
     h.iter().zip(x).map(|(h, x)| h * x).sum()
 }
 
-fn cpu() -> Machine {
-    machine("cpu", F64, false).expect("the CPU opens")
-}
-
 /// Returns the largest |x| of a case.
 fn size(case: &Case) -> f64 {
     case.x.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
 
-/// The suite on one device.
-///
-/// `single`: tests that depend on the precision, in addition to a suite in double. `several`: tests
-/// that depend on several lanes.
-macro_rules! on {
-    (single $($instance:tt)*) => {
-        instance!($($instance)*:
-            intervals_hold_the_solution,
-            every_lane_walks_the_same_walks,
-            bicgstab_is_the_same_on_every_lane,
-            lazy_walks_hold_the_solution,
-            functionals_lie_in_their_intervals,
-        );
-    };
-    (several $($instance:tt)*) => {
-        instance!($($instance)*: the_number_of_lanes_changes_no_bit);
-    };
-    ($($instance:tt)*) => {
-        instance!($($instance)*:
-            intervals_hold_the_solution,
-            every_lane_walks_the_same_walks,
-            bicgstab_is_the_same_on_every_lane,
-            right_hand_sides_share_walks,
-            points_may_come_out_of_a_buffer,
-            grids_walk_the_same_walks,
-            lazy_walks_hold_the_solution,
-            functionals_lie_in_their_intervals,
-        );
-    };
+on_usual_lanes! {
+    [
+        intervals_hold_the_solution,
+        every_lane_walks_the_same_walks,
+        bicgstab_is_the_same_on_every_lane,
+        lazy_walks_hold_the_solution,
+    ]
 }
-
-on!(cpu_f64("cpu", F64));
-on!(single slow cpu_f32("cpu", F32));
-on!(several two_cpus_f64("cpu,cpu", F64));
-on!(several slow three_cpus_f32("cpu,cpu,cpu", F32));
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64("wgpu:0", F64));
-#[cfg(feature = "wgpu")]
-on!(single slow wgpu_f32("wgpu:0", F32));
-#[cfg(feature = "wgpu")]
-on!(several slow two_wgpus_f64("wgpu:0,wgpu:0", F64));
-#[cfg(feature = "cuda")]
-on!(cuda_f64("cuda:0", F64));
-#[cfg(feature = "cuda")]
-on!(single cuda_f32("cuda:0", F32));
-#[cfg(feature = "cuda")]
-on!(several two_cudas_f64("cuda:0,cuda:0", F64));
+// Tests that do not depend on the precision.
+instances! {
+    [right_hand_sides_share_walks, points_may_come_out_of_a_buffer, grids_walk_the_same_walks]
+    cpu_alone("cpu", F64);
+    #[cfg(feature = "wgpu")] wgpu_alone("wgpu:0", F64);
+    #[cfg(feature = "cuda")] cuda_alone("cuda:0", F64);
+}
+instances! {
+    [the_number_of_lanes_changes_no_bit]
+    two_cpus_f64("cpu,cpu", F64);
+    #[ignore = "slow: one instance of many"] three_cpus_f32("cpu,cpu,cpu", F32);
+    #[cfg(feature = "wgpu")] #[ignore = "slow: one instance of many"] two_wgpus_f64("wgpu:0,wgpu:0", F64);
+    #[cfg(feature = "cuda")] two_cudas_f64("cuda:0,cuda:0", F64);
+}
 
 /// Returns how many of `runs` seeds give an interval that contains the component or functional.
 ///
@@ -238,15 +231,12 @@ fn coverage(
 fn intervals_cover(control: ControlVariate, functional: bool) {
     const RUNS: u64 = 40;
     let machine = cpu();
-    let all: Vec<(u32, u32)> = cases()
-        .par_iter()
-        .map(|case| {
-            let (whole, statistical) = coverage(case, &machine, control, functional, RUNS);
-            println!("{} {control}: {whole} and {statistical} of {RUNS}", case.name);
-            (whole, statistical)
-        })
-        .collect();
-    let (whole, statistical) = all.iter().fold((0, 0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
+    let of = |case: &Case| {
+        let (whole, statistical) = coverage(case, &machine, control, functional, RUNS);
+        println!("{} {control}: {whole} and {statistical} of {RUNS}", case.name);
+        (whole, statistical)
+    };
+    let (whole, statistical) = cases().par_iter().map(of).reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     assert!(whole >= 218, "{control}: {whole} of 240 intervals hold the answer");
     assert!((218..=238).contains(&statistical), "{control}: {statistical} of 240 statistical parts");
 }
@@ -258,19 +248,9 @@ fn intervals_have_their_coverage() {
 
 #[test]
 #[ignore = "slow: hundreds of seeds"]
-fn intervals_after_sweeps_have_their_coverage() {
+fn intervals_of_control_variates_and_functionals_have_their_coverage() {
     intervals_cover(ControlVariate::Jacobi, false);
-}
-
-#[test]
-#[ignore = "slow: hundreds of seeds"]
-fn intervals_after_bicgstab_have_their_coverage() {
     intervals_cover(ControlVariate::Krylov, false);
-}
-
-#[test]
-#[ignore = "slow: hundreds of seeds"]
-fn intervals_of_functionals_have_their_coverage() {
     intervals_cover(ControlVariate::Sweeps(0), true);
 }
 
@@ -280,7 +260,7 @@ fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     for seed in 0..runs {
         let component = (seed * 31 % case.x.len() as u64) as u32;
         let options = Options { seed, replicates: 1, delta: Some(1e-7 * size(case)), ..options.clone() };
-        let c = ask(machine, case, &[component], &options).components[0].clone();
+        let c = &ask(machine, case, &[component], &options).components[0];
         sum += (c.estimate - case.x[component as usize]).powi(2);
     }
     (sum / runs as f64).sqrt()
@@ -296,12 +276,7 @@ fn errors_fall_at_the_expected_rates() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
-        let options = Options {
-            sequence,
-            chains: Count::Number(chains),
-            control: ControlVariate::Sweeps(0),
-            ..Options::default()
-        };
+        let options = Options { sequence, chains: Count::Number(chains), ..plain() };
         rmse(&case, &machine, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
@@ -333,14 +308,15 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let machine = cpu();
     let case = built_in("poisson2d:14,0.9");
-    let base = Options { control: ControlVariate::Sweeps(0), ..Options::default() };
-    let first =
-        ask(&machine, &case, &[90, 3], &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() });
+    let of = |components: &[u32], epsilon, options| {
+        ask(&machine, &case, components, &Options { epsilon: Some(epsilon), ..options })
+    };
+    let first = of(&[90, 3], 1e-9, Options { max_chains: 1 << 14, ..plain() });
     assert_eq!(first.status, Status::NotMet);
     assert!(first.components.iter().all(|c| c.chains == 1 << 14));
 
     let epsilon = 0.3 * first.bound.statistical;
-    let grown = ask(&machine, &case, &[90, 3], &Options { epsilon: Some(epsilon), ..base.clone() });
+    let grown = of(&[90, 3], epsilon, plain());
     assert_eq!(grown.status, Status::Met);
     for c in &grown.components {
         assert!(c.half_width <= epsilon && c.chains.is_power_of_two(), "{c:?}");
@@ -349,54 +325,32 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     assert!(grown.components[0].chains > 1 << 14, "{:?}", grown.components);
 
     // In one round or in several: equal points, added in another order.
-    let chains = grown.components[0].chains;
-    let at_once = ask(
-        &machine,
-        &case,
-        &[90],
-        &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base },
-    );
+    let chains = Count::Number(grown.components[0].chains);
+    let at_once = of(&[90], epsilon, Options { chains, ..plain() });
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = a.bound.rounding);
 }
 
 #[test]
 fn systems_without_walks_have_exact_answers() {
-    let machine = cpu();
     let diagonal = CsrMatrix::from_rows(5, 5, |i, row| row.push((i as u32, 2.0 + i as f64)));
-    let case = |rhs: Vec<f64>| Case {
-        name: "diagonal",
-        matrix: diagonal.clone(),
-        rhs,
-        splitting: Splitting::Auto,
-        x: vec![],
-    };
-    let solution = ask(&machine, &case(vec![1.0; 5]), &[3, 0], &Options::default());
+    let ones = [vec![1.0; 5]];
+    let solution = sound(&cpu(), &problem(&diagonal, &ones, &[3, 0]), &Options::default());
     assert_eq!(solution.status, Status::Met);
-    assert_eq!((solution.components[0].component, solution.components[1].component), (3, 0));
-    assert!(
-        (solution.components[0].estimate - 0.2).abs() <= solution.components[0].half_width.max(f64::EPSILON)
-    );
+    let [third, first] = &solution.components[..] else { panic!("two components") };
+    assert_eq!((third.component, first.component), (3, 0));
+    assert!((third.estimate - 0.2).abs() <= third.half_width.max(f64::EPSILON));
     // b = 0: 0 ± 0.
-    let solution = ask(&machine, &case(vec![0.0; 5]), &[1], &Options::default());
-    assert_eq!((solution.components[0].estimate, solution.components[0].half_width), (0.0, 0.0));
+    let c = component(&diagonal, &[0.0; 5], 1, &Options::default());
+    assert_eq!((c.estimate, c.half_width), (0.0, 0.0));
     // One unknown, and chains without steps.
-    let one = Case {
-        name: "one",
-        matrix: CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5))),
-        rhs: vec![3.0],
-        splitting: Splitting::Given,
-        x: vec![6.0],
-    };
-    let options =
-        Options { length: Length::Steps(0), control: ControlVariate::Sweeps(0), ..Options::default() };
-    let c = ask(&machine, &one, &[0], &options).components[0].clone();
-    assert!(
-        c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12,
-        "{c:?}"
-    );
-    let c = ask(&machine, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components[0]
-        .clone();
+    let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 0.5)));
+    let given = Options { splitting: Splitting::Given, ..Options::default() };
+    let no_steps = Options { splitting: Splitting::Given, length: Length::Steps(0), ..plain() };
+    let c = component(&one, &[3.0], 0, &no_steps);
+    assert!(c.estimate == 3.0 && c.bound.statistical == 0.0, "{c:?}");
+    assert!((c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
+    let c = component(&one, &[3.0], 0, &Options { epsilon: Some(1e-9), ..given });
     assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
@@ -404,87 +358,76 @@ fn systems_without_walks_have_exact_answers() {
 fn unusual_numbers_of_chains_are_walked_with_a_warning() {
     let machine = cpu();
     let case = built_in("poisson2d:7,1");
-    let of = |options: Options| ask(&machine, &case, &[3], &options);
-    let odd = of(Options { chains: Count::Number(16 * 100), ..Options::default() });
-    assert!(odd.warnings.iter().any(|w| w.contains("not a power of 2")), "{:?}", odd.warnings);
-    assert_eq!(odd.components[0].chains, 1600);
-    let uneven = of(Options { chains: Count::Number(1000), ..Options::default() });
-    assert!(uneven.warnings.iter().any(|w| w.contains("1008 are walked")), "{:?}", uneven.warnings);
-    let plain =
-        of(Options { scramble: Some(Scramble::None), chains: Count::Number(1 << 10), ..Options::default() });
-    assert!(plain.warnings.iter().any(|w| w.contains("without a scramble")), "{:?}", plain.warnings);
-    assert!(plain.status == Status::NotMet && plain.components[0].half_width == f64::INFINITY);
-    approx::assert_abs_diff_eq!(plain.components[0].estimate, case.x[3], epsilon = 0.01 * size(&case));
+    let warned = |chains: u64, scramble, warning: &str| {
+        let options = Options { chains: Count::Number(chains), scramble, ..Options::default() };
+        let solution = ask(&machine, &case, &[3], &options);
+        assert!(solution.warnings.iter().any(|w| w.contains(warning)), "{:?}", solution.warnings);
+        (solution.status, solution.components[0].clone())
+    };
+    assert_eq!(warned(16 * 100, None, "not a power of 2").1.chains, 1600);
+    warned(1000, None, "1008 are walked");
+    let (status, c) = warned(1 << 10, Some(Scramble::None), "without a scramble");
+    assert!(status == Status::NotMet && c.half_width == f64::INFINITY);
+    approx::assert_abs_diff_eq!(c.estimate, case.x[3], epsilon = 0.01 * size(&case));
 }
 
 #[test]
 fn problems_without_an_answer_are_refused_with_the_number() {
     let machine = cpu();
     let case = built_in("poisson2d:4,0.9");
-    let ask = |components: &[u32], options: Options| {
-        let rhs = std::slice::from_ref(&case.rhs);
-        let problem = Problem { matrix: &case.matrix, rhs, components, functionals: &[] };
-        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
-    };
+    let rhs = std::slice::from_ref(&case.rhs);
     let d = Options::default;
-    assert!(ask(&[16], d()).contains("component 16 of a system of 16 unknowns is out of range"));
-    assert!(ask(&[3, 1, 3], d()).contains("duplicate component 3"));
-    assert!(ask(&[], d()).contains("no component"));
-    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(ask(&[0], Options { epsilon: Some(bad), ..d() }).contains("epsilon"));
-        assert!(ask(&[0], Options { delta: Some(bad), ..d() }).contains("delta"));
+    for (components, why) in [
+        (&[16][..], "component 16 of a system of 16 unknowns is out of range"),
+        (&[3, 1, 3], "duplicate component 3"),
+        (&[], "no component"),
+    ] {
+        let said = refused(&machine, &problem(&case.matrix, rhs, components), &d());
+        assert!(said.contains(why), "{said}, not {why}");
     }
-    for bad in [0.0, 1.0, f64::NAN] {
-        assert!(ask(&[0], Options { confidence: bad, ..d() }).contains("confidence"));
+    for (options, why) in [
+        (Options { replicates: 0, ..d() }, "`replicates` 0"),
+        (Options { replicates: 1 << 20, ..d() }, "replicates"),
+        (Options { chains: Count::Number(0), ..d() }, "`chains` 0"),
+        (Options { chains: Count::Number(u64::MAX), ..d() }, "chains"),
+        (Options { max_chains: 0, ..d() }, "`max_chains`"),
+        (Options { length: Length::Steps(u32::MAX), ..d() }, "length"),
+    ]
+    .into_iter()
+    .chain([0.0, 1.0, f64::NAN].map(|confidence| (Options { confidence, ..d() }, "confidence")))
+    .chain([0.0, -1.0, f64::NAN, f64::INFINITY].into_iter().flat_map(|bad| {
+        let (epsilon, delta) = (Some(bad), Some(bad));
+        [(Options { epsilon, ..d() }, "epsilon"), (Options { delta, ..d() }, "delta")]
+    })) {
+        let said = refused(&machine, &problem(&case.matrix, rhs, &[0]), &options);
+        assert!(said.contains(why), "{said}, not {why}");
     }
-    assert!(ask(&[0], Options { replicates: 0, ..d() }).contains("`replicates` 0"));
-    assert!(ask(&[0], Options { replicates: 1 << 20, ..d() }).contains("replicates"));
-    assert!(ask(&[0], Options { chains: Count::Number(0), ..d() }).contains("`chains` 0"));
-    assert!(ask(&[0], Options { chains: Count::Number(u64::MAX), ..d() }).contains("chains"));
-    assert!(ask(&[0], Options { max_chains: 0, ..d() }).contains("`max_chains`"));
-    assert!(ask(&[0], Options { length: Length::Steps(u32::MAX), ..d() }).contains("length"));
-    let long = Options { delta: Some(1e-300), epsilon: Some(1e-300), ..d() };
-    assert!(!ask_ok(&machine, &case, &long), "1e-300 is not met, and no error either");
-    let rhs = vec![vec![1.0; 3]];
-    let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[0], functionals: &[] };
-    let error = solve(&machine, &problem, &d(), &mut |_, _| Ok(())).unwrap_err().to_string();
-    assert!(error.contains("3 entries, but the matrix 16 rows"), "{error}");
-}
-
-fn ask_ok(machine: &Machine, case: &Case, options: &Options) -> bool {
-    let options = Options { max_chains: 1 << 10, ..options.clone() };
-    ask(machine, case, &[0], &options).status == Status::Met
+    let tiny = Some(1e-300);
+    let long = Options { delta: tiny, epsilon: tiny, max_chains: 1 << 10, ..d() };
+    assert_eq!(ask(&machine, &case, &[0], &long).status, Status::NotMet, "and no error either");
+    let said = refused(&machine, &problem(&case.matrix, &[vec![1.0; 3]], &[0]), &d());
+    assert!(said.contains("3 entries, but the matrix 16 rows"), "{said}");
 }
 
 #[test]
 fn an_interruption_ends_the_walks() {
     let case = built_in("poisson2d:14,0.9");
-    let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { matrix: &case.matrix, rhs, components: &[5], functionals: &[] };
+    let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[5]);
     let options = Options { control: ControlVariate::Jacobi, ..Options::default() };
-    let error = solve(&cpu(), &problem, &options, &mut |done, _| match done {
-        0 => Ok(()),
-        _ => Err(Error::Interrupted),
-    });
-    assert!(matches!(error, Err(Error::Interrupted)), "{error:?}");
+    let stopped = solve(&cpu(), &problem, &options, &mut stop_at(1));
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
 }
 
-/// Returns `shared/cases/matrices`, in the current folder or above it.
-fn matrices() -> Option<PathBuf> {
-    let here = std::env::current_dir().ok()?;
-    here.ancestors().map(|folder| folder.join("shared/cases/matrices")).find(|folder| folder.is_dir())
-}
-
-fn vector(path: &std::path::Path) -> Vec<f64> {
-    kolmo::io::npy::read_vector(path).expect("a vector")
+/// Returns an observer that interrupts a run once `most` steps are done.
+fn stop_at(most: u64) -> impl FnMut(u64, u64) -> Result<()> {
+    move |done, _| if done >= most { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 #[test]
 fn real_matrices_have_their_components_in_the_interval() {
-    let Some(folder) = matrices() else {
-        return skip("cases", "no shared/cases/matrices above the current folder");
-    };
+    let Some(folder) = above("shared/cases/matrices") else { return };
     let machine = cpu();
+    let matrix = |name| kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix").0;
     // Chains of orsreg_1 have tens of thousands of steps.
     for (name, chains) in [
         ("pts5ldd03", 16 << 7),
@@ -493,23 +436,20 @@ fn real_matrices_have_their_components_in_the_interval() {
         ("lap3D_7pt_n20", 16 << 7),
         ("orsreg_1", 16 << 3),
     ] {
-        let (matrix, _) = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
-        let x = vector(&folder.join(format!("{name}.x.npy")));
-        let n = matrix.rows();
-        let rhs = vec![vec![1.0; n]];
-        let components = [0, (n / 3) as u32, (n / 2) as u32, n as u32 - 1];
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &[] };
+        let matrix = matrix(name);
+        let x = kolmo::io::npy::read_vector(&folder.join(format!("{name}.x.npy"))).expect("a vector");
+        let (n, rhs) = (matrix.rows() as u32, [vec![1.0; matrix.rows()]]);
+        let components = [0, n / 3, n / 2, n - 1];
+        let problem = problem(&matrix, &rhs, &components);
         let options = Options { confidence: 0.9999, chains: Count::Number(chains), ..Options::default() };
-        let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect(name);
-        for c in &solution.components {
+        for c in &sound(&machine, &problem, &options).components {
             let error = (c.estimate - x[c.component as usize]).abs();
             println!("{name} x_{}: {} ± {:e}, off by {error:e}", c.component, c.estimate, c.half_width);
             assert!(error <= c.half_width, "{name}: x_{} is off by {error:e}, {:?}", c.component, c.bound);
         }
         // Six digits without a walk.
         let epsilon = Some(1e-6 * x.iter().fold(0.0f64, |most, x| most.max(x.abs())));
-        let options = Options { epsilon, ..Options::default() };
-        let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect(name);
+        let solution = sound(&machine, &problem, &Options { epsilon, ..Options::default() });
         assert!(solution.krylov > 0, "{name}");
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
@@ -519,12 +459,11 @@ fn real_matrices_have_their_components_in_the_interval() {
         }
     }
     for name in ["ani4", "olm500"] {
-        let (matrix, _) = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
-        let rhs = vec![vec![1.0; matrix.rows()]];
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0], functionals: &[] };
+        let matrix = matrix(name);
+        let rhs = [vec![1.0; matrix.rows()]];
         for force in [false, true] {
             let options = Options { force, ..Options::default() };
-            let error = solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err();
+            let error = answer(&machine, &problem(&matrix, &rhs, &[0]), &options).unwrap_err();
             assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
         }
     }
@@ -536,63 +475,44 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     // b = D gives f = 1 in every entry, and the norm is 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
-    let base = Options {
-        epsilon: Some(0.5),
-        delta: Some(0.01),
-        control: ControlVariate::Sweeps(0),
-        ..Options::default()
+    let base = Options { epsilon: Some(0.5), delta: Some(0.01), replicates: 1, ..plain() };
+    let of = |components: &[u32], options: Options| {
+        ask(&machine, &case, components, &options).components[0].clone()
     };
-    let of = |options: Options| ask(&machine, &case, &[24, 0], &options).components[0].clone();
-    let norm = of(Options { chains: Count::Norm, replicates: 1, ..base.clone() });
+    let norm = of(&[24, 0], Options { chains: Count::Norm, ..base.clone() });
     assert_eq!((norm.chains, norm.length), (182, 65));
-    let printed = of(Options { chains: Count::Norm, replicates: 1, length: Length::Printed, ..base.clone() });
+    let printed = of(&[24, 0], Options { chains: Count::Norm, length: Length::Printed, ..base.clone() });
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
     // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01. The larger of the
     // two rows counts.
-    let row = ask(&machine, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
-    assert_eq!(row.components[0].chains, 7);
-    let error = {
-        let rhs = std::slice::from_ref(&case.rhs);
-        let problem = Problem { matrix: &case.matrix, rhs, components: &[0], functionals: &[] };
-        let options = Options { chains: Count::Norm, epsilon: Some(1e-12), ..base };
-        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
-    };
-    assert!(error.contains("a-priori"), "{error}");
+    assert_eq!(of(&[0], Options { chains: Count::RowNorm, ..base.clone() }).chains, 7);
+    let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[0]);
+    let options = Options { chains: Count::Norm, epsilon: Some(1e-12), replicates: 16, ..base };
+    let said = refused(&machine, &problem, &options);
+    assert!(said.contains("a-priori"), "{said}");
 }
 
 #[test]
 fn lazy_walks_reject_unsupported_options() {
-    let machine = cpu();
-    let ask = |matrix: &CsrMatrix, options: Options| {
-        let rhs = vec![vec![1.0; matrix.rows()]];
-        let problem = Problem { matrix, rhs: &rhs, components: &[0], functionals: &[] };
-        let options = Options { lazy: true, chains: Count::Number(64), ..options };
-        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
-    };
     let poisson = built_in("poisson2d:7,1").matrix;
-    assert!(ask(&poisson, Options::default()).contains("`length`"));
-    assert!(
-        ask(&poisson, Options { control: ControlVariate::Sweeps(2), ..Options::default() })
-            .contains("`control` 2")
-    );
-    let steps = Options { length: Length::Steps(20), ..Options::default() };
-    assert!(
-        ask(&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() })
-            .contains("scaled-jacobi")
-    );
-    assert!(ask(&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }).contains("halton"));
     let hole = CsrMatrix::from_rows(2, 2, |i, row| row.push((1 - i as u32, 1.0)));
-    assert!(ask(&hole, steps.clone()).contains("no diagonal entry"));
     let nan =
         CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
-    assert!(ask(&nan, steps).contains("finite"));
-}
-
-fn ask_for(matrix: &CsrMatrix, rhs: &[f64], components: &[u32], options: &Options) -> Solution {
-    let rhs = [rhs.to_vec()];
-    let problem = Problem { matrix, rhs: &rhs, components, functionals: &[] };
-    solve(&cpu(), &problem, options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+    let steps = Options { length: Length::Steps(20), ..Options::default() };
+    for (matrix, options, why) in [
+        (&poisson, Options::default(), "`length`"),
+        (&poisson, Options { control: ControlVariate::Sweeps(2), ..Options::default() }, "`control` 2"),
+        (&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() }, "scaled-jacobi"),
+        (&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }, "halton"),
+        (&hole, steps.clone(), "no diagonal entry"),
+        (&nan, steps.clone(), "finite"),
+    ] {
+        let rhs = [vec![1.0; matrix.rows()]];
+        let options = Options { lazy: true, chains: Count::Number(64), ..options };
+        let said = refused(&cpu(), &problem(matrix, &rhs, &[0]), &options);
+        assert!(said.contains(why), "{said}, not {why}");
+    }
 }
 
 /// If sweeps alone solve a system, only rounding remains, and it is bounded.
@@ -603,106 +523,80 @@ fn systems_solved_by_sweeps_have_a_certain_interval() {
         _ => row.extend([(0, 1.0), (1, 7.0)]),
     });
     let options = Options { control: ControlVariate::Sweeps(5), ..Options::default() };
-    let c = ask_for(&matrix, &[1.0, 3.0], &[1], &options).components[0].clone();
+    let c = component(&matrix, &[1.0, 3.0], 1, &options);
     // x₁ = 20/49; the product is exact.
     let error = c.estimate.mul_add(49.0, -20.0).abs() / 49.0;
     assert!(error > 0.0 && error <= c.half_width && c.half_width < 1e-14, "{error:e} {c:?}");
 
-    // x_i = l x_{i−1} + f_i, in double-double arithmetic.
+    // x_i = l x_{i−1} + f_i, in double-word arithmetic.
     let (n, l) = (3000, 0.9995);
     let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
     let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
     let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
     let options =
         Options { splitting: Splitting::Given, control: ControlVariate::Sweeps(3000), ..Options::default() };
-    let solution = ask_for(&matrix, &f, &components, &options);
-    let (mut x, mut low, mut exact) = (0.0f64, 0.0f64, Vec::new());
-    for f in f {
-        let product = l * x;
-        let sum = product + f;
-        let rounded = sum - product;
-        low = l * low + l.mul_add(x, -product) + ((product - (sum - rounded)) + (f - rounded));
-        x = sum;
-        exact.push((x, low));
-    }
+    let solution = sound(&cpu(), &problem(&matrix, std::slice::from_ref(&f), &components), &options);
+    let mut x = DoubleWord::ZERO;
+    let exact: Vec<DoubleWord> = f
+        .iter()
+        .map(|&f| {
+            x = x * DoubleWord::from(l) + DoubleWord::from(f);
+            x
+        })
+        .collect();
     for c in &solution.components {
-        let (x, low) = exact[c.component as usize];
-        let error = ((c.estimate - x) - low).abs();
+        let error = (DoubleWord::from(c.estimate) - exact[c.component as usize]).abs().to_f64();
         assert!(error <= c.half_width && c.bound.statistical == 0.0, "{error:e} {c:?}");
     }
 }
 
 #[test]
 fn chains_of_no_step_need_no_points() {
+    use ControlVariate::{Auto, Sweeps};
     let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 4.0)));
     let triangle = CsrMatrix::from_rows(3, 3, |i, row| row.extend((0..=i as u32).map(|j| (j, 1.0))));
     let poisson = built_in("poisson2d:10,0.5");
     let zeros = CsrMatrix::from_rows(2, 2, |_, _| {});
-    let given = Splitting::Given;
     for (matrix, rhs, x, control, splitting) in [
-        (&one, &[3.0][..], 0.75, ControlVariate::Auto, Splitting::Auto),
-        (&one, &[3.0], 0.75, ControlVariate::Sweeps(0), Splitting::Auto),
-        (&triangle, &[1.0, 1.0, 1.0], 1.0, ControlVariate::Auto, Splitting::Auto),
-        (&triangle, &[1.0, 1.0, 1.0], 1.0, ControlVariate::Sweeps(3), Splitting::Auto),
-        (&poisson.matrix, &poisson.rhs[..], poisson.x[0], ControlVariate::Sweeps(300), Splitting::Auto),
-        (&zeros, &[5.0, 1.0], 5.0, ControlVariate::Sweeps(0), given),
+        (&one, &[3.0][..], 0.75, Auto, Splitting::Auto),
+        (&one, &[3.0], 0.75, Sweeps(0), Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, Auto, Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, Sweeps(3), Splitting::Auto),
+        (&poisson.matrix, &poisson.rhs[..], poisson.x[0], Sweeps(300), Splitting::Auto),
+        (&zeros, &[5.0, 1.0], 5.0, Sweeps(0), Splitting::Given),
     ] {
-        for sequence in
-            [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32]
-        {
+        let base = Options { control, splitting, max_chains: 1 << 12, ..Options::default() };
+        for sequence in SEQUENCES {
             for (ahead, grid, shared) in
                 [(false, None, false), (true, None, true), (false, Some(Grid::PUBLISHED), false)]
             {
-                let max_chains = 1 << 12;
-                let options = Options {
-                    sequence,
-                    control,
-                    splitting,
-                    ahead,
-                    grid,
-                    shared,
-                    max_chains,
-                    ..Options::default()
-                };
-                let c = ask_for(matrix, rhs, &[0], &options).components[0].clone();
+                let options = Options { sequence, ahead, grid, shared, ..base.clone() };
+                let c = component(matrix, rhs, 0, &options);
                 approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }
         }
-        if let ControlVariate::Auto = control {
-            let options = Options { lazy: true, ..Options::default() };
-            let c = ask_for(&one, &[3.0], &[0], &options).components[0].clone();
-            assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
-        }
     }
+    let c = component(&one, &[3.0], 0, &Options { lazy: true, ..Options::default() });
+    assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
 }
 
 #[test]
 fn the_size_of_the_right_hand_side_changes_no_digit() {
     let case = built_in("random-dominant:60,5,0.8,signed");
     for lazy in [false, true] {
-        let options = Options {
-            control: ControlVariate::Sweeps(0),
-            chains: Count::Number(1 << 12),
-            lazy,
-            ..Options::default()
-        };
+        let options = Options { chains: Count::Number(1 << 12), lazy, ..plain() };
         let of = |factor: f64| {
             let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
-            ask_for(&case.matrix, &rhs, &[7], &options)
+            component(&case.matrix, &rhs, 7, &options)
         };
-        let plain = of(1.0).components[0].clone();
+        let one = of(1.0);
         for e in [-900, -563, 563, 900] {
             let factor = 2f64.powi(e);
-            let c = of(factor).components[0].clone();
-            assert_eq!(
-                (c.estimate, c.half_width),
-                (plain.estimate * factor, plain.half_width * factor),
-                "2^{e}"
-            );
+            let (c, wanted) = (of(factor), (one.estimate * factor, one.half_width * factor));
+            assert_eq!((c.estimate, c.half_width), wanted, "2^{e}");
         }
         for factor in [1e-170, 1e160] {
-            let solution = of(factor);
-            let c = &solution.components[0];
+            let c = of(factor);
             let error = (c.estimate - case.x[7] * factor).abs();
             assert!(error <= c.half_width && c.half_width < 0.2 * factor, "{factor:e}: {c:?}");
         }
@@ -712,21 +606,17 @@ fn the_size_of_the_right_hand_side_changes_no_digit() {
 #[test]
 fn results_beyond_the_range_are_errors_with_their_component() {
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
-    let rhs = [vec![1.0, 1e200]];
     for lazy in [false, true] {
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0, 1], functionals: &[] };
+        let rhs = [vec![1.0, 1e200]];
         let options = Options { lazy, ..Options::default() };
-        let error = solve(&cpu(), &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
-        assert!(error.contains("component 1") && error.contains("out of range of f64"), "{error}");
+        let said = refused(&cpu(), &problem(&matrix, &rhs, &[0, 1]), &options);
+        assert!(said.contains("component 1") && said.contains("out of range of f64"), "{said}");
     }
     // Numbers that f32 rounds to 0 are rejected if walks read the matrix itself.
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
-    let machine = machine("cpu", F32, false).expect("the CPU opens");
-    let rhs = [vec![1.0, 1.0]];
-    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[1], functionals: &[] };
     let options = Options { lazy: true, ..Options::default() };
-    let error = solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
-    assert!(error.contains("1e-50") && error.contains("f64"), "{error}");
+    let said = refused(&cpu_in(F32), &problem(&matrix, &[vec![1.0, 1.0]], &[1]), &options);
+    assert!(said.contains("1e-50") && said.contains("f64"), "{said}");
 }
 
 /// 28 states, each with probability 1/2 for a step to the first state and to the next one.
@@ -740,45 +630,37 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
         _ if i + 1 < n => row.extend([(0, -0.3), (i as u32, 1.0), (i as u32 + 1, -0.3)]),
         _ => row.push((i as u32, 1.0)),
     });
-    let mut rhs = vec![0.1; n];
-    rhs[n - 1] = 0.3f64.powi(1 - n as i32);
-    let x = eliminate(&matrix, &rhs, false)[0];
+    let mut rhs = [vec![0.1; n]];
+    rhs[0][n - 1] = 0.3f64.powi(1 - n as i32);
+    let x = eliminated(&matrix, &rhs[0], false)[0];
+    let problem = problem(&matrix, &rhs, &[0]);
     let mut covered = 0;
     for seed in 0..40 {
-        let options = Options { control: ControlVariate::Sweeps(0), seed, ..Options::default() };
-        let solution = ask_for(&matrix, &rhs, &[0], &options);
+        let solution = sound(&cpu(), &problem, &Options { seed, ..plain() });
         let c = &solution.components[0];
         covered += u32::from((c.estimate - x).abs() <= c.half_width);
         assert!(c.half_width <= solution.epsilon || solution.status == Status::NotMet);
     }
     assert!(covered >= 38, "{covered} of 40 intervals hold {x}");
     // An interval that would need 2⁶⁴ chains is not attempted.
-    let options = Options { control: ControlVariate::Sweeps(0), epsilon: Some(1e-2), ..Options::default() };
-    let solution = ask_for(&matrix, &rhs, &[0], &options);
+    let solution = sound(&cpu(), &problem, &Options { epsilon: Some(1e-2), ..plain() });
     assert!(solution.status == Status::NotMet && solution.components[0].chains == 1 << 14);
 }
 
 #[test]
 fn rows_without_influence_on_the_components_may_diverge() {
     let rows: [&[(u32, f64)]; 4] =
-        [&[(2, 1.0), (0, 1.0)], &[(1, 1.0), (3, 0.1)], &[(0, 2.0), (2, 1.0)], &[(1, 0.1), (3, 1.0)]];
-    let matrix = CsrMatrix::from_rows(4, 4, |i, row| {
-        row.extend_from_slice(rows[i]);
-        row.sort_by_key(|e| e.0);
-    });
-    let solution = ask_for(&matrix, &[1.0; 4], &[3, 1], &Options::default());
+        [&[(0, 1.0), (2, 1.0)], &[(1, 1.0), (3, 0.1)], &[(0, 2.0), (2, 1.0)], &[(1, 0.1), (3, 1.0)]];
+    let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
+    let rhs = [vec![1.0; 4]];
+    let solution = sound(&cpu(), &problem(&matrix, &rhs, &[3, 1]), &Options::default());
     assert_eq!(solution.components.iter().map(|c| c.component).collect::<Vec<_>>(), [3, 1]);
     for c in &solution.components {
         approx::assert_abs_diff_eq!(c.estimate, 1.0 / 1.1, epsilon = c.half_width);
     }
-    assert!(
-        solution.n == 4 && solution.warnings.iter().any(|w| w.contains("2 of them")),
-        "{:?}",
-        solution.warnings
-    );
-    let rhs = [vec![1.0; 4]];
-    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0], functionals: &[] };
-    let error = solve(&cpu(), &problem, &Options::default(), &mut |_, _| Ok(())).unwrap_err();
+    let warned = solution.warnings.iter().any(|w| w.contains("2 of them"));
+    assert!(solution.n == 4 && warned, "{:?}", solution.warnings);
+    let error = answer(&cpu(), &problem(&matrix, &rhs, &[0]), &Options::default()).unwrap_err();
     assert!(matches!(error, Error::Divergent { row: 2, .. }), "{error}");
 }
 
@@ -803,11 +685,8 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
     });
     let rhs: Vec<f64> = (0..n).map(|i| (i % 7) as f64 - 3.0).collect();
     let x = rhs[0] - rhs[1..].iter().sum::<f64>() * 0.5 / 1500.0;
-    let rhs = [rhs];
-    let machine = machine("cpu", F32, false).expect("the CPU opens");
-    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0], functionals: &[] };
     let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
-    let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("rows are sound");
+    let solution = sound(&cpu_in(F32), &problem(&matrix, &[rhs], &[0]), &options);
     let c = &solution.components[0];
     // Each boundary of the 1500 probabilities has an error of up to 1500 units of roundoff.
     let least = 1500.0 * 1500.0 * F32.unit_roundoff();
@@ -816,11 +695,10 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
 
 #[test]
 fn lazy_walks_take_a_row_sum_of_any_size() {
-    let rows: [&[(u32, f64)]; 2] = [&[(1, 2e30)], &[]];
-    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
+    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend((i == 0).then_some((1, 2e30))));
     let options =
         Options { lazy: true, splitting: Splitting::Given, length: Length::Steps(1), ..Options::default() };
-    let c = ask_for(&matrix, &[1.0, 1.0], &[0], &options).components[0].clone();
+    let c = component(&matrix, &[1.0, 1.0], 0, &options);
     assert!((c.estimate / 2e30 - 1.0).abs() < 1e-15 && c.half_width == f64::INFINITY, "{c:?}");
 }
 
@@ -829,10 +707,9 @@ fn functionals_of_many_entries_are_exact_or_walked() {
     // 4900 entries are two groups.
     let built = system("poisson2d:70,0.9", 3).expect("a built-in").expect("its parameters are sound");
     let (n, rhs) = (built.matrix.rows(), std::slice::from_ref(&built.rhs));
-    let h = vec![vec![1.0 / n as f64; n], (0..n).map(|i| (i as f64).sin()).collect()];
-    let problem = Problem { matrix: &built.matrix, rhs, components: &[], functionals: &h };
-    let ask =
-        |options: &Options| solve(&cpu(), &problem, options, &mut |_, _| Ok(())).expect("a sound problem");
+    let h = [vec![1.0 / n as f64; n], (0..n).map(|i| (i as f64).sin()).collect()];
+    let problem = Problem { functionals: &h, ..problem(&built.matrix, rhs, &[]) };
+    let ask = |options: &Options| sound(&cpu(), &problem, options);
     let exact =
         ask(&Options { epsilon: Some(1e-6), control: ControlVariate::Sweeps(400), ..Options::default() });
     assert_eq!((exact.status, exact.steps), (Status::Met, 0));
@@ -852,9 +729,9 @@ fn functionals_of_many_entries_are_exact_or_walked() {
 #[test]
 fn a_functional_of_one_entry_is_that_component() {
     let case = built_in("random-dominant:300,5,0.75,signed");
-    let h = |i: usize, h: f64| (0..case.x.len()).map(|j| if i == j { h } else { 0.0 }).collect::<Vec<f64>>();
-    let options = Options { epsilon: Some(1e-2), control: ControlVariate::Sweeps(0), ..Options::default() };
-    let solution = ask_functionals(&cpu(), &case, (&[9], &[h(9, 1.0), h(9, -4.0)]), &options);
+    let h = |h: f64| (0..case.x.len()).map(|j| if j == 9 { h } else { 0.0 }).collect::<Vec<f64>>();
+    let options = Options { epsilon: Some(1e-2), ..plain() };
+    let solution = ask_functionals(&cpu(), &case, (&[9], &[h(1.0), h(-4.0)]), &options);
     let [one, minus_four] = &solution.functionals[..] else { panic!("two functionals") };
     assert_eq!(solution.status, Status::Met);
     approx::assert_abs_diff_eq!(one.estimate, case.x[9], epsilon = one.half_width);
@@ -862,25 +739,21 @@ fn a_functional_of_one_entry_is_that_component() {
     approx::assert_abs_diff_eq!(minus_four.estimate, -4.0 * case.x[9], epsilon = minus_four.half_width);
     assert!(one.half_width <= 1e-2 && minus_four.half_width <= 1e-2 && minus_four.chains >= one.chains);
     // The default half-width of a functional is that of components times Σ |h|.
-    let default = ask_functionals(&cpu(), &case, (&[9], &[h(9, -4.0)]), &Options::default());
-    approx::assert_relative_eq!(
-        default.functionals[0].epsilon,
-        4.0 * default.components[0].epsilon,
-        max_relative = 1e-12
-    );
+    let default = ask_functionals(&cpu(), &case, (&[9], &[h(-4.0)]), &Options::default());
+    let (all, one) = (default.functionals[0].epsilon, default.components[0].epsilon);
+    approx::assert_relative_eq!(all, 4.0 * one, max_relative = 1e-12);
 }
 
 #[test]
 fn functionals_of_convergent_rows_are_computed_although_others_diverge() {
     // Rows 0 and 1 converge, rows 2 and 3 do not.
-    let rows: [&[(u32, f64)]; 4] = [&[(1, 0.5)], &[(0, 0.25)], &[(3, 2.0)], &[(2, 2.0)]];
-    let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
+    let rows = [(1, 0.5), (0, 0.25), (3, 2.0), (2, 2.0)];
+    let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.push(rows[i]));
     let rhs = [vec![1.0, 2.0, 1.0, 1.0]];
     let options = Options { splitting: Splitting::Given, ..Options::default() };
     let ask = |h: [f64; 4]| {
-        let h = [h.to_vec()];
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[1], functionals: &h };
-        solve(&cpu(), &problem, &options, &mut |_, _| Ok(()))
+        let problem = Problem { functionals: &[h.to_vec()], ..problem(&matrix, &rhs, &[1]) };
+        answer(&cpu(), &problem, &options)
     };
     let solution = ask([1.0, -1.0, 0.0, 0.0]).expect("x = (16, 18)/7");
     let c = &solution.functionals[0];
@@ -892,19 +765,16 @@ fn functionals_of_convergent_rows_are_computed_although_others_diverge() {
 #[test]
 fn functionals_without_an_answer_are_refused_with_the_number() {
     let case = built_in("random-dominant:300,5,0.75,signed");
-    let refused = |h: Vec<f64>| {
-        let (rhs, h) = (std::slice::from_ref(&case.rhs), [vec![1.0; 300], h]);
-        let problem = Problem { matrix: &case.matrix, rhs, components: &[], functionals: &h };
-        solve(&cpu(), &problem, &Options::default(), &mut |_, _| Ok(())).unwrap_err().to_string()
-    };
-    let with =
-        |i: usize, value: f64| (0..300).map(|j| if i == j { value } else { 1.0 }).collect::<Vec<f64>>();
+    let with = |i: usize, value: f64| (0..300).map(|j| if i == j { value } else { 1.0 }).collect();
     for (h, parts) in [
         (vec![1.0; 299], ["functional 1 has 299", "300 rows"]),
         (with(7, f64::NAN), ["entry 7 of functional 1", "NaN"]),
         (with(0, f64::INFINITY), ["entry 0 of functional 1", "inf"]),
     ] {
-        let said = refused(h);
+        let functionals = [vec![1.0; 300], h];
+        let rhs = std::slice::from_ref(&case.rhs);
+        let problem = Problem { functionals: &functionals, ..problem(&case.matrix, rhs, &[]) };
+        let said = refused(&cpu(), &problem, &Options::default());
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     }
 }
@@ -914,38 +784,23 @@ fn functionals_without_an_answer_are_refused_with_the_number() {
 fn a_time_limit_ends_with_the_certain_bound() {
     let case = built_in("random-dominant:300,5,0.75,signed");
     let h = [vec![1.0; case.x.len()]];
+    let hard = Options { epsilon: Some(1e-12), time_limit: Some(Duration::ZERO), ..plain() };
     for (control, lazy) in
         [(ControlVariate::Sweeps(0), false), (ControlVariate::Krylov, false), (ControlVariate::Auto, true)]
     {
-        let options = Options {
-            epsilon: Some(1e-12),
-            control,
-            lazy,
-            time_limit: Some(std::time::Duration::ZERO),
-            ..Options::default()
-        };
+        let options = Options { control, lazy, ..hard.clone() };
         let h = if lazy { &[][..] } else { &h[..] };
         let solution = ask_functionals(&cpu(), &case, (&[9], h), &options);
         assert_eq!((solution.status, solution.steps, solution.krylov), (Status::NotMet, 0, 0));
-        let wanted = [case.x[9], case.x.iter().sum()];
-        for (c, x) in solution.components.iter().chain(&solution.functionals).zip(wanted) {
+        for (c, x) in all(&solution).iter().zip([case.x[9], case.x.iter().sum()]) {
             assert!((c.estimate - x).abs() <= c.half_width, "{control}: {} {c:?}", c.name());
             assert!(c.half_width.is_finite() && c.bound.statistical == 0.0 && c.length == 0, "{c:?}");
         }
     }
     // With a time limit between rounds, the completed walks count.
-    let limited = |limit: u64| {
-        let time_limit = Some(std::time::Duration::from_millis(limit));
-        let options = Options {
-            epsilon: Some(1e-12),
-            control: ControlVariate::Sweeps(0),
-            time_limit,
-            ..Options::default()
-        };
-        ask(&cpu(), &case, &[9], &options)
-    };
-    let at = std::time::Instant::now();
-    let solution = limited(500);
+    let at = Instant::now();
+    let limited = Options { time_limit: Some(Duration::from_millis(500)), ..hard };
+    let solution = ask(&cpu(), &case, &[9], &limited);
     let c = &solution.components[0];
     assert!(at.elapsed().as_secs_f64() < 5.0 && solution.status == Status::NotMet, "{:?}", at.elapsed());
     assert!(c.chains >= 16 << 10 && (c.estimate - case.x[9]).abs() <= 3.0 * c.half_width, "{c:?}");
@@ -955,8 +810,7 @@ fn a_time_limit_ends_with_the_certain_bound() {
 #[test]
 fn products_are_counted_and_can_be_interrupted() {
     let case = built_in("poisson2d:40,1");
-    let rhs = std::slice::from_ref(&case.rhs);
-    let problem = Problem { matrix: &case.matrix, rhs, components: &[5], functionals: &[] };
+    let problem = problem(&case.matrix, std::slice::from_ref(&case.rhs), &[5]);
     let options = Options { epsilon: Some(1e-9), ..Options::default() };
     let mut counts = Vec::new();
     let mut told = |done: u64, all: u64| {
@@ -968,30 +822,28 @@ fn products_are_counted_and_can_be_interrupted() {
     // Every sixteen iterations, of two products each.
     assert!(solution.krylov > 20 && most > 20 && counts.len() as u64 > most / 32, "{most} {}", counts.len());
     for stop in [1, most] {
-        let mut interrupt = |done: u64, _| if done >= stop { Err(Error::Interrupted) } else { Ok(()) };
-        let error = solve(&cpu(), &problem, &options, &mut interrupt);
+        let error = solve(&cpu(), &problem, &options, &mut stop_at(stop));
         assert!(matches!(error, Err(Error::Interrupted)), "{stop}: {error:?}");
     }
 }
 
 /// The tridiagonal matrix −1, 2, −1.
-fn laplacian(n: usize) -> CsrMatrix {
-    CsrMatrix::from_rows(n, n, |i, row| {
-        let (i, n) = (i as u32, n as u32);
-        row.extend(
-            [(i.wrapping_sub(1), -1.0), (i, 2.0), (i + 1, -1.0)].into_iter().filter(|entry| entry.0 < n),
-        );
+fn laplacian(n: u32) -> CsrMatrix {
+    CsrMatrix::from_rows(n as usize, n as usize, |i, row| {
+        let i = i as u32;
+        let near = [(i.wrapping_sub(1), -1.0), (i, 2.0), (i + 1, -1.0)];
+        row.extend(near.into_iter().filter(|entry| entry.0 < n));
     })
 }
 
 #[test]
 fn long_walks_end_with_the_time_limit_and_on_interrupts() {
-    let limit = std::time::Duration::from_millis(300);
+    let limit = Duration::from_millis(300);
     let (matrix, rhs) = (laplacian(199), [vec![1.0; 199]]);
-    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[99], functionals: &[] };
-    let base = Options { control: ControlVariate::Sweeps(0), epsilon: Some(1e-3), ..Options::default() };
+    let problem = problem(&matrix, &rhs, &[99]);
+    let base = Options { epsilon: Some(1e-3), ..plain() };
     let limited = Options { time_limit: Some(limit), ..base.clone() };
-    let (started, mut steps) = (std::time::Instant::now(), 0);
+    let (started, mut steps) = (Instant::now(), 0);
     let solution = solve(&cpu(), &problem, &limited, &mut |done, _| {
         steps = steps.max(done);
         Ok(())
@@ -1002,11 +854,8 @@ fn long_walks_end_with_the_time_limit_and_on_interrupts() {
     assert!(steps > 0 && solution.components[0].length == 0, "{steps}");
     assert!((solution.components[0].estimate - 5000.0).abs() <= solution.components[0].half_width);
 
-    let started = std::time::Instant::now();
-    let stopped = solve(&cpu(), &problem, &base, &mut |done, _| match done {
-        0 => Ok(()),
-        _ => Err(Error::Interrupted),
-    });
+    let started = Instant::now();
+    let stopped = solve(&cpu(), &problem, &base, &mut stop_at(1));
     let took = started.elapsed();
     assert!(matches!(stopped, Err(Error::Interrupted)) && took < 10 * limit, "{took:?}");
 }
@@ -1016,10 +865,9 @@ fn walks_limited_by_rounding_are_skipped() {
     // The residual of BiCGSTAB is below the rounding error, and a first round of walks would take
     // minutes.
     let (matrix, rhs) = (laplacian(999), [vec![1.0; 999]]);
-    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[499], functionals: &[] };
     for epsilon in [1.0, 1e-2, 1e-9] {
         let options = Options { epsilon: Some(epsilon), ..Options::default() };
-        let solution = solve(&cpu(), &problem, &options, &mut |_, _| Ok(())).expect("an answer");
+        let solution = sound(&cpu(), &problem(&matrix, &rhs, &[499]), &options);
         let x = &solution.components[0];
         assert!((x.estimate - 125_000.0).abs() <= x.half_width && x.length == 0, "{epsilon:e}: {x:?}");
         assert_eq!(solution.status == Status::Met, x.half_width <= epsilon);

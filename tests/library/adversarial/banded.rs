@@ -12,41 +12,16 @@ use kolmo::tridiagonal::{
 
 use super::double_word::DoubleWord;
 use super::run_all;
-use super::tridiagonal::{Numbers, device};
+use super::tridiagonal::{device, numbers};
+use crate::support::Numbers;
 use crate::tridiagonal_banded::row;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Random,
-    Dominant,
-    WeaklyDominant,
-    RowScales,
-    Graded,
-    Alternating,
-    Decoupled,
-    NearlySingular,
-    Singular,
-    SingularUnits,
-    SingularBatch,
-    TwiceSingular,
+kinds! {
+    Random Dominant WeaklyDominant RowScales Graded Alternating Decoupled NearlySingular Singular
+    SingularUnits SingularBatch TwiceSingular
 }
 
 use Kind::*;
-
-const KINDS: [Kind; 12] = [
-    Random,
-    Dominant,
-    WeaklyDominant,
-    RowScales,
-    Graded,
-    Alternating,
-    Decoupled,
-    NearlySingular,
-    Singular,
-    SingularUnits,
-    SingularBatch,
-    TwiceSingular,
-];
 
 impl Kind {
     fn is_singular(self) -> bool {
@@ -109,7 +84,7 @@ fn units(kind: Kind, n: usize, r: &mut Numbers) -> [Vec<f64>; 2] {
 }
 
 fn made(kind: Kind, seed: u64) -> BandedSystem {
-    let mut r = Numbers::new(100 + kind as u64, seed);
+    let mut r = numbers(100 + kind as u64, seed);
     let form = if seed.is_multiple_of(2) { Form::Pentadiagonal } else { Form::Blocks };
     let n = match r.below(8) {
         0..6 => 1 + r.below(40),
@@ -238,7 +213,7 @@ const SMALL: usize = 64;
 /// It is the largest unknown, in double-word arithmetic, for a right-hand side with the row sums of
 /// |A| times random factors of size ½ … 1. Infinite if a pivot is 0.
 fn reference_growth(system: &BandedSystem, s: usize) -> f64 {
-    let mut r = Numbers::new(0, system.n() as u64);
+    let mut r = numbers(0, system.n() as u64);
     let sized = |i: usize| row(system, i).iter().map(|(_, v)| v.abs()).sum::<f64>();
     let b: Vec<f64> = (0..system.rows()).map(|i| r.sign() * (0.5 + 0.5 * r.unit()) * sized(i)).collect();
     let x = dense::<DoubleWord>(system, s, |i| b[i], |v| v.abs().to_f64());

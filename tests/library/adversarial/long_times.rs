@@ -4,25 +4,23 @@
 
 use fastrand::Rng;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
+use kolmo::transient::{Initial, Method, Observer, Options, Solution, Status, solve};
 use kolmo::{Error, Result};
 
-use super::transient::{Rates, Reference, between, chain, error, initial, small};
+use super::transient::{Rates, Reference, between, error, initial, made, small};
 use super::{cpu_lanes, run_all};
+use crate::support::problem;
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+kinds! {
     /// A pair or a ring with one slow exit.
-    SlowExit,
+    SlowExit
     /// Two transient classes with their own decay rates, each to its own absorbing state.
-    Parts,
+    Parts
     /// A class with a periodic matrix P, since all its exit rates are equal, and a slow exit.
-    Periodic,
+    Periodic
     /// Nested classes, each level slower than the one below.
-    Gradual,
+    Gradual
 }
-
-const KINDS: [Kind; 4] = [Kind::SlowExit, Kind::Parts, Kind::Periodic, Kind::Gradual];
 
 /// Sets the rates of a ring on the states `of`, in both directions.
 fn part(rates: &mut Rates, of: std::ops::Range<usize>, rng: &mut Rng) {
@@ -112,6 +110,8 @@ struct Seen {
     left_out: usize,
 }
 
+#[derive(Debug)]
+#[expect(dead_code, reason = "read by a person")]
 struct Found {
     kind: Kind,
     seed: u64,
@@ -119,16 +119,6 @@ struct Found {
     bound: f64,
     error: f64,
     epsilon: f64,
-}
-
-impl std::fmt::Display for Found {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, seed, alpha_t, bound, error, epsilon } = self;
-        write!(
-            f,
-            "{kind:?}, seed {seed}, alpha t {alpha_t:e}: bound {bound:e} of {epsilon:e}, error {error:e}"
-        )
-    }
 }
 
 impl Found {
@@ -145,10 +135,8 @@ fn ask(
     options: &Options,
     precision: Precision,
 ) -> Result<(Vec<f64>, Solution)> {
-    let (machine, chain) = (cpu_lanes(1, precision), chain(rates));
-    let mut kept = Patient::default();
-    let problem = Problem { transitions: &chain, initial, times: &[t], rewards: &[], vectors: true };
-    let solution = solve(&machine, &problem, options, &mut kept)?;
+    let (machine, chain, mut kept) = (cpu_lanes(1, precision), made(rates), Patient::default());
+    let solution = solve(&machine, &problem(&chain, initial, &[t]), options, &mut kept)?;
     Ok((kept.0.remove(0), solution))
 }
 
@@ -211,26 +199,26 @@ fn case(kind: Kind, seed: u64, seen: &std::sync::Mutex<Seen>) -> std::result::Re
 #[test]
 fn errors_of_stiff_chains_at_long_times_are_within_tight_bounds() {
     let seen = std::sync::Mutex::default();
-    run_all(&KINDS, 4, |kind, seed| case(kind, seed, &seen));
+    run_all(KINDS, 4, |kind, seed| case(kind, seed, &seen));
     let Seen { mut found, all: asked, left_out } = seen.into_inner().expect("no case panicked");
     found.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     let all = found.len();
     let at = |share: f64| &found[((all as f64 * share) as usize).min(all - 1)];
     println!("{all} bounds of auto over errors; {left_out} of {asked} by all methods were left out:");
     for share in [0.5, 0.9, 0.99, 1.0] {
-        println!("{share}: {:.1e}, {}", at(share).ratio(), at(share));
+        println!("{share}: {:.1e}, {:?}", at(share).ratio(), at(share));
     }
     // Only bounds above ε count: a bound within ε may be loose.
     let missed: Vec<&Found> = found.iter().filter(|found| found.bound > found.epsilon).collect();
     let loose = missed.iter().filter(|found| found.ratio() > 1e4).count();
     for found in missed.iter().filter(|found| found.ratio() > 1e4) {
-        println!("loose: {found}");
+        println!("loose: {found:?}");
     }
     println!("{} missed, {loose} of them by more than 10^4 errors", missed.len());
     assert!(100 * loose <= all, "{loose} of {all} bounds miss and are more than 10^4 times the error");
     if let Some(worst) = missed.last() {
-        println!("the worst of them {worst}");
-        assert!(worst.ratio() <= 1e6, "{:e}: {worst}", worst.ratio());
+        println!("the worst of them {worst:?}");
+        assert!(worst.ratio() <= 1e6, "{:e}: {worst:?}", worst.ratio());
     }
     assert!(2 * left_out <= asked, "{left_out} of {asked} were left out");
 }

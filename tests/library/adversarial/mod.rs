@@ -4,8 +4,20 @@
 //! `KOLMO_FIRST_SEED=17` starts at seed 17, and the two variables together repeat one case. A
 //! failure names kind and seed.
 
+/// Defines the kinds of problems of a generator, and their list.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        const KINDS: &[Kind] = &[$(Kind::$kind),*];
+    };
+}
+
 mod banded;
-mod double_word;
+pub(crate) mod double_word;
 mod long_times;
 mod page_rank;
 mod transient;
@@ -18,7 +30,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions};
 
 /// Returns the seeds of each kind: `usual` of them, unless the environment sets a number.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -40,10 +51,24 @@ fn cpu_lanes(count: usize, precision: Precision) -> Rc<Machine> {
         if let Some(machine) = open.find(|machine| machine.lanes.len() == count) {
             return machine.clone();
         }
-        let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
-        let machine = Rc::new(Machine::open(&vec![DeviceSpec::Cpu; count], &options).expect("the CPU opens"));
+        let spec = vec!["cpu"; count].join(",");
+        let machine = Rc::new(crate::support::machine(&spec, precision).expect("the CPU opens"));
         known.push(machine.clone());
         machine
+    })
+}
+
+/// Calls `work` for every item on all cores, and returns its texts.
+pub(crate) fn on_all_cores<T: Sync>(all: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    // Separate threads: a pool thread that waits for a lane would start another case on its stack.
+    let some = || -> Vec<String> {
+        std::iter::from_fn(|| all.get(next.fetch_add(1, Ordering::Relaxed))).filter_map(&work).collect()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no case panics")).collect()
     })
 }
 
@@ -54,17 +79,8 @@ fn run_all<K: Copy + Send + Sync + std::fmt::Debug>(
     case: impl Fn(K, u64) -> Result<(), String> + Sync,
 ) {
     let all: Vec<(K, u64)> = kinds.iter().flat_map(|&kind| seeds(usual).map(move |s| (kind, s))).collect();
-    let next = AtomicUsize::new(0);
-    // Separate threads: a pool thread that waits for a lane would start another case on its stack.
-    let work = || -> Vec<String> {
-        std::iter::from_fn(|| all.get(next.fetch_add(1, Ordering::Relaxed)))
-            .filter_map(|&(kind, seed)| case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}")))
-            .collect()
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let failures: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no case panics")).collect()
+    let failures = on_all_cores(&all, |&(kind, seed)| {
+        case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}"))
     });
     let shown: Vec<&str> = failures.iter().take(10).map(String::as_str).collect();
     assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), all.len(), shown.join("\n"));

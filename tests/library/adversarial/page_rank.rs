@@ -5,20 +5,9 @@ use kolmo::pagerank::{Graph, Options, page_rank};
 
 use super::double_word::DoubleWord;
 use super::run_all;
+use crate::graph::dense;
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Random,
-    Dangling,
-    Ring,
-    Bipartite,
-    Loops,
-    Parallel,
-    Tiny,
-}
-
-const KINDS: [Kind; 7] =
-    [Kind::Random, Kind::Dangling, Kind::Ring, Kind::Bipartite, Kind::Loops, Kind::Parallel, Kind::Tiny];
+kinds! { Random Dangling Ring Bipartite Loops Parallel Tiny }
 
 /// Distances of the damping factor from 1.
 const DISTANCES: [f64; 11] =
@@ -51,46 +40,6 @@ fn links(kind: Kind, random: &mut fastrand::Rng) -> (usize, Vec<(u32, u32, u64)>
     (n as usize, pairs.into_iter().map(counted).collect())
 }
 
-/// Solves (I − d Pᵀ) x = (1 − d) s by elimination.
-fn reference(n: usize, links: &[(u32, u32, u64)], d: f64, seeds: &[u32]) -> Vec<DoubleWord> {
-    let number = |k: u64| DoubleWord::from(k as f64);
-    let start = |i: usize| match seeds {
-        [] => DoubleWord::ONE / number(n as u64),
-        seeds if seeds.contains(&(i as u32)) => DoubleWord::ONE / number(seeds.len() as u64),
-        _ => DoubleWord::ZERO,
-    };
-    let mut degree = vec![0u64; n];
-    links.iter().for_each(|link| degree[link.0 as usize] += link.2);
-    let d = DoubleWord::from(d);
-    let mut a = vec![vec![DoubleWord::ZERO; n + 1]; n];
-    for &(from, to, count) in links {
-        let share = d * number(count) / number(degree[from as usize]);
-        a[to as usize][from as usize] = a[to as usize][from as usize] - share;
-    }
-    for (i, row) in a.iter_mut().enumerate() {
-        for (entry, _) in row.iter_mut().zip(&degree).filter(|(_, degree)| **degree == 0) {
-            *entry = *entry - d * start(i);
-        }
-        row[i] += DoubleWord::ONE;
-        row[n] = (DoubleWord::ONE - d) * start(i);
-    }
-    // Column diagonally dominant: elimination needs no exchange of rows.
-    for k in 0..n {
-        let (above, below) = a.split_at_mut(k + 1);
-        let pivot = &above[k];
-        for row in below.iter_mut().filter(|row| row[k].hi != 0.0) {
-            let factor = row[k] / pivot[k];
-            (k..=n).for_each(|j| row[j] = row[j] - factor * pivot[j]);
-        }
-    }
-    let mut x = vec![DoubleWord::ZERO; n];
-    for k in (0..n).rev() {
-        let known: DoubleWord = (k + 1..n).map(|j| a[k][j] * x[j]).sum();
-        x[k] = (a[k][n] - known) / a[k][k];
-    }
-    x
-}
-
 fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed << 3 | kind as u64);
     let (n, links) = links(kind, &mut random);
@@ -99,7 +48,7 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let mut seeds: Vec<u32> = (0..n as u32).collect();
     random.shuffle(&mut seeds);
     seeds.truncate(if (seed / DISTANCES.len() as u64).is_multiple_of(2) { 0 } else { 1 + random.usize(..n) });
-    let x = reference(n, &links, d, &seeds);
+    let x: Vec<DoubleWord> = dense(n, &links, d, &seeds);
     let column = |of: fn(&(u32, u32, u64)) -> u32| links.iter().map(of).collect::<Vec<u32>>();
     let counts: Vec<f64> = links.iter().map(|link| link.2 as f64).collect();
     let graph = Graph::counted(n, &column(|link| link.0), &column(|link| link.1), &counts, false);
@@ -129,5 +78,5 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
 
 #[test]
 fn every_interval_holds_page_rank() {
-    run_all(&KINDS, 2 * DISTANCES.len() as u64, check);
+    run_all(KINDS, 2 * DISTANCES.len() as u64, check);
 }

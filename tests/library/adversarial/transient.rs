@@ -6,67 +6,17 @@ use fastrand::Rng;
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::{
-    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, TransitionList, solve,
-};
-use kolmo::{Error, Machine, Result};
+use kolmo::transient::{Initial, Method, Options, Partitioning, Problem, Solution, Status};
+use kolmo::{Error, Result};
 
 use super::double_word::DoubleWord;
 use super::{cpu_lanes, run_all};
+use crate::support::{answer, chain, problem, refusal, reward, run, within};
 
-/// Structure of a chain.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    Single,
-    Still,
-    Pair,
-    Sparse,
-    Dense,
-    Equal,
-    BirthDeath,
-    StiffBirthDeath,
-    PureBirth,
-    Ring,
-    Bipartite,
-    Star,
-    Tree,
-    Absorbing,
-    Classes,
-    NearlyAbsorbing,
-    NearlyDecomposable,
-    DominatingRate,
-    StiffRow,
-    WideRange,
-    Huge,
-    Tiny,
-    Subnormal,
+kinds! {
+    Single Still Pair Sparse Dense Equal BirthDeath StiffBirthDeath PureBirth Ring Bipartite Star Tree Absorbing
+    Classes NearlyAbsorbing NearlyDecomposable DominatingRate StiffRow WideRange Huge Tiny Subnormal
 }
-
-const KINDS: [Kind; 23] = [
-    Kind::Single,
-    Kind::Still,
-    Kind::Pair,
-    Kind::Sparse,
-    Kind::Dense,
-    Kind::Equal,
-    Kind::BirthDeath,
-    Kind::StiffBirthDeath,
-    Kind::PureBirth,
-    Kind::Ring,
-    Kind::Bipartite,
-    Kind::Star,
-    Kind::Tree,
-    Kind::Absorbing,
-    Kind::Classes,
-    Kind::NearlyAbsorbing,
-    Kind::NearlyDecomposable,
-    Kind::DominatingRate,
-    Kind::StiffRow,
-    Kind::WideRange,
-    Kind::Huge,
-    Kind::Tiny,
-    Kind::Subnormal,
-];
 
 /// Returns a number whose logarithm is uniformly distributed.
 pub(super) fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
@@ -293,29 +243,13 @@ impl Reference {
     }
 }
 
-pub(super) fn chain(rates: &Rates) -> Csr {
-    let mut list = TransitionList::default();
-    for (i, row) in rates.iter().enumerate() {
-        for (j, &rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-            list.from.push(i as u32);
-            list.to.push(j as u32);
-            list.rate.push(rate);
-        }
-    }
-    Csr::from_list(rates.len(), list).expect("a chain")
-}
-
-fn run(
-    machine: &Machine,
-    chain: &Csr,
-    initial: &Initial,
-    times: &[f64],
-    options: &Options,
-) -> Result<(Vec<Vec<f64>>, Solution)> {
-    let mut results = Vec::new();
-    let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution = solve(machine, &problem, options, &mut results)?;
-    Ok((results, solution))
+/// Returns a chain with these rates.
+pub(super) fn made(rates: &Rates) -> Csr {
+    let row = |(i, row): (usize, &Vec<f64>)| {
+        let positive = row.iter().enumerate().filter(|(_, rate)| **rate > 0.0);
+        positive.map(|(j, &rate)| (i as u32, j as u32, rate)).collect::<Vec<_>>()
+    };
+    chain(rates.len(), &rates.iter().enumerate().flat_map(row).collect::<Vec<_>>())
 }
 
 /// Returns an initial distribution, and its probabilities rounded to doubles.
@@ -351,7 +285,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let n = rates.len();
     let (initial, p0) = initial(n, &mut rng);
     let reference = Reference::new(&rates);
-    let chain = chain(&rates);
+    let chain = made(&rates);
     let alpha = rates.iter().map(|row| row.iter().sum::<f64>()).fold(0.0, f64::max);
     let mut times = vec![0.0, f64::INFINITY];
     for _ in 0..2 {
@@ -371,15 +305,15 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let options = Options { epsilon, method, ..Options::default() };
     let [one, two] = &[1, 2].map(|count| cpu_lanes(count, precision));
     let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");
-    let (results, solution) =
-        run(one, &chain, &initial, &times, &options).map_err(|e| format!("{what}: {e}"))?;
+    let problem = problem(&chain, &initial, &times);
+    let (results, solution) = answer(one, &problem, &options).map_err(|e| format!("{what}: {e}"))?;
     let mut met = true;
     for ((&t, result), time) in times.iter().zip(&results).zip(&solution.times) {
         let (exact, doubt) = match t.is_infinite() {
             true => (reference.limit(&p0), (n as f64 + 40.0) * 1e-27),
             false => reference.at(&p0, t),
         };
-        let error: f64 = exact.iter().zip(result).map(|(&e, &r)| (e - r.into()).abs().to_f64()).sum();
+        let error = error(result, &exact);
         let bound = time.bound.total();
         // The reference starts from the doubles nearest to thirds.
         let thirds = 0.5 * f64::EPSILON;
@@ -402,19 +336,16 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
         return Err(format!("{what}: status {:?}, bounds met: {met}", solution.status));
     }
     // Format and number of lanes must not change a bit.
-    let format =
-        [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
+    use MatrixFormat::{Hyb, Packed, Pair, Pattern};
+    let format = [Hyb, Packed, Pair, Pattern][rng.usize(0..4)];
     let other = Options { format, ..options };
     let split = Partitioning { halo_depth: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
     for (machine, options) in [(two, &Options { split, ..options }), (one, &other)] {
-        match run(machine, &chain, &initial, &times, options) {
+        match answer(machine, &problem, options) {
             Ok((again, _)) if again == results => {}
             Ok(_) => {
-                return Err(format!(
-                    "{what}: other bits with {:?} on {} lanes",
-                    options.format,
-                    machine.lanes.len()
-                ));
+                let lanes = machine.lanes.len();
+                return Err(format!("{what}: other bits with {:?} on {lanes} lanes", options.format));
             }
             // The format does not fit the chain.
             Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
@@ -427,7 +358,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
 #[test]
 fn errors_of_adversarial_chains_are_within_their_bounds() {
     let seen = Seen::default();
-    run_all(&KINDS, 3, |kind, seed| case(kind, seed, &seen));
+    run_all(KINDS, 3, |kind, seed| case(kind, seed, &seen));
     let seen = seen.into_inner().expect("no case panicked");
     let loose = seen.iter().filter(|(bound, error)| bound / error > 1e4).count();
     assert!(100 * loose <= seen.len(), "{loose} of {} bounds are more than 10^4 times the error", seen.len());
@@ -447,8 +378,9 @@ fn from_first(
     t: f64,
     options: &Options,
 ) -> Result<(Vec<f64>, Solution)> {
-    let machine = cpu_lanes(1, precision);
-    let (mut results, solution) = run(&machine, &chain(rates), &Initial::State(0), &[t], options)?;
+    let (chain, initial) = (made(rates), Initial::State(0));
+    let (mut results, solution) =
+        answer(&cpu_lanes(1, precision), &problem(&chain, &initial, &[t]), options)?;
     Ok((results.remove(0), solution))
 }
 
@@ -478,10 +410,8 @@ fn rates_at_either_end_of_the_range_are_solved_or_rejected() {
             let exact =
                 if t.is_infinite() { reference.limit(&start(2)) } else { reference.at(&start(2), t).0 };
             let bound = solution.times[0].bound.total();
-            assert!(
-                error(&result, &exact) <= bound + 1e-30,
-                "{rate:e} {t:e} {precision}: {result:?}, {bound:e}"
-            );
+            let error = error(&result, &exact);
+            assert!(error <= bound + 1e-30, "{rate:e} {t:e} {precision}: {result:?}, {bound:e}");
             assert!(bound <= if precision == Precision::F64 { 1e-6 } else { 1e-4 }, "{bound:e}");
         }
     }
@@ -496,16 +426,12 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
     let initial = Initial::Distribution(every_other);
     let options = Options { epsilon: 1e-3, ..Options::default() };
     let bound = |rate: f64| {
-        let (from, to) = ((0..n).collect(), (0..n).map(|i| (i + 1) % n).collect());
-        let ring = TransitionList { from, to, rate: vec![rate; n as usize] };
-        let ring = Csr::from_list(n as usize, ring).expect("a chain");
-        let machine = cpu_lanes(1, Precision::F32);
-        let (results, solution) =
-            run(&machine, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
+        let ring: Vec<_> = (0..n).map(|i| (i, (i + 1) % n, rate)).collect();
+        let (machine, ring) = (cpu_lanes(1, Precision::F32), chain(n as usize, &ring));
+        let (results, solution) = run(&machine, &ring, &initial, &[40.0 / rate], &options);
         // Neighbours mix: all probabilities are equal up to e^{−80}.
-        let error: f64 = results[0].iter().map(|p| (p - 1.0 / f64::from(n)).abs()).sum();
         let bound = solution.times[0].bound.total();
-        assert!(error <= bound, "rate {rate:e}: error {error:e}, bound {bound:e}");
+        within(&results[0], &vec![1.0 / f64::from(n); n as usize], bound, rate);
         bound
     };
     // The unit of time does not matter, except for the rounding of 10^−38 itself.
@@ -560,19 +486,17 @@ fn a_converged_run_counts_the_rounding_of_its_steps() {
     let (result, solution) =
         from_first(&chain, Precision::F64, 1e9, &Options { epsilon: 1e-6, ..Options::default() })
             .expect("an answer");
-    let (bound, exact) = (solution.times[0].bound, [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]);
-    let error: f64 = exact.iter().zip(&result).map(|(e, r)| (e - r).abs()).sum();
+    let bound = solution.times[0].bound;
+    within(&result, &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0], bound.total(), "t = 1e9");
     // The rounding is that of 64 steps, not 3·10⁹, and of the weights of a window of some 10⁶
     // terms.
-    assert!(solution.terms < 1000 && bound.rounding < 1e-9 && error <= bound.total(), "{bound:?}, {error:e}");
+    assert!(solution.terms < 1000 && bound.rounding < 1e-9, "{bound:?}");
 }
 
 #[test]
 fn initial_probabilities_of_a_third_count_their_rounding() {
-    let chain = chain(&small(3, &[(0, 1, 1.0)]));
-    let machine = cpu_lanes(1, Precision::F64);
-    let initial = Initial::Uniform(vec![0, 1, 2]);
-    let (_, solution) = run(&machine, &chain, &initial, &[0.0], &Options::default()).expect("an answer");
+    let (chain, initial) = (chain(3, &[(0, 1, 1.0)]), Initial::Uniform(vec![0, 1, 2]));
+    let (_, solution) = run(&cpu_lanes(1, Precision::F64), &chain, &initial, &[0.0], &Options::default());
     let bound = solution.times[0].bound.total();
     // 3 · |1/3 rounded − 1/3| = 2⁻⁵⁴.
     assert!((-54f64).exp2() <= bound && bound <= 2e-16, "{bound:e}");
@@ -580,33 +504,21 @@ fn initial_probabilities_of_a_third_count_their_rounding() {
 
 #[test]
 fn rewards_of_any_size_keep_their_digits_in_single_precision() {
-    let chain = chain(&small(2, &[(0, 1, 1.0), (1, 0, 1.0)]));
-    let machine = cpu_lanes(1, Precision::F32);
+    let (machine, initial) = (cpu_lanes(1, Precision::F32), Initial::State(0));
+    let chain = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
     for size in [1e39, 1e300, 1e-45, 1e-300] {
-        let reward = Reward { name: "r".to_owned(), values: vec![size, 0.0] };
-        let problem = Problem {
-            transitions: &chain,
-            initial: &Initial::State(0),
-            times: &[0.5],
-            rewards: &[reward],
-            vectors: false,
-        };
+        let rewards = [reward("r", 2, |i| if i == 0 { size } else { 0.0 })];
+        let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &[0.5]) };
         let options = Options { epsilon: 1e-4, ..Options::default() };
-        let solution = solve(&machine, &problem, &options, &mut ()).expect("an answer");
+        let (_, solution) = answer(&machine, &problem, &options).expect("an answer");
         let found = &solution.times[0].rewards[0];
         let exact = 0.5 * (1.0 + (-1f64).exp());
         approx::assert_abs_diff_eq!(found.instantaneous / size, exact, epsilon = solution.bound.total());
         let sum = 0.25 + 0.25 * (1.0 - (-1f64).exp());
         approx::assert_abs_diff_eq!(found.cumulative / size, sum, epsilon = 1e-4);
     }
-    let problem = Problem {
-        transitions: &chain,
-        initial: &Initial::State(0),
-        times: &[100.0],
-        rewards: &[Reward { name: "r".to_owned(), values: vec![1e308; 2] }],
-        vectors: false,
-    };
-    let refused = solve(&machine, &problem, &Options::default(), &mut ())
-        .expect_err("no double holds the accumulated reward");
-    assert!(refused.to_string().contains("the accumulated reward 'r' at time 1e2"), "{refused}");
+    let rewards = [reward("r", 2, |_| 1e308)];
+    let problem = Problem { rewards: &rewards, vectors: false, ..problem(&chain, &initial, &[100.0]) };
+    let refused = refusal(&machine, &problem, &Options::default());
+    assert!(refused.contains("the accumulated reward 'r' at time 1e2"), "{refused}");
 }

@@ -12,103 +12,26 @@ use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Residual, Solution, 
 
 use super::double_word::DoubleWord;
 use super::run_all;
-use crate::support::machine;
+use crate::support::{Numbers, Real, machine};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Random,
-    Dominant,
-    WeaklyDominant,
-    Laplace,
-    Toeplitz,
-    GradedUp,
-    GradedDown,
-    RowScales,
-    ColumnScales,
-    Alternating,
-    ZeroDiagonalEven,
-    ZeroDiagonalOdd,
-    Clement,
-    Wilkinson,
-    NearlySingular,
-    Decoupled,
-    BorderPivots,
-    WholeRange,
-    Subnormal,
-    Integers,
-    Cyclic,
-    Batch,
-    RandomSigns,
-    FewRows,
-    Decaying,
-    NearTop,
-    NearBottom,
-    Singular,
-    SingularRing,
+kinds! {
+    Random Dominant WeaklyDominant Laplace Toeplitz GradedUp GradedDown RowScales ColumnScales Alternating
+    ZeroDiagonalEven ZeroDiagonalOdd Clement Wilkinson NearlySingular Decoupled BorderPivots WholeRange Subnormal
+    Integers Cyclic Batch RandomSigns FewRows Decaying NearTop NearBottom Singular SingularRing
 }
 
 use Kind::*;
 
-const KINDS: [Kind; 29] = [
-    Random,
-    Dominant,
-    WeaklyDominant,
-    Laplace,
-    Toeplitz,
-    GradedUp,
-    GradedDown,
-    RowScales,
-    ColumnScales,
-    Alternating,
-    ZeroDiagonalEven,
-    ZeroDiagonalOdd,
-    Clement,
-    Wilkinson,
-    NearlySingular,
-    Decoupled,
-    BorderPivots,
-    WholeRange,
-    Subnormal,
-    Integers,
-    Cyclic,
-    Batch,
-    RandomSigns,
-    FewRows,
-    Decaying,
-    NearTop,
-    NearBottom,
-    Singular,
-    SingularRing,
-];
-
-/// Random numbers of a case (Marsaglia's xorshift).
-pub(super) struct Numbers(u64);
+/// Returns the random numbers of a case of the kind with this number.
+pub(super) fn numbers(kind: u64, seed: u64) -> Numbers {
+    let mut own = Numbers((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind + 1) << 40);
+    for _ in 0..8 {
+        own.bits();
+    }
+    own
+}
 
 impl Numbers {
-    /// Numbers for a seed of the kind with this number.
-    pub(super) fn new(kind: u64, seed: u64) -> Self {
-        let mut own = Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind + 1) << 40);
-        for _ in 0..8 {
-            own.bits();
-        }
-        own
-    }
-
-    fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 11
-    }
-
-    pub(super) fn unit(&mut self) -> f64 {
-        self.bits() as f64 / (1u64 << 53) as f64
-    }
-
-    pub(super) fn signed(&mut self) -> f64 {
-        2.0 * self.unit() - 1.0
-    }
-
     pub(super) fn sign(&mut self) -> f64 {
         if self.bits() & 1 == 0 { 1.0 } else { -1.0 }
     }
@@ -287,7 +210,7 @@ fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
 }
 
 fn made(kind: Kind, seed: u64) -> System {
-    let mut r = Numbers::new(kind as u64, seed);
+    let mut r = numbers(kind as u64, seed);
     let n = match (kind, r.rows()) {
         (ZeroDiagonalEven, n) => n + n % 2,
         (ZeroDiagonalOdd | Clement, n) => n | 1,
@@ -453,70 +376,24 @@ fn reference_growth(system: &System, s: usize) -> f64 {
 }
 
 /// Solves one right-hand side like the reference LAPACK `dgtsv`; `None` if a pivot is zero.
-fn dgtsv(system: &System, s: usize, b: &[f64]) -> Option<Vec<f64>> {
+///
+/// In double-word arithmetic, for systems of a moderate range.
+fn gtsv<T: Real>(system: &System, s: usize, b: &[f64]) -> Option<Vec<T>> {
     let n = system.n;
-    let part = |v: &[f64]| v[s * n..][..n].to_vec();
-    let (mut d, mut b) = (part(&system.d), part(b));
-    let (mut du, lower) = (part(&system.du), part(&system.dl));
-    let mut dl = lower[1..].to_vec();
-    for i in 0..n - 1 {
-        if d[i].abs() >= dl[i].abs() {
-            if d[i] == 0.0 {
-                return None;
-            }
-            let w = dl[i] / d[i];
-            d[i + 1] -= w * du[i];
-            b[i + 1] -= w * b[i];
-            dl[i] = 0.0;
-        } else {
-            let w = d[i] / dl[i];
-            d[i] = dl[i];
-            let next = d[i + 1];
-            d[i + 1] = du[i] - w * next;
-            dl[i] = 0.0;
-            if i + 2 < n {
-                dl[i] = du[i + 1];
-                du[i + 1] *= -w;
-            }
-            du[i] = next;
-            let upper = b[i];
-            b[i] = b[i + 1];
-            b[i + 1] = upper - w * b[i + 1];
-        }
-    }
-    if d[n - 1] == 0.0 {
-        return None;
-    }
-    for i in (0..n).rev() {
-        if i + 1 < n {
-            b[i] -= du[i] * b[i + 1];
-        }
-        if i + 2 < n {
-            b[i] -= dl[i] * b[i + 2];
-        }
-        b[i] /= d[i];
-    }
-    Some(b)
-}
-
-/// Eliminates with partial pivoting in double-word arithmetic, for systems of a moderate range.
-fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
-    let n = system.n;
-    let wide = |v: &[f64]| v[s * n..][..n].iter().map(|&v| DoubleWord::from(v)).collect::<Vec<_>>();
-    let (dl, mut d, mut du, mut b) = (wide(&system.dl), wide(&system.d), wide(&system.du), wide(b));
-    let mut du2 = vec![DoubleWord::ZERO; n];
+    let part = |v: &[f64]| v[s * n..][..n].iter().map(|&v| T::from(v)).collect::<Vec<T>>();
+    let (dl, mut d, mut du, mut b) = (part(&system.dl), part(&system.d), part(&system.du), part(b));
+    let mut du2 = vec![T::from(0.0); n];
     for i in 0..n - 1 {
         let below = dl[i + 1];
-        if d[i].abs() >= below.abs() {
-            if d[i].to_f64() == 0.0 {
+        if d[i].size() >= below.size() {
+            if d[i].size() == 0.0 {
                 return None;
             }
             let w = below / d[i];
             d[i + 1] = d[i + 1] - w * du[i];
             b[i + 1] = b[i + 1] - w * b[i];
         } else {
-            let w = d[i] / below;
-            let next = std::mem::replace(&mut d[i + 1], DoubleWord::ZERO);
+            let (w, next) = (d[i] / below, d[i + 1]);
             d[i] = below;
             d[i + 1] = du[i] - w * next;
             du[i] = next;
@@ -529,7 +406,7 @@ fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
             b[i + 1] = upper - w * b[i + 1];
         }
     }
-    if d[n - 1].to_f64() == 0.0 {
+    if d[n - 1].size() == 0.0 {
         return None;
     }
     for i in (0..n).rev() {
@@ -542,6 +419,11 @@ fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
         b[i] = b[i] / d[i];
     }
     Some(b)
+}
+
+/// Solves one right-hand side in double-word arithmetic.
+fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
+    gtsv(system, s, b)
 }
 
 /// Largest number of rows for which unknowns are compared with the reference.
@@ -599,7 +481,7 @@ pub(super) fn device(spec: &'static str, precision: Precision) -> Option<&'stati
         _ => 2,
     };
     let slot = &LANES[2 * place + usize::from(precision == F32)];
-    slot.get_or_init(|| machine(spec, precision, false)).as_ref()
+    slot.get_or_init(|| machine(spec, precision)).as_ref()
 }
 
 /// Returns device, precision and options that a seed selects.
@@ -664,7 +546,7 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
     let mut theirs_are_good = !system.cyclic;
     for (k, (b, x)) in system.b.iter().zip(&solution.x).enumerate() {
         for s in 0..system.batch {
-            let theirs = if system.cyclic { None } else { dgtsv(system, s, b) };
+            let theirs = if system.cyclic { None } else { gtsv::<f64>(system, s, b) };
             let theirs = theirs.map_or(f64::INFINITY, |x| {
                 let mut all = vec![0.0; system.rows()];
                 all[s * system.n..][..system.n].copy_from_slice(&x);
@@ -699,10 +581,8 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
         && !system.cyclic
         && reference_growth(system, s) < 2f64.powi(44)
     {
-        return Err(format!(
-            "row {row} of system {s} is said to be singular, with {:e}",
-            reference_growth(system, s)
-        ));
+        let growth = reference_growth(system, s);
+        return Err(format!("row {row} of system {s} is said to be singular, with {growth:e}"));
     }
     let finite = [residual.normwise, residual.componentwise, *growth].iter().all(|v| v.is_finite());
     match status {
@@ -722,5 +602,5 @@ fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), 
 
 #[test]
 fn no_error_exceeds_its_bound() {
-    run_all(&KINDS, 12, case);
+    run_all(KINDS, 12, case);
 }

@@ -1,6 +1,6 @@
 //! Literals, vectors, arrays, structs and their memory layout.
 
-use super::{Construct, Element, THREADS, bytes, each, text, thread};
+use super::{Construct, THREADS, construct, each, text, thread};
 
 pub(super) fn all() -> Vec<Construct> {
     vec![
@@ -235,14 +235,8 @@ struct Outer {
         words[(if i % 2 == 0 { 16 } else { 48 } + 28) / 4] = float(i as f32 + 0.5);
         after.extend(words);
     }
-    Construct {
-        name: "structs with padding, in bindings".into(),
-        wgsl: text(declarations, "array<Outer>", "array<Outer>", statements),
-        input: bytes(&input),
-        before: vec![0; 4 * after.len()],
-        after: bytes(&after),
-        element: Element::Bits,
-    }
+    let wgsl = text(declarations, "array<Outer>", "array<Outer>", statements);
+    construct("structs with padding, in bindings", wgsl, &input, &after)
 }
 
 /// Elements of type vec3 in arrays of bindings: three numbers and one of padding.
@@ -253,19 +247,9 @@ fn three_apart() -> Construct {
         input.extend([x, x + 1.0, x + 2.0, 99.0]);
         after.extend([x + 2.0, 2.0 * x, x + 1.0, 0.0]);
     }
-    Construct {
-        name: "vec3 in arrays of bindings".into(),
-        wgsl: text(
-            "",
-            "array<vec3<f64>>",
-            "array<vec3<f64>>",
-            "    out[i] = a[i].zxy; out[i].y *= 2.0; let q = &out[i]; (*q)[i % 3u] += 0.0;",
-        ),
-        input: bytes(&input),
-        before: vec![0; 8 * after.len()],
-        after: bytes(&after),
-        element: Element::F64,
-    }
+    let statements = "    out[i] = a[i].zxy; out[i].y *= 2.0; let q = &out[i]; (*q)[i % 3u] += 0.0;";
+    let wgsl = text("", "array<vec3<f64>>", "array<vec3<f64>>", statements);
+    construct("vec3 in arrays of bindings", wgsl, &input, &after)
 }
 
 /// Bindings that are not runtime-sized arrays.
@@ -276,18 +260,8 @@ fn sized_bindings() -> Construct {
     for i in 0..THREADS {
         after[2 + i] = input[2 + THREADS - 1 - i] + input[1];
     }
-    Construct {
-        name: "bindings of known size".into(),
-        wgsl: text(
-            "struct All { first: u32, second: u32, items: array<u32, 512>, }",
-            "All",
-            "All",
-            "    if i == 0u { out.first = a.first + a.second; }
-    out.items[i] = a.items[511u - i] + a.second;",
-        ),
-        input: bytes(&input),
-        before: vec![0; 4 * after.len()],
-        after: bytes(&after),
-        element: Element::Bits,
-    }
+    let declarations = "struct All { first: u32, second: u32, items: array<u32, 512>, }";
+    let statements = "    if i == 0u { out.first = a.first + a.second; }
+    out.items[i] = a.items[511u - i] + a.second;";
+    construct("bindings of known size", text(declarations, "All", "All", statements), &input, &after)
 }

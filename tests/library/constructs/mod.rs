@@ -75,137 +75,40 @@ pub(crate) trait Number: Pod + PartialOrd + std::fmt::Debug {
     const EDGES: &'static [Self];
 }
 
-impl Number for i32 {
-    const NAME: &'static str = "i32";
-    const ELEMENT: Element = Element::Bits;
-    const EDGES: &'static [Self] = &[
-        0,
-        1,
-        -1,
-        2,
-        -3,
-        7,
-        -8,
-        31,
-        32,
-        33,
-        -64,
-        1000,
-        0x5555_5555,
-        16_777_217,
-        Self::MAX,
-        Self::MIN,
-        Self::MAX - 1,
-        Self::MIN + 1,
-    ];
-}
-
-impl Number for u32 {
-    const NAME: &'static str = "u32";
-    const ELEMENT: Element = Element::Bits;
-    const EDGES: &'static [Self] = &[
-        0,
-        1,
-        2,
-        3,
-        7,
-        8,
-        31,
-        32,
-        33,
-        64,
-        1000,
-        0x5555_5555,
-        16_777_217,
-        0x7fff_ffff,
-        0x8000_0000,
-        0x8000_0001,
-        Self::MAX - 1,
-        Self::MAX,
-    ];
-}
-
-impl Number for i64 {
-    const NAME: &'static str = "i64";
-    const ELEMENT: Element = Element::Bits;
-    const EDGES: &'static [Self] = &[
-        0,
-        1,
-        -1,
-        2,
-        -3,
-        7,
-        31,
-        63,
-        64,
-        65,
-        -1000,
-        1 << 32,
-        -(1 << 40),
-        (1 << 53) + 1,
-        0x5555_5555_5555_5555,
-        Self::MAX,
-        Self::MIN,
-        Self::MIN + 1,
-    ];
-}
-
-impl Number for u64 {
-    const NAME: &'static str = "u64";
-    const ELEMENT: Element = Element::Bits;
-    const EDGES: &'static [Self] = &[
-        0,
-        1,
-        2,
-        3,
-        7,
-        31,
-        63,
-        64,
-        65,
-        1000,
-        1 << 32,
-        (1 << 53) + 1,
-        0x5555_5555_5555_5555,
-        i64::MAX as Self,
-        1 << 63,
-        (1 << 63) + 1,
-        Self::MAX - 1,
-        Self::MAX,
-    ];
-}
-
-macro_rules! float {
-    ($t:ident, $element:ident, $huge:literal) => {
+macro_rules! number {
+    ($t:ident, $element:ident, $edges:expr) => {
         impl Number for $t {
             const NAME: &'static str = stringify!($t);
             const ELEMENT: Element = Element::$element;
-            // Without −0, which min and max may order either way.
-            const EDGES: &'static [Self] = &[
-                0.0,
-                1.0,
-                -1.0,
-                0.5,
-                -1.5,
-                2.5,
-                3.5,
-                0.1,
-                -0.3,
-                0.999_999_9,
-                1e10,
-                -3e9,
-                1e-10,
-                2_147_483_648.0,
-                9_223_372_036_854_775_808.0,
-                1.9e19,
-                $huge,
-                -$huge,
-                Self::MIN_POSITIVE,
-                1.5 * Self::MIN_POSITIVE * Self::EPSILON,
-                Self::MAX,
-                Self::INFINITY,
-            ];
+            const EDGES: &'static [Self] = &$edges;
         }
+    };
+}
+
+number! { i32, Bits, [
+    0, 1, -1, 2, -3, 7, -8, 31, 32, 33, -64, 1000, 0x5555_5555, 16_777_217, Self::MAX, Self::MIN,
+    Self::MAX - 1, Self::MIN + 1,
+] }
+number! { u32, Bits, [
+    0, 1, 2, 3, 7, 8, 31, 32, 33, 64, 1000, 0x5555_5555, 16_777_217, 0x7fff_ffff, 0x8000_0000, 0x8000_0001,
+    Self::MAX - 1, Self::MAX,
+] }
+number! { i64, Bits, [
+    0, 1, -1, 2, -3, 7, 31, 63, 64, 65, -1000, 1 << 32, -(1 << 40), (1 << 53) + 1, 0x5555_5555_5555_5555,
+    Self::MAX, Self::MIN, Self::MIN + 1,
+] }
+number! { u64, Bits, [
+    0, 1, 2, 3, 7, 31, 63, 64, 65, 1000, 1 << 32, (1 << 53) + 1, 0x5555_5555_5555_5555, i64::MAX as Self,
+    1 << 63, (1 << 63) + 1, Self::MAX - 1, Self::MAX,
+] }
+macro_rules! float {
+    ($t:ident, $element:ident, $huge:literal) => {
+        // Without −0, which min and max may order either way.
+        number! { $t, $element, [
+            0.0, 1.0, -1.0, 0.5, -1.5, 2.5, 3.5, 0.1, -0.3, 0.999_999_9, 1e10, -3e9, 1e-10, 2_147_483_648.0,
+            9_223_372_036_854_775_808.0, 1.9e19, $huge, -$huge, Self::MIN_POSITIVE,
+            1.5 * Self::MIN_POSITIVE * Self::EPSILON, Self::MAX, Self::INFINITY,
+        ] }
     };
 }
 float!(f32, F32, 1e30);
@@ -213,6 +116,17 @@ float!(f64, F64, 1e300);
 
 fn bytes<T: Pod>(numbers: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
+}
+
+/// Returns a construct that writes every element of an output buffer of zeros.
+fn construct<A: Pod, R: Number>(
+    name: impl Into<String>,
+    wgsl: String,
+    input: &[A],
+    after: &[R],
+) -> Construct {
+    let (input, before, after) = (bytes(input), vec![0; size_of_val(after)], bytes(after));
+    Construct { name: name.into(), wgsl, input, before, after, element: R::ELEMENT }
 }
 
 /// Assembles a kernel from declarations, the types of its bindings, and the statements of thread
@@ -277,24 +191,14 @@ fn each<A: Number, R: Number>(operation: &str, f: impl Fn(A, A, A) -> R) -> Cons
             after.extend(columns[..n].iter().map(|&(x, y, z)| f(x, y, z)));
         }
     }
-    Construct {
-        name: format!("{operation} on {t}"),
-        wgsl: text("", &format!("array<{t}>"), &format!("array<{r}>"), &statements),
-        input: bytes(&input),
-        before: vec![0; size_of_val(&after[..])],
-        after: bytes(&after),
-        element: R::ELEMENT,
-    }
+    let wgsl = text("", &format!("array<{t}>"), &format!("array<{r}>"), &statements);
+    construct(format!("{operation} on {t}"), wgsl, &input, &after)
 }
 
 fn shaped(operation: &str, t: &str, r: &str, n: usize) -> String {
     let shape = |ty: &str| if n == 1 { ty.to_owned() } else { format!("vec{n}<{ty}>") };
-    operation
-        .replace("$T", &shape(t))
-        .replace("$R", &shape(r))
-        .replace("$I", &shape("i32"))
-        .replace("$U", &shape("u32"))
-        .replace("$B", &shape("bool"))
+    let types = [("$T", t), ("$R", r), ("$I", "i32"), ("$U", "u32"), ("$B", "bool")];
+    types.into_iter().fold(operation.to_owned(), |text, (name, ty)| text.replace(name, &shape(ty)))
 }
 
 /// Statements of thread `i`, which writes the array `f(i, input)` of length N from index `i` · N
@@ -307,14 +211,8 @@ fn thread<A: Number, R: Number, const N: usize>(
 ) -> Construct {
     let input: Vec<A> = (0..THREADS).map(|i| A::EDGES[i % A::EDGES.len()]).collect();
     let after: Vec<R> = (0..THREADS).flat_map(|i| f(i, &input)).collect();
-    Construct {
-        name: name.into(),
-        wgsl: text(declarations, &format!("array<{}>", A::NAME), &format!("array<{}>", R::NAME), statements),
-        input: bytes(&input),
-        before: vec![0; size_of_val(&after[..])],
-        after: bytes(&after),
-        element: R::ELEMENT,
-    }
+    let [a, r] = [A::NAME, R::NAME].map(|name| format!("array<{name}>"));
+    construct(name, text(declarations, &a, &r, statements), &input, &after)
 }
 
 macro_rules! integers {

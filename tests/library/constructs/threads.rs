@@ -2,7 +2,7 @@
 //!
 //! Built-in values, workgroup memory, barriers, atomics, subgroups.
 
-use super::{Construct, Element, Number, THREADS, bytes, text, thread};
+use super::{Construct, Number, THREADS, bytes, construct, text, thread};
 
 pub(super) fn all() -> Vec<Construct> {
     let mut list = vec![
@@ -117,14 +117,7 @@ fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         [i / 256, 0, 2, 1, local, 0, local, 0, local / 32, 8, 32, local % 32]
     };
     let after: Vec<u32> = (0..THREADS as u32).flat_map(thread).collect();
-    Construct {
-        name: "built-in values, without immediates".into(),
-        wgsl: wgsl.into(),
-        input: bytes(&[0u32; 4]),
-        before: vec![0; 4 * after.len()],
-        after: bytes(&after),
-        element: Element::Bits,
-    }
+    construct("built-in values, without immediates", wgsl.into(), &[0u32; 4], &after)
 }
 
 /// An integer type with the operations of atomics.
@@ -186,26 +179,14 @@ fn atomics<T: Integer>(name: &str, operands: [T; 8]) -> Construct {
         after.extend([x.bits(y, |x, y| x & y), x, x.bits(y, |x, y| x | y), x, x.bits(y, |x, y| x ^ y), x]);
         after.extend([y, x, y, x.plus(y), one.plus(again), y]);
     }
-    Construct {
-        name: format!("atomics on {name}"),
-        wgsl: text("", &format!("array<{name}>"), &format!("array<atomic<{name}>>"), &statements),
-        input: bytes(&input),
-        before: vec![0; size_of_val(&after[..])],
-        after: bytes(&after),
-        element: Element::Bits,
-    }
+    let wgsl = text("", &format!("array<{name}>"), &format!("array<atomic<{name}>>"), &statements);
+    construct(format!("atomics on {name}"), wgsl, &input, &after)
 }
 
 /// All threads update the same numbers.
 fn shared_count() -> Construct {
     let n = THREADS as u32;
-    Construct {
-        name: "atomics that all threads share".into(),
-        wgsl: text(
-            "",
-            "array<u32>",
-            "array<atomic<u32>>",
-            "
+    let statements = "
     atomicAdd(&out[0], i);
     atomicMax(&out[1], i);
     atomicMin(&out[2], i);
@@ -214,35 +195,24 @@ fn shared_count() -> Construct {
     loop {
         let seen = atomicLoad(&out[5]);
         if atomicCompareExchangeWeak(&out[5], seen, seen + 2u).exchanged { break; }
-    }",
-        ),
-        input: bytes(&[0u32; 4]),
-        before: bytes(&[0u32, 0, 9999, 0, 0, 1]),
-        after: bytes(&[n * (n - 1) / 2, n - 1, 0, u32::MAX, 0u32.wrapping_sub(3 * n / 2), 2 * n + 1]),
-        element: Element::Bits,
-    }
+    }";
+    let after = [n * (n - 1) / 2, n - 1, 0, u32::MAX, 0u32.wrapping_sub(3 * n / 2), 2 * n + 1];
+    let wgsl = text("", "array<u32>", "array<atomic<u32>>", statements);
+    let before = bytes(&[0u32, 0, 9999, 0, 0, 1]);
+    Construct { before, ..construct("atomics that all threads share", wgsl, &[0u32; 4], &after) }
 }
 
 fn workgroup_atomics() -> Construct {
     let after: Vec<u32> = (0..THREADS as u32).map(|i| if i / 256 == 0 { 32_640 } else { 98_176 }).collect();
-    Construct {
-        name: "atomics in workgroup memory".into(),
-        wgsl: text(
-            "struct Sums { unused: u32, sum: atomic<u32> }\nvar<workgroup> sums: Sums;",
-            "array<u32>",
-            "array<u32>",
-            "
+    let declarations = "struct Sums { unused: u32, sum: atomic<u32> }\nvar<workgroup> sums: Sums;";
+    let statements = "
     if local == 0u { atomicStore(&sums.sum, 0u); }
     workgroupBarrier();
     atomicAdd(&sums.sum, i);
     workgroupBarrier();
-    out[i] = atomicLoad(&sums.sum);",
-        ),
-        input: bytes(&[0u32; 4]),
-        before: vec![0; 4 * after.len()],
-        after: bytes(&after),
-        element: Element::Bits,
-    }
+    out[i] = atomicLoad(&sums.sum);";
+    let wgsl = text(declarations, "array<u32>", "array<u32>", statements);
+    construct("atomics in workgroup memory", wgsl, &[0u32; 4], &after)
 }
 
 /// A kernel that uses its lane in the subgroup and runs on `array<A>`.
@@ -259,14 +229,7 @@ fn subgroup<A: Number, R: Number>(
         1,
     );
     let after: Vec<R> = (0..THREADS).flat_map(|i| f(i % 32, &input[i / 32 * 32..][..32])).collect();
-    Construct {
-        name: format!("{name} of {}", A::NAME),
-        wgsl,
-        input: bytes(input),
-        before: vec![0; size_of_val(&after[..])],
-        after: bytes(&after),
-        element: R::ELEMENT,
-    }
+    construct(format!("{name} of {}", A::NAME), wgsl, input, &after)
 }
 
 fn edges<T: Number>() -> Vec<T> {

@@ -194,13 +194,8 @@ fn every_kernel_translates_to_hlsl_in_single_precision_and_limbs() {
     }
     obey(rule);
     refuses(rule, "scale", "fn scale(", "fn scales(", "HLSL: entry point");
-    refuses(
-        rule,
-        "scale",
-        "@workgroup_size(256)",
-        "@workgroup_size(64)",
-        "there is no \"[numthreads(256, 1, 1)]",
-    );
+    let missing = "there is no \"[numthreads(256, 1, 1)]";
+    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(64)", missing);
 }
 
 /// True if `spirv-val` is on the path.
@@ -230,11 +225,9 @@ fn spirv_val_accepts_every_kernel_in_both_precisions() {
                         .output()
                         .map_err(|e| format!("spirv-val does not start: {e}"))?;
                     if !output.status.success() {
-                        let (out, err) = (
-                            String::from_utf8_lossy(&output.stdout),
-                            String::from_utf8_lossy(&output.stderr),
-                        );
-                        return Err(format!("spirv-val for {environment}, {precision}: {out}{err}"));
+                        let said = [output.stdout, output.stderr].concat();
+                        let said = String::from_utf8_lossy(&said);
+                        return Err(format!("spirv-val for {environment}, {precision}: {said}"));
                     }
                 }
             }

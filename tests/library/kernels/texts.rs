@@ -18,10 +18,9 @@ fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
             Some(kernel) => {
                 let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 if !kernel.wgsl.starts_with(&text) {
-                    wrong.push(format!(
-                        "kernel {} is registered with another text than shaders/{name}",
-                        kernel.name
-                    ));
+                    let kernel = kernel.name;
+                    wrong
+                        .push(format!("kernel {kernel} is registered with another text than shaders/{name}"));
                 }
                 found.insert(kernel.name);
             }
@@ -32,22 +31,16 @@ fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
     wrong
 }
 
-/// Returns `shaders/` of this package, in the current folder or above it.
+/// Returns `shaders/` of this checkout.
 fn shaders() -> Option<PathBuf> {
-    let here = env::current_dir().ok()?;
-    let ours = |folder: &&Path| {
-        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-        manifest.lines().any(|line| line == "name = \"kolmo\"") && folder.join("shaders").is_dir()
-    };
-    here.ancestors().find(ours).map(|folder| folder.join("shaders"))
+    crate::support::above("shaders/lib").and_then(|path| path.parent().map(Path::to_owned))
 }
 
 #[test]
 fn every_file_in_shaders_is_a_registered_kernel_and_every_kernel_has_its_file() {
     let kernels = all();
-    match shaders() {
-        Some(folder) => assert_eq!(differences(&folder, &kernels), Vec::<String>::new()),
-        None => crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it"),
+    if let Some(folder) = shaders() {
+        assert_eq!(differences(&folder, &kernels), Vec::<String>::new());
     }
 
     let copy = tempfile::tempdir().expect("a temporary folder");
@@ -75,12 +68,7 @@ fn every_file_in_shaders_is_a_registered_kernel_and_every_kernel_has_its_file() 
 fn no_kernel_is_registered_twice() {
     let kernels = all();
     let names: BTreeSet<_> = kernels.iter().map(|k| k.name).collect();
-    assert_eq!(
-        names.len(),
-        kernels.len(),
-        "names of {:?}",
-        kernels.iter().map(|k| k.name).collect::<Vec<_>>()
-    );
+    assert_eq!(names.len(), kernels.len(), "{names:?}");
 }
 
 /// Returns the variants of a kernel's text that use different shared code.
@@ -91,9 +79,7 @@ fn texts(kernel: &Kernel) -> Vec<String> {
 
 #[test]
 fn code_in_the_library_is_shared() {
-    let Some(folder) = shaders() else {
-        return crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it");
-    };
+    let Some(folder) = shaders() else { return };
     let kernels = all();
     for entry in fs::read_dir(folder.join("lib")).expect("shaders/lib can be read") {
         let path = entry.expect("shaders/lib can be read").path();

@@ -1,0 +1,130 @@
+//! Tests that the Chebyshev and the Krylov method share.
+
+use crate::curves::{check_pairs, pairs};
+use crate::support::{Opened, answer, cpu, l1, model, problem, ragged, run};
+use kolmo::kernel::Precision::F32;
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::{
+    Expanded, Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions,
+};
+
+pub(crate) const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
+pub(crate) const KRYLOV: Method = Method::Krylov { strict: false };
+
+pub(crate) fn options(method: Method, epsilon: f64) -> Options {
+    Options { method, epsilon, ..Options::default() }
+}
+
+pub(crate) fn closed_forms_are_met_with_few_products(machine: &Opened, method: Method) {
+    let (leak, epsilon) = if machine.precision == F32 { (1e-2, 1e-2) } else { (1e-4, 1e-9) };
+    let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
+    // Several blocks exchange halos.
+    for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
+        let (chain, initial) = pairs(m, leak);
+        let split = Partitioning { parts, ..Partitioning::default() };
+
+        let (got, solution) =
+            run(machine, &chain, &initial, &times, &Options { split, ..options(method, epsilon) });
+
+        let expansion = solution.expansion.expect("it was asked for");
+        // The expansion needs about √(2αt ln 1/ε) products, where uniformization needs αt. The
+        // Krylov method needs one or two bases, and uniformization for the short time.
+        let (wanted, most) = match method {
+            KRYLOV => (Expanded::Krylov, 120),
+            _ => (Expanded::Chebyshev, (2.0 * solution.times[0].alpha_t * 30.0).sqrt() as u64),
+        };
+        assert_eq!((expansion.method, expansion.given_up), (wanted, 0), "{expansion:?}");
+        assert!(method == KRYLOV || solution.terms == expansion.terms, "{expansion:?}");
+        assert!(solution.terms < most, "{} multiplications, not {most}", solution.terms);
+        assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+        check_pairs(m, leak, &got, &solution);
+        assert_eq!(got[0], got[4], "a time asked twice");
+    }
+}
+
+pub(crate) fn rewards_agree_with_uniformization(machine: &Opened, method: Method, times: [f64; 2]) {
+    let queue = model("birth-death:300,1,1.2");
+    let rewards = [
+        Reward { name: "customers".to_owned(), values: (0..300).map(f64::from).collect() },
+        Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
+    ];
+    let initial = Initial::State(0);
+    let problem = Problem { rewards: &rewards, vectors: false, ..problem(&*queue, &initial, &times) };
+    let epsilon = if machine.precision == F32 { 1e-2 } else { 1e-10 };
+    let of = |method| answer(machine, &problem, &options(method, epsilon)).expect("a sound problem").1;
+
+    let (one, other) = (of(method), of(Method::Uniformization));
+
+    assert_eq!(one.expansion.map(|e| e.given_up), Some(0));
+    assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
+    for (one, other) in one.times.iter().zip(&other.times) {
+        let bound = one.bound.total() + other.bound.total() + 2000.0 * machine.precision.unit_roundoff();
+        for ((one, other), most) in one.rewards.iter().zip(&other.rewards).zip([299.0, 1.0]) {
+            let (instant, sum) = (one.instantaneous - other.instantaneous, one.cumulative - other.cumulative);
+            assert!(instant.abs() <= most * bound, "{one:?}, {other:?}");
+            assert!(sum.abs() <= times[1] * most * bound, "{one:?}, {other:?}");
+        }
+    }
+}
+
+pub(crate) fn every_format_and_split_gives_the_same_bits(
+    machine: &Opened,
+    method: Method,
+    times: [f64; 2],
+) -> Vec<Solution> {
+    use MatrixFormat::{Packed, Pair, Pattern};
+    let regular = model("birth-death:1500,1,1.5");
+    let mut solutions = Vec::new();
+    for (chain, formats) in
+        [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
+    {
+        let mut with = |format, parts| {
+            let split = Partitioning { parts, ..Partitioning::default() };
+            // With several lanes, the order of the states is chosen by measurement unless it is
+            // given.
+            let asked = Options { format, split, order: Order::Natural, ..options(method, 1e-4) };
+            let (got, solution) = run(machine, chain, &Initial::State(700), &times, &asked);
+            solutions.push(solution);
+            got
+        };
+        let one = with(MatrixFormat::Hyb, 1);
+
+        for &format in formats {
+            assert!(one == with(format, 1), "{format:?}");
+        }
+        assert!(one == with(MatrixFormat::Auto, 4), "in parts");
+    }
+    solutions
+}
+
+/// Asserts that methods agree on π(s) and π(s + t), and that π(s) leads to π(s + t).
+pub(crate) fn agree_and_restart(
+    chain: &dyn Transitions,
+    initial: &Initial,
+    (s, t): (f64, f64),
+    (method, epsilon): (Method, f64),
+    others: &[Method],
+) {
+    let machine = cpu();
+    let solved = |initial: &Initial, times: &[f64], method| {
+        let (got, solution) = run(&machine, chain, initial, times, &options(method, epsilon));
+        (got, solution.times.iter().map(|time| time.bound.total()).collect::<Vec<f64>>())
+    };
+    let (both, bounds) = solved(initial, &[s + t, s], method);
+    for &other in others {
+        let (others, their_bounds) = solved(initial, &[s + t, s], other);
+        for i in 0..2 {
+            let (error, bounds) = (l1(&both[i], &others[i]), bounds[i] + their_bounds[i]);
+            assert!(error <= bounds, "{other:?}, s = {s}, t = {t}: {error:e}, bounds {bounds:e}");
+        }
+    }
+    let mut begin: Vec<f64> = both[1].iter().map(|p| p.max(0.0)).collect();
+    let sum: f64 = begin.iter().sum();
+    begin.iter_mut().for_each(|p| *p /= sum);
+    let changed = l1(&begin, &both[1]);
+
+    let (later, later_bounds) = solved(&Initial::Distribution(begin), &[t], method);
+
+    let allowed = bounds[0] + bounds[1] + later_bounds[0] + changed + 4.0 * f64::EPSILON;
+    assert!(l1(&both[0], &later[0]) <= allowed, "s = {s}, t = {t}, allowed {allowed:e}");
+}
