@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::syntax::{Binary, Expression, Function, Kind, Type, Unary, Value};
+use crate::syntax::{Expression, Kind, Operation, Type, Value};
 
 /// Errors of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,20 +121,9 @@ impl Op {
             Self::Times => (x * y).to_bits(),
             Self::Divide => (x / y).to_bits(),
             // NaN is kept, which `f64::min` would drop.
-            Self::Min => {
-                if x.is_nan() || x < y {
-                    a
-                } else {
-                    b
-                }
-            }
-            Self::Max => {
-                if x.is_nan() || x > y {
-                    a
-                } else {
-                    b
-                }
-            }
+            Self::Min if x.is_nan() || x < y => a,
+            Self::Max if x.is_nan() || x > y => a,
+            Self::Min | Self::Max => b,
             Self::Power => x.powf(y).to_bits(),
             Self::Log => (x.ln() / y.ln()).to_bits(),
             Self::Equal => u64::from(x == y),
@@ -285,26 +274,17 @@ impl Meaning {
     ///
     /// Fails if it grows too large, or has `P`, `R` or `S`.
     pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
-        let of_parts = |all: &[&Formula]| {
-            let size = 1 + all.iter().map(|f| f.size).sum::<usize>();
-            let depth = 1 + all.iter().map(|f| f.depth).max().unwrap_or(0);
-            if size > SIZE || depth > DEPTH {
-                return Err(format!(
-                    "an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"
-                ));
-            }
-            Ok((size, depth))
-        };
         let parts: Vec<Formula> = match &e.kind {
             Kind::Literal(_) | Kind::Operator(_) => Vec::new(),
             Kind::Name(name) => self.formulas.get(name).cloned().into_iter().collect(),
             Kind::Label(name) => self.labels.get(name).cloned().into_iter().collect(),
-            Kind::Unary(_, a) => vec![self.formula(a)?],
-            Kind::Binary(_, a, b) => vec![self.formula(a)?, self.formula(b)?],
-            Kind::If(all) => all.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
-            Kind::Call(_, all) => all.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
+            Kind::Apply(_, parts) => parts.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
         };
-        let (mut size, depth) = of_parts(&parts.iter().collect::<Vec<_>>())?;
+        let mut size = 1 + parts.iter().map(|f| f.size).sum::<usize>();
+        let depth = 1 + parts.iter().map(|f| f.depth).max().unwrap_or(0);
+        if size > SIZE || depth > DEPTH {
+            return Err(format!("an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"));
+        }
         let mut terms = parts.into_iter().map(|f| f.term);
         let mut next = || terms.next().expect("as many parts as the syntax has");
         let term = match &e.kind {
@@ -316,22 +296,7 @@ impl Meaning {
             },
             Kind::Label(_) => next(),
             Kind::Operator(_) => return Err("P, R and S have no value within one state".into()),
-            Kind::Unary(Unary::Not, _) => Term::apply(Op::Not, vec![next()]),
-            Kind::Unary(Unary::Minus, _) => match next() {
-                int if int.ty() == Type::Int => Term::apply(Op::NegateInt, vec![int]),
-                double => Term::apply(Op::Negate, vec![double]),
-            },
-            Kind::Binary(operator, ..) => binary(*operator, next(), next()),
-            Kind::If(_) => {
-                let (condition, yes, no) = (next(), next(), next());
-                let (yes, no) = if yes.ty() == no.ty() { (yes, no) } else { (yes.double(), no.double()) };
-                match condition {
-                    Term::Value(Value::Bool(true)) => yes,
-                    Term::Value(Value::Bool(false)) => no,
-                    condition => Term::If(Box::new([condition, yes, no])),
-                }
-            }
-            Kind::Call(function, _) => call(*function, terms.collect()),
+            Kind::Apply(operation, _) => applied(*operation, terms.collect()),
         };
         if let Term::Value(_) = term {
             size = 1;
@@ -358,53 +323,57 @@ impl Meaning {
     }
 }
 
-fn binary(operator: Binary, a: Term, b: Term) -> Term {
-    let ints = a.ty() != Type::Double && b.ty() != Type::Double && operator != Binary::Divide;
-    let (a, b) = if ints { (a, b) } else { (a.double(), b.double()) };
-    let pick = |int: Op, double: Op| if ints { int } else { double };
-    let apply = |op: Op, a: Term, b: Term| Term::apply(op, vec![a, b]);
-    match operator {
-        Binary::And => Term::and(a, b),
-        Binary::Or => Term::or(a, b),
-        Binary::Implies => Term::or(Term::apply(Op::Not, vec![a]), b),
-        Binary::Iff => apply(Op::EqualInt, a, b),
-        Binary::Equal => apply(pick(Op::EqualInt, Op::Equal), a, b),
-        Binary::NotEqual => Term::apply(Op::Not, vec![apply(pick(Op::EqualInt, Op::Equal), a, b)]),
-        Binary::Less => apply(pick(Op::LessInt, Op::Less), a, b),
-        Binary::LessEqual => apply(pick(Op::LessEqualInt, Op::LessEqual), a, b),
-        Binary::Greater => apply(pick(Op::LessInt, Op::Less), b, a),
-        Binary::GreaterEqual => apply(pick(Op::LessEqualInt, Op::LessEqual), b, a),
-        Binary::Plus => apply(pick(Op::AddInt, Op::Add), a, b),
-        Binary::Minus => apply(pick(Op::SubtractInt, Op::Subtract), a, b),
-        Binary::Times => apply(pick(Op::TimesInt, Op::Times), a, b),
-        Binary::Divide => apply(Op::Divide, a, b),
+/// Applies an operation to operands with checked types. Next to a double, integers become doubles.
+fn applied(operation: Operation, mut parts: Vec<Term>) -> Term {
+    use Operation as O;
+    if operation == O::If {
+        let [condition, yes, no] = <[Term; 3]>::try_from(parts).expect("a condition and two values");
+        let (yes, no) = if yes.ty() == no.ty() { (yes, no) } else { (yes.double(), no.double()) };
+        return match condition {
+            Term::Value(Value::Bool(true)) => yes,
+            Term::Value(Value::Bool(false)) => no,
+            condition => Term::If(Box::new([condition, yes, no])),
+        };
     }
-}
-
-fn call(function: Function, arguments: Vec<Term>) -> Term {
-    let ints = arguments.iter().all(|a| a.ty() == Type::Int);
+    let ints =
+        parts.iter().all(|part| part.ty() != Type::Double) && ![O::Divide, O::Log].contains(&operation);
+    if !ints {
+        parts = parts.into_iter().map(Term::double).collect();
+    }
+    if let O::Greater | O::GreaterEqual = operation {
+        parts.reverse();
+    }
     let pick = |int: Op, double: Op| if ints { int } else { double };
-    let op = match function {
+    let op = match operation {
         // An integer is its own floor.
-        Function::Floor | Function::Ceil | Function::Round if ints => {
-            return arguments.into_iter().next().expect("one argument");
-        }
-        Function::Floor => Op::Floor,
-        Function::Ceil => Op::Ceil,
-        Function::Round => Op::Round,
-        Function::Min => pick(Op::MinInt, Op::Min),
-        Function::Max => pick(Op::MaxInt, Op::Max),
-        Function::Pow => pick(Op::PowerInt, Op::Power),
-        Function::Mod => Op::Mod,
-        Function::Log => Op::Log,
+        O::Floor | O::Ceil | O::Round if ints => return parts.remove(0),
+        O::Floor => Op::Floor,
+        O::Ceil => Op::Ceil,
+        O::Round => Op::Round,
+        O::Not => Op::Not,
+        O::Negate => pick(Op::NegateInt, Op::Negate),
+        O::And => return Term::and(parts.remove(0), parts.remove(0)),
+        O::Or => return Term::or(parts.remove(0), parts.remove(0)),
+        O::Implies => return Term::or(Term::apply(Op::Not, vec![parts.remove(0)]), parts.remove(0)),
+        O::Iff | O::Equal => pick(Op::EqualInt, Op::Equal),
+        O::NotEqual => return Term::apply(Op::Not, vec![applied(O::Equal, parts)]),
+        O::Less | O::Greater => pick(Op::LessInt, Op::Less),
+        O::LessEqual | O::GreaterEqual => pick(Op::LessEqualInt, Op::LessEqual),
+        O::Plus => pick(Op::AddInt, Op::Add),
+        O::Minus => pick(Op::SubtractInt, Op::Subtract),
+        O::Times => pick(Op::TimesInt, Op::Times),
+        O::Min => pick(Op::MinInt, Op::Min),
+        O::Max => pick(Op::MaxInt, Op::Max),
+        O::Pow => pick(Op::PowerInt, Op::Power),
+        O::Divide => Op::Divide,
+        O::Mod => Op::Mod,
+        O::Log => Op::Log,
+        O::If => unreachable!("it has returned"),
     };
-    let double = |a: Term| if ints && op != Op::Log { a } else { a.double() };
-    let mut arguments = arguments.into_iter().map(double);
-    let first = arguments.next().expect("one argument at least");
     if op.arguments() == 1 {
-        return Term::apply(op, vec![first]);
+        return Term::apply(op, parts);
     }
-    arguments.fold(first, |all, next| Term::apply(op, vec![all, next]))
+    parts.into_iter().reduce(|all, next| Term::apply(op, vec![all, next])).expect("two operands or more")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -455,27 +424,26 @@ impl Code {
                     }
                 }
             }
-            Term::And(parts) | Term::Or(parts) => {
-                self.add(&parts[0]);
-                let jump = self.code.len();
-                self.code.push(Instruction::Jump(0));
-                self.add(&parts[1]);
-                let end = self.code.len() as u32;
-                let and = matches!(term, Term::And(_));
-                self.code[jump] = if and { Instruction::IfFalse(end) } else { Instruction::IfTrue(end) };
-            }
+            Term::And(parts) => self.jumping(&parts[0], &parts[1], Instruction::IfFalse, 0),
+            Term::Or(parts) => self.jumping(&parts[0], &parts[1], Instruction::IfTrue, 0),
             Term::If(parts) => {
-                self.add(&parts[0]);
-                let unless = self.code.len();
-                self.code.push(Instruction::Jump(0));
-                self.add(&parts[1]);
+                // The jump over the other value follows.
+                self.jumping(&parts[0], &parts[1], Instruction::Unless, 1);
                 let jump = self.code.len();
                 self.code.push(Instruction::Jump(0));
-                self.code[unless] = Instruction::Unless(self.code.len() as u32);
                 self.add(&parts[2]);
                 self.code[jump] = Instruction::Jump(self.code.len() as u32);
             }
         }
+    }
+
+    /// Adds two terms, and between them a jump to the instruction `behind` their end.
+    fn jumping(&mut self, first: &Term, second: &Term, jump: fn(u32) -> Instruction, behind: usize) {
+        self.add(first);
+        let place = self.code.len();
+        self.code.push(jump(0));
+        self.add(second);
+        self.code[place] = jump((self.code.len() + behind) as u32);
     }
 
     /// Evaluates the code.

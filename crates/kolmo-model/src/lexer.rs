@@ -22,64 +22,19 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-/// Reserved words of PRISM. Of the functions they include `min` and `max` alone.
-const KEYWORDS: [&str; 55] = [
-    "A",
-    "C",
-    "E",
-    "F",
-    "G",
-    "I",
-    "P",
-    "Pmax",
-    "Pmin",
-    "R",
-    "Rmax",
-    "Rmin",
-    "S",
-    "U",
-    "W",
-    "X",
-    "bool",
-    "clock",
-    "const",
-    "ctmc",
-    "double",
-    "dtmc",
-    "endinit",
-    "endinvariant",
-    "endmodule",
-    "endobservables",
-    "endrewards",
-    "endsystem",
-    "false",
-    "filter",
-    "formula",
-    "func",
-    "global",
-    "init",
-    "int",
-    "invariant",
-    "label",
-    "max",
-    "mdp",
-    "min",
-    "module",
-    "nondeterministic",
-    "observable",
-    "observables",
-    "of",
-    "pomdp",
-    "popta",
-    "probabilistic",
-    "pta",
-    "rate",
-    "rewards",
-    "stochastic",
-    "system",
-    "true",
-    "prob",
-];
+/// Kind of a word. Reserved are those of PRISM; of the functions these are `min` and `max` alone.
+fn kind_of_word(word: &str) -> TokenKind {
+    match word {
+        "A" | "C" | "E" | "F" | "G" | "I" | "P" | "Pmax" | "Pmin" | "R" | "Rmax" | "Rmin" | "S" | "U"
+        | "W" | "X" | "bool" | "clock" | "const" | "ctmc" | "double" | "dtmc" | "endinit"
+        | "endinvariant" | "endmodule" | "endobservables" | "endrewards" | "endsystem" | "false"
+        | "filter" | "formula" | "func" | "global" | "init" | "int" | "invariant" | "label" | "max"
+        | "mdp" | "min" | "module" | "nondeterministic" | "observable" | "observables" | "of" | "pomdp"
+        | "popta" | "probabilistic" | "pta" | "rate" | "rewards" | "stochastic" | "system" | "true"
+        | "prob" => TokenKind::Keyword,
+        _ => TokenKind::Name,
+    }
+}
 
 /// Signs, longer ones before their prefixes.
 ///
@@ -104,6 +59,7 @@ pub fn decoded(bytes: Vec<u8>) -> String {
 pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
+    let span = |from: usize, length: usize| Span { start: from as u32, end: (from + length) as u32 };
     // Some editors begin a file with a byte order mark.
     let mut at = if text.starts_with('\u{feff}') { 3 } else { 0 };
     while at < bytes.len() {
@@ -119,8 +75,7 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
                 let length = while_true(rest, |b| b.is_ascii_alphanumeric() || b == b'_');
-                let keyword = KEYWORDS.contains(&&text[at..at + length]);
-                (if keyword { TokenKind::Keyword } else { TokenKind::Name }, length)
+                (kind_of_word(&text[at..at + length]), length)
             }
             b'0'..=b'9' => number(rest),
             b'.' if rest.get(1).is_some_and(u8::is_ascii_digit) => number(rest),
@@ -128,19 +83,16 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
                 Some(end) if rest[1 + end] == b'"' => {
                     // A terminal would interpret it when the name is printed.
                     if let Some((k, c)) = text[at..=at + end].char_indices().find(|(_, c)| c.is_control()) {
-                        let span = Span { start: (at + k) as u32, end: (at + k + c.len_utf8()) as u32 };
                         let message = format!("the control character {c:?} stands in a name");
-                        errors.push(Diagnostic::new(span, message, "remove it"));
+                        errors.push(Diagnostic::new(span(at + k, c.len_utf8()), message, "remove it"));
                     }
                     (TokenKind::Quoted, end + 2)
                 }
                 _ => {
                     let length = while_true(rest, |b| b != b'\n');
-                    errors.push(Diagnostic::new(
-                        Span { start: at as u32, end: (at + length) as u32 },
-                        "this quotation mark is not closed on its line",
-                        "write the name of a label, a reward structure or a property as \"name\"",
-                    ));
+                    let message = "this quotation mark is not closed on its line";
+                    let help = "write the name of a label, a reward structure or a property as \"name\"";
+                    errors.push(Diagnostic::new(span(at, length), message, help));
                     at += length;
                     continue;
                 }
@@ -151,18 +103,17 @@ pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
                 None => {
                     let c = text[at..].chars().next().expect("a character begins here");
                     let help = if c == '^' { "write powers as pow(x, y)" } else { "remove it" };
-                    let span = Span { start: at as u32, end: (at + c.len_utf8()) as u32 };
-                    errors.push(Diagnostic::new(span, format!("{c:?} is no part of the language"), help));
+                    let message = format!("{c:?} is no part of the language");
+                    errors.push(Diagnostic::new(span(at, c.len_utf8()), message, help));
                     at += c.len_utf8();
                     continue;
                 }
             },
         };
-        tokens.push(Token { kind, span: Span { start: at as u32, end: (at + length) as u32 } });
+        tokens.push(Token { kind, span: span(at, length) });
         at += length;
     }
-    let end = text.len() as u32;
-    tokens.push(Token { kind: TokenKind::End, span: Span { start: end, end } });
+    tokens.push(Token { kind: TokenKind::End, span: span(text.len(), 0) });
     tokens
 }
 

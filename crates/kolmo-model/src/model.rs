@@ -7,8 +7,8 @@ use crate::composition::{Together, combinations};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::parser;
 use crate::syntax::{
-    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Part, Range, Renaming, Rewards,
-    Type, Unary, Update, Variable,
+    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Operation, Part, Range,
+    Renaming, Rewards, Type, Update, Variable,
 };
 use crate::types::{Checker, Entity, Names, ordered, similar};
 use crate::{Error, Result};
@@ -127,7 +127,7 @@ fn check(source: Source, text: ModelText, errors: &mut Vec<Diagnostic>) -> Optio
         errors.push(Diagnostic::new(Span::default(), "the model has no module", "write module … endmodule"));
         return None;
     }
-    let together = match combinations(text.system.as_ref().map(|(system, _)| system), &modules) {
+    let together = match combinations(text.system.as_ref(), &modules) {
         Ok(together) => together,
         Err(error) => {
             errors.push(error);
@@ -259,7 +259,6 @@ impl Rename<'_> {
             let message = "expressions of the renamed module grow too large by their formulas";
             return Err(Diagnostic::new(self.at, message, "formulas that use themselves have no value"));
         }
-        let mut go = |e: &Expression| self.expression(e, level + 1);
         let kind = match &e.kind {
             Kind::Name(name) => match (self.pairs.get(&**name), self.formulas.get(&**name)) {
                 (Some(new), _) => Kind::Name((*new).to_owned()),
@@ -267,11 +266,9 @@ impl Rename<'_> {
                 (None, None) => e.kind.clone(),
             },
             Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) => e.kind.clone(),
-            Kind::Unary(operator, a) => Kind::Unary(*operator, Box::new(go(a)?)),
-            Kind::Binary(operator, a, b) => Kind::Binary(*operator, Box::new(go(a)?), Box::new(go(b)?)),
-            Kind::If(all) => Kind::If(Box::new([go(&all[0])?, go(&all[1])?, go(&all[2])?])),
-            Kind::Call(function, all) => {
-                Kind::Call(*function, all.iter().map(go).collect::<std::result::Result<_, _>>()?)
+            Kind::Apply(operation, parts) => {
+                let parts = parts.iter().map(|part| self.expression(part, level + 1));
+                Kind::Apply(*operation, parts.collect::<std::result::Result<_, _>>()?)
             }
         };
         Ok(Expression { kind, span: e.span, depth: e.depth })
@@ -405,8 +402,8 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
     }
     // `x>0 -> -1 : …` is an error in every state.
     for update in &command.updates {
-        if let Some(Expression { kind: Kind::Unary(Unary::Minus, inner), span, .. }) = &update.rate
-            && matches!(inner.kind, Kind::Literal(_))
+        if let Some(Expression { kind: Kind::Apply(Operation::Negate, inner), span, .. }) = &update.rate
+            && matches!(inner[0].kind, Kind::Literal(_))
         {
             checker.errors.push(Diagnostic::new(*span, "a rate is negative", "rates are 0 or more"));
         }

@@ -12,7 +12,8 @@ use crate::instance::values;
 use crate::model::{check_circles, in_order, source};
 use crate::parser;
 use crate::syntax::{
-    self, Binary, Constant, Definition, Entry, Expression, FilterKind, Kind, Name, Operator, Type, Value,
+    self, Constant, Definition, Entry, Expression, FilterKind, Form, Kind, Name, Operation, Operator, Type,
+    Value,
 };
 use crate::types::{Checker, Entity, Names, each_name};
 use crate::values::Values;
@@ -511,10 +512,7 @@ impl<'a> Resolver<'a> {
                 !self.definitions.contains_key(&**name) && self.meaning.labels.contains_key(name)
             }
             Kind::Operator(_) => false,
-            Kind::Unary(_, a) => self.is_of_variables(a),
-            Kind::Binary(_, a, b) => self.is_of_variables(a) && self.is_of_variables(b),
-            Kind::If(all) => all.iter().all(|e| self.is_of_variables(e)),
-            Kind::Call(_, all) => all.iter().all(|e| self.is_of_variables(e)),
+            Kind::Apply(_, parts) => parts.iter().all(|e| self.is_of_variables(e)),
         }
     }
 
@@ -568,21 +566,9 @@ impl<'a> Resolver<'a> {
     fn outline(&mut self, e: &Expression, parts: &mut Vec<(Formula, Type)>) -> Resolved<Expression> {
         let kind = match &e.kind {
             Kind::Literal(_) => e.kind.clone(),
-            Kind::Unary(operator, a) if !self.is_of_variables(e) => {
-                Kind::Unary(*operator, Box::new(self.outline(a, parts)?))
-            }
-            Kind::Binary(operator, a, b) if !self.is_of_variables(e) => {
-                let left = self.outline(a, parts)?;
-                Kind::Binary(*operator, Box::new(left), Box::new(self.outline(b, parts)?))
-            }
-            Kind::If(all) if !self.is_of_variables(e) => Kind::If(Box::new([
-                self.outline(&all[0], parts)?,
-                self.outline(&all[1], parts)?,
-                self.outline(&all[2], parts)?,
-            ])),
-            Kind::Call(function, all) if !self.is_of_variables(e) => {
+            Kind::Apply(operation, all) if !self.is_of_variables(e) => {
                 let all = all.iter().map(|e| self.outline(e, parts)).collect::<Resolved<_>>()?;
-                Kind::Call(*function, all)
+                Kind::Apply(*operation, all)
             }
             _ => {
                 parts.push((self.formula(e)?, self.ty(e)));
@@ -595,26 +581,30 @@ impl<'a> Resolver<'a> {
     fn bound(&self, bound: Option<&syntax::Bound>, most: f64) -> Resolved<Option<Bound>> {
         let Some(bound) = bound else { return Ok(None) };
         let comparison = match bound.comparison {
-            Binary::Less => Comparison::Less,
-            Binary::LessEqual => Comparison::LessEqual,
-            Binary::Greater => Comparison::Greater,
+            Operation::Less => Comparison::Less,
+            Operation::LessEqual => Comparison::LessEqual,
+            Operation::Greater => Comparison::Greater,
             _ => Comparison::GreaterEqual,
         };
         let least = if most.is_finite() { 0.0 } else { f64::NEG_INFINITY };
         Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
     }
 
-    fn until(
-        &mut self,
-        left: Option<Box<Formula>>,
-        right: Box<Formula>,
-        times: &syntax::Times,
-    ) -> Resolved<Path> {
-        let time = |e: &Option<Expression>, otherwise: f64| match e {
-            Some(e) => self.number(e, "the time", 0.0..=f64::INFINITY),
-            None => Ok(otherwise),
+    /// Resolves a time, which is `otherwise` if it is not given.
+    fn time(&self, e: Option<&Expression>, otherwise: f64, most: f64) -> Resolved<f64> {
+        e.map_or(Ok(otherwise), |e| self.number(e, "the time", 0.0..=most))
+    }
+
+    fn until(&mut self, operator: &Operator) -> Resolved<Path> {
+        let part = |part: &Expression| match operator.form {
+            Form::Globally => self.boxed(&part.negated()),
+            _ => self.boxed(part),
         };
-        let (from, to) = (time(&times.from, 0.0)?, time(&times.to, f64::INFINITY)?);
+        let mut parts = operator.parts.iter().map(part).collect::<Resolved<Vec<_>>>()?;
+        let (right, left) = (parts.pop().expect("one operand or two"), parts.pop());
+        let times = &operator.times;
+        let from = self.time(times.from.as_ref(), 0.0, f64::INFINITY)?;
+        let to = self.time(times.to.as_ref(), f64::INFINITY, f64::INFINITY)?;
         if from > to || from == f64::INFINITY {
             let span = times.from.as_ref().map_or(Span::default(), |e| e.span);
             let message = format!("the times [{from},{to}] are none");
@@ -624,49 +614,30 @@ impl<'a> Resolver<'a> {
     }
 
     fn operator(&mut self, operator: &Operator) -> Resolved<Formula> {
-        Ok(match operator {
-            Operator::Probability(bound, path) => {
-                let bound = self.bound(bound.as_ref(), 1.0)?;
-                let complement = matches!(path, syntax::Path::Globally(..));
-                let path = match path {
-                    syntax::Path::Next(a) => Path::Next(self.boxed(a)?),
-                    syntax::Path::Until(a, b, times) => {
-                        let (left, right) = (self.boxed(a)?, self.boxed(b)?);
-                        self.until(Some(left), right, times)?
-                    }
-                    syntax::Path::Finally(a, times) => {
-                        let right = self.boxed(a)?;
-                        self.until(None, right, times)?
-                    }
-                    syntax::Path::Globally(a, times) => {
-                        let right = self.boxed(&parser::negated(a))?;
-                        self.until(None, right, times)?
-                    }
-                };
-                Formula::Probability { bound, path, complement }
+        let (form, parts) = (operator.form, &operator.parts);
+        let most = if form.is_reward() { f64::INFINITY } else { 1.0 };
+        let bound = self.bound(operator.bound.as_ref(), most)?;
+        let time = || self.time(operator.times.to.as_ref(), 0.0, f64::MAX);
+        let reward = |goal| Formula::Reward { structure: operator.structure.0.clone(), bound, goal };
+        Ok(match form {
+            Form::Cumulative => reward(Goal::Cumulative(time()?)),
+            Form::Instantaneous => reward(Goal::Instantaneous(time()?)),
+            Form::Reach => reward(Goal::Reach(self.boxed(&parts[0])?)),
+            Form::Time => reward(Goal::Time(self.boxed(&parts[0])?)),
+            Form::LongRun => reward(Goal::SteadyState),
+            Form::SteadyState => Formula::SteadyState { bound, states: self.boxed(&parts[0])? },
+            Form::Next => {
+                let path = Path::Next(self.boxed(&parts[0])?);
+                Formula::Probability { bound, path, complement: false }
             }
-            Operator::Reward(structure, _, bound, goal) => {
-                let bound = self.bound(bound.as_ref(), f64::INFINITY)?;
-                let goal = match goal {
-                    syntax::Goal::Cumulative(t) => {
-                        Goal::Cumulative(self.number(t, "the time", 0.0..=f64::MAX)?)
-                    }
-                    syntax::Goal::Instantaneous(t) => {
-                        Goal::Instantaneous(self.number(t, "the time", 0.0..=f64::MAX)?)
-                    }
-                    syntax::Goal::Reach(a) => Goal::Reach(self.boxed(a)?),
-                    syntax::Goal::Time(a) => Goal::Time(self.boxed(a)?),
-                    syntax::Goal::SteadyState => Goal::SteadyState,
-                };
-                Formula::Reward { structure: structure.clone(), bound, goal }
+            Form::Until | Form::Finally | Form::Globally => {
+                let path = self.until(operator)?;
+                Formula::Probability { bound, path, complement: form == Form::Globally }
             }
-            Operator::SteadyState(bound, a) => {
-                Formula::SteadyState { bound: self.bound(bound.as_ref(), 1.0)?, states: self.boxed(a)? }
-            }
-            Operator::Filter(kind, property, states) => Formula::Filter {
-                kind: *kind,
-                formula: self.boxed(property)?,
-                states: states.as_ref().map(|states| self.boxed(states)).transpose()?,
+            Form::Filter(kind) => Formula::Filter {
+                kind,
+                formula: self.boxed(&parts[0])?,
+                states: parts.get(1).map(|states| self.boxed(states)).transpose()?,
             },
         })
     }

@@ -122,12 +122,7 @@ pub(crate) enum Kind {
     Name(String),
     /// A label by its name in quotation marks. In a properties file, also a property.
     Label(String),
-    Unary(Unary, Box<Expression>),
-    Binary(Binary, Box<Expression>, Box<Expression>),
-    /// `a ? b : c`.
-    If(Box<[Expression; 3]>),
-    Call(Function, Vec<Expression>),
-    /// `P`, `R`, `S` or a filter.
+    Apply(Operation, Vec<Expression>),
     Operator(Box<Operator>),
 }
 
@@ -136,46 +131,25 @@ impl Expression {
     pub(crate) fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Self)) {
         match &self.kind {
             Kind::Literal(_) | Kind::Name(_) | Kind::Label(_) => {}
-            Kind::Unary(_, a) => f(a),
-            Kind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| f(e)),
-            Kind::If(all) => all.iter().for_each(f),
-            Kind::Call(_, all) => all.iter().for_each(f),
-            Kind::Operator(operator) => operator.each_part(f),
+            Kind::Apply(_, parts) => parts.iter().for_each(f),
+            Kind::Operator(operator) => {
+                let bound = operator.bound.iter().map(|bound| &bound.limit);
+                operator.parts.iter().chain(bound).chain(operator.times.each()).for_each(f);
+            }
         }
     }
-}
 
-impl Operator {
-    fn each_part<'a>(&'a self, f: &mut dyn FnMut(&'a Expression)) {
-        let (bound, mut parts, times) = match self {
-            Self::Probability(bound, path) => match path {
-                Path::Next(a) => (bound, vec![a], None),
-                Path::Until(a, b, times) => (bound, vec![a, b], Some(times)),
-                Path::Finally(a, times) | Path::Globally(a, times) => (bound, vec![a], Some(times)),
-            },
-            Self::Reward(_, _, bound, goal) => match goal {
-                Goal::Cumulative(e) | Goal::Instantaneous(e) | Goal::Reach(e) | Goal::Time(e) => {
-                    (bound, vec![e], None)
-                }
-                Goal::SteadyState => (bound, vec![], None),
-            },
-            Self::SteadyState(bound, a) => (bound, vec![a], None),
-            Self::Filter(_, a, states) => (&None, [a].into_iter().chain(states).collect(), None),
-        };
-        parts.extend(bound.iter().map(|bound| &bound.limit));
-        parts.extend(times.iter().flat_map(|times| times.from.iter().chain(&times.to)));
-        parts.into_iter().for_each(f);
+    /// Negates the expression.
+    pub(crate) fn negated(&self) -> Self {
+        Self { kind: Kind::Apply(Operation::Not, vec![self.clone()]), span: self.span, depth: self.depth + 1 }
     }
 }
 
+/// Operation on one or more values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unary {
-    Minus,
+pub(crate) enum Operation {
     Not,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binary {
+    Negate,
     Implies,
     Iff,
     Or,
@@ -190,31 +164,8 @@ pub(crate) enum Binary {
     Minus,
     Times,
     Divide,
-}
-
-impl Binary {
-    pub(crate) fn sign(self) -> &'static str {
-        match self {
-            Self::Implies => "=>",
-            Self::Iff => "<=>",
-            Self::Or => "|",
-            Self::And => "&",
-            Self::Equal => "=",
-            Self::NotEqual => "!=",
-            Self::Less => "<",
-            Self::LessEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterEqual => ">=",
-            Self::Plus => "+",
-            Self::Minus => "-",
-            Self::Times => "*",
-            Self::Divide => "/",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
+    /// `a ? b : c`.
+    If,
     Min,
     Max,
     Floor,
@@ -225,44 +176,99 @@ pub(crate) enum Function {
     Log,
 }
 
-impl Function {
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "min" => Self::Min,
-            "max" => Self::Max,
-            "floor" => Self::Floor,
-            "ceil" => Self::Ceil,
-            "round" => Self::Round,
-            "pow" => Self::Pow,
-            "mod" => Self::Mod,
-            "log" => Self::Log,
-            _ => return None,
-        })
+impl Operation {
+    /// Signs between two operands, with their precedences.
+    const SIGNS: [(&'static str, Self, u8); 14] = [
+        ("=>", Self::Implies, 1),
+        ("<=>", Self::Iff, 2),
+        ("|", Self::Or, 3),
+        ("&", Self::And, 4),
+        ("=", Self::Equal, 6),
+        ("!=", Self::NotEqual, 6),
+        ("<", Self::Less, 7),
+        ("<=", Self::LessEqual, 7),
+        (">", Self::Greater, 7),
+        (">=", Self::GreaterEqual, 7),
+        ("+", Self::Plus, 8),
+        ("-", Self::Minus, 8),
+        ("*", Self::Times, 9),
+        ("/", Self::Divide, 9),
+    ];
+
+    const FUNCTIONS: [(&'static str, Self); 8] = [
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("floor", Self::Floor),
+        ("ceil", Self::Ceil),
+        ("round", Self::Round),
+        ("pow", Self::Pow),
+        ("mod", Self::Mod),
+        ("log", Self::Log),
+    ];
+
+    /// Operation of a sign between two operands, and its precedence.
+    pub(crate) fn of_sign(sign: &str) -> Option<(Self, u8)> {
+        Self::SIGNS
+            .iter()
+            .find(|known| known.0 == sign)
+            .map(|(_, operation, strength)| (*operation, *strength))
+    }
+
+    /// Sign between two operands, "" for other operations.
+    pub(crate) fn sign(self) -> &'static str {
+        Self::SIGNS.iter().find(|known| known.1 == self).map_or("", |known| known.0)
+    }
+
+    pub(crate) fn of_function(name: &str) -> Option<Self> {
+        Self::FUNCTIONS.iter().find(|known| known.0 == name).map(|known| known.1)
     }
 }
 
-/// Operator in a property: `P`, `R`, `S` or a filter.
+/// Operator in a property: `P`, `R`, `S`, `T` or a filter.
 #[derive(Clone, Debug)]
-pub(crate) enum Operator {
-    Probability(Option<Bound>, Path),
-    Reward(Option<String>, Span, Option<Bound>, Goal),
-    SteadyState(Option<Bound>, Expression),
-    Filter(FilterKind, Expression, Option<Expression>),
+pub(crate) struct Operator {
+    pub(crate) form: Form,
+    pub(crate) bound: Option<Bound>,
+    /// Operands. Of a filter, the property and optionally the states.
+    pub(crate) parts: Vec<Expression>,
+    /// Times of a path formula. For a reward at or until a time, `to` is the time.
+    pub(crate) times: Times,
+    /// Name of the reward structure, if it has one, and the place for errors about it.
+    pub(crate) structure: (Option<String>, Span),
 }
 
-/// Threshold such as `>= p`. `None` means `=?`.
+/// Form of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Path formulas of `P`: `X a`, `a U b`, `F a` and `G a`.
+    Next,
+    Until,
+    Finally,
+    Globally,
+    /// `S=? [ a ]`.
+    SteadyState,
+    /// Rewards: `C<=t`, `I=t`, `F a` and `S`.
+    Cumulative,
+    Instantaneous,
+    Reach,
+    LongRun,
+    /// `T=? [ F a ]`.
+    Time,
+    Filter(FilterKind),
+}
+
+impl Form {
+    /// True for the forms of `R` and `T`.
+    pub(crate) fn is_reward(self) -> bool {
+        matches!(self, Self::Cumulative | Self::Instantaneous | Self::Reach | Self::LongRun | Self::Time)
+    }
+}
+
+/// Threshold such as `>= p`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    pub(crate) comparison: Binary,
+    pub(crate) comparison: Operation,
     pub(crate) limit: Expression,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Path {
-    Next(Expression),
-    Until(Expression, Expression, Times),
-    Finally(Expression, Times),
-    Globally(Expression, Times),
 }
 
 /// Time interval of a path formula. `from` defaults to 0 and `to` to infinity.
@@ -272,13 +278,10 @@ pub(crate) struct Times {
     pub(crate) to: Option<Expression>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Goal {
-    Cumulative(Expression),
-    Instantaneous(Expression),
-    Reach(Expression),
-    Time(Expression),
-    SteadyState,
+impl Times {
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Expression> {
+        self.from.iter().chain(&self.to)
+    }
 }
 
 /// Aggregation that a filter applies to the values of its states.
@@ -439,7 +442,7 @@ pub(crate) struct ModelText {
     pub(crate) modules: Vec<Part>,
     pub(crate) rewards: Vec<Rewards>,
     pub(crate) init: Option<Expression>,
-    pub(crate) system: Option<(System, Span)>,
+    pub(crate) system: Option<System>,
 }
 
 #[derive(Clone, Debug)]

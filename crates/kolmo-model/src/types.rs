@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::diagnostics::{Diagnostic, PRINTED, Span};
-use crate::syntax::{Binary, Expression, Function, Goal, Kind, Operator, Path, Type, Unary};
+use crate::syntax::{Expression, FilterKind, Form, Kind, Operation, Operator, Type};
 
 /// Kind and type of a name. The type is `None` if the definition has an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,24 +126,7 @@ impl<'a> Checker<'a> {
             Kind::Literal(value) => Some(value.ty()),
             Kind::Name(name) => self.name(name, e.span),
             Kind::Label(name) => self.label(name, e.span),
-            Kind::Unary(Unary::Not, a) => {
-                self.expect(a, Type::Bool, "the operand of '!'");
-                Some(Type::Bool)
-            }
-            Kind::Unary(Unary::Minus, a) => self.numeric(a, "the operand of '-'"),
-            Kind::Binary(operator, a, b) => self.binary(*operator, a, b, e.span),
-            Kind::If(all) => {
-                self.expect(&all[0], Type::Bool, "the condition of '?'");
-                let (yes, no) = (self.check(&all[1]), self.check(&all[2]));
-                let (yes, no) = (yes?, no?);
-                if (yes == Type::Bool) != (no == Type::Bool) {
-                    let message = format!("the values of this choice are of types {yes} and {no}");
-                    self.error(e.span, message, "both have to be numbers, or both true or false");
-                    return None;
-                }
-                Some(joined(yes, no))
-            }
-            Kind::Call(function, arguments) => self.call(*function, arguments),
+            Kind::Apply(operation, parts) => self.apply(*operation, parts, e.span),
             Kind::Operator(operator) => self.operator(operator),
         }
     }
@@ -214,16 +197,27 @@ impl<'a> Checker<'a> {
         Some(ty)
     }
 
-    fn binary(&mut self, operator: Binary, a: &Expression, b: &Expression, span: Span) -> Option<Type> {
-        let what = format!("each operand of '{}'", operator.sign());
-        match operator {
-            Binary::Implies | Binary::Iff | Binary::Or | Binary::And => {
-                self.expect(a, Type::Bool, &what);
-                self.expect(b, Type::Bool, &what);
+    /// Checks all parts of an operation as numbers, and returns their common type.
+    fn numbers(&mut self, parts: &[Expression], what: &str) -> Option<Type> {
+        let types: Vec<Option<Type>> = parts.iter().map(|part| self.numeric(part, what)).collect();
+        types.into_iter().reduce(|a, b| Some(joined(a?, b?)))?
+    }
+
+    fn apply(&mut self, operation: Operation, parts: &[Expression], span: Span) -> Option<Type> {
+        use Operation as O;
+        let operand = || format!("each operand of '{}'", operation.sign());
+        match operation {
+            O::Not => {
+                self.expect(&parts[0], Type::Bool, "the operand of '!'");
                 Some(Type::Bool)
             }
-            Binary::Equal | Binary::NotEqual => {
-                let (left, right) = (self.check(a), self.check(b));
+            O::Negate => self.numeric(&parts[0], "the operand of '-'"),
+            O::Implies | O::Iff | O::Or | O::And => {
+                parts.iter().for_each(|part| self.expect(part, Type::Bool, &operand()));
+                Some(Type::Bool)
+            }
+            O::Equal | O::NotEqual => {
+                let (left, right) = (self.check(&parts[0]), self.check(&parts[1]));
                 let (left, right) = (left?, right?);
                 if (left == Type::Bool) != (right == Type::Bool) {
                     let message = format!("a value of type {left} is compared with one of type {right}");
@@ -232,89 +226,66 @@ impl<'a> Checker<'a> {
                 }
                 Some(Type::Bool)
             }
-            Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => {
-                self.numeric(a, &what);
-                self.numeric(b, &what);
+            O::Less | O::LessEqual | O::Greater | O::GreaterEqual => {
+                self.numbers(parts, &operand());
                 Some(Type::Bool)
             }
-            Binary::Plus | Binary::Minus | Binary::Times | Binary::Divide => {
-                let (left, right) = (self.numeric(a, &what), self.numeric(b, &what));
-                let ty = joined(left?, right?);
-                Some(if operator == Binary::Divide { Type::Double } else { ty })
+            O::Plus | O::Minus | O::Times => self.numbers(parts, &operand()),
+            O::Divide => self.numbers(parts, &operand()).map(|_| Type::Double),
+            O::If => {
+                self.expect(&parts[0], Type::Bool, "the condition of '?'");
+                let (yes, no) = (self.check(&parts[1]), self.check(&parts[2]));
+                let (yes, no) = (yes?, no?);
+                if (yes == Type::Bool) != (no == Type::Bool) {
+                    let message = format!("the values of this choice are of types {yes} and {no}");
+                    self.error(span, message, "both have to be numbers, or both true or false");
+                    return None;
+                }
+                Some(joined(yes, no))
+            }
+            O::Mod => {
+                parts.iter().for_each(|part| self.expect(part, Type::Int, "each argument of mod"));
+                Some(Type::Int)
+            }
+            O::Min | O::Max | O::Pow | O::Log | O::Floor | O::Ceil | O::Round => {
+                let ty = self.numbers(parts, "each argument of a function")?;
+                Some(match operation {
+                    O::Floor | O::Ceil | O::Round => Type::Int,
+                    O::Log => Type::Double,
+                    _ => ty,
+                })
             }
         }
-    }
-
-    fn call(&mut self, function: Function, arguments: &[Expression]) -> Option<Type> {
-        if function == Function::Mod {
-            for argument in arguments {
-                self.expect(argument, Type::Int, "each argument of mod");
-            }
-            return Some(Type::Int);
-        }
-        let types: Vec<Option<Type>> =
-            arguments.iter().map(|a| self.numeric(a, "each argument of a function")).collect();
-        let ty = types.into_iter().collect::<Option<Vec<Type>>>()?.into_iter().reduce(joined)?;
-        Some(match function {
-            Function::Floor | Function::Ceil | Function::Round | Function::Mod => Type::Int,
-            Function::Log => Type::Double,
-            Function::Min | Function::Max | Function::Pow => ty,
-        })
     }
 
     fn operator(&mut self, operator: &Operator) -> Option<Type> {
-        let bound = match operator {
-            Operator::Probability(bound, path) => {
-                match path {
-                    Path::Next(a) => self.expect(a, Type::Bool, "the operand of X"),
-                    Path::Finally(a, _) | Path::Globally(a, _) => {
-                        self.expect(a, Type::Bool, "the operand of F or G");
-                    }
-                    Path::Until(a, b, _) => {
-                        self.expect(a, Type::Bool, "each operand of U");
-                        self.expect(b, Type::Bool, "each operand of U");
-                    }
-                }
-                if let Path::Until(_, _, times) | Path::Finally(_, times) | Path::Globally(_, times) = path {
-                    for time in [&times.from, &times.to].into_iter().flatten() {
-                        self.expect_constant(time, Type::Double, "a time");
-                    }
-                }
-                bound
+        let what = match operator.form {
+            Form::Next => "the operand of X",
+            Form::Finally | Form::Globally => "the operand of F or G",
+            Form::Until => "each operand of U",
+            Form::SteadyState => "the operand of S",
+            Form::Reach | Form::Time | Form::Cumulative | Form::Instantaneous | Form::LongRun => {
+                "the operand of F"
             }
-            Operator::Reward(structure, span, bound, goal) => {
-                if !matches!(goal, Goal::Time(_)) {
-                    self.structure(structure.as_deref(), *span);
-                }
-                match goal {
-                    Goal::Cumulative(time) | Goal::Instantaneous(time) => {
-                        self.expect_constant(time, Type::Double, "a time");
-                    }
-                    Goal::Reach(a) | Goal::Time(a) => self.expect(a, Type::Bool, "the operand of F"),
-                    Goal::SteadyState => {}
-                }
-                bound
-            }
-            Operator::SteadyState(bound, a) => {
-                self.expect(a, Type::Bool, "the operand of S");
-                bound
-            }
-            Operator::Filter(kind, property, states) => {
-                if let Some(states) = states {
+            Form::Filter(kind) => {
+                if let Some(states) = operator.parts.get(1) {
                     self.expect(states, Type::Bool, "the set of states of a filter");
                 }
-                return self.filter(*kind, property);
+                return self.filter(kind, &operator.parts[0]);
             }
         };
-        if let Some(bound) = bound {
-            self.expect_constant(&bound.limit, Type::Double, "a bound");
-            return Some(Type::Bool);
+        if operator.form.is_reward() && operator.form != Form::Time {
+            self.structure(&operator.structure);
         }
-        Some(Type::Double)
+        operator.parts.iter().for_each(|part| self.expect(part, Type::Bool, what));
+        operator.times.each().for_each(|time| self.expect_constant(time, Type::Double, "a time"));
+        let Some(bound) = &operator.bound else { return Some(Type::Double) };
+        self.expect_constant(&bound.limit, Type::Double, "a bound");
+        Some(Type::Bool)
     }
 
-    fn structure(&mut self, name: Option<&str>, span: Span) {
-        let known = &self.names.rewards;
+    fn structure(&mut self, (name, span): &(Option<String>, Span)) {
+        let (known, span) = (&self.names.rewards, *span);
         let of_file = self.names.of_file.is_some();
         match name {
             None if known.is_empty() && of_file => {
@@ -324,7 +295,7 @@ impl<'a> Checker<'a> {
             None if known.is_empty() => {
                 self.error(span, "the model has no rewards", "add rewards … endrewards");
             }
-            Some(name) if !known.iter().any(|known| known == name) => {
+            Some(name) if !known.contains(name) => {
                 let names = || known.iter().map(String::as_str);
                 let otherwise = match of_file {
                     false => "add rewards \"name\" … endrewards".to_owned(),
@@ -340,8 +311,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn filter(&mut self, kind: crate::syntax::FilterKind, property: &Expression) -> Option<Type> {
-        use crate::syntax::FilterKind as F;
+    fn filter(&mut self, kind: FilterKind, property: &Expression) -> Option<Type> {
+        use FilterKind as F;
         match kind {
             F::Count | F::ForAll | F::Exists => {
                 self.expect(property, Type::Bool, "the property of this filter");

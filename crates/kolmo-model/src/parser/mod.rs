@@ -8,11 +8,11 @@ mod model;
 mod property;
 
 pub(crate) use model::model;
-pub(crate) use property::{negated, properties};
+pub(crate) use property::properties;
 
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::{Token, TokenKind, tokens};
-use crate::syntax::{Binary, Expression, Function, Kind, Name, Unary, Value};
+use crate::syntax::{Constant, Definition, Expression, Kind, Name, Operation, Type, Value};
 
 /// Maximum depth of an expression. Trees are walked by recursion, on a stack of 2 MiB.
 const DEPTH: u16 = 400;
@@ -77,6 +77,20 @@ impl<'a> Parser<'a> {
             self.advance();
         }
         found
+    }
+
+    /// Parses items with commas between them.
+    fn separated<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut all = vec![item(self)?];
+        while self.take(",") {
+            all.push(item(self)?);
+        }
+        Ok(all)
+    }
+
+    /// Parses an expression after `sign`, if that stands here.
+    fn optional(&mut self, sign: &str) -> Parsed<Option<Expression>> {
+        if self.take(sign) { self.expression().map(Some) } else { Ok(None) }
     }
 
     fn expect(&mut self, text: &str, help: &str) -> Parsed<Token> {
@@ -150,7 +164,7 @@ impl<'a> Parser<'a> {
             }
             for (condition, yes) in choices.into_iter().rev() {
                 let span = condition.span.to(last.span);
-                last = p.node(Kind::If(Box::new([condition, yes, last])), span)?;
+                last = p.apply(Operation::If, vec![condition, yes, last], span)?;
             }
             Ok(last)
         })
@@ -167,37 +181,20 @@ impl<'a> Parser<'a> {
         result
     }
 
-    fn node(&self, kind: Kind, span: Span) -> Parsed<Expression> {
-        let deepest = |all: &[Expression]| all.iter().map(|e| e.depth).max().unwrap_or(0);
-        let depth = 1 + match &kind {
-            Kind::Literal(_) | Kind::Name(_) | Kind::Label(_) | Kind::Operator(_) => 0,
-            Kind::Unary(_, a) => a.depth,
-            Kind::Binary(_, a, b) => a.depth.max(b.depth),
-            Kind::If(all) => deepest(&all[..]),
-            Kind::Call(_, all) => deepest(all),
-        };
+    fn apply(&self, operation: Operation, parts: Vec<Expression>, span: Span) -> Parsed<Expression> {
+        let depth = 1 + parts.iter().map(|part| part.depth).max().unwrap_or(0);
+        let kind = Kind::Apply(operation, parts);
         if depth > DEPTH { Err(too_deep(span)) } else { Ok(Expression { kind, span, depth }) }
     }
 
-    /// Binary operator at the current token, and its precedence.
-    fn operator(&self) -> Option<(Binary, u8)> {
-        Some(match self.word() {
-            "=>" => (Binary::Implies, 1),
-            "<=>" => (Binary::Iff, 2),
-            "|" => (Binary::Or, 3),
-            "&" => (Binary::And, 4),
-            "=" => (Binary::Equal, 6),
-            "!=" => (Binary::NotEqual, 6),
-            "<" => (Binary::Less, 7),
-            "<=" => (Binary::LessEqual, 7),
-            ">" => (Binary::Greater, 7),
-            ">=" => (Binary::GreaterEqual, 7),
-            "+" => (Binary::Plus, 8),
-            "-" => (Binary::Minus, 8),
-            "*" => (Binary::Times, 9),
-            "/" => (Binary::Divide, 9),
-            _ => return None,
-        })
+    fn two(&self, operation: Operation, left: Expression, right: Expression) -> Parsed<Expression> {
+        let span = left.span.to(right.span);
+        self.apply(operation, vec![left, right], span)
+    }
+
+    /// Operator between two operands at the current token, and its precedence.
+    fn operator(&self) -> Option<(Operation, u8)> {
+        Operation::of_sign(self.word())
     }
 
     /// Parses an expression of operators with a precedence of `least` or more.
@@ -207,14 +204,14 @@ impl<'a> Parser<'a> {
             let start = self.advance().span;
             let operand = self.nested(|p| p.binary(5))?;
             let span = start.to(operand.span);
-            self.node(Kind::Unary(Unary::Not, Box::new(operand)), span)?
+            self.apply(Operation::Not, vec![operand], span)?
         } else {
             self.unary()?
         };
         while let Some((operator, strength)) = self.operator().filter(|(_, strength)| *strength >= least) {
             self.advance();
             // Long chains of `&` and `|` become balanced trees, to keep them shallow.
-            if matches!(operator, Binary::And | Binary::Or) {
+            if matches!(operator, Operation::And | Operation::Or) {
                 let mut all = vec![left, self.nested(|p| p.binary(strength + 1))?];
                 while self.operator() == Some((operator, strength)) {
                     self.advance();
@@ -224,22 +221,18 @@ impl<'a> Parser<'a> {
                 continue;
             }
             let right = self.nested(|p| p.binary(strength + 1))?;
-            let span = left.span.to(right.span);
-            left = self.node(Kind::Binary(operator, Box::new(left), Box::new(right)), span)?;
+            left = self.two(operator, left, right)?;
         }
         Ok(left)
     }
 
-    fn balanced(&self, operator: Binary, mut all: Vec<Expression>) -> Parsed<Expression> {
+    fn balanced(&self, operator: Operation, mut all: Vec<Expression>) -> Parsed<Expression> {
         while all.len() > 1 {
             let mut halved = Vec::with_capacity(all.len().div_ceil(2));
             let mut rest = all.into_iter();
             while let Some(left) = rest.next() {
                 halved.push(match rest.next() {
-                    Some(right) => {
-                        let span = left.span.to(right.span);
-                        self.node(Kind::Binary(operator, Box::new(left), Box::new(right)), span)?
-                    }
+                    Some(right) => self.two(operator, left, right)?,
                     None => left,
                 });
             }
@@ -250,11 +243,8 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Parsed<Expression> {
         if self.is("!") {
-            return Err(Diagnostic::new(
-                self.span(),
-                "'!' binds less than what stands before it",
-                "put the negation into parentheses: x = (!y)",
-            ));
+            let help = "put the negation into parentheses: x = (!y)";
+            return Err(Diagnostic::new(self.span(), "'!' binds less than what stands before it", help));
         }
         if !self.is("-") {
             return self.primary();
@@ -262,45 +252,38 @@ impl<'a> Parser<'a> {
         let start = self.advance().span;
         let operand = self.nested(Self::unary)?;
         let span = start.to(operand.span);
-        self.node(Kind::Unary(Unary::Minus, Box::new(operand)), span)
+        self.apply(Operation::Negate, vec![operand], span)
     }
 
     fn primary(&mut self) -> Parsed<Expression> {
         let token = self.token();
         let word = self.word();
+        let asked = self.ahead(1) == "=" && self.ahead(2) == "?";
         let kind = match token.kind {
-            TokenKind::Integer => match word.parse() {
-                Ok(value) => Kind::Literal(Value::Int(value)),
-                Err(_) => {
-                    return Err(Diagnostic::new(
-                        token.span,
-                        format!("the whole number {word} does not fit 64 bits"),
-                        "write it with a point to have a double",
-                    ));
-                }
-            },
+            TokenKind::Integer => Kind::Literal(Value::Int(word.parse().map_err(|_| {
+                let message = format!("the whole number {word} does not fit 64 bits");
+                Diagnostic::new(token.span, message, "write it with a point to have a double")
+            })?)),
             TokenKind::Real => Kind::Literal(Value::Double(word.parse().expect("a number of the lexer"))),
             TokenKind::Quoted => Kind::Label(word[1..word.len() - 1].to_owned()),
             // `T` is a name unless `=?`, or a threshold and '[', follows.
-            TokenKind::Name
-                if self.operators
-                    && word == "T"
-                    && (self.ahead(1) == "=" && self.ahead(2) == "?" || self.is_bounded_time()) =>
-            {
+            TokenKind::Name if self.operators && word == "T" && (asked || self.is_bounded_time()) => {
                 return self.property_operator();
             }
-            TokenKind::Name
-                if self.operators && word == "LRA" && self.ahead(1) == "=" && self.ahead(2) == "?" =>
-            {
+            TokenKind::Name if self.operators && word == "LRA" && asked => {
                 let message = "a long-run average is not written LRA=?, which is Storm's";
                 return Err(Diagnostic::new(token.span, message, "write S=? [ condition ], or R=? [ S ]"));
             }
-            TokenKind::Name if Function::of(word).is_some() && self.ahead(1) == "(" => return self.call(),
+            TokenKind::Name if Operation::of_function(word).is_some() && self.ahead(1) == "(" => {
+                return self.call();
+            }
             TokenKind::Name => Kind::Name(word.to_owned()),
             TokenKind::Keyword if word == "true" || word == "false" => {
                 Kind::Literal(Value::Bool(word == "true"))
             }
-            TokenKind::Keyword if Function::of(word).is_some() || word == "func" => return self.call(),
+            TokenKind::Keyword if Operation::of_function(word).is_some() || word == "func" => {
+                return self.call();
+            }
             TokenKind::Keyword if self.operators => return self.property_operator(),
             TokenKind::Sign if word == "(" => {
                 self.advance();
@@ -312,7 +295,7 @@ impl<'a> Parser<'a> {
             _ => return Err(self.unexpected("an expression", "")),
         };
         self.advance();
-        self.node(kind, token.span)
+        Ok(Expression { kind, span: token.span, depth: 1 })
     }
 
     /// Parses `min(a, b)`, or `func(min, a, b)` of old models.
@@ -323,21 +306,18 @@ impl<'a> Parser<'a> {
             self.expect("(", "a function is called func(name, argument)")?;
         }
         let word = self.word();
-        let Some(function) = Function::of(word) else {
+        let Some(function) = Operation::of_function(word) else {
             let known = "known are min, max, floor, ceil, round, pow, mod and log";
             return Err(self.unexpected("a function", known));
         };
         self.advance();
         self.expect(if old { "," } else { "(" }, "arguments of a function stand in parentheses")?;
-        let mut arguments = vec![self.expression()?];
-        while self.take(",") {
-            arguments.push(self.expression()?);
-        }
+        let arguments = self.separated(Self::expression)?;
         let end = self.expect(")", "arguments of a function end with a parenthesis")?.span;
         let fits = match function {
-            Function::Min | Function::Max => arguments.len() >= 2,
-            Function::Pow | Function::Mod | Function::Log => arguments.len() == 2,
-            Function::Floor | Function::Ceil | Function::Round => arguments.len() == 1,
+            Operation::Min | Operation::Max => arguments.len() >= 2,
+            Operation::Pow | Operation::Mod | Operation::Log => arguments.len() == 2,
+            _ => arguments.len() == 1,
         };
         if !fits {
             let message = format!("{word} is given {} argument(s)", arguments.len());
@@ -345,34 +325,30 @@ impl<'a> Parser<'a> {
                 "min and max take two or more, pow(x, y), mod(i, n) and log(x, base) two, the others one";
             return Err(Diagnostic::new(start.to(end), message, help));
         }
-        self.node(Kind::Call(function, arguments), start.to(end))
+        self.apply(function, arguments, start.to(end))
     }
 
     /// Parses `const int N = 3;` after the word `const`.
-    fn constant(&mut self) -> Parsed<crate::syntax::Constant> {
-        use crate::syntax::Type;
-        let ty = match self.word() {
-            "int" => Some(Type::Int),
-            "double" => Some(Type::Double),
-            "bool" => Some(Type::Bool),
-            _ => None,
-        };
-        if ty.is_some() {
-            self.advance();
-        }
+    fn constant(&mut self) -> Parsed<Constant> {
+        let types = [Type::Int, Type::Double, Type::Bool];
+        let ty = types.into_iter().find(|ty| self.take(&ty.to_string())).unwrap_or(Type::Int);
         let name = self.name("a constant")?;
-        let value = if self.take("=") { Some(self.expression()?) } else { None };
+        let value = self.optional("=")?;
         self.expect(";", "a constant ends with ';'")?;
-        Ok(crate::syntax::Constant { name, ty: ty.unwrap_or(Type::Int), value })
+        Ok(Constant { name, ty, value })
     }
 
-    /// Parses `label "x" = e;` after the word `label`.
-    fn label(&mut self) -> Parsed<crate::syntax::Definition> {
-        let name = self.quoted("a label")?;
-        self.expect("=", "a label is written label \"name\" = condition;")?;
+    /// Parses `"x" = e;` after the word `label`, or `x = e;` after `formula`.
+    fn definition(&mut self, name: Name, form: &str, end: &str) -> Parsed<Definition> {
+        self.expect("=", form)?;
         let body = self.expression()?;
-        self.expect(";", "a label ends with ';'")?;
-        Ok(crate::syntax::Definition { name, body })
+        self.expect(";", end)?;
+        Ok(Definition { name, body })
+    }
+
+    fn label(&mut self) -> Parsed<Definition> {
+        let name = self.quoted("a label")?;
+        self.definition(name, "a label is written label \"name\" = condition;", "a label ends with ';'")
     }
 }
 

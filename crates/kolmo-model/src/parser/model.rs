@@ -4,8 +4,8 @@ use super::{Parsed, Parser};
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Command, Definition, ModelText, Module, Name, Part, Range, Renaming, RewardItem, Rewarded, Rewards,
-    System, Update, Variable,
+    Command, ModelText, Module, Name, Part, Range, Renaming, RewardItem, Rewarded, Rewards, System, Update,
+    Variable,
 };
 
 /// Parses a model. Also returns the errors.
@@ -20,12 +20,8 @@ pub(crate) fn model(text: &str) -> (ModelText, Vec<Diagnostic>) {
         }
     }
     if kind.is_none() && parser.errors.is_empty() {
-        let help = "write 'ctmc' at its beginning";
-        parser.errors.push(Diagnostic::new(
-            Span::default(),
-            "the model does not say that it is a Markov chain in continuous time",
-            help,
-        ));
+        let message = "the model does not say that it is a Markov chain in continuous time";
+        parser.errors.push(Diagnostic::new(Span::default(), message, "write 'ctmc' at its beginning"));
     }
     (model, parser.errors)
 }
@@ -34,19 +30,17 @@ impl Parser<'_> {
     fn item(&mut self, model: &mut ModelText, kind: &mut Option<Span>) -> Parsed<()> {
         let start = self.span();
         let word = self.word();
+        let refused = |message: String, help: &str| Err(Diagnostic::new(start, message, help));
         if self.token().kind != TokenKind::Keyword {
-            return Err(
-                self.unexpected("a part of a model", "such as const, formula, module, label, rewards")
-            );
+            let help = "such as const, formula, module, label, rewards";
+            return Err(self.unexpected("a part of a model", help));
         }
         self.advance();
         match word {
-            "ctmc" | "stochastic" => match kind.replace(start) {
-                None => {}
-                Some(_) => {
-                    return Err(Diagnostic::new(start, "the kind of the model is said twice", "keep one"));
-                }
-            },
+            "ctmc" | "stochastic" if kind.replace(start).is_none() => {}
+            "ctmc" | "stochastic" => {
+                return refused("the kind of the model is said twice".into(), "keep one");
+            }
             "dtmc" | "mdp" | "pta" | "pomdp" | "popta" | "probabilistic" | "nondeterministic" => {
                 kind.get_or_insert(start);
                 self.errors.push(Diagnostic::new(
@@ -58,10 +52,8 @@ impl Parser<'_> {
             "const" | "rate" | "prob" => model.constants.push(self.constant()?),
             "formula" => {
                 let name = self.name("a formula")?;
-                self.expect("=", "a formula is written formula name = expression;")?;
-                let body = self.expression()?;
-                self.expect(";", "a formula ends with ';'")?;
-                model.formulas.push(Definition { name, body });
+                let form = "a formula is written formula name = expression;";
+                model.formulas.push(self.definition(name, form, "a formula ends with ';'")?);
             }
             "label" => model.labels.push(self.label()?),
             "global" => model.globals.push(self.variable()?),
@@ -71,34 +63,21 @@ impl Parser<'_> {
                 let states = self.expression()?;
                 self.expect("endinit", "the initial states are written init condition endinit")?;
                 if model.init.replace(states).is_some() {
-                    return Err(Diagnostic::new(
-                        start,
-                        "there are two 'init' … 'endinit'",
-                        "join them with '|'",
-                    ));
+                    return refused("there are two 'init' … 'endinit'".into(), "join them with '|'");
                 }
             }
             "system" => {
                 let system = self.system()?;
                 self.expect("endsystem", "the composition is written system A || B endsystem")?;
-                if model.system.replace((system, start)).is_some() {
-                    return Err(Diagnostic::new(start, "there are two 'system' … 'endsystem'", "keep one"));
+                if model.system.replace(system).is_some() {
+                    return refused("there are two 'system' … 'endsystem'".into(), "keep one");
                 }
             }
             "invariant" | "clock" | "observable" | "observables" => {
-                return Err(Diagnostic::new(
-                    start,
-                    format!("'{word}' belongs to models that are no Markov chains in continuous time"),
-                    "remove it",
-                ));
+                let message = "belongs to models that are no Markov chains in continuous time";
+                return refused(format!("'{word}' {message}"), "remove it");
             }
-            _ => {
-                return Err(Diagnostic::new(
-                    start,
-                    format!("'{word}' begins no part of a model"),
-                    "remove it",
-                ));
-            }
+            _ => return refused(format!("'{word}' begins no part of a model"), "remove it"),
         }
         Ok(())
     }
@@ -107,29 +86,22 @@ impl Parser<'_> {
     fn variable(&mut self) -> Parsed<Variable> {
         let name = self.name("a variable")?;
         self.expect(":", "a variable is written x : [0..3] init 0; or x : bool init false;")?;
-        let range = match self.word() {
-            "bool" => {
-                self.advance();
-                Range::Bool
-            }
-            "int" => {
-                self.advance();
-                Range::Unbounded
-            }
-            "clock" => {
-                let message = "clocks belong to models that are no Markov chains in continuous time";
-                return Err(Diagnostic::new(self.span(), message, "remove it"));
-            }
-            _ => {
-                self.expect("[", "the type of a variable is [low..high], bool or int")?;
-                let low = self.expression()?;
-                self.expect("..", "a range is written [low..high]")?;
-                let high = self.expression()?;
-                self.expect("]", "a range is written [low..high]")?;
-                Range::Int(low, high)
-            }
+        let range = if self.take("bool") {
+            Range::Bool
+        } else if self.take("int") {
+            Range::Unbounded
+        } else if self.is("clock") {
+            let message = "clocks belong to models that are no Markov chains in continuous time";
+            return Err(Diagnostic::new(self.span(), message, "remove it"));
+        } else {
+            self.expect("[", "the type of a variable is [low..high], bool or int")?;
+            let low = self.expression()?;
+            self.expect("..", "a range is written [low..high]")?;
+            let high = self.expression()?;
+            self.expect("]", "a range is written [low..high]")?;
+            Range::Int(low, high)
         };
-        let init = if self.take("init") { Some(self.expression()?) } else { None };
+        let init = self.optional("init")?;
         self.expect(";", "a variable ends with ';'")?;
         Ok(Variable { name, range, init })
     }
@@ -139,15 +111,11 @@ impl Parser<'_> {
         if self.take("=") {
             let original = self.name("a module")?;
             self.expect("[", "a module is renamed by module B = A [ x=y, a=b ] endmodule")?;
-            let mut pairs = Vec::new();
-            loop {
-                let old = self.name("what is renamed")?;
-                self.expect("=", "a renaming is written old=new")?;
-                pairs.push((old, self.name("what it becomes")?));
-                if !self.take(",") {
-                    break;
-                }
-            }
+            let pairs = self.separated(|p| {
+                let old = p.name("what is renamed")?;
+                p.expect("=", "a renaming is written old=new")?;
+                Ok((old, p.name("what it becomes")?))
+            })?;
             self.expect("]", "renamings are separated by ','")?;
             self.expect("endmodule", "a module ends with 'endmodule'")?;
             model.modules.push(Part::Renaming(Renaming { name, original, pairs }));
@@ -162,10 +130,8 @@ impl Parser<'_> {
             } else if self.token().kind == TokenKind::End || self.is("module") {
                 return Err(self.unexpected("'endmodule'", "a module ends with 'endmodule'"));
             } else {
-                Err(self.unexpected(
-                    "a variable, a command or 'endmodule'",
-                    "a command begins with [action] or []",
-                ))
+                let help = "a command begins with [action] or []";
+                Err(self.unexpected("a variable, a command or 'endmodule'", help))
             };
             if let Err(error) = part {
                 // The loop handles a token that ends the module.
@@ -204,11 +170,9 @@ impl Parser<'_> {
         }
         // PRISM, too, demands a rate of each of several updates.
         if let Some(plus) = unrated.filter(|_| updates.len() > 1) {
-            return Err(Diagnostic::new(
-                plus,
-                "'+' separates updates that each need a rate, and one has none",
-                "was '&' meant, which joins the changes of one update? Else write rate : (x'=value)",
-            ));
+            let message = "'+' separates updates that each need a rate, and one has none";
+            let help = "was '&' meant, which joins the changes of one update? Else write rate : (x'=value)";
+            return Err(Diagnostic::new(plus, message, help));
         }
         let end = self.expect(";", "a command ends with ';', its updates are separated by '+'")?.span;
         Ok(Command { action, guard, updates, span: start.to(end) })
@@ -243,11 +207,8 @@ impl Parser<'_> {
     }
 
     fn rewards(&mut self, model: &mut ModelText) -> Parsed<()> {
-        let name = if self.token().kind == TokenKind::Quoted {
-            Some(self.quoted("a reward structure")?)
-        } else {
-            None
-        };
+        let named = self.token().kind == TokenKind::Quoted;
+        let name = named.then(|| self.quoted("a reward structure")).transpose()?;
         let mut items = Vec::new();
         while !self.take("endrewards") {
             if self.token().kind == TokenKind::End {
@@ -265,21 +226,22 @@ impl Parser<'_> {
     }
 
     fn system(&mut self) -> Parsed<System> {
-        self.nested(|p| {
-            let mut all = vec![p.interleaved()?];
-            while p.take("||") {
-                all.push(p.interleaved()?);
-            }
-            Ok(if all.len() > 1 { System::Parallel(all) } else { all.remove(0) })
-        })
+        let interleaved = |p: &mut Self| p.joined("|||", Self::synchronised, System::Interleaved);
+        self.nested(|p| p.joined("||", interleaved, System::Parallel))
     }
 
-    fn interleaved(&mut self) -> Parsed<System> {
-        let mut all = vec![self.synchronised()?];
-        while self.take("|||") {
-            all.push(self.synchronised()?);
+    /// Parses systems with `sign` between them, and joins them if there are several.
+    fn joined(
+        &mut self,
+        sign: &str,
+        part: impl Fn(&mut Self) -> Parsed<System>,
+        join: fn(Vec<System>) -> System,
+    ) -> Parsed<System> {
+        let mut all = vec![part(self)?];
+        while self.take(sign) {
+            all.push(part(self)?);
         }
-        Ok(if all.len() > 1 { System::Interleaved(all) } else { all.remove(0) })
+        Ok(if all.len() > 1 { join(all) } else { all.remove(0) })
     }
 
     fn synchronised(&mut self) -> Parsed<System> {
@@ -326,17 +288,14 @@ impl Parser<'_> {
                 continue;
             }
             self.advance();
-            let mut pairs = Vec::new();
-            loop {
-                let old = self.name("an action")?;
-                self.expect("<", "actions are renamed by A {old<-new}")?;
-                self.expect("-", "actions are renamed by A {old<-new}")?;
-                pairs.push((old, self.name("an action")?));
-                if !self.take(",") {
-                    break;
-                }
-            }
-            self.expect("}", "actions are renamed by A {old<-new}")?;
+            const FORM: &str = "actions are renamed by A {old<-new}";
+            let pairs = self.separated(|p| {
+                let old = p.name("an action")?;
+                p.expect("<", FORM)?;
+                p.expect("-", FORM)?;
+                Ok((old, p.name("an action")?))
+            })?;
+            self.expect("}", FORM)?;
             system = System::Rename(Box::new(system), pairs);
         }
         Ok(system)

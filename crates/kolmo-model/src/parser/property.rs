@@ -4,8 +4,7 @@ use super::{Parsed, Parser};
 use crate::diagnostics::Diagnostic;
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Binary, Bound, Entry, Expression, FilterKind, Goal, Kind, Name, Operator, Path, PropertiesText, Times,
-    Unary,
+    Bound, Entry, Expression, FilterKind, Form, Kind, Name, Operator, PropertiesText, Times,
 };
 
 /// Parses properties, each of which keeps its own errors.
@@ -38,6 +37,9 @@ pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     }
     (all, outside)
 }
+
+/// Contents of an operator's brackets: form, operands and times.
+type Inner = (Form, Vec<Expression>, Times);
 
 const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
 
@@ -92,65 +94,56 @@ impl Parser<'_> {
     pub(super) fn property_operator(&mut self) -> Parsed<Expression> {
         let start = self.span();
         let word = self.word();
-        let refused = |message: String, help: &str| Err(Diagnostic::new(start, message, help));
-        let operator = match word {
-            "P" => {
-                self.advance();
-                let bound = self.bound()?;
-                self.expect("[", "a probability is written P=? [ F<=t condition ]")?;
-                Operator::Probability(bound, self.path()?)
-            }
-            "S" => {
-                self.advance();
-                let bound = self.bound()?;
-                self.expect("[", "a probability in the long run is written S=? [ condition ]")?;
-                Operator::SteadyState(bound, self.expression()?)
-            }
-            "R" => {
-                self.advance();
-                let structure = if self.take("{") {
-                    let name = self.quoted("a reward structure")?;
-                    self.expect("}", "a reward structure is named by R{\"name\"}")?;
-                    Some(name)
-                } else {
-                    None
-                };
-                let span = structure.as_ref().map_or(start, |name| name.span);
-                let bound = self.bound()?;
-                self.expect("[", "a reward is written R=? [ C<=t ]")?;
-                Operator::Reward(structure.map(|name| name.text), span, bound, self.goal()?)
-            }
-            "T" => {
-                self.advance();
-                let bound = self.bound()?;
-                const FORM: &str = "the mean time until a condition holds is written T=? [ F condition ]";
-                self.expect("[", FORM)?;
-                self.expect("F", FORM)?;
-                Operator::Reward(None, start, bound, Goal::Time(self.state()?))
-            }
+        let (message, help) = match word {
+            "P" | "R" | "S" | "T" => return self.bounded(word),
             "filter" => return self.filter(),
-            "Pmin" | "Pmax" | "Rmin" | "Rmax" => {
-                return refused(
-                    format!("{word} asks for the best of several choices, and a Markov chain has none"),
-                    "write P or R",
-                );
-            }
-            "A" | "E" => {
-                return refused(
-                    format!("{word} [ … ] of CTL is not answered"),
-                    "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
-                );
-            }
-            "F" | "G" | "X" | "U" | "W" | "C" | "I" => {
-                return refused(
-                    format!("{word} stands outside of an operator, or within another {word}"),
-                    "path formulas stand in P=? [ … ], and nest by P>=p [ … ] only",
-                );
-            }
+            "Pmin" | "Pmax" | "Rmin" | "Rmax" => (
+                format!("{word} asks for the best of several choices, and a Markov chain has none"),
+                "write P or R",
+            ),
+            "A" | "E" => (
+                format!("{word} [ … ] of CTL is not answered"),
+                "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
+            ),
+            "F" | "G" | "X" | "U" | "W" | "C" | "I" => (
+                format!("{word} stands outside of an operator, or within another {word}"),
+                "path formulas stand in P=? [ … ], and nest by P>=p [ … ] only",
+            ),
             _ => return Err(self.unexpected("an expression", "")),
         };
+        Err(Diagnostic::new(start, message, help))
+    }
+
+    /// Parses `P`, `R`, `S` or `T` with its bound and brackets.
+    fn bounded(&mut self, word: &str) -> Parsed<Expression> {
+        let start = self.advance().span;
+        let structure = if word == "R" && self.take("{") {
+            let name = self.quoted("a reward structure")?;
+            self.expect("}", "a reward structure is named by R{\"name\"}")?;
+            (Some(name.text), name.span)
+        } else {
+            (None, start)
+        };
+        let bound = self.bound()?;
+        let form = match word {
+            "P" => "a probability is written P=? [ F<=t condition ]",
+            "S" => "a probability in the long run is written S=? [ condition ]",
+            "R" => "a reward is written R=? [ C<=t ]",
+            _ => "the mean time until a condition holds is written T=? [ F condition ]",
+        };
+        self.expect("[", form)?;
+        let (form, parts, times) = match word {
+            "P" => self.path()?,
+            "S" => (Form::SteadyState, vec![self.expression()?], Times::default()),
+            "R" => self.goal()?,
+            _ => {
+                self.expect("F", form)?;
+                (Form::Time, vec![self.state()?], Times::default())
+            }
+        };
         let end = self.expect("]", "the operator ends with ']'")?.span;
-        self.node(Kind::Operator(Box::new(operator)), start.to(end))
+        let kind = Kind::Operator(Box::new(Operator { form, bound, parts, times, structure }));
+        Ok(Expression { kind, span: start.to(end), depth: 1 })
     }
 
     /// Parses `=?`, or a threshold such as `>=0.5`.
@@ -164,12 +157,9 @@ impl Parser<'_> {
             self.advance();
             return Ok(None);
         }
-        let comparison = match self.word() {
-            "<" => Binary::Less,
-            "<=" => Binary::LessEqual,
-            ">" => Binary::Greater,
-            ">=" => Binary::GreaterEqual,
-            _ => return Err(self.unexpected("=? or a bound", "such as P=? or P>=0.99")),
+        // Comparisons are the operators of this precedence.
+        let Some((comparison, 7)) = self.operator() else {
+            return Err(self.unexpected("=? or a bound", "such as P=? or P>=0.99"));
         };
         self.advance();
         // A threshold has no operators that bind less than a sum.
@@ -177,25 +167,21 @@ impl Parser<'_> {
         Ok(Some(Bound { comparison, limit }))
     }
 
-    fn path(&mut self) -> Parsed<Path> {
-        if self.is("(") && self.inner_path() {
+    fn path(&mut self) -> Parsed<Inner> {
+        if self.is("(") && self.inner_path(0) {
             self.advance();
             let path = self.nested(Self::path)?;
             self.expect(")", "close the parenthesis")?;
             return Ok(path);
         }
-        if self.take("X") {
-            return Ok(Path::Next(self.state()?));
+        for (word, form) in [("X", Form::Next), ("F", Form::Finally), ("G", Form::Globally)] {
+            if self.take(word) {
+                let times = if form == Form::Next { Times::default() } else { self.times()? };
+                return Ok((form, vec![self.state()?], times));
+            }
         }
-        if self.take("F") {
-            let times = self.times()?;
-            return Ok(Path::Finally(self.state()?, times));
-        }
-        if self.take("G") {
-            let times = self.times()?;
-            return Ok(Path::Globally(self.state()?, times));
-        }
-        if self.is("!") && matches!(self.ahead(1), "F" | "G" | "X" | "(") && self.negated_path() {
+        let next = self.ahead(1);
+        if self.is("!") && (matches!(next, "F" | "G" | "X") || next == "(" && self.inner_path(1)) {
             let message = "a negated path formula is not answered";
             let help = "!F a is G !a, !G a is F !a";
             return Err(Diagnostic::new(self.span(), message, help));
@@ -205,7 +191,7 @@ impl Parser<'_> {
             "U" => {
                 self.advance();
                 let times = self.times()?;
-                Ok(Path::Until(left, self.state()?, times))
+                Ok((Form::Until, vec![left, self.state()?], times))
             }
             word @ ("W" | "R") => Err(Diagnostic::new(
                 self.span(),
@@ -216,35 +202,21 @@ impl Parser<'_> {
         }
     }
 
-    /// True if the current parenthesis encloses a path formula.
-    fn inner_path(&self) -> bool {
+    /// True if the parenthesis `ahead` of the current token encloses a path formula.
+    fn inner_path(&self, ahead: usize) -> bool {
         let mut depth = 0;
-        for token in &self.tokens[self.at..] {
+        for token in &self.tokens[self.at + ahead..] {
             match &self.text[token.span.range()] {
                 "(" | "[" => depth += 1,
-                ")" | "]" => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return false;
-                    }
-                }
-                "F" | "G" | "X" | "U" | "W" if depth == 1 && token.kind == TokenKind::Keyword => return true,
+                ")" | "]" => depth -= 1,
+                "F" | "G" | "X" | "U" | "W" if depth == 1 => return true,
                 _ => {}
+            }
+            if depth == 0 {
+                break;
             }
         }
         false
-    }
-
-    fn negated_path(&self) -> bool {
-        if self.ahead(1) != "(" {
-            return true;
-        }
-        let mut behind = self.tokens[self.at + 1..].iter().map(|t| &self.text[t.span.range()]);
-        let mut depth = 0;
-        behind.any(|word| {
-            depth += i32::from(word == "(" || word == "[") - i32::from(word == ")" || word == "]");
-            depth == 1 && matches!(word, "F" | "G" | "X" | "U")
-        })
     }
 
     /// Parses a state formula within a path formula.
@@ -260,57 +232,51 @@ impl Parser<'_> {
     }
 
     fn times(&mut self) -> Parsed<Times> {
-        let mut times = Times::default();
-        match self.word() {
-            "<=" | "<" => {
-                self.advance();
-                times.to = Some(self.binary(8)?);
-            }
-            ">=" | ">" => {
-                self.advance();
-                times.from = Some(self.binary(8)?);
-            }
-            "=" => {
-                self.advance();
-                let time = self.binary(8)?;
-                times = Times { from: Some(time.clone()), to: Some(time) };
-            }
-            "[" => {
-                self.advance();
-                times.from = Some(self.expression()?);
-                self.expect(",", TIMES)?;
-                times.to = Some(self.expression()?);
-                self.expect("]", TIMES)?;
-            }
-            _ => {}
+        let word = self.word();
+        if !matches!(word, "<=" | "<" | ">=" | ">" | "=" | "[") {
+            return Ok(Times::default());
         }
-        Ok(times)
+        self.advance();
+        if word == "[" {
+            let from = Some(self.expression()?);
+            self.expect(",", TIMES)?;
+            let to = Some(self.expression()?);
+            self.expect("]", TIMES)?;
+            return Ok(Times { from, to });
+        }
+        let time = self.binary(8)?;
+        Ok(match word {
+            "<=" | "<" => Times { from: None, to: Some(time) },
+            ">=" | ">" => Times { from: Some(time), to: None },
+            _ => Times { from: Some(time.clone()), to: Some(time) },
+        })
     }
 
-    fn goal(&mut self) -> Parsed<Goal> {
+    fn goal(&mut self) -> Parsed<Inner> {
+        let at = |time: Expression| Times { from: None, to: Some(time) };
         if self.take("C") {
             if !self.take("<=") {
                 let help = "give a time, C<=t; total reward until a condition holds is R=? [ F condition ]";
                 return Err(self.unexpected("'<=': total reward without end is not answered", help));
             }
-            return Ok(Goal::Cumulative(self.binary(8)?));
+            return Ok((Form::Cumulative, Vec::new(), at(self.binary(8)?)));
         }
         if self.take("I") {
             self.expect("=", "a reward at a time is written I=t")?;
-            return Ok(Goal::Instantaneous(self.binary(8)?));
+            return Ok((Form::Instantaneous, Vec::new(), at(self.binary(8)?)));
         }
         if self.take("F") {
             if matches!(self.word(), "<=" | "<" | ">=" | ">" | "=" | "[") {
                 let message = "reward until a condition holds takes no times";
                 return Err(Diagnostic::new(self.span(), message, "write C<=t, or F without a time"));
             }
-            return Ok(Goal::Reach(self.state()?));
+            return Ok((Form::Reach, vec![self.state()?], Times::default()));
         }
         if self.take("S") {
-            return Ok(Goal::SteadyState);
+            return Ok((Form::LongRun, Vec::new(), Times::default()));
         }
-        Err(self
-            .unexpected("C<=t, I=t, F or S", "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]"))
+        let help = "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]";
+        Err(self.unexpected("C<=t, I=t, F or S", help))
     }
 
     /// Parses `filter(min, property, states)`.
@@ -325,26 +291,20 @@ impl Parser<'_> {
             word => FilterKind::NAMES.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind),
         };
         let Some(kind) = kind else {
-            let names: Vec<&str> = FilterKind::NAMES.iter().map(|(name, _)| *name).collect();
-            let all = if self.is("values") {
-                "answers from every state need no filter but `all_states`; "
-            } else {
-                ""
+            let names = FilterKind::NAMES.map(|(name, _)| name).join(", ");
+            let all = match self.word() {
+                "values" => "answers from every state need no filter but `all_states`; ",
+                _ => "",
             };
-            let help = format!("{all}known are {}", names.join(", "));
-            return Err(self.unexpected("the kind of the filter", &help));
+            return Err(self.unexpected("the kind of the filter", &format!("{all}known are {names}")));
         };
         self.advance();
         self.expect(",", FORM)?;
-        let property = self.expression()?;
-        let states = if self.take(",") { Some(self.expression()?) } else { None };
-        let end = self.expect(")", FORM)?.span;
-        let operator = Operator::Filter(kind, property, states);
-        self.node(Kind::Operator(Box::new(operator)), start.to(end))
+        let mut parts = vec![self.expression()?];
+        parts.extend(self.optional(",")?);
+        let span = start.to(self.expect(")", FORM)?.span);
+        let (form, structure) = (Form::Filter(kind), (None, start));
+        let operator = Operator { form, bound: None, parts, times: Times::default(), structure };
+        Ok(Expression { kind: Kind::Operator(Box::new(operator)), span, depth: 1 })
     }
-}
-
-/// Negates an expression.
-pub(crate) fn negated(of: &Expression) -> Expression {
-    Expression { kind: Kind::Unary(Unary::Not, Box::new(of.clone())), span: of.span, depth: of.depth + 1 }
 }
