@@ -124,7 +124,7 @@ fn solution(
     [x, b]: [f64; 2],
     seconds: f64,
 ) -> Solution {
-    let done = Pass { residuals, chunks: 1, ..Pass::new(0, 0) };
+    let done = Pass { residuals, chunks: 1, ..Pass::new(Vec::new()) };
     let host = crate::tridiagonal::host::pivoted_lu::Improved::default();
     let (method, interface) = (Method::OnePass, Interface::Device);
     let outcome = Outcome { done, host, unproved: false, method, block: UNIT, interface, seconds };

@@ -28,13 +28,13 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Creates an empty result for `rhs` right-hand sides of `rows` rows.
-    pub(crate) fn new(rhs: usize, rows: usize) -> Self {
+    /// Creates an empty result with these arrays for unknowns, one per right-hand side.
+    pub(crate) fn new(x: Vec<Vec<f64>>) -> Self {
         Self {
-            x: vec![vec![0.0; rows]; rhs],
+            residuals: vec![Residual::default(); x.len()],
+            x,
             one_pass: true,
             flags: 0,
-            residuals: vec![Residual::default(); rhs],
             refinements: 0,
             doubt: false,
             stages: Stages::default(),

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::pass::Pass;
+use super::solution_of;
 use crate::lane::Lane;
+use crate::lane::cpu::try_zeroed;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
@@ -296,7 +298,9 @@ impl<'a, T: Number> Group<'a, T> {
             Refine::Auto => MOST_CORRECTIONS,
             Refine::Steps(steps) => steps,
         };
-        let mut r = vec![0.0; rows];
+        let array = || try_zeroed(rows, || solution_of(rows));
+        let arrays = array().and_then(|r| Ok((r, array()?)));
+        let (mut r, mut better) = view.span.ranks.all_ok(arrays)?;
         // The residual, the corrections so far, and, if another correction follows, the power of
         // two that scales the residual to the range of single precision without rounding.
         let mut all: Vec<(Residual, u32, Option<i32>)> = Vec::with_capacity(bs.len());
@@ -319,7 +323,6 @@ impl<'a, T: Number> Group<'a, T> {
             }
             all.push((residual, 0, scale));
         }
-        let mut better = vec![0.0; rows];
         while all.iter().any(|(.., scale)| scale.is_some()) {
             for k in 0..self.room.all() {
                 if all.get(k).is_none_or(|(.., scale)| scale.is_none()) {
