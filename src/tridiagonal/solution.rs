@@ -83,14 +83,14 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Creates an empty solution for `rhs` right-hand sides of `rows` rows with this plan.
-    pub(crate) fn new(rhs: usize, rows: usize, how: &PlanOptions) -> Self {
+    /// Creates an empty result with these arrays for unknowns, one per right-hand side.
+    pub(crate) fn new(x: Vec<Vec<f64>>, how: &PlanOptions) -> Self {
         let solution = Solution {
-            x: vec![vec![0.0; rows]; rhs],
             status: Status::NotMet,
             statuses: Vec::new(),
             residual: Residual::default(),
-            residuals: vec![Residual::default(); rhs],
+            residuals: vec![Residual::default(); x.len()],
+            x,
             growth: 0.0,
             dominant: false,
             small_pivots: 0,

@@ -1,5 +1,6 @@
 //! Shared code of the library's tests: devices, chains, references without uniformization.
 
+use crate::adversarial::double_word::DoubleWord;
 use std::fmt::Display;
 use std::ops::{Add, Deref, Div, Mul, Neg, Sub};
 use std::path::PathBuf;
@@ -276,6 +277,12 @@ pub(crate) trait Real:
 impl Real for f64 {
     fn size(self) -> f64 {
         self.abs()
+    }
+}
+
+impl Real for DoubleWord {
+    fn size(self) -> f64 {
+        self.hi.abs()
     }
 }
 

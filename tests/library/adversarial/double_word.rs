@@ -7,8 +7,6 @@
 
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-use crate::support::Real;
-
 /// The number hi + lo, with |lo| at most half an ulp of hi.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub(crate) struct DoubleWord {
@@ -57,12 +55,6 @@ impl Neg for DoubleWord {
     type Output = Self;
     fn neg(self) -> Self {
         Self { hi: -self.hi, lo: -self.lo }
-    }
-}
-
-impl Real for DoubleWord {
-    fn size(self) -> f64 {
-        self.hi.abs()
     }
 }
 
