@@ -2,7 +2,7 @@
 //!
 //! Numerical outcomes are a [`Status`](crate::transient::Status) inside a result, never an error.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Error of this crate; each message names the object, the number and a suggestion.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +102,18 @@ pub enum Error {
     /// Error of a remote rank, which reports it.
     #[error("another rank failed")]
     Elsewhere,
+}
+
+impl Error {
+    /// Returns the error about a file that is unusable as a whole.
+    pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
+        Self::File { path: path.into(), reason: reason.into() }
+    }
+
+    /// Returns a conversion for errors of the operating system about a file.
+    pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.into(), source }
+    }
 }
 
 /// Names the rank, unless all ranks have an error.

@@ -111,8 +111,8 @@ impl OutputFile {
     }
 
     fn open(path: &Path, unnamed: impl FnOnce(&Path) -> Option<File>) -> Result<Self> {
-        let fail = |reason: &str| Error::File { path: path.into(), reason: reason.into() };
-        let failed = |source| Error::Io { path: path.into(), source };
+        let fail = |reason: &str| Error::file(path, reason);
+        let failed = Error::io(path);
         // A symbolic link is kept: its target is replaced.
         let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let file_name = name.file_name().ok_or_else(|| fail("not the name of a file"))?;
@@ -173,10 +173,7 @@ impl OutputFile {
     /// [`Error::File`].
     pub fn expect_open(&self) -> Result<()> {
         if matches!(self.target, Target::Stdout { .. }) && without_stdout() {
-            return Err(Error::File {
-                path: self.path.clone(),
-                reason: "is closed; redirect it to a file, or to /dev/null".into(),
-            });
+            return Err(Error::file(&self.path, "is closed; redirect it to a file, or to /dev/null"));
         }
         Ok(())
     }
@@ -201,7 +198,7 @@ impl OutputFile {
 
     /// Converts an error of writing to this output, with its name.
     pub fn error(&self, source: io::Error) -> Error {
-        Error::Io { path: self.path.clone(), source }
+        Error::io(&self.path)(source)
     }
 
     /// Flushes the buffer and gives the file its name, replacing an existing file.
@@ -225,7 +222,7 @@ impl OutputFile {
 
     fn finish(mut self, durably: bool) -> Result<()> {
         self.flush().map_err(|source| self.error(source))?;
-        let failed = |source| Error::Io { path: self.path.clone(), source };
+        let failed = Error::io(&self.path);
         if let Target::Renamed { writer, temporary, name } = self.target {
             if durably {
                 writer.get_ref().sync_all().map_err(failed)?;
@@ -445,6 +442,13 @@ mod unnamed {
 mod tests {
     use super::*;
 
+    /// Creates a directory; returns it and the path of an output in it.
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.csv");
+        (directory, path)
+    }
+
     fn names(directory: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(directory)
             .unwrap()
@@ -456,40 +460,44 @@ mod tests {
 
     #[test]
     fn appears_only_when_committed() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p.csv");
+        let (directory, path) = place();
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(&[0; 1 << 20]).unwrap();
+        drop(output);
+        assert!(names(directory.path()).is_empty(), "dropped without a trace");
         fs::write(&path, "old").unwrap();
         let mut output = OutputFile::create(&path).unwrap();
         output.write_all(b"new").unwrap();
+        output.seek(SeekFrom::Start(1)).unwrap();
+        output.write_all(b"o").unwrap();
         output.flush().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
         output.commit().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read(&path).unwrap(), b"now");
         assert_eq!(names(directory.path()), ["p.csv"]);
+        assert_eq!(OutputFile::stdout().stream_position().unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_replaced_file_keeps_its_permissions() {
+    fn permissions_are_those_of_an_ordinary_file_or_of_the_replaced_one() {
         use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p.csv");
-        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let (directory, path) = place();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let ordinary = directory.path().join("ordinary");
+        fs::write(&ordinary, "").unwrap();
         for create in [|path: &Path| OutputFile::create(path), |path: &Path| OutputFile::create_shared(path)]
         {
             fs::remove_file(&path).unwrap_or_default();
             create(&path).unwrap().commit().unwrap();
-            let usual = mode();
+            assert_eq!(mode(&path), mode(&ordinary));
             for kept in [0o600, 0o640, 0o644, 0o666] {
                 fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
                 let output = create(&path).unwrap();
-                if let Some(temporary) = output.temporary() {
-                    // From the first byte on.
-                    let mode = fs::metadata(temporary).unwrap().permissions().mode() & 0o777;
-                    assert_eq!(mode, kept);
-                }
+                // From the first byte on.
+                assert!(output.temporary().is_none_or(|temporary| mode(temporary) == kept), "{kept:o}");
                 output.commit().unwrap();
-                assert_eq!(mode(), kept, "{kept:o} of {usual:o}");
+                assert_eq!(mode(&path), kept, "{kept:o}");
             }
         }
     }
@@ -505,8 +513,7 @@ mod tests {
 
     #[test]
     fn a_shared_file_has_a_name_that_others_open() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p.csv");
+        let (directory, path) = place();
         let output = OutputFile::create_shared(&path).unwrap();
         fs::write(output.temporary().unwrap(), "theirs").unwrap();
         assert!(names(directory.path())[0].starts_with(".p.csv."), "{:?}", names(directory.path()));
@@ -518,8 +525,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_killed_process_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p.csv");
+        let (directory, path) = place();
         let mut output = OutputFile::create(&path).unwrap();
         if output.temporary().is_some() {
             println!("left out: {} has no files without a name", directory.path().display());
@@ -531,43 +537,22 @@ mod tests {
     }
 
     #[test]
-    fn dropped_without_trace() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p.npy");
-        let mut output = OutputFile::create(&path).unwrap();
-        output.write_all(&[0; 1 << 20]).unwrap();
-        drop(output);
-        assert!(names(directory.path()).is_empty());
-    }
-
-    #[test]
     fn trouble_is_reported_at_once_and_names_the_path() {
-        let directory = tempfile::tempdir().unwrap();
-        let missing = directory.path().join("no").join("p.csv");
-        let message = OutputFile::create(&missing).unwrap_err().to_string();
-        assert!(message.contains("p.csv") && message.contains("does not exist"), "{message}");
-        let message = OutputFile::create(directory.path()).unwrap_err().to_string();
-        assert!(message.contains("is a directory"), "{message}");
-        let locked = directory.path().join("locked");
-        fs::write(&locked, "").unwrap();
-        let mut permissions = fs::metadata(&locked).unwrap().permissions();
+        let (directory, path) = place();
+        fs::write(&path, "").unwrap();
+        let mut permissions = fs::metadata(&path).unwrap().permissions();
         permissions.set_readonly(true);
-        fs::set_permissions(&locked, permissions).unwrap();
-        assert!(OutputFile::create(&locked).unwrap_err().to_string().contains("read-only"));
-        assert!(OutputFile::create("").is_err());
-        assert!(OutputFile::create("..").is_err());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn permissions_are_those_of_an_ordinary_file() {
-        use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::tempdir().unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let (ordinary, path) = (directory.path().join("ordinary"), directory.path().join("output"));
-        fs::write(&ordinary, "").unwrap();
-        OutputFile::create(&path).unwrap().commit().unwrap();
-        assert_eq!(mode(&path), mode(&ordinary));
+        fs::set_permissions(&path, permissions).unwrap();
+        for (path, words) in [
+            (directory.path().join("no").join("p.csv"), "p.csv: the directory "),
+            (directory.path().to_owned(), "is a directory"),
+            (path, "p.csv: is read-only"),
+            ("".into(), "not the name of a file"),
+            ("..".into(), ""),
+        ] {
+            let message = OutputFile::create(&path).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
     }
 
     #[cfg(unix)]
@@ -578,8 +563,8 @@ mod tests {
         null.commit().unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
 
-        let directory = tempfile::tempdir().unwrap();
-        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        let (directory, file) = place();
+        let link = directory.path().join("link");
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let mut output = OutputFile::create(&link).unwrap();
@@ -587,18 +572,5 @@ mod tests {
         output.commit().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
-    }
-
-    #[test]
-    fn files_can_be_sought_stdout_cannot() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("p");
-        let mut output = OutputFile::create(&path).unwrap();
-        output.write_all(b"abc").unwrap();
-        output.seek(SeekFrom::Start(1)).unwrap();
-        output.write_all(b"x").unwrap();
-        output.commit().unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"axc");
-        assert_eq!(OutputFile::stdout().stream_position().unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::io::text::{self, Lines, error, quote};
+use crate::io::text::{self, Lines, quote};
 use crate::util::quantity;
 use crate::{Error, Result};
 
@@ -12,29 +12,22 @@ pub(super) fn read_vector(path: &Path) -> Result<Vec<f64>> {
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
-    let mut lines = Lines::new(bytes).filter(|line| !line.bytes.is_empty());
+    let mut lines = Lines::new(bytes, path).filter(|line| !line.bytes.is_empty());
     let fields =
         |bytes| -> Vec<&[u8]> { <[u8]>::splitn(bytes, 3, |&b| b == b',').map(<[u8]>::trim_ascii).collect() };
     let head = lines.next().map(|line| fields(line.bytes)).unwrap_or_default();
     if !matches!(head[..], [b"state", b"probability"] | [b"state", b"probability", b"name"]) {
-        let reason = "expected the first line `state,probability`, for the probabilities of one \
-                      time";
-        return Err(Error::File { path: path.into(), reason: reason.into() });
+        let reason = "expected the first line `state,probability`, for the probabilities of one time";
+        return Err(Error::file(path, reason));
     }
     let mut values = Vec::new();
     for line in lines {
-        let (state, value) = match fields(line.bytes)[..] {
-            [state, value, ..] => (text::unsigned(state), value),
-            _ => (None, line.bytes),
+        let value = match fields(line.bytes)[..] {
+            [state, value, ..] if text::unsigned(state) == Some(values.len() as u64) => value,
+            _ => return Err(line.error(format!("invalid line {line}: expected state {}", values.len()))),
         };
-        if state != Some(values.len() as u64) {
-            let reason = format!("invalid line {}: expected state {}", quote(line.bytes), values.len());
-            return Err(error(path, line.number, reason));
-        }
-        let Some(value) = text::number(value) else {
-            return Err(error(path, line.number, format!("{} {}", quote(value), quantity::fault(value))));
-        };
-        values.push(value);
+        let fault = || line.error(format!("{} {}", quote(value), quantity::fault(value)));
+        values.push(text::number(value).ok_or_else(fault)?);
     }
     Ok(values)
 }

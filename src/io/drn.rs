@@ -4,8 +4,9 @@ mod header;
 mod names;
 mod write;
 
-use std::collections::HashMap;
 use std::path::Path;
+
+use indexmap::IndexMap;
 
 use self::header::Header;
 use self::names::names;
@@ -53,16 +54,17 @@ pub fn read(path: &Path) -> Result<ChainFile> {
 /// Reads a file piece by piece; `None` if it has to be read whole.
 fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
-    let mut lines = Lines::new(pieces.start());
+    let mut lines = Lines::new(pieces.start(), path);
     let header = Header::read(&mut lines, path)?;
-    let body = lines.offset();
+    let body = lines.offset;
     // Names of states in comments.
     let named = pieces.start().windows(3).any(|bytes| bytes == b"//[");
     pieces.skip(body);
     let mut model = Model::new(&header, path, Some(0));
     model.list = TransitionList::with_capacity(pieces.about(LINE));
-    let lines =
-        |model: &mut Model, text: &[u8]| Lines::new(text).try_for_each(|line| model.line(line, |_, _, _| {}));
+    let lines = |model: &mut Model, text: &[u8]| {
+        Lines::new(text, path).try_for_each(|line| model.line(line, |_, _| {}))
+    };
     let mut fits = true;
     let read = pieces.each(&mut |bytes| {
         // Lines of a state that began in the previous piece.
@@ -83,45 +85,35 @@ fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     if read.is_none() || !fits || model.unlisted && !model.rewards.is_empty() {
         return Ok(None);
     }
-    let names = if named { names(&text::read(path)?) } else { None };
+    let names = if named { names(&text::read(path)?, path) } else { None };
     Ok(Some(ChainFile { names, ..model.finish()? }))
 }
 
 /// True if this line begins the block of a state.
 fn begins(line: &[u8]) -> bool {
-    let line = Line { number: 1, bytes: line.trim_ascii() };
-    line.fields().next() == Some(b"state")
+    let line = line.trim_ascii_start();
+    line.strip_prefix(b"state").is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
 }
 
 /// Parses a chain like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
-    let mut lines = Lines::new(bytes);
+    let mut lines = Lines::new(bytes, path);
     let header = Header::read(&mut lines, path)?;
     let mut model = Model::new(&header, path, Some(0));
-    for line in lines {
-        model.line(line, |_, _, _| {})?;
-    }
-    Ok(ChainFile { names: names(bytes), ..model.finish()? })
+    lines.try_for_each(|line| model.line(line, |_, _| {}))?;
+    Ok(ChainFile { names: names(bytes, path), ..model.finish()? })
 }
 
 /// Finds the lines, counted from 1, that list a transition: for the message about duplicates.
-///
-/// # Errors
-/// Errors of [`read`].
-pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
-    parse_line_of(&text::read(path)?, path, from, to)
-}
-
-/// Finds lines like [`line_of`], from bytes; `path` is named in messages.
-pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
-    let mut lines = Lines::new(bytes);
+pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+    let mut lines = Lines::new(bytes, path);
     let header = Header::read(&mut lines, path)?;
     let mut model = Model::new(&header, path, Some(0));
     let mut found = Vec::new();
     for line in lines {
-        model.line(line, |number, source, target| {
+        model.line(line, |source, target| {
             if (source, target) == (from, to) {
-                found.push(number);
+                found.push(line.number);
             }
         })?;
     }
@@ -165,8 +157,7 @@ struct Model<'a> {
     choices: u64,
     state: State,
     list: TransitionList,
-    labels: Labels,
-    positions: HashMap<Vec<u8>, usize>,
+    labels: IndexMap<Vec<u8>, Vec<u32>>,
     /// One vector per reward, from the first state to the last one with a reward.
     rewards: Vec<Vec<f64>>,
     /// True if a list of rewards was empty before their number was known.
@@ -183,8 +174,7 @@ impl<'a> Model<'a> {
             choices: 0,
             state: State::default(),
             list: TransitionList::default(),
-            labels: Labels::default(),
-            positions: HashMap::new(),
+            labels: IndexMap::new(),
             rewards: vec![Vec::new(); header.rewards.len()],
             unlisted: false,
         }
@@ -195,69 +185,52 @@ impl<'a> Model<'a> {
         self.first.map_or(0, |first| self.states - first)
     }
 
-    fn error(&self, line: Line, reason: impl Into<String>) -> Error {
-        error(self.path, line.number, reason)
-    }
-
-    /// Parses one line; passes a transition also to `seen`, as (line, source, target).
-    fn line(&mut self, line: Line, seen: impl FnOnce(u64, u32, u32)) -> Result<()> {
+    /// Parses one line; passes a transition's source and target also to `seen`.
+    fn line(&mut self, line: Line, seen: impl FnOnce(u32, u32)) -> Result<()> {
         if is_comment(line) {
             return Ok(());
         }
         let mut scanner = Scanner::new(line.bytes);
         if line.bytes[0].is_ascii_digit() {
             let target = self.transition(line, &mut scanner)?;
-            seen(line.number, (self.states - 1) as u32, target);
+            seen((self.states - 1) as u32, target);
             return Ok(());
         }
         match scanner.word() {
             b"state" => self.begin_state(line, &mut scanner),
             b"action" => self.action(line, &mut scanner),
-            _ => Err(self.error(
-                line,
-                format!(
-                    "invalid line {}: expected `state ...`, `action ...` or `target : rate`",
-                    quote(line.bytes)
-                ),
-            )),
+            _ => Err(line.error(format!(
+                "invalid line {line}: expected `state ...`, `action ...` or `target : rate`"
+            ))),
         }
     }
 
     fn transition(&mut self, line: Line, scanner: &mut Scanner) -> Result<u32> {
         if self.state.actions == 0 {
-            return Err(
-                self.error(line, "a transition needs a line `state ...` and one `action ...` before it")
-            );
+            return Err(line.error("a transition needs a line `state ...` and one `action ...` before it"));
         }
         let target = scanner.unsigned();
         scanner.blanks();
         let colon = scanner.byte(b':');
         scanner.blanks();
         let (Some(target), true) = (target, colon) else {
-            return Err(self
-                .error(line, format!("invalid transition {}: expected `target : rate`", quote(line.bytes))));
+            return Err(line.error(format!("invalid transition {line}: expected `target : rate`")));
         };
         let text = scanner.rest();
         let rate = scanner.number().filter(|rate| *rate >= 0.0 && scanner.is_delimited());
         let digits = significant_digits(&text[..text.len() - scanner.rest().len()]);
         scanner.blanks();
         let Some(rate) = rate.filter(|_| is_end(scanner)) else {
-            return Err(self.error(
-                line,
-                match text {
-                    b"" => {
-                        format!("{} lacks a rate: the file is truncated; export it again", quote(line.bytes))
-                    }
-                    _ => format!("rate {} {}; give a rate ≥ 0", quote(text), quantity::fault(text)),
-                },
-            ));
+            return Err(line.error(match text {
+                b"" => format!("{line} lacks a rate: the file is truncated; export it again"),
+                _ => format!("rate {} {}; give a rate ≥ 0", quote(text), quantity::fault(text)),
+            }));
         };
         if target >= self.header.states {
             let states = self.header.states;
-            return Err(self.error(
-                line,
-                format!("target {target} is out of range: @nr_states is {states}; correct one of them"),
-            ));
+            return Err(line.error(format!(
+                "target {target} is out of range: @nr_states is {states}; correct one of them"
+            )));
         }
         self.state.digits = self.state.digits.max(digits);
         self.list.from.push((self.states - 1) as u32);
@@ -272,22 +245,21 @@ impl<'a> Model<'a> {
         scanner.blanks();
         let word = scanner.word();
         let Some(state) = text::unsigned(word) else {
-            return Err(self.error(line, format!("invalid state {}: expected a number", quote(word))));
+            return Err(line.error(format!("invalid state {}: expected a number", quote(word))));
         };
         if self.first.is_none() {
             (self.first, self.states) = (Some(state), state);
         }
         if state != self.states {
             let due = self.states;
-            return Err(self.error(
-                line,
-                format!("unexpected state {state}: expected {due}; number the states 0, 1, 2 ..."),
-            ));
+            return Err(line
+                .error(format!("unexpected state {state}: expected {due}; number the states 0, 1, 2 ...")));
         }
         if state >= self.header.states {
             let states = self.header.states;
-            return Err(self
-                .error(line, format!("state {state} is out of range: @nr_states is {states}; correct it")));
+            return Err(
+                line.error(format!("state {state} is out of range: @nr_states is {states}; correct it"))
+            );
         }
         self.states += 1;
         self.state.start = self.list.rate.len();
@@ -296,23 +268,21 @@ impl<'a> Model<'a> {
             let word = scanner.word();
             let Some(exit) = text::number(word).filter(|exit| *exit >= 0.0) else {
                 let fault = quantity::fault(word);
-                return Err(self.error(line, format!("exit rate {} {fault}; give a rate ≥ 0", quote(word))));
+                return Err(line.error(format!("exit rate {} {fault}; give a rate ≥ 0", quote(word))));
             };
             self.state.exit = Some((line.number, exit));
             self.state.digits = significant_digits(word);
             scanner.blanks();
         }
         if scanner.peek() == Some(b'{') {
-            return Err(
-                self.error(line, "`{...}` is an observation: POMDPs are not supported; expected a CTMC")
-            );
+            return Err(line.error("`{...}` is an observation: POMDPs are not supported; expected a CTMC"));
         }
         self.state.rate = self.rewards(line, scanner)?;
         while !is_end(scanner) {
             let name = if scanner.byte(b'"') {
                 let rest = scanner.rest();
                 let Some(length) = rest.iter().position(|&b| b == b'"') else {
-                    return Err(self.error(line, format!("label {} has no closing quote", quote(rest))));
+                    return Err(line.error(format!("label {} has no closing quote", quote(rest))));
                 };
                 scanner.skip(length + 1);
                 &rest[..length]
@@ -320,15 +290,11 @@ impl<'a> Model<'a> {
                 scanner.word()
             };
             scanner.blanks();
-            let set = match self.positions.get(name) {
-                Some(&position) => position,
-                None => {
-                    self.positions.insert(name.to_vec(), self.labels.sets.len());
-                    self.labels.sets.push((text::name(name, self.path, line.number)?, Vec::new()));
-                    self.labels.sets.len() - 1
-                }
+            let set = match self.labels.get_index_of(name) {
+                Some(set) => set,
+                None => self.labels.insert_full(line.name(name)?.into_bytes(), Vec::new()).0,
             };
-            let set = &mut self.labels.sets[set].1;
+            let set = &mut self.labels[set];
             if set.last() != Some(&(state as u32)) {
                 set.push(state as u32);
             }
@@ -338,27 +304,24 @@ impl<'a> Model<'a> {
 
     fn action(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
         if self.begun() == 0 {
-            return Err(self.error(line, "an action needs a line `state ...` before it"));
+            return Err(line.error("an action needs a line `state ...` before it"));
         }
         self.state.actions += 1;
         self.choices += 1;
         if self.state.actions > 1 {
             let state = self.states - 1;
-            return Err(self.error(
-                line,
-                format!("state {state} has a second action: expected one action in each state of a CTMC"),
-            ));
+            return Err(line.error(format!(
+                "state {state} has a second action: expected one action in each state of a CTMC"
+            )));
         }
         scanner.blanks();
         if scanner.word().is_empty() {
-            return Err(self.error(line, "the action has no name; write `action 0`"));
+            return Err(line.error("the action has no name; write `action 0`"));
         }
         scanner.blanks();
         self.state.jump = self.rewards(line, scanner)?;
         if !is_end(scanner) {
-            return Err(
-                self.error(line, format!("unexpected text {} after the action", quote(scanner.rest())))
-            );
+            return Err(line.error(format!("unexpected text {} after the action", quote(scanner.rest()))));
         }
         Ok(())
     }
@@ -375,10 +338,10 @@ impl<'a> Model<'a> {
             let value = scanner.number();
             scanner.blanks();
             let (Some(value), true) = (value, scanner.byte(b',') || scanner.peek() == Some(b']')) else {
-                return Err(self.error(
-                    line,
-                    format!("invalid rewards {}: expected finite numbers as in `[1, 0.5]`", quote(text)),
-                ));
+                return Err(line.error(format!(
+                    "invalid rewards {}: expected finite numbers as in `[1, 0.5]`",
+                    quote(text)
+                )));
             };
             values.push(value);
             scanner.blanks();
@@ -391,10 +354,9 @@ impl<'a> Model<'a> {
         }
         if values.len() != self.rewards.len() {
             let (found, due) = (values.len(), self.rewards.len());
-            return Err(self.error(
-                line,
-                format!("invalid number of rewards {found}: expected {due}, one for each reward model"),
-            ));
+            return Err(line.error(format!(
+                "invalid number of rewards {found}: expected {due}, one for each reward model"
+            )));
         }
         Ok(values)
     }
@@ -450,12 +412,8 @@ impl<'a> Model<'a> {
             values.resize(behind, 0.0);
             values.extend_from_slice(more);
         }
-        for (name, states) in other.labels.sets {
-            let set = *self.positions.entry(name.clone().into_bytes()).or_insert(self.labels.sets.len());
-            match self.labels.sets.get_mut(set) {
-                Some((_, known)) => known.extend(states),
-                None => self.labels.sets.push((name, states)),
-            }
+        for (name, states) in other.labels {
+            self.labels.entry(name).or_default().extend(states);
         }
         self.state = State { start: other.state.start + self.list.rate.len(), ..other.state };
         self.list.append(&other.list);
@@ -468,54 +426,45 @@ impl<'a> Model<'a> {
     fn finish(mut self) -> Result<ChainFile> {
         self.end_state()?;
         if self.states < self.header.states {
-            return Err(Error::File {
-                path: self.path.into(),
-                reason: format!(
+            return Err(Error::file(
+                self.path,
+                format!(
                     "@nr_states is {}, but the file has {} states: it is truncated; export or copy \
                      it again",
                     self.header.states, self.states
                 ),
-            });
+            ));
         }
-        let warnings = warnings(self.path, self.header, self.choices);
-        let states = self.states as usize;
-        let rewards = self.rewards.into_iter().enumerate().map(|(reward, mut values)| {
-            values.resize(states, 0.0);
-            Reward { name: self.header.reward(reward), values }
+        let choices = self.choices;
+        let differ = self.header.choices.filter(|&stated| stated != choices).map(|stated| {
+            format!(
+                "{}: @nr_choices is {stated}, but the file has {choices} actions; @nr_choices is \
+                 ignored",
+                self.path.display()
+            )
         });
-        let rewards = rewards.collect::<Vec<_>>();
-        if let Some(reward) =
-            rewards.iter().find(|reward| reward.values.iter().any(|value| !value.is_finite()))
-        {
-            return Err(Error::File {
-                path: self.path.into(),
-                reason: format!(
-                    "reward {}: an action's reward times its exit rate is not finite; scale it",
-                    reward.name
-                ),
-            });
+        let name = |name| String::from_utf8(name).expect("names are checked when they are read");
+        let sets = self.labels.into_iter().map(|(label, states)| (name(label), states)).collect();
+        let states = self.states as usize;
+        let mut rewards = Vec::new();
+        for (reward, mut values) in self.rewards.into_iter().enumerate() {
+            let name = self.header.reward(reward);
+            values.resize(states, 0.0);
+            if values.iter().any(|value| !value.is_finite()) {
+                let reason = "an action's reward times its exit rate is not finite; scale it";
+                return Err(Error::file(self.path, format!("reward {name}: {reason}")));
+            }
+            rewards.push(Reward { name, values });
         }
         Ok(ChainFile {
             states,
             transitions: self.list,
-            labels: self.labels,
+            labels: Labels { sets },
             rewards,
-            warnings,
+            warnings: differ.into_iter().collect(),
             ..ChainFile::default()
         })
     }
-}
-
-/// Returns the warnings about a file.
-fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
-    let differ = header.choices.filter(|&stated| stated != choices).map(|stated| {
-        format!(
-            "{}: @nr_choices is {stated}, but the file has {choices} actions; @nr_choices is \
-             ignored",
-            path.display()
-        )
-    });
-    differ.into_iter().collect()
 }
 
 /// Counts the significant digits of a number as written; quotients are exact.

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::system::{bare, extension};
 use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::join;
 use crate::transient::chain::csr::{Csr, Duplicate};
-use crate::transient::chain::transitions::{TransitionList, Transitions};
-use crate::transient::chain::{Chain, ChainFile, Initial, Labels, Reward};
+use crate::transient::chain::transitions::TransitionList;
+use crate::transient::chain::{Chain, Initial, Reward};
 use crate::{Error, Result};
 
 /// Format of a chain's file.
@@ -23,26 +24,16 @@ enum Format {
     Npy,
 }
 
-/// Returns the path without `.gz`.
-fn bare(path: &Path) -> PathBuf {
-    match path.extension() {
-        Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
-        _ => path.to_path_buf(),
-    }
-}
-
 impl Format {
     fn of(path: &Path) -> Result<Self> {
-        let bare = bare(path);
-        let extension = bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-        Ok(match &extension[..] {
+        Ok(match &extension(path)[..] {
             "tra" => Self::Tra,
             "drn" => Self::Drn,
             "umb" => Self::Umb,
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
             "npy" => Self::Npy,
-            other => return Err(Error::File { path: path.into(), reason: no_chain(other, path != bare) }),
+            other => return Err(Error::file(path, no_chain(other, path != bare(path)))),
         })
     }
 }
@@ -84,60 +75,50 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
     [plain, zipped.into()].into_iter().find(|p| p.is_file())
 }
 
-/// Reward files next to a model.
-#[derive(Debug, Default)]
-struct RewardFiles {
-    states: Vec<PathBuf>,
-    transitions: Vec<PathBuf>,
+/// Finds the files of state and of transition rewards next to a model.
+///
+/// For `m.tra` these are `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM
+/// numbers several structures. MRMC's names are `m.rew` and `m.rewi`.
+fn reward_files(path: &Path) -> [Vec<PathBuf>; 2] {
+    let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
+    let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
+    let mut found = vec![of(path)];
+    if found[0] == (None, None) {
+        let stem = bare(path).with_extension("").into_os_string();
+        let numbered = |number: u32| {
+            let mut numbered = stem.clone();
+            numbered.push(format!("{number}.tra"));
+            let path = PathBuf::from(numbered);
+            // Files next to an existing `m1.tra` belong to that model.
+            if beside(&path, "tra").is_some() { (None, None) } else { of(&path) }
+        };
+        found = (1..).map(numbered).take_while(|found| *found != (None, None)).collect();
+    }
+    let (states, transitions): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    [states, transitions].map(|files| files.into_iter().flatten().collect())
 }
 
-impl RewardFiles {
-    /// Finds the reward files of a model.
-    ///
-    /// For `m.tra` these are `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM
-    /// numbers several structures. MRMC's names are `m.rew` and `m.rewi`.
-    fn beside(path: &Path) -> Self {
-        let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
-        let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
-        let mut found = vec![of(path)];
-        if found[0] == (None, None) {
-            let stem = bare(path).with_extension("").into_os_string();
-            found = (1..)
-                .map(|number| {
-                    let mut numbered = stem.clone();
-                    numbered.push(format!("{number}.tra"));
-                    PathBuf::from(numbered)
-                })
-                // Files next to an existing `m1.tra` belong to that model.
-                .map(|path| if beside(&path, "tra").is_some() { (None, None) } else { of(&path) })
-                .take_while(|found| *found != (None, None))
-                .collect();
-        }
-        let (states, transitions): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        Self {
-            states: states.into_iter().flatten().collect(),
-            transitions: transitions.into_iter().flatten().collect(),
-        }
+/// Reads the rate rewards of states; adds transition rewards of structures with equal names.
+fn read_rewards(
+    files: &[Vec<PathBuf>; 2],
+    numbers: &Range<u64>,
+    list: &TransitionList,
+) -> Result<Vec<Reward>> {
+    let states = (numbers.end - numbers.start) as usize;
+    let mut rewards = Vec::new();
+    for file in &files[0] {
+        rewards.extend(srew::read(file, numbers.clone())?);
     }
-
-    /// Reads the rate rewards of states; adds transition rewards of structures with equal names.
-    fn read(&self, numbers: &Range<u64>, list: &TransitionList) -> Result<Vec<Reward>> {
-        let states = (numbers.end - numbers.start) as usize;
-        let mut rewards = Vec::new();
-        for file in &self.states {
-            rewards.extend(srew::read(file, numbers.clone())?);
-        }
-        for file in &self.transitions {
-            for structure in trew::read(file, numbers.clone())? {
-                let more = structure.per_time(states, list, file)?;
-                match rewards.iter_mut().find(|reward| reward.name == more.name) {
-                    Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
-                    None => rewards.push(more),
-                }
+    for file in &files[1] {
+        for structure in trew::read(file, numbers.clone())? {
+            let more = structure.per_time(states, list, file)?;
+            match rewards.iter_mut().find(|reward| reward.name == more.name) {
+                Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
+                None => rewards.push(more),
             }
         }
-        Ok(rewards)
     }
+    Ok(rewards)
 }
 
 /// Reads a chain in any supported format.
@@ -151,16 +132,14 @@ impl RewardFiles {
 pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let format = Format::of(path)?;
     if !path.exists() {
-        return Err(Error::File {
-            path: path.into(),
-            reason: "there is no such file; give a chain's file, or a built-in such as tandem:15".to_owned(),
-        });
+        let reason = "there is no such file; give a chain's file, or a built-in such as tandem:15";
+        return Err(Error::file(path, reason));
     }
-    let rewards = RewardFiles::beside(path);
+    let rewards = reward_files(path);
     let mut rows = None;
     let mut file = match format {
         // Transition rewards need the list of transitions in the file's order.
-        Format::Tra if rewards.transitions.is_empty() => {
+        Format::Tra if rewards[1].is_empty() => {
             let file;
             (file, rows) = tra::read_numbered(path)?;
             file
@@ -173,7 +152,9 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Format::Npy => npy::read_chain(path)?,
     };
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
-    file.rewards.extend(rewards.read(&numbers(&file), &transitions)?);
+    // Numbers of the states in companion files.
+    let numbers = file.first..file.first + states as u64;
+    file.rewards.extend(read_rewards(&rewards, &numbers, &transitions)?);
     // Sorting allocates some tens of bytes per state before the first transition is stored. A file
     // may name more states than fit into memory.
     let (count, bytes) = match &rows {
@@ -189,49 +170,33 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         (None, Format::Npz) => Ok(Csr::added_up(states, transitions)),
         (None, _) => Csr::new(states, transitions),
     };
-    let numbers = numbers(&file);
-    let (chain, labels) = join(sorted, || labelled(path, labels, numbers));
+    let labels = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
+    let read_labels = || labels.map(|file| lab::read(&file, numbers.clone())).transpose();
+    let (chain, labels) = join(sorted, read_labels);
     let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
-    if let Some(states) = beside(path, "sta") {
-        file.names = Some(sta::read(&states, file.states)?);
+    if let Some(names) = beside(path, "sta") {
+        file.names = Some(sta::read(&names, states)?);
     }
-    Ok(dressed(path, file, Box::new(chain), labels?))
-}
-
-/// Reads the labels in `labels`, or else in the model's `.lab` file, if there is one.
-fn labelled(path: &Path, labels: Option<&Path>, numbers: Range<u64>) -> Result<Option<Labels>> {
-    let file = labels.map(Path::to_path_buf).or_else(|| beside(path, "lab"));
-    file.map(|file| lab::read(&file, numbers)).transpose()
-}
-
-/// Returns the range of the states' numbers in a chain's files.
-fn numbers(file: &ChainFile) -> Range<u64> {
-    file.first..file.first + file.states as u64
-}
-
-/// Assembles a chain from a file's content; `labels` replaces the file's own labels.
-fn dressed(path: &Path, file: ChainFile, transitions: Box<dyn Transitions>, labels: Option<Labels>) -> Chain {
-    let numbers = numbers(&file);
-    let ChainFile { labels: own, rewards, names, warnings, .. } = file;
-    let labels = labels.unwrap_or(own);
+    let labels = labels?.unwrap_or(file.labels);
     let initial = match labels.get("init") {
         Some([state]) => Initial::State(*state as usize),
         Some(many) if !many.is_empty() => Initial::Uniform(many.to_vec()),
         _ => Initial::State(0),
     };
-    let name = path.display().to_string();
-    let names = names.map(Arc::new);
-    Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) }
+    let (names, rewards, warnings) = (file.names.map(Arc::new), file.rewards, file.warnings);
+    let chain = Chain::new(path.display().to_string(), Box::new(chain)).starting(initial);
+    Ok(Chain { labels, rewards, names, warnings, numbers, ..chain })
 }
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.
 fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
-    let lines = match format {
-        Format::Tra => tra::line_of(path, from, to),
-        Format::Drn => drn::line_of(path, from, to),
-        Format::MatrixMarket => mtx::line_of(path, from, to),
-        _ => Ok(Vec::new()),
+    let lines_of: fn(&[u8], &Path, u32, u32) -> Result<Vec<u64>> = match format {
+        Format::Tra => tra::lines_of,
+        Format::Drn => drn::lines_of,
+        Format::MatrixMarket => mtx::lines_of,
+        _ => |_, _, _, _| Ok(Vec::new()),
     };
+    let lines = text::read(path).and_then(|bytes| lines_of(&bytes, path, from, to));
     let remedy = match format {
         Format::MatrixMarket => "add its rates into one, or list one triangle of a symmetric matrix",
         _ => "add its rates into one",
@@ -243,7 +208,7 @@ fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Erro
             line: *second,
             reason: reason(&format!(" (first in line {first})")),
         },
-        _ => Error::File { path: path.into(), reason: reason("") },
+        _ => Error::file(path, reason("")),
     }
 }
 

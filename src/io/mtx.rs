@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::rate_matrix_kind::{self, MOST_STATES};
-use super::text::{self, Pieces, Room, Scanner, Triples, Trouble};
-use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use super::text::{self, Line, Lines, Pieces, Room, Scanner, Triples, Trouble};
+use super::write::{count_transitions, push_triple, write_lines, write_transitions};
 use crate::Result;
 use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
@@ -32,29 +32,11 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
     // Errors are reported by the serial parser, which reads the whole file.
-    match by_pieces(path) {
-        Ok(Some(matrix)) => Ok(matrix),
-        _ => {
-            let bytes = text::read(path)?;
-            let banner = banner(&bytes);
-            let read = if is_array(&banner) { parse_dense(&bytes, &banner) } else { parse(&bytes) };
-            read.map_err(|(line, reason)| text::error(path, line, reason))
-        }
+    if let Ok(Some(matrix)) = by_pieces(path) {
+        return Ok(matrix);
     }
-}
-
-/// Returns the words of the first line, in lower case.
-fn banner(bytes: &[u8]) -> Vec<String> {
-    words(next_line(bytes).0).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase()).collect()
-}
-
-fn is_array(banner: &[String]) -> bool {
-    banner.get(2).is_some_and(|format| format == "array")
-}
-
-/// Parses a dense matrix and drops its zeros.
-fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
-    let columns = parse_array(bytes, banner)?;
+    let bytes = text::read(path)?;
+    let Some(columns) = parse_array(&bytes, path)? else { return parse(&bytes, path) };
     let mut matrix =
         Coo { rows: columns.first().map_or(0, Vec::len), columns: columns.len(), ..Coo::default() };
     // By rows, as in other formats.
@@ -68,21 +50,22 @@ fn parse_dense(bytes: &[u8], banner: &[String]) -> Result<Coo, Trouble> {
     Ok(matrix)
 }
 
-/// Reads a file piece by piece; `None` if it has to be read whole, because of its form or an error.
-fn by_pieces(path: &Path) -> Result<Option<Coo>> {
+/// Reads a file piece by piece; `None` if it has to be read whole.
+pub(super) fn by_pieces(path: &Path) -> Result<Option<Coo>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
-    let start = pieces.start();
-    let Ok(Head { kind, symmetric, promised, body, .. }) = head(start) else { return Ok(None) };
-    let skipped = start.len() - body.len();
-    pieces.skip(skipped);
-    let mut found = Triples::with_room(kind.shortest(), promised as usize, pieces.about(1), path)?;
-    let mut fits = true;
-    let read = pieces.each(&mut |bytes| {
-        fits &= found.parse(bytes, |text, room| scan(text, kind, room)).is_ok();
-        Ok(())
-    })?;
-    let (matrix, listed) = together(found, kind, symmetric);
-    Ok(read.filter(|()| fits && listed == promised).map(|()| matrix))
+    let head = Head::read(pieces.start(), path)?;
+    pieces.skip(head.body);
+    let room = pieces.about(1);
+    let mut found = Triples::with_room(head.kind.shortest(), head.promised as usize, room, path)?;
+    let read = pieces.each(&mut |bytes| head.entries(bytes, &mut found, path))?;
+    read.map(|()| head.matrix(found, path)).transpose()
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Coo> {
+    let head = Head::read(bytes, path)?;
+    let mut found = Triples::new(head.kind.shortest());
+    head.entries(&bytes[head.body..], &mut found, path)?;
+    head.matrix(found, path)
 }
 
 /// Reads the columns of a matrix as vectors.
@@ -95,11 +78,10 @@ fn by_pieces(path: &Path) -> Result<Option<Coo>> {
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     let path = path.as_ref();
     let bytes = text::read(path)?;
-    let banner = banner(&bytes);
-    if is_array(&banner) {
-        return parse_array(&bytes, &banner).map_err(|(line, reason)| text::error(path, line, reason));
+    if let Some(columns) = parse_array(&bytes, path)? {
+        return Ok(columns);
     }
-    let matrix = parse(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
+    let matrix = parse(&bytes, path)?;
     crate::lane::cpu::expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
         format!("{}: {} columns of {} numbers", path.display(), matrix.columns, matrix.rows)
     })?;
@@ -110,112 +92,97 @@ pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
     Ok(columns)
 }
 
-/// Parses a dense matrix, one number per line, by columns.
-fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble> {
+/// Parses a dense matrix, one number per line, by columns; `None` if the first line is another.
+fn parse_array(bytes: &[u8], path: &Path) -> Result<Option<Vec<Vec<f64>>>> {
+    let (lines, banner) = &mut banner(bytes, path);
     let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
-    let &["%%matrixmarket", "matrix", "array", "real" | "integer", symmetry @ ("general" | "symmetric")] =
-        &banner[..]
-    else {
-        let expected = "expected `%%MatrixMarket matrix array real general` (or integer, or symmetric)";
-        return Err((1, expected.into()));
+    let symmetric = match banner[..] {
+        ["%%matrixmarket", "matrix", "array", "real" | "integer", symmetry @ ("general" | "symmetric")] => {
+            symmetry == "symmetric"
+        }
+        [_, _, "array", ..] => {
+            let expected = "expected `%%MatrixMarket matrix array real general` (or integer, or symmetric)";
+            return Err(text::error(path, 1, expected));
+        }
+        _ => return Ok(None),
     };
-    let symmetric = symmetry == "symmetric";
-    let mut size: Option<(usize, usize)> = None;
+    let (line, [rows, columns]) = size_line(lines, symmetric, "rows columns")?;
+    if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
+        return Err(line.error(format!("{rows} rows and {columns} columns are out of range")));
+    }
+    let (rows, columns) = (rows as usize, columns as usize);
     let mut values: Vec<f64> = Vec::new();
-    let mut last = 1;
-    for line in text::Lines::new(bytes).skip(1) {
-        last = line.number;
-        if is_comment(line.bytes) {
-            continue;
-        }
-        match size {
-            None => {
-                let sizes: Option<Vec<u64>> = words(line.bytes).map(integer).collect();
-                let Some(&[rows, columns]) = sizes.as_deref() else {
-                    return Err((
-                        line.number,
-                        format!("invalid size line {}: expected `rows columns`", quoted(line.bytes)),
-                    ));
-                };
-                if symmetric && rows != columns {
-                    return Err((
-                        line.number,
-                        format!(
-                            "a symmetric matrix of {rows} rows and {columns} columns: expected as \
-                             many rows as columns"
-                        ),
-                    ));
-                }
-                if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
-                    return Err((line.number, format!("{rows} rows and {columns} columns are out of range")));
-                }
-                size = Some((rows as usize, columns as usize));
-            }
-            Some(_) => match text::number(line.bytes) {
-                Some(value) => values.push(value),
-                None => {
-                    let fault = quantity::fault(line.bytes);
-                    return Err((
-                        line.number,
-                        format!("{} {fault}; expected one number in each line", quoted(line.bytes)),
-                    ));
-                }
-            },
-        }
+    for line in lines.by_ref().filter(|line| !is_comment(line.bytes)) {
+        let fault = || {
+            line.error(format!("{line} {}; expected one number in each line", quantity::fault(line.bytes)))
+        };
+        values.push(text::number(line.bytes).ok_or_else(fault)?);
     }
-    let Some((rows, columns)) = size else {
-        return Err((last, "ends before the size line `rows columns`".into()));
-    };
     // A symmetric file only lists the lower triangle.
-    let promised = if symmetric { rows * (rows + 1) / 2 } else { rows * columns };
+    let (promised, half) = match symmetric {
+        true => (rows * (rows + 1) / 2, ", halved by symmetry"),
+        false => (rows * columns, ""),
+    };
     if values.len() != promised {
-        let half = if symmetric { ", halved by symmetry" } else { "" };
-        return Err((
-            last,
-            format!("{} numbers: expected {rows} times {columns}{half} by the size line", values.len()),
-        ));
+        let reason =
+            format!("{} numbers: expected {rows} times {columns}{half} by the size line", values.len());
+        return Err(text::error(path, lines.number, reason));
     }
-    if symmetric {
+    let value = |i: usize, j: usize| match symmetric {
         // Column j lists its rows from j on.
-        let place = |i: usize, j: usize| j * rows - j * (j + 1) / 2 + i;
-        let value = |i: usize, j: usize| values[place(i.max(j), i.min(j))];
-        return Ok((0..rows).map(|j| (0..rows).map(|i| value(i, j)).collect()).collect());
+        true => values[i.min(j) * rows - i.min(j) * (i.min(j) + 1) / 2 + i.max(j)],
+        false => values[j * rows + i],
+    };
+    Ok(Some((0..columns).map(|j| (0..rows).map(|i| value(i, j)).collect()).collect()))
+}
+
+/// Returns the lines after the first one, and the words of that in lower case.
+fn banner<'a>(bytes: &'a [u8], path: &'a Path) -> (Lines<'a>, Vec<String>) {
+    let mut lines = Lines::new(bytes, path);
+    let first = String::from_utf8_lossy(lines.next().map_or(b"", |line| line.bytes)).to_ascii_lowercase();
+    (lines, first.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// Reads the size line, which has N numbers of these names.
+fn size_line<'a, const N: usize>(
+    lines: &mut Lines<'a>,
+    symmetric: bool,
+    names: &str,
+) -> Result<(Line<'a>, [u64; N])> {
+    let Some(line) = lines.find(|line| !is_comment(line.bytes)) else {
+        let reason = format!("ends before the size line `{names}`");
+        return Err(text::error(lines.path, lines.number.max(1), reason));
+    };
+    let integer = |word| std::str::from_utf8(word).ok()?.parse().ok();
+    let sizes: Option<Vec<u64>> = line.fields().map(integer).collect();
+    let Some(sizes) = sizes.and_then(|sizes| <[u64; N]>::try_from(sizes).ok()) else {
+        return Err(line.error(format!("invalid size line {line}: expected `{names}`")));
+    };
+    if symmetric && sizes[0] != sizes[1] {
+        return Err(line.error(format!(
+            "a symmetric matrix of {} rows and {} columns: expected as many rows as columns",
+            sizes[0], sizes[1]
+        )));
     }
-    if rows == 0 {
-        return Ok(vec![Vec::new(); columns]);
-    }
-    Ok(values.chunks_exact(rows).map(<[f64]>::to_vec).collect())
+    Ok((line, sizes))
 }
 
 /// Finds the lines, counted from 1, that list an entry: for the message about duplicates.
 ///
 /// Row and column count from 0.
-///
-/// # Errors
-/// Errors of [`read_matrix`].
-pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
-    let bytes = text::read(path)?;
-    let Head { kind, symmetric, line: mut at, body: mut rest, .. } =
-        head(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
-    let mut lines = Vec::new();
-    while !rest.is_empty() {
-        let (text, after) = next_line(rest);
-        (at, rest) = (at + 1, after);
-        if let Ok((i, j, _)) = entry(&mut Scanner::new(text), kind)
-            && ((i, j) == (row, column) || symmetric && (j, i) == (row, column))
-        {
-            lines.push(at);
-        }
-    }
-    Ok(lines)
+pub(super) fn lines_of(bytes: &[u8], path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
+    let Head { kind, symmetric, line, body, .. } = Head::read(bytes, path)?;
+    let lists = |text: &[u8]| {
+        entry(&mut Scanner::new(text), kind)
+            .is_ok_and(|(i, j, _)| (i, j) == (row, column) || symmetric && (j, i) == (row, column))
+    };
+    let all = (line + 1..).zip(bytes[body..].split(|&b| b == b'\n'));
+    Ok(all.filter(|(_, text)| lists(text)).map(|(line, _)| line).collect())
 }
 
 /// Writes a chain's rates as `coordinate real general`; rows are sources, counted from 1.
 ///
 /// Entries are ascending. Every row is requested twice.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_chain(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     let n = chain.states();
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
@@ -225,24 +192,12 @@ pub fn write_chain(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Resul
 }
 
 /// Writes a matrix as `coordinate real general`, row by row.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_matrix(writer: &mut dyn Write, matrix: &CsrMatrix) -> io::Result<()> {
     writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
     writeln!(writer, "{} {} {}", matrix.rows(), matrix.columns(), matrix.nnz())?;
-    write_in_blocks(writer, matrix.rows(), |rows, text| {
-        for i in rows {
-            let (columns, values) = matrix.row(i);
-            for (&j, &value) in columns.iter().zip(values) {
-                push_integer(text, i as u64 + 1);
-                text.push(b' ');
-                push_integer(text, u64::from(j) + 1);
-                text.push(b' ');
-                push_number(text, value);
-                text.push(b'\n');
-            }
-        }
+    write_lines(writer, matrix.rows(), &|i, text| {
+        let (columns, values) = matrix.row(i);
+        columns.iter().zip(values).for_each(|(&j, &x)| push_triple(text, i as u64 + 1, u64::from(j) + 1, x));
     })
 }
 
@@ -262,116 +217,84 @@ impl Kind {
 }
 
 /// Lines before the entries.
-struct Head<'a> {
+struct Head {
     kind: Kind,
     symmetric: bool,
     promised: u64,
     /// Line number of the size line.
     line: u64,
-    body: &'a [u8],
+    /// Offset of the first entry's line.
+    body: usize,
 }
 
-fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
-    let (first, mut rest) = next_line(bytes);
-    let (pattern, symmetric) = parse_banner(first).map_err(|reason| (1, reason))?;
-    let mut line = 1;
-    let size = loop {
-        if rest.is_empty() {
-            return Err((line, "ends before the size line `rows columns entries`".into()));
+impl Head {
+    fn read(bytes: &[u8], path: &Path) -> Result<Self> {
+        let (mut lines, banner) = banner(bytes, path);
+        let wrong = |reason| text::error(path, 1, reason);
+        let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
+        let &["%%matrixmarket", object, format, field, symmetry] = &banner[..] else {
+            return Err(wrong(format!(
+                "invalid header {}: expected `%%MatrixMarket matrix coordinate real general` or \
+                 another coordinate matrix",
+                text::quote(text::first_line(bytes).0)
+            )));
+        };
+        if (object, format) != ("matrix", "coordinate") {
+            return Err(wrong(format!(
+                "'{object} {format}' is not supported; write a sparse matrix as `matrix \
+                 coordinate`, a dense one as `matrix array`"
+            )));
         }
-        let (text, after) = next_line(rest);
-        (line, rest) = (line + 1, after);
-        if !is_comment(text) {
-            break text;
+        if !["real", "integer", "pattern"].contains(&field) {
+            let expected = "expected real, integer or pattern";
+            return Err(wrong(format!("field '{field}' is not supported: {expected}")));
         }
-    };
-    let sizes: Option<Vec<u64>> = words(size).map(integer).collect();
-    let Some(&[rows, columns, promised]) = sizes.as_deref() else {
-        return Err((line, format!("invalid size line {}: expected `rows columns entries`", quoted(size))));
-    };
-    if rows.max(columns) > MOST_STATES {
-        return Err((
-            line,
-            format!("{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"),
-        ));
+        if !["general", "symmetric"].contains(&symmetry) {
+            let expected = "expected general or symmetric";
+            return Err(wrong(format!("symmetry '{symmetry}' is not supported: {expected}")));
+        }
+        let symmetric = symmetry == "symmetric";
+        let (line, [rows, columns, promised]) = size_line(&mut lines, symmetric, "rows columns entries")?;
+        if rows.max(columns) > MOST_STATES {
+            return Err(line.error(format!(
+                "{rows} rows and {columns} columns are out of range: expected at most {MOST_STATES}"
+            )));
+        }
+        let kind = Kind { pattern: field == "pattern", rows, columns };
+        Ok(Self { kind, symmetric, promised, line: line.number, body: lines.offset })
     }
-    if symmetric && rows != columns {
-        return Err((
-            line,
-            format!(
-                "a symmetric matrix of {rows} rows and {columns} columns: expected as many rows as \
-                 columns"
-            ),
-        ));
-    }
-    Ok(Head { kind: Kind { pattern, rows, columns }, symmetric, promised, line, body: rest })
-}
 
-fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
-    let Head { kind, symmetric, promised, line, body: rest } = head(bytes)?;
-    let mut found = Triples::new(kind.shortest());
-    found
-        .parse(rest, |text, room| scan(text, kind, room))
-        .map_err(|(behind, reason)| (line + behind, reason))?;
-    let (matrix, listed) = together(found, kind, symmetric);
-    match listed == promised {
-        true => Ok(matrix),
-        false => Err((line, format!("expected {promised} entries by the size line, found {listed}"))),
+    /// Parses the next lines.
+    fn entries(&self, bytes: &[u8], found: &mut Triples, path: &Path) -> Result<()> {
+        let parsed = found.parse(bytes, |text, room| scan(text, self.kind, room));
+        parsed.map_err(|(line, reason)| text::error(path, self.line + line, reason))
     }
-}
 
-/// Builds the matrix of these entries; returns it and the number of listed entries.
-///
-/// For a symmetric matrix, the mirrored entries are appended.
-fn together(found: Triples, kind: Kind, symmetric: bool) -> (Coo, u64) {
-    let (mut row, mut column, mut value) = found.into_lists();
-    let listed = value.len();
-    if symmetric {
-        for k in 0..listed {
-            if row[k] != column[k] {
-                row.push(column[k]);
-                column.push(row[k]);
-                value.push(value[k]);
+    /// Builds the matrix; for a symmetric one, the mirrored entries are appended.
+    fn matrix(&self, found: Triples, path: &Path) -> Result<Coo> {
+        let (mut row, mut column, mut value) = found.into_lists();
+        let listed = value.len();
+        if listed as u64 != self.promised {
+            let reason = format!("expected {} entries by the size line, found {listed}", self.promised);
+            return Err(text::error(path, self.line, reason));
+        }
+        if self.symmetric {
+            for k in 0..listed {
+                if row[k] != column[k] {
+                    row.push(column[k]);
+                    column.push(row[k]);
+                    value.push(value[k]);
+                }
             }
         }
-    }
-    (Coo { rows: kind.rows as usize, columns: kind.columns as usize, row, column, value }, listed as u64)
-}
-
-/// Parses the first line; returns (pattern, symmetric).
-fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
-    let text = String::from_utf8_lossy(line).to_ascii_lowercase();
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let &["%%matrixmarket", object, format, field, symmetry] = &words[..] else {
-        return Err(format!(
-            "invalid header {}: expected `%%MatrixMarket matrix coordinate real general` or \
-             another coordinate matrix",
-            quoted(line)
-        ));
-    };
-    if (object, format) != ("matrix", "coordinate") {
-        return Err(format!(
-            "'{object} {format}' is not supported; write a sparse matrix as `matrix coordinate`, a \
-             dense one as `matrix array`"
-        ));
-    }
-    let pattern = match field {
-        "real" | "integer" => false,
-        "pattern" => true,
-        _ => {
-            return Err(format!("field '{field}' is not supported: expected real, integer or pattern"));
-        }
-    };
-    match symmetry {
-        "general" => Ok((pattern, false)),
-        "symmetric" => Ok((pattern, true)),
-        _ => Err(format!("symmetry '{symmetry}' is not supported: expected general or symmetric")),
+        let (rows, columns) = (self.kind.rows as usize, self.kind.columns as usize);
+        Ok(Coo { rows, columns, row, column, value })
     }
 }
 
 /// Parses the entries of some lines.
-fn scan(text: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
-    let mut scanner = Scanner::new(text);
+fn scan(lines: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
+    let mut scanner = Scanner::new(lines);
     let mut line = 0;
     while scanner.peek().is_some() {
         line += 1;
@@ -379,11 +302,11 @@ fn scan(text: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
         match entry(&mut scanner, kind) {
             Ok((i, j, x)) => found.push(i, j, x),
             Err(fault) => {
-                let (bytes, _) = next_line(&text[start..]);
+                let (bytes, _) = text::first_line(&lines[start..]);
                 if !is_comment(bytes) {
                     return Err((line, fault.reason(bytes, kind)));
                 }
-                scanner.skip_to(start + bytes.len() + 1);
+                scanner.skip_line();
             }
         }
     }
@@ -400,8 +323,8 @@ enum Fault {
 
 impl Fault {
     fn reason(&self, line: &[u8], kind: Kind) -> String {
-        let last = words(line).last().unwrap_or(line);
-        let line = quoted(line);
+        let last = text::fields(line).last().unwrap_or(line);
+        let line = text::quote(line);
         let outside = |what, index, most| {
             if index == 0 {
                 format!("{line}: {what} 0 is out of range: expected at least 1")
@@ -459,50 +382,28 @@ fn index(scanner: &mut Scanner) -> Option<u64> {
     number.filter(|_| scanner.is_delimited())
 }
 
-/// Splits a text at the first line end, which is dropped.
-fn next_line(text: &[u8]) -> (&[u8], &[u8]) {
-    match text.iter().position(|&b| b == b'\n') {
-        Some(at) => (&text[..at], &text[at + 1..]),
-        None => (text, &[]),
-    }
-}
-
 /// True for comments, which start with `%`, and for blank lines.
 fn is_comment(line: &[u8]) -> bool {
     line.trim_ascii().first().is_none_or(|&b| b == b'%')
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
-}
-
-fn integer(word: &[u8]) -> Option<u64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
-}
-
-/// Quotes the beginning of a line for messages.
-fn quoted(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
-    let short: String = text.trim().chars().take(60).collect();
-    format!("'{}'", short.escape_debug())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use proptest::prelude::*;
 
-    use super::super::write::arbitrary_rows;
+    use super::super::write::arbitrary_chains;
     use super::*;
     use crate::Error;
 
     fn matrix(text: &str) -> Coo {
-        parse(text.as_bytes()).unwrap()
+        parse(text.as_bytes(), Path::new("m.mtx")).unwrap()
     }
 
     fn trouble(text: &str) -> Trouble {
-        parse(text.as_bytes()).unwrap_err()
+        match parse(text.as_bytes(), Path::new("m.mtx")) {
+            Err(Error::Parse { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -576,17 +477,6 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("m.mtx");
-        let mut text = String::from("%%MatrixMarket matrix coordinate real general\n1000 1000 300000\n");
-        (0..300_000).for_each(|k| text += &format!("{} {} {k}.5\n", k % 1000 + 1, k / 1000 + 1));
-        assert!(text.len() > 4 << 20, "pieces have a MiB");
-        fs::write(&path, &text).unwrap();
-        assert_eq!(by_pieces(&path).unwrap(), Some(matrix(&text)));
-    }
-
-    #[test]
     fn lines_are_counted_through_chunks() {
         let mut text = String::from("%%MatrixMarket matrix coordinate real general\n9 9 1000001\n");
         text.push_str(&"1 2 3.5\n".repeat(1_000_000));
@@ -596,47 +486,14 @@ mod tests {
         assert_eq!(matrix(&format!("{text}9 9 1\n")).row.len(), 1_000_001);
     }
 
-    #[test]
-    fn gzip_is_recognised_by_its_content() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("q.mtx.gz");
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -2\n1 2 2\n").unwrap();
-        fs::write(&path, encoder.finish().unwrap()).unwrap();
-        let chain = read_chain(&path).unwrap();
-        assert_eq!(chain.states, 2);
-        assert_eq!(chain.transitions.rate, [2.0]);
-    }
-
-    #[test]
-    fn messages_start_with_file_and_line() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("r.mtx");
-        fs::write(&path, "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ?\n").unwrap();
-        let message = read_chain(&path).unwrap_err().to_string();
-        assert!(message.starts_with(&format!("{}:3: ", path.display())), "{message}");
-        fs::write(&path, "").unwrap();
-        assert!(read_chain(&path).is_err());
-        assert!(matches!(read_chain(directory.path().join("none")), Err(Error::Io { .. })));
-    }
-
     proptest! {
         #[test]
-        fn chains_come_back(chain in arbitrary_rows(30)) {
+        fn chains_come_back((list, chain) in arbitrary_chains(30)) {
             let mut bytes = Vec::new();
             write_chain(&mut bytes, &chain).unwrap();
-            let matrix = parse(&bytes).unwrap();
+            let matrix = parse(&bytes, Path::new("m.mtx")).unwrap();
             prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
-            let list = chain.list();
             prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));
-        }
-
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[0-9 .e%\n-]{0,80}") {
-            let banner = b"%%MatrixMarket matrix coordinate real general\n";
-            let _ = parse(&bytes);
-            let _ = parse(&[banner, &bytes[..]].concat());
-            let _ = parse(&[&banner[..], b"9 9 3\n", text.as_bytes()].concat());
         }
     }
 }

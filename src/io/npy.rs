@@ -20,11 +20,14 @@ const LONGEST_HEADER: usize = 1 << 16;
 /// Bytes read at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Elements reserved before reading; beyond that, vectors grow with the data actually read.
-const RESERVED: u64 = 1 << 20;
-
 /// Largest number of vectors in one array.
 const MOST_COLUMNS: u64 = 1 << 16;
+
+/// Opens a file for `read`.
+fn from_file<T>(path: &Path, read: impl FnOnce(&mut BufReader<File>) -> Result<T, String>) -> Result<T> {
+    let file = File::open(path).map_err(Error::io(path))?;
+    read(&mut BufReader::new(file)).map_err(|reason| Error::file(path, reason))
+}
 
 /// Reads a vector: a 1-D array of f8, f4, f2, integers or booleans, of either byte order.
 ///
@@ -32,21 +35,15 @@ const MOST_COLUMNS: u64 = 1 << 16;
 /// [`Error::Io`] if the file cannot be opened. [`Error::File`] for another shape or element type,
 /// which the message names, and for a file of another length than its header requires.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
-    let path = path.as_ref();
-    let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    vector(&mut file).map_err(|reason| Error::File { path: path.into(), reason })
+    from_file(path.as_ref(), vector)
 }
 
 fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
     let header = Header::read(reader)?;
-    let [_] = header.shape[..] else {
-        return Err(format!(
-            "an array of shape {} and type {}: expected a vector, with one dimension",
-            header.shape(),
-            header.descr
-        ));
-    };
-    header.vector(reader)
+    match header.shape[..] {
+        [_] => header.vector(reader),
+        _ => Err(header.unfit("expected a vector, with one dimension")),
+    }
 }
 
 /// Reads vectors of one length, one per column of an array of shape `[n, count]`.
@@ -56,9 +53,7 @@ fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
 /// # Errors
 /// Errors of [`read_vector`].
 pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
-    let path = path.as_ref();
-    let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    columns(&mut file).map_err(|reason| Error::File { path: path.into(), reason })
+    from_file(path.as_ref(), columns)
 }
 
 fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
@@ -67,26 +62,57 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
         [_] => 1,
         [_, count] if (1..=MOST_COLUMNS).contains(&count) => count as usize,
         _ => {
-            return Err(format!(
-                "an array of shape {} and type {}: expected right-hand sides of shape [n] or [n, \
-                 count], with a count of 1 to {MOST_COLUMNS}",
-                header.shape(),
-                header.descr
-            ));
+            return Err(header.unfit(&format!(
+                "expected right-hand sides of shape [n] or [n, count], with a count of 1 to \
+                 {MOST_COLUMNS}"
+            )));
         }
     };
-    let rows = header.shape[0];
-    // In C order consecutive elements belong to different columns; in Fortran order columns are
-    // contiguous.
-    let mut columns =
-        vec![Vec::with_capacity(rows.min(RESERVED / count.min(1 << 10) as u64) as usize); count];
-    let mut at = 0;
-    header.floats(reader, |value| {
-        let column = if header.fortran { at / rows.max(1) as usize } else { at % count };
-        columns[column].push(value);
-        at += 1;
-    })?;
-    Ok(columns)
+    let Array { values, .. } = Array::read(&header, reader)?;
+    Ok(match count {
+        1 => vec![values],
+        _ => (0..count).map(|k| values.iter().skip(k).step_by(count).copied().collect()).collect(),
+    })
+}
+
+/// An array with its shape, in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Length of each dimension.
+    pub shape: Vec<usize>,
+    /// Elements; the last index varies fastest.
+    pub values: Vec<f64>,
+}
+
+impl Array {
+    pub(super) fn vector(values: Vec<f64>) -> Self {
+        Self { shape: vec![values.len()], values }
+    }
+
+    pub(super) fn from_file(path: &Path) -> Result<Self> {
+        from_file(path, |reader| Self::read(&Header::read(reader)?, reader))
+    }
+
+    /// Reads the elements after a header and converts them to C order.
+    pub(super) fn read(header: &Header, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
+        let mut values = header.vector(reader)?;
+        let shape: Vec<usize> = header.shape.iter().map(|&k| k as usize).collect();
+        if header.fortran && shape.iter().filter(|&&k| k != 1).count() > 1 {
+            // Fortran order: the first index varies fastest.
+            let mut steps = vec![1; shape.len()];
+            (1..shape.len()).for_each(|k| steps[k] = steps[k - 1] * shape[k - 1]);
+            let place = |mut at: usize| {
+                let digits = shape.iter().zip(&steps).rev().map(|(&len, &step)| {
+                    let digit = at % len;
+                    at /= len;
+                    digit * step
+                });
+                digits.sum::<usize>()
+            };
+            values = (0..values.len()).map(|at| values[place(at)]).collect();
+        }
+        Ok(Self { shape, values })
+    }
 }
 
 /// Reads a chain: rates R (row: source) or a generator Q, see [`rate_matrix_kind::chain`].
@@ -108,9 +134,7 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// Errors of [`read_vector`], and [`Error::File`] for more than 2³² − 2 rows or columns.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    let matrix =
-        matrix(&mut BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let matrix = from_file(path, matrix)?;
     let Coo { rows, columns, .. } = matrix;
     let note = format!(
         "{}: a dense array of shape ({rows}, {columns}), converted to a sparse one of {} entries",
@@ -148,22 +172,6 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
         at += 1;
     })?;
     Ok(matrix)
-}
-
-/// Supported element types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Element {
-    F64,
-    F32,
-    F16,
-    I64,
-    I32,
-    I16,
-    I8,
-    U64,
-    U32,
-    U16,
-    U8,
 }
 
 /// Header of an `.npy` file.
@@ -232,9 +240,9 @@ impl Header {
         Some(Self { descr: descr?, shape: shape?, fortran })
     }
 
-    /// True if the elements are stored in another order than in C.
-    pub(crate) fn is_fortran(&self) -> bool {
-        self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1
+    /// Returns the error about an array of another shape or type.
+    fn unfit(&self, expected: &str) -> String {
+        format!("an array of shape {} and type {}: {expected}", self.shape(), self.descr)
     }
 
     /// Formats the shape as NumPy does: `(3,)`, `(2, 3)`.
@@ -254,29 +262,23 @@ impl Header {
             .ok_or_else(|| format!("an array of shape {} is larger than any file", self.shape()))
     }
 
-    fn element(&self) -> Option<(Element, bool)> {
-        let mut characters = self.descr.chars();
-        let big = match characters.next()? {
-            '>' => true,
-            '<' | '|' => false,
-            '=' => cfg!(target_endian = "big"),
-            _ => return None,
+    /// Returns kind (`f`, `i` or `u`) and bytes of an element, and true for big-endian order.
+    fn element(&self) -> Result<(u8, usize, bool), String> {
+        let (order, name) = self.descr.split_at_checked(1).unwrap_or_default();
+        let big = match order {
+            ">" => Some(true),
+            "<" | "|" => Some(false),
+            "=" => Some(cfg!(target_endian = "big")),
+            _ => None,
         };
-        let element = match characters.as_str() {
-            "f8" => Element::F64,
-            "f4" => Element::F32,
-            "f2" => Element::F16,
-            "i8" => Element::I64,
-            "i4" => Element::I32,
-            "i2" => Element::I16,
-            "i1" => Element::I8,
-            "u8" => Element::U64,
-            "u4" => Element::U32,
-            "u2" => Element::U16,
-            "u1" | "b1" => Element::U8,
-            _ => return None,
+        let element = match *name.as_bytes() {
+            [b'b', b'1'] => Some((b'u', b'1')),
+            [kind @ b'f', bytes @ (b'2' | b'4' | b'8')]
+            | [kind @ (b'i' | b'u'), bytes @ (b'1' | b'2' | b'4' | b'8')] => Some((kind, bytes)),
+            _ => None,
         };
-        Some((element, big))
+        let known = element.zip(big).map(|((kind, bytes), big)| (kind, usize::from(bytes - b'0'), big));
+        known.ok_or_else(|| self.unfit("expected the type f8, f4, f2, an integer type or bool"))
     }
 
     /// Reads all elements as f64 and checks that nothing follows.
@@ -306,22 +308,6 @@ impl Header {
         Ok(values)
     }
 
-    /// Returns the size of an element in bytes, or an error for an unsupported type.
-    fn element_bytes(&self) -> Result<u64, String> {
-        match self.element() {
-            Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
-            Some((Element::F32 | Element::I32 | Element::U32, _)) => Ok(4),
-            Some((Element::F16 | Element::I16 | Element::U16, _)) => Ok(2),
-            Some((Element::I8 | Element::U8, _)) => Ok(1),
-            None => Err(format!(
-                "an array of shape {} and type {}: expected the type f8, f4, f2, an integer type \
-                 or bool",
-                self.shape(),
-                self.descr
-            )),
-        }
-    }
-
     /// Reads all elements, which have to be integers; values above `i64::MAX` become `i64::MAX`.
     pub(crate) fn integers(
         &self,
@@ -335,9 +321,8 @@ impl Header {
 
     /// Reads all elements and passes them to `take` block by block.
     fn blocks(&self, reader: &mut dyn Read, integers: bool, take: Take<'_>) -> Result<(), String> {
-        let size = self.element_bytes()? as usize;
-        let (element, big) = self.element().expect("an element has bytes");
-        if integers && matches!(element, Element::F64 | Element::F32 | Element::F16) {
+        let (kind, size, big) = self.element()?;
+        if integers && kind == b'f' {
             return Err(format!("an array of type {}: expected integers", self.descr));
         }
         let (len, mut block) = (self.len()?, Block::default());
@@ -349,7 +334,7 @@ impl Header {
                 Ok(got) => format!("ends after {} of {len} elements", len - left + (got / size) as u64),
                 Err(e) => format!("element {} of {len}: {e}", len - left),
             })?;
-            block.decode(element, big, integers, bytes);
+            block.decode((kind, size), big, integers, bytes);
             take(&block)?;
             left -= count as u64;
         }
@@ -381,7 +366,7 @@ struct Block {
 }
 
 impl Block {
-    fn decode(&mut self, element: Element, big: bool, integers: bool, bytes: &[u8]) {
+    fn decode(&mut self, element: (u8, usize), big: bool, integers: bool, bytes: &[u8]) {
         macro_rules! numbers {
             ($type:ty) => {
                 bytes.as_chunks().0.iter().map(|&bytes| match big {
@@ -403,17 +388,17 @@ impl Block {
         self.floats.clear();
         self.integers.clear();
         match element {
-            Element::F64 => self.floats.extend(numbers!(f64)),
-            Element::F32 => self.floats.extend(numbers!(f32).map(f64::from)),
-            Element::F16 => self.floats.extend(numbers!(u16).map(of_half)),
-            Element::I64 => integers!(i64),
-            Element::I32 => integers!(i32),
-            Element::I16 => integers!(i16),
-            Element::I8 => integers!(i8),
-            Element::U64 => integers!(u64),
-            Element::U32 => integers!(u32),
-            Element::U16 => integers!(u16),
-            Element::U8 => integers!(u8),
+            (b'f', 8) => self.floats.extend(numbers!(f64)),
+            (b'f', 4) => self.floats.extend(numbers!(f32).map(f64::from)),
+            (b'f', _) => self.floats.extend(numbers!(u16).map(of_half)),
+            (b'i', 8) => integers!(i64),
+            (b'i', 4) => integers!(i32),
+            (b'i', 2) => integers!(i16),
+            (b'i', _) => integers!(i8),
+            (_, 8) => integers!(u64),
+            (_, 4) => integers!(u32),
+            (_, 2) => integers!(u16),
+            _ => integers!(u8),
         }
     }
 }
@@ -513,9 +498,6 @@ pub struct NpyWriter<W: Write> {
 impl<W: Write> NpyWriter<W> {
     /// Writes the header of an array of shape `[n]` or `[times, n]`.
     ///
-    /// # Errors
-    /// Errors of `writer`.
-    ///
     /// # Panics
     /// If the number of elements exceeds 2^64.
     pub fn new(mut writer: W, shape: &[usize]) -> io::Result<Self> {
@@ -529,18 +511,12 @@ impl<W: Write> NpyWriter<W> {
     }
 
     /// Writes the next elements, any number of them.
-    ///
-    /// # Errors
-    /// Errors of the writer.
     pub fn write(&mut self, values: &[f64]) -> io::Result<()> {
         self.written += values.len() as u64;
         self.writer.write_all(&data(values))
     }
 
     /// Flushes and returns the writer.
-    ///
-    /// # Errors
-    /// Errors of the writer.
     ///
     /// # Panics
     /// If the number of elements written differs from the shape's.
@@ -605,49 +581,67 @@ mod tests {
         assert_eq!(vector(&mut &array("|b1", &[2], &[0, 1])[..]).unwrap(), [0.0, 1.0]);
     }
 
+    /// Array in Fortran order.
+    fn fortran(c: &[u8]) -> Vec<u8> {
+        let place = c.windows(5).position(|w| w == b"False").unwrap();
+        let mut bytes = c.to_vec();
+        bytes[place..place + 5].copy_from_slice(b"True ");
+        bytes
+    }
+
     #[test]
     fn columns_of_either_order() {
-        let data: Vec<u8> = [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].map(f64::to_le_bytes).concat();
-        let c = array("<f8", &[3, 2], &data);
-        assert_eq!(columns(&mut &c[..]).unwrap(), [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]);
-        let place = c.windows(5).position(|w| w == b"False").unwrap();
-        let mut fortran = c.clone();
-        fortran[place..place + 5].copy_from_slice(b"True ");
-        assert_eq!(columns(&mut &fortran[..]).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-        assert_eq!(columns(&mut &array("<f8", &[6], &data)[..]).unwrap(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
+        let data = data(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let read = |shape: &[u64]| columns(&mut &array("<f8", shape, &data)[..]);
+        assert_eq!(read(&[3, 2]).unwrap(), [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]);
+        let turned = fortran(&array("<f8", &[3, 2], &data));
+        assert_eq!(columns(&mut &turned[..]).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        assert_eq!(read(&[6]).unwrap(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
         for shape in [&[][..], &[6, 0], &[1, 2, 3], &[1, u64::MAX]] {
-            let reason = columns(&mut &array("<f8", shape, &data)[..]).unwrap_err();
+            let reason = read(shape).unwrap_err();
             assert!(reason.contains("shape [n] or [n, count]"), "{reason}");
         }
-        assert!(columns(&mut &array("<f8", &[2, 2], &data)[..]).is_err(), "elements too many");
+        assert!(read(&[2, 2]).is_err(), "elements too many");
+    }
+
+    #[test]
+    fn three_dimensions_of_fortran_order() {
+        // Contents of numpy.asfortranarray(numpy.arange(24.).reshape(2, 3, 4)), by its definition.
+        let (a, b, c) = (2, 3, 4);
+        let mut stored = vec![0.0; a * b * c];
+        for at in 0..a * b * c {
+            let (i, j, k) = (at / (b * c), at / c % b, at % c);
+            stored[i + a * (j + b * k)] = at as f64;
+        }
+        let header = Header { descr: "<f8".into(), shape: vec![2, 3, 4], fortran: true };
+        let array = Array::read(&header, &mut &data(&stored)[..]).unwrap();
+        assert_eq!((array.shape, array.values), (vec![a, b, c], (0..24).map(f64::from).collect()));
     }
 
     #[test]
     fn dense_matrices_lose_their_zeros() {
-        let data: Vec<u8> = [0f64, 2.0, 0.0, 3.0, 0.0, 4.0].into_iter().flat_map(f64::to_le_bytes).collect();
+        let data = data(&[0.0, 2.0, 0.0, 3.0, 0.0, 4.0]);
         let rows = array("<f8", &[2, 3], &data);
         let read = matrix(&mut &rows[..]).unwrap();
         assert_eq!((read.row, read.column, read.value), (vec![0, 1, 1], vec![1, 0, 2], vec![2.0, 3.0, 4.0]));
         // In Fortran order these numbers are another matrix: [[0, 0, 0], [2, 3, 4]].
-        let place = rows.windows(5).position(|w| w == b"False").unwrap();
-        let mut columns = rows.clone();
-        columns[place..place + 5].copy_from_slice(b"True ");
-        let read = matrix(&mut &columns[..]).unwrap();
+        let read = matrix(&mut &fortran(&rows)[..]).unwrap();
         assert_eq!((read.row, read.column), (vec![1, 1, 1], vec![0, 1, 2]));
         assert!(matrix(&mut &array("<f8", &[6], &data)[..]).unwrap_err().contains("expected a matrix"));
     }
 
     #[test]
     fn other_shapes_and_types_are_named() {
-        let reason =
-            |descr, shape: &[u64], data: &[u8]| vector(&mut &array(descr, shape, data)[..]).unwrap_err();
-        let two = reason("<f8", &[1, 2], &[0; 16]);
-        assert!(two.contains("(1, 2)") && two.contains("<f8"), "{two}");
-        let complex = reason("<c16", &[1], &[0; 16]);
-        assert!(complex.contains("(1,)") && complex.contains("<c16"), "{complex}");
-        assert!(reason("<f8", &[2], &[0; 12]).contains("1 of 2"));
-        assert!(reason("<f8", &[1], &[0; 12]).contains("more data"));
-        assert!(reason("<f8", &[1 << 60], &[0; 12]).contains("ends after 1 of"));
+        for (descr, shape, bytes, words) in [
+            ("<f8", &[1, 2][..], 16, "shape (1, 2) and type <f8"),
+            ("<c16", &[1], 16, "shape (1,) and type <c16"),
+            ("<f8", &[2], 12, "1 of 2"),
+            ("<f8", &[1], 12, "more data"),
+            ("<f8", &[1 << 60], 12, "ends after 1 of"),
+        ] {
+            let reason = vector(&mut &array(descr, shape, &vec![0; bytes])[..]).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
+        }
         let record = "{'descr': [('a', '<f8'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }";
         assert_eq!(Header::parse(record.as_bytes()).unwrap().descr, "[('a', '<f8'), ('b', '<i4')]");
     }
@@ -682,22 +676,6 @@ mod tests {
             let read = vector(&mut &writer.finish().unwrap()[..]).unwrap();
             let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             prop_assert_eq!(bits(&read), bits(&values));
-        }
-
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "\\PC{0,80}") {
-            let _ = vector(&mut &bytes[..]);
-            let _ = Header::parse(text.as_bytes());
-            let _ = Header::parse(format!("{{'descr': {text}, 'shape': ({text}), }}").as_bytes());
-            let _ = vector(&mut &[b"\x93NUMPY\x01\x00", &bytes[..]].concat()[..]);
-        }
-
-        #[test]
-        fn a_damaged_file_is_read_or_refused(at in 0usize..144, byte in any::<u8>(), cut in 0usize..144) {
-            let mut bytes = array("<f8", &[2], &[0; 16]);
-            bytes[at] = byte;
-            let _ = vector(&mut &bytes[..]);
-            let _ = vector(&mut &bytes[..cut]);
         }
     }
 }

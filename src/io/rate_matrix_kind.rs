@@ -33,8 +33,7 @@ const LARGEST_PROBABILITY: f64 = 1.0 + 1e-5;
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let Coo { rows, columns, mut row, mut column, mut value } = matrix;
     let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
-    let content =
-        content(rows, columns, entries).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let content = content(rows, columns, entries).map_err(|reason| Error::file(path, reason))?;
     let warnings = if content == Content::Stochastic { vec![looks_stochastic(path)] } else { Vec::new() };
     if content == Content::Generator {
         let mut kept = 0;
@@ -263,55 +262,46 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_row_sum_is_named() {
-        let reason = reason(3, &[(0, 0, -2.0), (0, 1, 2.0), (1, 1, -3.0), (1, 2, 2.0)]);
-        assert!(reason.contains("row 1") && reason.contains("-1e0"), "{reason}");
-    }
-
-    #[test]
-    fn a_generator_that_lacks_a_diagonal_entry_is_refused() {
-        assert!(reason(2, &[(0, 0, -2.0), (0, 1, 2.0), (1, 0, 1.0)]).contains("row 1"));
-    }
-
-    #[test]
-    fn a_transposed_generator_is_recognised() {
-        let reason = reason(2, &[(0, 0, -2.0), (1, 0, 2.0), (0, 1, 5.0), (1, 1, -5.0)]);
-        assert!(reason.contains("transposed"), "{reason}");
-    }
-
-    #[test]
-    fn a_printed_table_of_probabilities_gets_a_warning_and_rates_above_1_do_not() {
-        let table =
+    fn stochastic_matrices_get_a_warning() {
+        let printed =
             [(0, 0, 0.9543), (0, 1, 0.0455), (1, 0, 0.0091), (1, 1, 0.9042), (1, 2, 0.0868), (2, 2, 1.0)];
-        let warnings = read(3, &table).unwrap().warnings;
-        assert!(warnings.len() == 1 && warnings[0].contains("discrete-time chain"), "{warnings:?}");
-        let ring = [(0, 1, 1.0005), (1, 2, 1.0005), (2, 0, 1.0005)];
-        assert!(read(3, &ring).unwrap().warnings.is_empty());
-        let reason = reason(2, &[(0, 0, -0.11), (0, 1, 0.1098), (1, 1, 0.0)]);
-        assert!(reason.contains("leave the diagonal out"), "{reason}");
+        for (states, entries, warns) in [
+            (3, &printed[..], true),
+            (2, &[(0, 0, 0.5), (0, 1, 0.5), (1, 0, 1.0)], true),
+            (3, &[(0, 1, 0.333333), (0, 2, 0.666666), (1, 0, 1.0), (2, 0, 1.0)], true),
+            // Rates above 1.
+            (3, &[(0, 1, 1.0005), (1, 2, 1.0005), (2, 0, 1.0005)], false),
+            // A DTMC has no state without transitions.
+            (2, &[(0, 1, 1.0)], false),
+            (1, &[(0, 0, 1.0)], false),
+        ] {
+            let warnings = read(states, entries).unwrap().warnings;
+            assert_eq!(warnings.len(), usize::from(warns), "{entries:?}: {warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains("discrete-time chain")), "{warnings:?}");
+        }
     }
 
     #[test]
-    fn a_stochastic_matrix_gets_a_warning() {
-        let chain = read(2, &[(0, 0, 0.5), (0, 1, 0.5), (1, 0, 1.0)]).unwrap();
-        assert_eq!(chain.warnings.len(), 1);
-        assert!(chain.warnings[0].contains("discrete-time"));
-        assert_eq!(
-            read(3, &[(0, 1, 0.333333), (0, 2, 0.666666), (1, 0, 1.0), (2, 0, 1.0)]).unwrap().warnings.len(),
-            1
-        );
-        // A DTMC has no state without transitions.
-        assert!(read(2, &[(0, 1, 1.0)]).unwrap().warnings.is_empty());
-        assert!(read(1, &[(0, 0, 1.0)]).unwrap().warnings.is_empty());
-    }
-
-    #[test]
-    fn entries_that_are_no_rates_are_named() {
-        assert!(reason(2, &[(0, 1, -1.0)]).contains("(0, 1)"));
-        assert!(reason(2, &[(1, 0, f64::NAN)]).contains("(1, 0)"));
-        assert!(reason(2, &[(1, 1, f64::INFINITY)]).contains("inf"));
-        assert!(reason(0, &[]).contains("at least one state"));
-        assert!(reason(u32::MAX as usize, &[]).contains("4294967294"));
+    fn matrices_that_are_not_of_a_chain_are_named() {
+        for (states, entries, words) in [
+            (2, &[(0, 1, -1.0)][..], "(0, 1)"),
+            (2, &[(1, 0, f64::NAN)], "(1, 0)"),
+            (2, &[(1, 1, f64::INFINITY)], "inf"),
+            (0, &[], "at least one state"),
+            (u32::MAX as usize, &[], "4294967294"),
+            (
+                3,
+                &[(0, 0, -2.0), (0, 1, 2.0), (1, 1, -3.0), (1, 2, 2.0)],
+                "row 1, counted from 0, sums to -1e0",
+            ),
+            // A generator without one diagonal entry.
+            (2, &[(0, 0, -2.0), (0, 1, 2.0), (1, 0, 1.0)], "row 1"),
+            (2, &[(0, 0, -2.0), (1, 0, 2.0), (0, 1, 5.0), (1, 1, -5.0)], "transposed"),
+            (2, &[(0, 0, -0.11), (0, 1, 0.1098), (1, 1, 0.0)], "leave the diagonal out"),
+        ] {
+            let reason = reason(states, entries);
+            assert!(reason.contains(words), "{words}: {reason}");
+        }
     }
 
     #[test]

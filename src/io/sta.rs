@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::io::text::{self, Lines, Scanner, error, quote};
+use crate::io::text::{self, Line, Lines, Scanner};
 use crate::io::write::{push_integer, write_lines};
 use crate::transient::chain::state_names::StateNames;
 use crate::{Error, Result};
@@ -22,9 +22,6 @@ pub fn read(path: &Path, states: usize) -> Result<StateNames> {
 }
 
 /// Writes the variables and their values in every state.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
     writeln!(writer, "({})", names.variables().join(","))?;
     write_lines(writer, names.states(), &|state, text| {
@@ -35,59 +32,45 @@ pub fn write(writer: &mut dyn Write, names: &StateNames) -> io::Result<()> {
     })
 }
 
-/// Reads states like [`read`], from bytes; `path` is named in messages.
-pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
-    let mut lines = Lines::new(bytes).filter(|line| !line.bytes.is_empty() && !line.bytes.starts_with(b"#"));
-    let Some(head) = lines.next() else {
-        let reason = "is empty; export it with `prism MODEL -exportmodel out.tra,sta`";
-        return Err(Error::File { path: path.into(), reason: reason.into() });
+fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
+    let mut lines = Lines::new(bytes, path).filter(|line| !line.is_comment());
+    let empty = "is empty; export it with `prism MODEL -exportmodel out.tra,sta`";
+    let head = lines.next().ok_or_else(|| Error::file(path, empty))?;
+    let listed = |line: Line, list: &[u8], expected: &str| -> Result<Vec<String>> {
+        let values = tuple(list).ok_or_else(|| line.error(format!("invalid {expected}")))?;
+        values.map(|value| line.name(value.trim_ascii())).collect()
     };
-    let listed = |bytes| -> Result<Vec<String>> {
-        let inside = tuple(bytes).ok_or_else(|| {
-            error(
-                path,
-                head.number,
-                format!("invalid header {}: expected variables as in `(s,up)`", quote(head.bytes)),
-            )
-        })?;
-        inside.map(|name| text::name(name.trim_ascii(), path, head.number)).collect()
-    };
-    let mut names = StateNames::new(listed(head.bytes)?);
+    let variables = listed(head, head.bytes, &format!("header {head}: expected variables as in `(s,up)`"))?;
+    let mut names = StateNames::new(variables);
     for line in lines {
-        let wrong = |reason: String| Err(error(path, line.number, reason));
         let mut scanner = Scanner::new(line.bytes);
         let number = scanner.unsigned().filter(|_| scanner.byte(b':'));
         scanner.blanks();
-        let (Some(number), Some(values)) = (number, tuple(scanner.rest())) else {
-            return wrong(format!("invalid line {}: expected `state:(value,value)`", quote(line.bytes)));
-        };
-        let due = names.states();
+        // Without a number there is no list, either.
+        let list = number.map_or(&b""[..], |_| scanner.rest());
+        let values = listed(line, list, &format!("line {line}: expected `state:(value,value)`"))?;
+        let (due, number) = (names.states(), number.unwrap_or_default());
         if number != due as u64 || due == states {
-            return wrong(format!(
+            return Err(line.error(format!(
                 "unexpected state {number}: expected {due}, in a chain of {states} states; are \
                  these another model's states?"
-            ));
+            )));
         }
-        let values = values.map(|value| text::name(value.trim_ascii(), path, line.number));
-        let values = values.collect::<Result<Vec<String>>>()?;
         if values.len() != names.variables().len() {
             let (found, wanted) = (values.len(), names.variables().len());
-            return wrong(format!(
+            return Err(line.error(format!(
                 "invalid number of values {found}: expected {wanted}, one for each variable"
-            ));
+            )));
         }
         names.push(values.iter().map(String::as_str));
     }
-    if names.states() != states {
-        return Err(Error::File {
-            path: path.into(),
-            reason: format!(
-                "has {} states, the chain {states}; are these another model's states?",
-                names.states()
-            ),
-        });
+    match names.states() {
+        found if found == states => Ok(names),
+        found => Err(Error::file(
+            path,
+            format!("has {found} states, the chain {states}; are these another model's states?"),
+        )),
     }
-    Ok(names)
 }
 
 /// Splits a parenthesized list at its commas.
@@ -99,8 +82,6 @@ fn tuple(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn states(text: &str) -> Result<StateNames> {
@@ -117,22 +98,17 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         let message = |text| states(text).unwrap_err().to_string();
-        assert!(message("").contains("is empty"));
-        assert!(message("s,up\n0:(1)").starts_with("m.sta:1: invalid header 's,up': expected variables"));
-        assert!(message("(s)\n0:1").starts_with("m.sta:2: invalid line '0:1'"));
-        assert!(message("(s)\n0:(1,2)").starts_with("m.sta:2: invalid number of values 2: expected 1"));
-        assert!(
-            message("(s)\n1:(1)").starts_with("m.sta:2: unexpected state 1: expected 0, in a chain of 2")
-        );
-        assert!(message("(s)\n0:(1)\n1:(1)\n2:(1)").starts_with("m.sta:4: unexpected state 2"));
-        assert!(message("(s)\n0:(1)").contains("has 1 states, the chain 2"));
-    }
-
-    proptest! {
-        #[test]
-        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..100), near in "[(),:0-2s\n]{0,40}") {
-            let _ = parse(&bytes, Path::new("m.sta"), 2);
-            let _ = states(&near);
+        for (text, words) in [
+            ("", "is empty"),
+            ("s,up\n0:(1)", "m.sta:1: invalid header 's,up': expected variables"),
+            ("(s)\n0:1", "m.sta:2: invalid line '0:1'"),
+            ("(s)\n0:(1,2)", "m.sta:2: invalid number of values 2: expected 1"),
+            ("(s)\n1:(1)", "m.sta:2: unexpected state 1: expected 0, in a chain of 2"),
+            ("(s)\n0:(1)\n1:(1)\n2:(1)", "m.sta:4: unexpected state 2"),
+            ("(s)\n0:(1)", "has 1 states, the chain 2"),
+        ] {
+            let message = message(text);
+            assert!(message.contains(words), "{text}: {message}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! General matrices and right-hand sides in any supported format.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{mtx, npy, npz, text};
 use crate::lane::cpu::expect_memory;
@@ -10,11 +10,15 @@ use crate::{Error, Result};
 
 /// Returns the extension in lower case, without `.gz`.
 pub(super) fn extension(path: &Path) -> String {
-    let bare = match path.extension() {
+    bare(path).extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+}
+
+/// Returns the path without `.gz`.
+pub(super) fn bare(path: &Path) -> PathBuf {
+    match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
         _ => path.to_path_buf(),
-    };
-    bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+    }
 }
 
 /// Reads a matrix: Matrix Market `.mtx`, SciPy's `.npz` or a dense `.npy`.
@@ -29,14 +33,14 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
         "npz" => npz::read_matrix(path)?,
         "npy" => npy::read_matrix(path)?,
         _ => {
-            return Err(Error::File {
-                path: path.into(),
-                reason: format!(
+            return Err(Error::file(
+                path,
+                format!(
                     "has an unknown extension: expected a matrix (.mtx, .mtx.gz, .npz or .npy) or \
                      a built-in: {}",
                     crate::models::SYSTEMS
                 ),
-            });
+            ));
         }
     };
     // Memory is checked first: the size line alone must not decide how much is allocated.
@@ -46,7 +50,7 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
             "{rows} rows and {columns} columns are out of range: expected at most \
                      {MOST_UNKNOWNS}"
         );
-        return Err(Error::File { path: path.into(), reason });
+        return Err(Error::file(path, reason));
     }
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
         format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
@@ -64,11 +68,10 @@ pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
     match &extension(path)[..] {
         "npy" => npy::read_columns(path),
         "mtx" => mtx::read_columns(path),
-        "npz" => Err(Error::File {
-            path: path.into(),
-            reason: "is an .npz archive, which holds a matrix; give a vector as .npy, .mtx or text"
-                .to_owned(),
-        }),
+        "npz" => Err(Error::file(
+            path,
+            "is an .npz archive, which holds a matrix; give a vector as .npy, .mtx or text",
+        )),
         _ => Ok(vec![text::read_vector(path)?]),
     }
 }

@@ -3,9 +3,10 @@
 mod pieces;
 mod triples;
 
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,9 +82,6 @@ pub fn limit_unpacked(bytes: u64) {
 }
 
 /// Checks that `bytes` unpacked bytes fit into the limit and into the available memory.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
 pub(super) fn expect_unpacked(bytes: u64, what: impl Fn() -> String) -> Result<()> {
     let most = MOST_UNPACKED.load(Ordering::Relaxed);
     if bytes > most {
@@ -151,18 +149,18 @@ pub fn read(path: &Path) -> Result<Text> {
         bytes = gunzip(&bytes, path)?;
     }
     if let Some(reason) = binary(&bytes) {
-        return Err(Error::File { path: path.into(), reason });
+        return Err(Error::file(path, reason));
     }
     let start = if bytes.starts_with(MARK) { 3 } else { 0 };
     Ok(Text { bytes, start })
 }
 
 fn load(path: &Path) -> Result<Vec<u8>> {
-    let io = |source| Error::Io { path: path.into(), source };
+    let io = Error::io(path);
     let mut file = File::open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if metadata.is_dir() {
-        return Err(Error::File { path: path.into(), reason: "is a directory: name a file in it".into() });
+        return Err(Error::file(path, "is a directory: name a file in it"));
     }
     // Pipes and pseudo-files report length 0.
     let length = if metadata.is_file() { metadata.len() } else { 0 };
@@ -182,7 +180,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
     // compressed by more than 1 : 16, and a forged length must not reserve more than that.
     let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
     let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
-    let file = |reason: String| Error::File { path: path.into(), reason };
+    let file = |reason: String| Error::file(path, reason);
     match Bounded::new(MultiGzDecoder::new(packed)).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(file(format!(
@@ -194,7 +192,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
             bytes.len()
         ))),
         Err(e) if e.kind() == ErrorKind::OutOfMemory => Err(file(e.to_string())),
-        Err(source) => Err(Error::Io { path: path.into(), source }),
+        Err(source) => Err(Error::io(path)(source)),
     }
 }
 
@@ -214,12 +212,12 @@ fn binary(bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns the error for a line of a file, counted from 1.
-pub fn error(path: &Path, line: u64, reason: impl Into<String>) -> Error {
+pub(super) fn error(path: &Path, line: u64, reason: impl Into<String>) -> Error {
     Error::Parse { path: path.into(), line, reason: reason.into() }
 }
 
 /// Quotes bytes of a file for a message: shortened, without control characters.
-pub fn quote(bytes: &[u8]) -> String {
+pub(super) fn quote(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)])
         .chars()
@@ -233,57 +231,75 @@ pub fn quote(bytes: &[u8]) -> String {
     }
 }
 
-/// Converts the name of a label, reward or action to a string.
-///
-/// # Errors
-/// [`Error::Parse`] if it is not UTF-8.
-pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
-    match std::str::from_utf8(bytes) {
-        Ok(name) => Ok(name.into()),
-        Err(_) => {
-            Err(error(path, line, format!("name {} is not UTF-8: save the file as UTF-8", quote(bytes))))
-        }
-    }
-}
-
-/// A line without its line end and without surrounding blanks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line<'a> {
+/// A line without its line end and without surrounding blanks; displayed like [`quote`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// File that has the line.
+    pub(super) path: &'a Path,
     /// Line number, counted from 1.
-    pub number: u64,
-    /// Text of the line.
-    pub bytes: &'a [u8],
+    pub(super) number: u64,
+    pub(super) bytes: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// Iterates over the fields, which are separated by blanks.
-    pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.bytes.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty())
+    pub(super) fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        fields(self.bytes)
     }
+
+    /// True for blank lines and for comments, which start with `#`.
+    pub(super) fn is_comment(&self) -> bool {
+        self.bytes.is_empty() || self.bytes.starts_with(b"#")
+    }
+
+    /// Returns the error for this line.
+    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+        error(self.path, self.number, reason)
+    }
+
+    /// Converts the name of a label or reward to a string, if it is UTF-8.
+    pub(super) fn name(&self, bytes: &[u8]) -> Result<String> {
+        let name = std::str::from_utf8(bytes).map(str::to_owned);
+        name.map_err(|_| self.error(format!("name {} is not UTF-8: save the file as UTF-8", quote(bytes))))
+    }
+}
+
+impl Display for Line<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&quote(self.bytes))
+    }
+}
+
+/// Iterates over the fields of a text, which are separated by blanks.
+pub(super) fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty())
+}
+
+/// Returns the message about a state that is not in `numbers`, in a file of the chain's `content`.
+pub(super) fn out_of_range(number: u64, numbers: &Range<u64>, content: &str) -> String {
+    format!(
+        "state {number} is out of range: the chain has {} states, {} to {}; are these another \
+         model's {content}?",
+        numbers.end - numbers.start,
+        numbers.start,
+        numbers.end.saturating_sub(1)
+    )
 }
 
 /// Iterator over the lines of a text, including blank ones.
 #[derive(Debug, Clone)]
-pub struct Lines<'a> {
+pub(super) struct Lines<'a> {
+    pub(super) path: &'a Path,
     bytes: &'a [u8],
-    at: usize,
-    number: u64,
+    /// Offset of the first byte after the lines returned so far.
+    pub(super) offset: usize,
+    /// Number of lines returned so far.
+    pub(super) number: u64,
 }
 
 impl<'a> Lines<'a> {
-    /// Iterates over all lines of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self::behind(0, bytes)
-    }
-
-    /// Iterates over the lines of `bytes`, numbered as if `lines` lines preceded them.
-    pub fn behind(lines: u64, bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, number: lines }
-    }
-
-    /// Offset of the first byte after the lines returned so far.
-    pub fn offset(&self) -> usize {
-        self.at
+    /// Iterates over all lines of `bytes`; `path` is named in messages.
+    pub(super) fn new(bytes: &'a [u8], path: &'a Path) -> Self {
+        Self { path, bytes, offset: 0, number: 0 }
     }
 }
 
@@ -291,24 +307,32 @@ impl<'a> Iterator for Lines<'a> {
     type Item = Line<'a>;
 
     fn next(&mut self) -> Option<Line<'a>> {
-        let rest = &self.bytes[self.at..];
+        let rest = &self.bytes[self.offset..];
         if rest.is_empty() {
             return None;
         }
-        let end = rest.iter().position(|&b| b == b'\n');
-        self.at += end.map_or(rest.len(), |end| end + 1);
+        let (line, behind) = first_line(rest);
+        self.offset = self.bytes.len() - behind.len();
         self.number += 1;
-        Some(Line { number: self.number, bytes: rest[..end.unwrap_or(rest.len())].trim_ascii() })
+        Some(Line { path: self.path, number: self.number, bytes: line.trim_ascii() })
+    }
+}
+
+/// Splits a text at the first line end, which is dropped.
+pub(super) fn first_line(text: &[u8]) -> (&[u8], &[u8]) {
+    match text.iter().position(|&b| b == b'\n') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, &[]),
     }
 }
 
 /// Splits a text into chunks of whole lines, several per thread, of about 256 KiB at most.
-pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
+pub(super) fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
     blocks(bytes, |_| true)
 }
 
 /// Splits a text like [`chunks`], but only before lines that `begins` accepts.
-pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
+pub(super) fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
     let size = (bytes.len() / (SHARES * threads())).clamp(LEAST_CHUNK, CHUNK);
     let mut chunks = Vec::with_capacity(bytes.len() / size + 1);
     let mut rest = bytes;
@@ -328,7 +352,7 @@ pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
 }
 
 /// Returns the number of lines, including a last one without a line end.
-pub fn count_lines(bytes: &[u8]) -> usize {
+pub(super) fn count_lines(bytes: &[u8]) -> usize {
     // A sum over 255 bytes fits into a byte.
     let ends = |few: &[u8]| usize::from(few.iter().map(|&b| u8::from(b == b'\n')).sum::<u8>());
     let ends: usize = bytes.chunks(255).map(ends).sum();
@@ -391,7 +415,7 @@ fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
 
 /// Cache from text to number: a chain has few distinct rates, each repeated many times.
 #[derive(Debug, Clone)]
-pub struct KnownNumbers([(Key, f64); 256]);
+pub(super) struct KnownNumbers([(Key, f64); 256]);
 
 impl Default for KnownNumbers {
     fn default() -> Self {
@@ -401,42 +425,38 @@ impl Default for KnownNumbers {
 
 /// Reads numbers and words from bytes, from left to right.
 #[derive(Debug, Clone)]
-pub struct Scanner<'a> {
+pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// Creates a scanner at the start of `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the next byte.
     #[inline]
-    pub fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Returns the offset of the next byte.
     #[inline]
-    pub fn offset(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Returns the bytes not yet read.
-    pub fn rest(&self) -> &'a [u8] {
+    pub(super) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
     /// Returns the bytes read since `offset`.
-    pub fn since(&self, offset: usize) -> &'a [u8] {
+    pub(super) fn since(&self, offset: usize) -> &'a [u8] {
         &self.bytes[offset..self.at]
     }
 
     /// Skips spaces, tabs, carriage returns and form feeds: all word delimiters except line ends.
     #[inline]
-    pub fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\r' | b'\x0c') = self.peek() {
             self.at += 1;
         }
@@ -444,7 +464,7 @@ impl<'a> Scanner<'a> {
 
     /// Skips `byte` if it is the next one; returns true if so.
     #[inline]
-    pub fn byte(&mut self, byte: u8) -> bool {
+    pub(super) fn byte(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
@@ -452,25 +472,19 @@ impl<'a> Scanner<'a> {
 
     /// True before a blank, before a line end and at the end.
     #[inline]
-    pub fn is_delimited(&self) -> bool {
+    pub(super) fn is_delimited(&self) -> bool {
         matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\x0c' | b'\n'))
     }
 
     /// Skips `bytes` bytes, or up to the end.
     #[inline]
-    pub fn skip(&mut self, bytes: usize) {
+    pub(super) fn skip(&mut self, bytes: usize) {
         self.at = self.bytes.len().min(self.at + bytes);
     }
 
-    /// Moves to an offset, or to the end.
-    pub fn skip_to(&mut self, offset: usize) {
-        self.at = offset.min(self.bytes.len());
-    }
-
     /// Skips the rest of the line and its end.
-    pub fn skip_line(&mut self) {
-        let end = self.rest().iter().position(|&b| b == b'\n');
-        self.at = end.map_or(self.bytes.len(), |end| self.at + end + 1);
+    pub(super) fn skip_line(&mut self) {
+        self.at = self.bytes.len() - first_line(self.rest()).1.len();
     }
 
     /// Reads decimal digits; returns their value modulo 2⁶⁴ and their number.
@@ -494,7 +508,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads an unsigned integer of at most 18 decimal digits.
     #[inline]
-    pub fn unsigned(&mut self) -> Option<u64> {
+    pub(super) fn unsigned(&mut self) -> Option<u64> {
         let (value, digits) = self.digits();
         (1..=18).contains(&digits).then_some(value)
     }
@@ -503,7 +517,7 @@ impl<'a> Scanner<'a> {
     ///
     /// It is decimal, with or without exponent, or a quotient of two decimal numbers (`1/4000`).
     #[inline]
-    pub fn number(&mut self) -> Option<f64> {
+    pub(super) fn number(&mut self) -> Option<f64> {
         let from = self.at;
         let mut value = self.decimal()?;
         if self.byte(b'/') {
@@ -516,7 +530,7 @@ impl<'a> Scanner<'a> {
     ///
     /// It may have an exponent, also in Fortran's form (`1.5D0`).
     #[inline]
-    pub fn decimal(&mut self) -> Option<f64> {
+    pub(super) fn decimal(&mut self) -> Option<f64> {
         let from = self.at;
         self.short().or_else(|| {
             let (value, length) = fast_float2::parse_partial(&self.bytes[from..]).ok()?;
@@ -556,7 +570,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a number like [`number`](Self::number), using the cache `known`.
     #[inline]
-    pub fn known_number(&mut self, known: &mut KnownNumbers) -> Option<f64> {
+    pub(super) fn known_number(&mut self, known: &mut KnownNumbers) -> Option<f64> {
         let start = self.at;
         let Some((key, length)) = self.bytes[start..].first_chunk().and_then(first_word) else {
             return self.number();
@@ -575,7 +589,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads the bytes up to the next blank or line end; empty directly before one.
-    pub fn word(&mut self) -> &'a [u8] {
+    pub(super) fn word(&mut self) -> &'a [u8] {
         let rest = self.rest();
         let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
         self.at += length;
@@ -584,13 +598,13 @@ impl<'a> Scanner<'a> {
 }
 
 /// Parses a field that consists of an unsigned integer only.
-pub fn unsigned(field: &[u8]) -> Option<u64> {
+pub(super) fn unsigned(field: &[u8]) -> Option<u64> {
     let mut scanner = Scanner::new(field);
     scanner.unsigned().filter(|_| scanner.rest().is_empty())
 }
 
 /// Parses a field that consists of a finite number only.
-pub fn number(field: &[u8]) -> Option<f64> {
+pub(super) fn number(field: &[u8]) -> Option<f64> {
     let mut scanner = Scanner::new(field);
     scanner.number().filter(|_| scanner.rest().is_empty())
 }
@@ -606,34 +620,18 @@ pub fn read_vector(path: &Path) -> Result<Vec<f64>> {
     parse_vector(&read(path)?, path)
 }
 
-/// Parses a vector like [`read_vector`], from bytes; `path` is named in messages.
-pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
+fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
     let mut values = Vec::new();
-    for line in Lines::new(bytes) {
-        if line.bytes.is_empty() || line.bytes.starts_with(b"#") {
-            continue;
-        }
-        let Some(value) = number(line.bytes) else {
-            return Err(error(
-                path,
-                line.number,
-                format!(
-                    "{} {}; write one number in each line",
-                    quote(line.bytes),
-                    quantity::fault(line.bytes)
-                ),
-            ));
-        };
-        values.push(value);
+    for line in Lines::new(bytes, path).filter(|line| !line.is_comment()) {
+        let fault =
+            || line.error(format!("{line} {}; write one number in each line", quantity::fault(line.bytes)));
+        values.push(number(line.bytes).ok_or_else(fault)?);
     }
     if values.is_empty() {
-        return Err(Error::File {
-            path: path.into(),
-            reason: "contains no number; write one number in each line".into(),
-        });
+        return Err(Error::file(path, "contains no number; write one number in each line"));
     }
     Ok(values)
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

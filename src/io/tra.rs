@@ -5,7 +5,7 @@ mod dialect;
 use std::path::Path;
 
 use self::dialect::Head;
-use crate::io::rate_matrix_kind;
+use crate::io::rate_matrix_kind::{self, MOST_STATES};
 use crate::io::text::{self, KnownNumbers, Pieces, Room, Scanner, Triples, Trouble, error, quote};
 use crate::parallel::*;
 use crate::transient::chain::ChainFile;
@@ -13,9 +13,6 @@ use crate::transient::chain::csr::NumberedRows;
 use crate::transient::chain::transitions::TransitionList;
 use crate::util::quantity;
 use crate::{Error, Result};
-
-/// Largest number of states: indices are `u32`, and the highest one is reserved.
-pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
 
 /// Fewest bytes of a transition's line, including its end: `0 0 0`.
 const SHORTEST: usize = 6;
@@ -42,8 +39,8 @@ const LINE: u64 = 20;
 /// [`Error::File`] if the header promises more transitions than there are, or the file is empty.
 pub fn read(path: &Path) -> Result<ChainFile> {
     // Errors are reported by the serial parser, which reads the whole file.
-    match lines(path) {
-        Ok(Some(lines)) if lines.is_whole() => Ok(lines.into_file(path)),
+    match by_pieces(path) {
+        Ok(Some(file)) => Ok(file),
         _ => parse(&text::read(path)?, path),
     }
 }
@@ -51,9 +48,6 @@ pub fn read(path: &Path) -> Result<ChainFile> {
 /// Reads a chain like [`read`]; transitions sorted by source become numbered rows.
 ///
 /// The file's list then stays empty, which takes a tenth of the memory.
-///
-/// # Errors
-/// Errors of [`read`].
 pub(crate) fn read_numbered(path: &Path) -> Result<(ChainFile, Option<NumberedRows>)> {
     match numbered(path) {
         Ok(Some(found)) => Ok(found),
@@ -98,8 +92,7 @@ fn numbered(path: &Path) -> Result<Option<(ChainFile, Option<NumberedRows>)>> {
         return Ok(None);
     }
     let Some(rows) = rows else {
-        let lines = Lines::new(found, &head, path);
-        return Ok(lines.is_whole().then(|| (lines.into_file(path), None)));
+        return Ok(Some((head.file(found, path)?, None)));
     };
     let states = head.states.unwrap_or(highest) as usize;
     let whole = head.transitions.is_none_or(|promised| promised == listed as u64) && states > 0;
@@ -117,104 +110,55 @@ fn highest_of(states: &[u32]) -> u64 {
 /// Parses a chain like [`read`], from bytes; `path` is named in messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let head = dialect::detect(bytes, path)?;
-    let body = &bytes[head.body..];
     let mut found = Triples::new(SHORTEST);
-    parse_lines(body, &head, &mut found, path)?;
-    let mut lines = Lines::new(found, &head, path);
-    let read = lines.transitions.rate.len() as u64;
-    if let Some(promised) = lines.promised.take_if(|promised| *promised != read) {
-        let line = head.count_line;
-        let said = format!("line {line} says {promised} transitions, but the file has {read}");
-        // A truncated file has fewer transitions; its results would be wrong. Surplus ones are
-        // complete.
-        if read < promised {
-            return Err(Error::File {
-                path: path.into(),
-                reason: format!(
-                    "{said}: it is truncated; export or copy it again. If nothing is missing, write {read} in line {line}"
-                ),
-            });
-        }
-        lines.warnings.push(format!("{}: {said}; all {read} are used", path.display()));
-    }
-    if !lines.is_whole() {
-        return Err(Error::File {
-            path: path.into(),
-            reason: "contains neither transitions nor a number of states; start it with `STATES \
-                     TRANSITIONS` in numbers"
-                .into(),
-        });
-    }
-    Ok(lines.into_file(path))
-}
-
-/// The transitions of a file's lines, and the promises of its header.
-struct Lines {
-    transitions: TransitionList,
-    /// Number of states in the header; if `None`, the highest index counts.
-    states: Option<u64>,
-    /// Highest index in these lines + 1; 0 if the header gives the number of states.
-    highest: u64,
-    /// Number of transitions in the header.
-    promised: Option<u64>,
-    /// Number of the first state.
-    first: u64,
-    /// True if the file declares a continuous-time chain.
-    says_ctmc: bool,
-    warnings: Vec<String>,
-}
-
-impl Lines {
-    fn new(found: Triples, head: &Head, path: &Path) -> Self {
-        let (from, to, rate) = found.into_lists();
-        Self {
-            states: head.states,
-            highest: if head.states.is_none() { highest_of(&from).max(highest_of(&to)) } else { 0 },
-            promised: head.transitions,
-            first: head.base,
-            says_ctmc: head.says_ctmc,
-            warnings: head.warnings(path),
-            transitions: TransitionList { from, to, rate },
-        }
-    }
-
-    /// True if these are all lines of the file.
-    fn is_whole(&self) -> bool {
-        let listed = self.transitions.rate.len() as u64;
-        self.promised.is_none_or(|promised| promised == listed) && self.states.unwrap_or(self.highest) > 0
-    }
-
-    fn into_file(self, path: &Path) -> ChainFile {
-        let Self { transitions, first, mut warnings, .. } = self;
-        let states = self.states.unwrap_or(self.highest) as usize;
-        if !self.says_ctmc && rate_matrix_kind::is_stochastic(states, &transitions) {
-            warnings.push(rate_matrix_kind::looks_stochastic(path));
-        }
-        ChainFile { states, first, transitions, warnings, ..ChainFile::default() }
-    }
+    parse_lines(&bytes[head.body..], &head, &mut found, path)?;
+    head.file(found, path)
 }
 
 /// Reads a file piece by piece; `None` if it has to be read whole.
-fn lines(path: &Path) -> Result<Option<Lines>> {
+pub(super) fn by_pieces(path: &Path) -> Result<Option<ChainFile>> {
     let Some(mut pieces) = Pieces::open(path)? else { return Ok(None) };
     let head = dialect::detect(pieces.start(), path)?;
     pieces.skip(head.body);
     let promised = head.transitions.map_or(pieces.about(LINE), |all| all as usize);
     let mut found = Triples::with_room(SHORTEST, promised, pieces.about(1), path)?;
     let read = pieces.each(&mut |bytes| parse_lines(bytes, &head, &mut found, path))?;
-    Ok(read.map(|()| Lines::new(found, &head, path)))
+    read.map(|()| head.file(found, path)).transpose()
+}
+
+impl Head {
+    /// Builds the chain of these transitions, which are all in the file.
+    fn file(&self, found: Triples, path: &Path) -> Result<ChainFile> {
+        let (from, to, rate) = found.into_lists();
+        let (read, mut warnings) = (rate.len() as u64, self.warnings(path));
+        if let Some(promised) = self.transitions.filter(|&promised| promised != read) {
+            let line = self.count_line;
+            let said = format!("line {line} says {promised} transitions, but the file has {read}");
+            // A truncated file has fewer transitions; its results would be wrong. Surplus ones are
+            // complete.
+            if read < promised {
+                let again = "it is truncated; export or copy it again";
+                let reason = format!("{said}: {again}. If nothing is missing, write {read} in line {line}");
+                return Err(Error::file(path, reason));
+            }
+            warnings.push(format!("{}: {said}; all {read} are used", path.display()));
+        }
+        let states = self.states.unwrap_or_else(|| highest_of(&from).max(highest_of(&to))) as usize;
+        if states == 0 {
+            let reason = "contains neither transitions nor a number of states; start it with \
+                          `STATES TRANSITIONS` in numbers";
+            return Err(Error::file(path, reason));
+        }
+        let transitions = TransitionList { from, to, rate };
+        if !self.says_ctmc && rate_matrix_kind::is_stochastic(states, &transitions) {
+            warnings.push(rate_matrix_kind::looks_stochastic(path));
+        }
+        Ok(ChainFile { states, first: self.base, transitions, warnings, ..ChainFile::default() })
+    }
 }
 
 /// Finds the lines, counted from 1, that list a transition: for the message about duplicates.
-///
-/// # Errors
-/// Errors of [`read`].
-pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
-    parse_line_of(&text::read(path)?, path, from, to)
-}
-
-/// Finds lines like [`line_of`], from bytes; `path` is named in messages.
-pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+pub(super) fn lines_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let head = dialect::detect(bytes, path)?;
     let mut lines = Vec::new();
     let mut keep = |line, transition: Transition| {
@@ -258,9 +202,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
             Ok(Some(transition)) => sink(line, transition),
             Ok(None) => {}
             Err(fault) => {
-                let line_bytes = &bytes[start..];
-                let length = line_bytes.iter().position(|&b| b == b'\n').unwrap_or(line_bytes.len());
-                return Err((line, describe(fault, &line_bytes[..length], head)));
+                return Err((line, describe(fault, text::first_line(&bytes[start..]).0, head)));
             }
         }
     }
@@ -341,27 +283,22 @@ fn action(scanner: &mut Scanner) -> Result<(), Fault> {
 
 #[cold]
 fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
-    let fields: Vec<&[u8]> =
-        line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).take(6).collect();
-    let field = |at: usize| fields.get(at).map(|field| quote(field));
+    let fields: Vec<&[u8]> = text::fields(line).take(6).collect();
+    let (line, field) = (quote(line), |at: usize| fields.get(at).map(|field| quote(field)));
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {
-        return format!("{} is a row of transitions; {}", quote(line), dialect::EXPORT_ROWS);
+        return format!("{line} is a row of transitions; {}", dialect::EXPORT_ROWS);
     }
     let form = "expected `from to rate`, optionally followed by an action's name";
+    let lacks = |what| format!("{line} lacks {what}: the file is truncated, or not a .tra; {form}");
     match fault {
-        Fault::From => {
-            format!("invalid state {}; {form}", quote(fields.first().unwrap_or(&line)))
-        }
+        Fault::From => format!("invalid state {}; {form}", field(0).as_ref().unwrap_or(&line)),
         Fault::To => match field(1) {
             Some(field) => format!("invalid target {field}; {form}"),
-            None => format!(
-                "{} lacks a target and a rate: the file is truncated, or not a .tra; {form}",
-                quote(line)
-            ),
+            None => lacks("a target and a rate"),
         },
         Fault::Rate => match fields.get(2) {
             Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), quantity::fault(field)),
-            None => format!("{} lacks a rate: the file is truncated, or not a .tra; {form}", quote(line)),
+            None => lacks("a rate"),
         },
         Fault::Negative => format!(
             "rate {} is negative: expected rates ≥ 0, without the diagonal of the generator",
@@ -369,20 +306,17 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
         ),
         Fault::Range(state) => match head.states {
             Some(states) => format!(
-                "state {state} is out of range: the header says {states} states, {} to {}; correct one of them",
+                "state {state} is out of range: the header says {states} states, {} to {}; correct \
+                 one of them",
                 head.base,
                 states - 1 + head.base
             ),
-            None => {
-                format!(
-                    "state {state} is out of range: chains have at most {MOST_STATES} states; \
-                     correct the line"
-                )
-            }
+            None => format!(
+                "state {state} is out of range: chains have at most {MOST_STATES} states; correct \
+                 the line"
+            ),
         },
-        Fault::Behind => {
-            format!("{} continues after the action's name; {form}", quote(line))
-        }
+        Fault::Behind => format!("{line} continues after the action's name; {form}"),
     }
 }
 

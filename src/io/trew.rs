@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::srew::{self, Earner, out_of_range};
-use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use super::srew::{self, Structure, TRANSITIONS};
+use crate::io::text::{self, Line, Scanner, out_of_range};
 use crate::transient::chain::Reward;
 use crate::transient::chain::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
@@ -32,48 +32,13 @@ pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> 
     parse(&text::read(path)?, path, numbers)
 }
 
-/// Parses rewards like [`read`], from bytes; `path` is named in messages.
-pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
-    let structures = srew::structures(bytes, path, Earner::Transitions, |line, lines, announced| {
-        let mut earned = Vec::new();
-        if let Some(count) = mrmc_header(line) {
-            srew::promised(line, count, lines, path, |line| take(line, &numbers, path, &mut earned))?;
-        } else if let Some(count) = prism_header(line, announced, path, &numbers)? {
-            let numbers = 0..numbers.end - numbers.start;
-            srew::promised(line, count, lines, path, |line| take(line, &numbers, path, &mut earned))?;
-        } else {
-            alone(line, lines, |line| take(line, &numbers, path, &mut earned))?;
-            return Ok((earned, false));
-        }
-        Ok((earned, true))
-    })?;
-    Ok(structures.into_iter().map(|(name, earned)| TransitionRewards { name, earned }).collect())
+fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+    let structures = srew::structures(bytes, path, &TRANSITIONS, &numbers, Vec::new, take)?;
+    let named = |Structure { name, rewards, .. }| TransitionRewards { name, earned: rewards };
+    Ok(structures.into_iter().map(named).collect())
 }
 
-fn alone<'a>(
-    first: Line<'a>,
-    lines: &mut Lines<'a>,
-    mut take: impl FnMut(Line<'a>) -> Result<()>,
-) -> Result<()> {
-    take(first)?;
-    lines.filter(|line| !line.bytes.is_empty() && !line.bytes.starts_with(b"#")).try_for_each(take)
-}
-
-/// Returns the number of lines promised by a header `TRANSITIONS lines`.
-fn mrmc_header(line: Line) -> Option<u64> {
-    let mut fields = line.fields();
-    match (fields.next(), fields.next().and_then(text::unsigned), fields.next()) {
-        (Some(b"TRANSITIONS"), Some(count), None) => Some(count),
-        _ => None,
-    }
-}
-
-/// Returns the number of lines in a header `states lines`; other lines have three fields.
-fn prism_header(line: Line, announced: bool, path: &Path, numbers: &Range<u64>) -> Result<Option<u64>> {
-    srew::header(line, announced || line.fields().count() == 2, path, numbers)
-}
-
-fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u32, f64)>) -> Result<()> {
+fn take(earned: &mut Vec<(u32, u32, f64)>, line: Line, numbers: &Range<u64>) -> Result<()> {
     let mut scanner = Scanner::new(line.bytes);
     let mut state = || {
         let number = scanner.unsigned().filter(|_| scanner.is_delimited());
@@ -83,12 +48,12 @@ fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u3
     let (from, to) = (state(), state());
     let reward = scanner.number().filter(|_| scanner.rest().is_empty());
     let (Some(from), Some(to), Some(reward)) = (from, to, reward) else {
-        let reason =
-            format!("invalid line {}: expected `from to reward`, with a finite reward", quote(line.bytes));
-        return Err(error(path, line.number, reason));
+        return Err(
+            line.error(format!("invalid line {line}: expected `from to reward`, with a finite reward"))
+        );
     };
     if let Some(number) = [from, to].into_iter().find(|number| !numbers.contains(number)) {
-        return Err(error(path, line.number, out_of_range(number, numbers)));
+        return Err(line.error(out_of_range(number, numbers, "rewards")));
     }
     // Chains have fewer than 2³² states.
     earned.push(((from - numbers.start) as u32, (to - numbers.start) as u32, reward));
@@ -102,7 +67,7 @@ impl TransitionRewards {
     /// [`Error::File`] for a transition that the list lacks or that has two rewards, and for a sum
     /// that is not finite.
     pub fn per_time(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
-        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+        let fail = |reason: String| Err(Error::file(path, reason));
         self.earned.sort_by_key(|&(from, to, _)| (from, to));
         if let Some([(from, to, one), (.., other)]) =
             self.earned.array_windows().find(|[a, b]| (a.0, a.1) == (b.0, b.1))
@@ -192,13 +157,18 @@ mod tests {
 
     #[test]
     fn errors_name_the_line() {
-        assert!(message("").contains("holds no rewards; write lines `from to reward`"));
-        assert!(message("5 1\n0 1 1").contains(":1: the header says 5 states, the chain has 4"));
-        assert!(message("4 2\n0 1 1").contains("expected 2 rewards as of line 1, found 1"));
-        assert!(message("4 1\n0 4 1").contains(":2: state 4 is out of range"));
-        assert!(message("0 1 1\n0 2").contains(":2: invalid line '0 2'"));
-        assert!(message("0 1 inf").contains(":1: "));
-        assert!(message("# State rewards\n4 1\n0 1").contains("extension .srew"));
+        for (text, words) in [
+            ("", "holds no rewards; write lines `from to reward`"),
+            ("5 1\n0 1 1", ":1: the header says 5 states, the chain has 4"),
+            ("4 2\n0 1 1", "expected 2 rewards as of line 1, found 1"),
+            ("4 1\n0 4 1", ":2: state 4 is out of range"),
+            ("0 1 1\n0 2", ":2: invalid line '0 2'"),
+            ("0 1 inf", ":1: "),
+            ("# State rewards\n4 1\n0 1", "extension .srew"),
+        ] {
+            let message = message(text);
+            assert!(message.contains(words), "{text}: {message}");
+        }
     }
 
     #[test]

@@ -4,14 +4,13 @@
 //! columns, or tridiagonal `.mtx` files. Pentadiagonal systems also have dl2 and du2. Block
 //! tridiagonal systems are `.npz` archives with lower, diagonal and upper.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 
-use super::npy::{self, Header};
-pub use super::npz::Array;
-use super::write::{push_integer, push_number, write_in_blocks, write_text};
-use super::{mtx, npz, text};
+pub use super::npy::Array;
+use super::system::extension;
+use super::write::{push_integer, push_number, push_triple, write_lines, write_text};
+use super::{mtx, npy, npz, text};
 use crate::output::OutputFile;
 use crate::tridiagonal::system::layout::transpose;
 use crate::tridiagonal::{BandedSystem, Form as Elements, System};
@@ -20,9 +19,9 @@ use crate::{Error, Result};
 
 /// A system from a file, and the shape of its unknowns, which is that of b.
 #[derive(Debug, Clone)]
-pub struct SystemFile {
+pub struct SystemFile<S = System> {
     /// The system.
-    pub system: System,
+    pub system: S,
     /// Shape of the unknowns: `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`.
     ///
     /// Interleaved systems have `[n, batch]` or `[n, batch, rhs]`, and right-hand sides that share
@@ -144,15 +143,8 @@ fn fit(d: &[usize], b: &[usize]) -> Option<Fit> {
     }
 }
 
-fn fail<T>(path: &Path, reason: String) -> Result<T> {
-    Err(Error::File { path: path.into(), reason })
-}
-
-/// Returns the extension in lower case, without `.gz`.
-fn extension(path: &Path) -> String {
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("").to_ascii_lowercase();
-    let bare = name.strip_suffix(".gz").unwrap_or(&name);
-    bare.rsplit_once('.').map_or(String::new(), |(_, e)| e.to_owned())
+fn fail<T>(path: &Path, reason: impl Into<String>) -> Result<T> {
+    Err(Error::file(path, reason))
 }
 
 /// A system of any kind from a file.
@@ -165,17 +157,7 @@ pub enum AnyFile {
 }
 
 /// A pentadiagonal or block tridiagonal system from a file.
-#[derive(Debug, Clone)]
-pub struct BandedFile {
-    /// The system.
-    pub system: BandedSystem,
-    /// Shape of the unknowns.
-    pub shape: Vec<usize>,
-    /// Order of the numbers in that shape.
-    pub order: Order,
-    /// True if the file has a right-hand side; otherwise it is 1 in every row.
-    pub has_b: bool,
-}
+pub type BandedFile = SystemFile<BandedSystem>;
 
 /// Reads a tridiagonal system.
 ///
@@ -188,7 +170,7 @@ pub struct BandedFile {
 pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<SystemFile> {
     match read_any(path, cyclic, interleaved, b)? {
         AnyFile::Tridiagonal(file) => Ok(file),
-        AnyFile::Banded(_) => fail(path, "not tridiagonal: it has elements two off the diagonal".to_owned()),
+        AnyFile::Banded(_) => fail(path, "not tridiagonal: it has elements two off the diagonal"),
     }
 }
 
@@ -202,14 +184,9 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
         "csv" => read_csv(path)?,
         "mtx" => read_mtx(path, cyclic)?,
         other => {
-            return fail(
-                path,
-                format!(
-                    "extension '.{other}' is not supported: expected .npz, .csv or .mtx, or a \
-                     built-in: {}",
-                    crate::models::TRIDIAGONAL
-                ),
-            );
+            let built_in = crate::models::TRIDIAGONAL;
+            let expected = format!("expected .npz, .csv or .mtx, or a built-in: {built_in}");
+            return fail(path, format!("extension '.{other}' is not supported: {expected}"));
         }
     };
     let has_b = own.is_some() || b.is_some();
@@ -225,7 +202,7 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
         }
     };
     file.map_err(|e| match e {
-        Error::Invalid(reason) => Error::File { path: path.into(), reason },
+        Error::Invalid(reason) => Error::file(path, reason),
         e => e,
     })
 }
@@ -234,8 +211,9 @@ pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) 
 type Arrays = (Option<Elements>, Vec<Array>, Option<Array>);
 
 fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<Arrays> {
-    let has = |name: &str| npz::has_member(path, name);
-    let elements = match (has("dl2")? || has("du2")?, has("lower")? || has("upper")?) {
+    let members = npz::members(path)?;
+    let has = |name: &str| members.iter().any(|member| member == name);
+    let elements = match (has("dl2") || has("du2"), has("lower") || has("upper")) {
         (true, _) => Some(Elements::Pentadiagonal),
         (false, true) => Some(Elements::Blocks),
         (false, false) => None,
@@ -393,25 +371,16 @@ fn assemble_banded(
 /// Errors of the format's reader.
 pub fn read_array(path: &Path) -> Result<Array> {
     match extension(path).as_str() {
-        "npy" => {
-            let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-            let mut reader = BufReader::new(file);
-            let read = |reader: &mut BufReader<File>| {
-                let header = Header::read(reader)?;
-                Array::read(&header, reader)
-            };
-            read(&mut reader).map_err(|reason| Error::File { path: path.into(), reason })
-        }
+        "npy" => Array::from_file(path),
         "mtx" => {
             let columns = mtx::read_columns(path)?;
             let (n, rhs) = (columns.first().map_or(0, Vec::len), columns.len());
-            let values = (0..n).flat_map(|i| columns.iter().map(move |c| c[i])).collect();
-            Ok(Array { shape: if rhs == 1 { vec![n] } else { vec![n, rhs] }, values })
+            Ok(Array {
+                shape: [n, rhs][..if rhs == 1 { 1 } else { 2 }].to_vec(),
+                values: side_by_side(&columns),
+            })
         }
-        _ => {
-            let values = text::read_vector(path)?;
-            Ok(Array { shape: vec![values.len()], values })
-        }
+        _ => text::read_vector(path).map(Array::vector),
     }
 }
 
@@ -420,10 +389,9 @@ pub fn read_array(path: &Path) -> Result<Array> {
 /// Unused ends of off-diagonals may be empty.
 fn read_csv(path: &Path) -> Result<Arrays> {
     let bytes = text::read(path)?;
-    let mut lines = text::Lines::new(&bytes);
-    let wrong = |line: u64, reason: String| Error::Parse { path: path.into(), line, reason };
+    let mut lines = text::Lines::new(&bytes, path);
     let Some(head) = lines.next() else {
-        return fail(path, "is empty: expected a first line with the column names dl,d,du,b".to_owned());
+        return fail(path, "is empty: expected a first line with the column names dl,d,du,b");
     };
     let cells = |bytes: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(bytes).split(',').map(|c| c.trim().to_owned()).collect()
@@ -441,64 +409,53 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     let others = others.join(", ");
     let Some(mut places) = needed.iter().map(|name| place(name)).collect::<Option<Vec<_>>>() else {
         let have = names.join(",");
-        return Err(wrong(
-            head.number,
-            format!("invalid columns '{have}': expected {others} and {last}, and optionally b"),
-        ));
+        let reason = format!("invalid columns '{have}': expected {others} and {last}, and optionally b");
+        return Err(head.error(reason));
     };
     for (at, name) in names.iter().enumerate() {
         // A first column without a name holds row numbers.
         let read = needed.contains(&name.as_str()) || name == "b" || (at == 0 && name.is_empty());
         if !read {
-            let reason = format!(
+            return Err(head.error(format!(
                 "unknown column '{name}': expected {others}, {last} and b; rename it or leave it out"
-            );
-            return Err(wrong(head.number, reason));
+            )));
         }
         if place(name) != Some(at) {
-            return Err(wrong(head.number, format!("duplicate column '{name}'; remove one of them")));
+            return Err(head.error(format!("duplicate column '{name}'; remove one of them")));
         }
     }
     places.extend(place("b"));
     let diagonal = needed.len() / 2;
     let mut columns = vec![Vec::new(); needed.len() + 1];
-    for line in lines {
+    for line in lines.filter(|line| !line.bytes.is_empty()) {
         let row = cells(line.bytes);
-        if row.len() == 1 && row[0].is_empty() {
-            continue;
-        }
         if row.len() > names.len() {
-            let reason = format!("{} cells, but the first line names {} columns", row.len(), names.len());
-            return Err(wrong(line.number, reason));
+            let (found, named) = (row.len(), names.len());
+            return Err(line.error(format!("{found} cells, but the first line names {named} columns")));
         }
         for (k, &at) in places.iter().enumerate() {
             let cell = row.get(at).map_or("", |c| c.as_str());
-            let value = match cell.parse::<f64>() {
-                Ok(value) => match quantity::out_of_range(cell.as_bytes()) {
-                    None => value,
-                    Some(fault) => {
-                        let column = &names[at];
-                        return Err(wrong(line.number, format!("'{cell}' in column {column} {fault}")));
-                    }
-                },
-                // Possibly an unused end of an off-diagonal; checked when all rows are known.
-                Err(_) if cell.is_empty() && k != diagonal && k < needed.len() => f64::NAN,
-                Err(_) => {
-                    return Err(wrong(
-                        line.number,
-                        format!("invalid number '{cell}' in column {}: expected a finite number", names[at]),
-                    ));
+            let column = &names[at];
+            columns[k].push(match (cell.parse::<f64>(), quantity::out_of_range(cell.as_bytes())) {
+                (Ok(value), None) => value,
+                (Ok(_), Some(fault)) => {
+                    return Err(line.error(format!("'{cell}' in column {column} {fault}")));
                 }
-            };
-            columns[k].push(value);
+                // Possibly an unused end of an off-diagonal; checked when all rows are known.
+                _ if cell.is_empty() && k != diagonal && k < needed.len() => f64::NAN,
+                _ => {
+                    return Err(line.error(format!(
+                        "invalid number '{cell}' in column {column}: expected a finite number"
+                    )));
+                }
+            });
         }
     }
-    let array = |values: Vec<f64>| Array { shape: vec![values.len()], values };
     if columns[diagonal].is_empty() {
-        return fail(path, "has no row: expected at least 1".to_owned());
+        return fail(path, "has no row: expected at least 1");
     }
-    let own = columns.pop().filter(|_| places.len() > needed.len()).map(array);
-    Ok((elements, columns.into_iter().map(array).collect(), own))
+    let own = columns.pop().filter(|_| places.len() > needed.len()).map(Array::vector);
+    Ok((elements, columns.into_iter().map(Array::vector).collect(), own))
 }
 
 fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
@@ -526,47 +483,33 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
             Some(which) => which,
             None if value == 0.0 => continue,
             None => {
-                let hint = if row.abs_diff(column) == n - 1 {
-                    "; corner elements need \
-                                                               `cyclic`"
-                } else {
-                    ""
-                };
-                return fail(
-                    path,
-                    format!(
-                        "not tridiagonal: entry ({}, {}) = {value} is {} off the diagonal{hint}; \
-                         for any matrix, use random walks",
-                        row + 1,
-                        column + 1,
-                        row.abs_diff(column)
-                    ),
+                let distance = row.abs_diff(column);
+                let hint = if distance == n - 1 { "; corner elements need `cyclic`" } else { "" };
+                let reason = format!(
+                    "not tridiagonal: entry ({}, {}) = {value} is {distance} off the diagonal{hint}; \
+                     for any matrix, use random walks",
+                    row + 1,
+                    column + 1
                 );
+                return fail(path, reason);
             }
         };
         if std::mem::replace(&mut seen[which][row], true) {
-            let lines = mtx::line_of(path, row as u32, column as u32)?;
-            return Err(Error::Parse {
-                path: path.into(),
-                line: lines.last().copied().unwrap_or(0),
-                reason: format!("duplicate entry ({}, {}); add both into one", row + 1, column + 1),
-            });
+            let lines = mtx::lines_of(&text::read(path)?, path, row as u32, column as u32)?;
+            let reason = format!("duplicate entry ({}, {}); add both into one", row + 1, column + 1);
+            return Err(text::error(path, lines.last().copied().unwrap_or(0), reason));
         }
         diagonals[which][row] = value;
     }
     if elements.is_none() {
         diagonals = diagonals.into_iter().skip(1).take(3).collect();
     }
-    let arrays = diagonals.into_iter().map(|values| Array { shape: vec![n], values });
-    Ok((elements, arrays.collect(), None))
+    Ok((elements, diagonals.into_iter().map(Array::vector).collect(), None))
 }
 
 /// Writes unknowns: `.npy` in b's shape, `.csv` with a column per right-hand side, or `.txt`.
 ///
 /// A `.txt` file has one number per line.
-///
-/// # Errors
-/// Errors of the output.
 pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>]) -> Result<()> {
     let Form { n, batch, shape, order, .. } = *form;
     let rows = n * batch;
@@ -601,19 +544,17 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
             }
             head.push(b'\n');
             out.write_all(&head)?;
-            write_in_blocks(&mut out, rows, |range, text| {
-                for i in range {
-                    if several {
-                        push_integer(text, (i / n) as u64);
-                        text.push(b',');
-                    }
-                    push_integer(text, (i % n) as u64);
-                    for x in x {
-                        text.push(b',');
-                        push_number(text, x[i]);
-                    }
-                    text.push(b'\n');
+            write_lines(&mut out, rows, &|i, text| {
+                if several {
+                    push_integer(text, (i / n) as u64);
+                    text.push(b',');
                 }
+                push_integer(text, (i % n) as u64);
+                for x in x {
+                    text.push(b',');
+                    push_number(text, x[i]);
+                }
+                text.push(b'\n');
             })
         })(),
     };
@@ -628,9 +569,6 @@ pub fn side_by_side(x: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// Writes a pentadiagonal or block tridiagonal system as `.npz`.
-///
-/// # Errors
-/// Errors of the output.
 pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std::io::Result<()> {
     let (n, front) = (system.n() as u64, (system.batch() > 1).then_some(system.batch() as u64));
     let shape = |own: &[u64]| front.into_iter().chain(own.iter().copied()).collect::<Vec<u64>>();
@@ -648,9 +586,6 @@ pub fn write_banded(out: &mut dyn npz::WriteSeek, system: &BandedSystem) -> std:
 /// Writes a system of one right-hand side as `.npz`, `.csv`, or `.mtx` (without b).
 ///
 /// Several systems are written as `.npz` only.
-///
-/// # Errors
-/// Errors of the writer.
 pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System) -> std::io::Result<()> {
     let n = system.n;
     match format {
@@ -665,38 +600,26 @@ pub fn write_system(out: &mut dyn npz::WriteSeek, format: &str, system: &System)
         }
         "csv" => {
             out.write_all(b"dl,d,du,b\n")?;
-            write_in_blocks(out, n, |range, text| {
-                for i in range {
-                    for values in [&system.dl, &system.d, &system.du] {
-                        push_number(text, values[i]);
-                        text.push(b',');
-                    }
-                    push_number(text, system.b[0][i]);
-                    text.push(b'\n');
+            write_lines(out, n, &|i, text| {
+                for values in [&system.dl, &system.d, &system.du] {
+                    push_number(text, values[i]);
+                    text.push(b',');
                 }
+                push_number(text, system.b[0][i]);
+                text.push(b'\n');
             })
         }
         _ => {
             let entries = 3 * n as u64 - 2;
             writeln!(out, "%%MatrixMarket matrix coordinate real general\n{n} {n} {entries}")?;
-            write_in_blocks(out, n, |range, text| {
-                for i in range {
-                    let row = i as u64 + 1;
-                    let mut entry = |column: u64, value: f64| {
-                        push_integer(text, row);
-                        text.push(b' ');
-                        push_integer(text, column);
-                        text.push(b' ');
-                        push_number(text, value);
-                        text.push(b'\n');
-                    };
-                    if i > 0 {
-                        entry(row - 1, system.dl[i]);
-                    }
-                    entry(row, system.d[i]);
-                    if i + 1 < n {
-                        entry(row + 1, system.du[i]);
-                    }
+            write_lines(out, n, &|i, text| {
+                let row = i as u64 + 1;
+                if i > 0 {
+                    push_triple(text, row, row - 1, system.dl[i]);
+                }
+                push_triple(text, row, row, system.d[i]);
+                if i + 1 < n {
+                    push_triple(text, row, row + 1, system.du[i]);
                 }
             })
         }
@@ -720,7 +643,7 @@ mod tests {
             (&[("dl", 3), ("d", 3), ("du", 3), ("b", 4)], "invalid shape [4] of b: expected [3]"),
         ] {
             let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-            let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
+            let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
             for (name, n) in members {
                 archive.start_file(format!("{name}.npy"), stored).unwrap();
                 archive.write_all(&npy::header("<f8", &[*n])).unwrap();

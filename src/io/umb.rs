@@ -53,7 +53,7 @@ const INITIAL: &str = "init";
 /// than continuous-time chains, numbers that are not doubles, and inconsistent arrays.
 pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    let failed = |source| Error::Io { path: path.into(), source };
+    let failed = Error::io(path);
     let mut file = File::open(path).map_err(failed)?;
     let mut start = Vec::new();
     file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
@@ -66,7 +66,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
             }
             chain
         })
-        .map_err(|reason| Error::File { path: path.into(), reason })
+        .map_err(|reason| Error::file(path, reason))
 }
 
 /// Relevant members of an archive, by name.
@@ -149,9 +149,11 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let (transitions, mut warnings) = jumps.transitions()?;
     let labels = labels(files, &index, &mut warnings)?;
     let mut rewards = Vec::new();
-    for (id, annotation) in &index.annotations.rewards.0 {
-        match jumps.named_reward(files, id, annotation) {
-            Ok(reward) => rewards.push(reward),
+    for (id, annotation) in &index.annotations.rewards {
+        match jumps.reward(files, id, annotation) {
+            Ok(values) => {
+                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values })
+            }
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }
     }
@@ -320,11 +322,6 @@ impl<'a> Jumps<'a> {
         Ok((list, off, first_off))
     }
 
-    fn named_reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Reward, String> {
-        let name = annotation.alias.clone().unwrap_or_else(|| id.to_owned());
-        Ok(Reward { name, values: self.reward(files, id, annotation)? })
-    }
-
     /// Computes the rate reward of each state.
     fn reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Vec<f64>, String> {
         if annotation.probability.is_some() {
@@ -375,7 +372,7 @@ fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<La
         labels.sets.push((INITIAL.into(), initial));
         known.insert(INITIAL, 0);
     }
-    for (id, annotation) in &index.annotations.aps.0 {
+    for (id, annotation) in &index.annotations.aps {
         let name = annotation.alias.as_ref().unwrap_or(id);
         let set = match (&annotation.element.name[..], &annotation.applies_to[..]) {
             ("bool", [entity]) if entity == "states" => {

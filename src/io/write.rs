@@ -4,7 +4,11 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use crate::parallel::*;
+#[cfg(test)]
+use crate::transient::chain::csr::Csr;
 use crate::transient::chain::state_names::StateNames;
+#[cfg(test)]
+use crate::transient::chain::transitions::TransitionList;
 use crate::transient::chain::transitions::Transitions;
 
 /// Items formatted by one thread at a time.
@@ -15,59 +19,19 @@ const BLOCK: usize = 1 << 13;
 /// The form is plain (`0.25`, `120`), or has an exponent (`1.5e-7`) outside of 1e-4 … 1e15 if that
 /// is shorter.
 pub fn push_number(text: &mut Vec<u8>, value: f64) {
-    if !value.is_finite() {
-        text.extend_from_slice(if value.is_nan() {
-            b"NaN"
-        } else if value > 0.0 {
-            b"inf"
-        } else {
-            b"-inf"
-        });
-        return;
-    }
-    // The longest, -2.2250738585072014e-308, has 24 bytes.
-    let mut buffer = [0u8; 32];
-    let mut rest = &mut buffer[..];
-    write!(rest, "{value:e}").expect("an f64 in shortest form fits into 32 bytes");
-    let unused = rest.len();
-    let shortest = &buffer[..buffer.len() - unused];
-
-    let marker = shortest.iter().position(|&b| b == b'e').expect("{:e} writes an exponent");
-    let (mantissa, exponent) = (&shortest[..marker], &shortest[marker + 1..]);
-    let (sign, mantissa) = match mantissa {
-        [b'-', mantissa @ ..] => (&b"-"[..], mantissa),
-        _ => (&b""[..], mantissa),
+    let (start, size) = (text.len(), value.abs());
+    let written = match (1e-4..1e15).contains(&size) || size == 0.0 || !size.is_finite() {
+        true => write!(text, "{value}"),
+        false => write!(text, "{value:e}"),
     };
-    // Decimal digits of the mantissa: value = ±first.others · 10^power.
-    let (first, others) = (&mantissa[..1], mantissa.get(2..).unwrap_or(&[]));
-    let power =
-        exponent.iter().filter(|b| b.is_ascii_digit()).fold(0, |p, &b| 10 * p + usize::from(b - b'0'));
-    let negative = exponent[0] == b'-';
-    let plain = match (negative, power < others.len()) {
-        (true, _) => 1 + power + 1 + others.len(),
-        (false, true) => 1 + others.len() + 1,
-        (false, false) => 1 + power,
-    };
-    let usual = if negative { power <= 4 } else { power < 15 };
-    if !usual && shortest.len() - sign.len() < plain {
-        text.extend_from_slice(shortest);
-        return;
-    }
-    text.extend_from_slice(sign);
-    if negative {
-        text.extend_from_slice(b"0.");
-        text.resize(text.len() + power - 1, b'0');
-        text.extend_from_slice(first);
-        text.extend_from_slice(others);
-    } else if power < others.len() {
-        text.extend_from_slice(first);
-        text.extend_from_slice(&others[..power]);
-        text.push(b'.');
-        text.extend_from_slice(&others[power..]);
-    } else {
-        text.extend_from_slice(first);
-        text.extend_from_slice(others);
-        text.resize(text.len() + power - others.len(), b'0');
+    written.expect("memory takes it");
+    // Large numbers of many digits are shorter in plain form, small ones never.
+    if size >= 1e15 {
+        let plain = value.to_string();
+        if plain.len() <= text.len() - start {
+            text.truncate(start);
+            text.extend_from_slice(plain.as_bytes());
+        }
     }
 }
 
@@ -125,9 +89,6 @@ pub fn push_field(text: &mut Vec<u8>, value: &str) {
 /// Each state with positive probability gives a line `state:(value,value)=probability`, without
 /// values if there are no names. With several times, a line `# t=…` precedes each. `columns[k]` is
 /// π at `times[k]`.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_prism(
     writer: &mut dyn Write,
     times: &[f64],
@@ -141,8 +102,8 @@ pub fn write_prism(
             line.push(b'\n');
             writer.write_all(&line)?;
         }
-        write_in_blocks(writer, column.len(), |range, text| {
-            for state in range.filter(|&state| column[state] > 0.0) {
+        write_lines(writer, column.len(), &|state, text| {
+            if column[state] > 0.0 {
                 push_integer(text, state as u64);
                 if let Some(names) = names {
                     text.push(b':');
@@ -164,9 +125,6 @@ pub fn write_prism(
 ///
 /// # Panics
 /// If the numbers of columns and times differ, or columns differ in length.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_csv(
     writer: &mut dyn Write,
     times: &[f64],
@@ -187,39 +145,29 @@ pub fn write_csv(
     }
     header.extend_from_slice(if names.is_some() { b",name\n" } else { b"\n" });
     writer.write_all(&header)?;
-    write_in_blocks(writer, states, |range, text| {
-        for state in range {
-            push_integer(text, state as u64);
-            for column in columns {
-                text.push(b',');
-                push_number(text, column[state]);
-            }
-            if let Some(names) = names {
-                text.push(b',');
-                push_field(text, &names.name(state));
-            }
-            text.push(b'\n');
+    write_lines(writer, states, &|state, text| {
+        push_integer(text, state as u64);
+        for column in columns {
+            text.push(b',');
+            push_number(text, column[state]);
         }
+        if let Some(names) = names {
+            text.push(b',');
+            push_field(text, &names.name(state));
+        }
+        text.push(b'\n');
     })
 }
 
 /// Writes a vector as text, one value per line.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_text(writer: &mut dyn Write, values: &[f64]) -> io::Result<()> {
-    write_in_blocks(writer, values.len(), |range, text| {
-        for &value in &values[range] {
-            push_number(text, value);
-            text.push(b'\n');
-        }
+    write_lines(writer, values.len(), &|k, text| {
+        push_number(text, values[k]);
+        text.push(b'\n');
     })
 }
 
 /// Writes the output of `line` for each of 0..`items`, in order, on all cores.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_lines(
     writer: &mut dyn Write,
     items: usize,
@@ -244,6 +192,16 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
         .reduce(|| 0, |a, b| a + b)
 }
 
+/// Appends a line `i j value`.
+pub(super) fn push_triple(text: &mut Vec<u8>, i: u64, j: u64, value: f64) {
+    push_integer(text, i);
+    text.push(b' ');
+    push_integer(text, j);
+    text.push(b' ');
+    push_number(text, value);
+    text.push(b'\n');
+}
+
 /// Writes each transition as `i j rate` in ascending order; states count from `first`.
 pub(crate) fn write_transitions(
     writer: &mut dyn Write,
@@ -256,12 +214,7 @@ pub(crate) fn write_transitions(
             row.clear();
             chain.outgoing(state, &mut row);
             for &(target, rate) in &row {
-                push_integer(text, state as u64 + first);
-                text.push(b' ');
-                push_integer(text, u64::from(target) + first);
-                text.push(b' ');
-                push_number(text, rate);
-                text.push(b'\n');
+                push_triple(text, state as u64 + first, u64::from(target) + first, rate);
             }
         }
     })
@@ -271,74 +224,30 @@ pub(crate) fn write_transitions(
 ///
 /// A line with the numbers of states and transitions precedes lines `source target rate`, ascending
 /// and counted from 0. Every row is requested twice.
-///
-/// # Errors
-/// Errors of `writer`.
 pub fn write_tra(writer: &mut dyn Write, chain: &dyn Transitions) -> io::Result<()> {
     writeln!(writer, "{} {}", chain.states(), count_transitions(chain))?;
     write_transitions(writer, chain, 0)
 }
 
-/// A small chain for tests of the writers; rows are lists of (target, rate).
+/// Generates chains of up to `states` states with positive rates of every magnitude, sorted.
 #[cfg(test)]
-#[derive(Debug)]
-pub(crate) struct Rows(pub(crate) Vec<Vec<(u32, f64)>>);
-
-#[cfg(test)]
-impl Rows {
-    /// Builds a chain from transitions in any order; drops self-loops and repeated pairs.
-    pub(crate) fn new(states: usize, transitions: &[(u32, u32, f64)]) -> Self {
-        let mut rows = vec![Vec::new(); states];
-        for &(from, to, rate) in transitions {
-            let row: &mut Vec<(u32, f64)> = &mut rows[from as usize];
-            if from != to && row.iter().all(|&(target, _)| target != to) {
-                row.push((to, rate));
-            }
-        }
-        rows.iter_mut().for_each(|row| row.sort_by_key(|&(target, _)| target));
-        Self(rows)
-    }
-
-    /// Returns the list that a reader of the file should return.
-    pub(crate) fn list(&self) -> crate::transient::chain::transitions::TransitionList {
-        let mut list = crate::transient::chain::transitions::TransitionList::default();
-        for (from, row) in self.0.iter().enumerate() {
-            for &(to, rate) in row {
-                list.from.push(from as u32);
-                list.to.push(to);
-                list.rate.push(rate);
-            }
-        }
-        list
-    }
-}
-
-#[cfg(test)]
-impl Transitions for Rows {
-    fn states(&self) -> usize {
-        self.0.len()
-    }
-
-    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        for (from, targets) in self.0.iter().enumerate() {
-            row.extend(targets.iter().filter(|t| t.0 as usize == state).map(|t| (from as u32, t.1)));
-        }
-    }
-
-    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        row.extend_from_slice(&self.0[state]);
-    }
-}
-
-/// Generates chains of up to `states` states with positive rates of every magnitude.
-#[cfg(test)]
-pub(crate) fn arbitrary_rows(states: usize) -> impl proptest::strategy::Strategy<Value = Rows> {
+pub(super) fn arbitrary_chains(
+    states: usize,
+) -> impl proptest::strategy::Strategy<Value = (TransitionList, Csr)> {
     use proptest::prelude::*;
     (1..=states).prop_flat_map(|n| {
         let state = 0..n as u32;
         let rate = prop_oneof![0.001..1e3, (1u64..0x7ff0_0000_0000_0000).prop_map(f64::from_bits)];
-        prop::collection::vec((state.clone(), state, rate), 0..4 * n)
-            .prop_map(move |transitions| Rows::new(n, &transitions))
+        prop::collection::btree_map((state.clone(), state), rate, 0..4 * n).prop_map(move |transitions| {
+            let mut list = TransitionList::default();
+            for ((from, to), rate) in transitions.into_iter().filter(|((from, to), _)| from != to) {
+                list.from.push(from);
+                list.to.push(to);
+                list.rate.push(rate);
+            }
+            let chain = Csr::from_list(n, list.clone()).expect("no transition is listed twice");
+            (list, chain)
+        })
     })
 }
 
@@ -372,6 +281,7 @@ mod tests {
             (-0.000_125, "-0.000125"),
             (0.000_05, "5e-5"),
             (1e15, "1e15"),
+            (1_234_567_890_123_456.0, "1234567890123456"),
             (1e300, "1e300"),
             (5e-324, "5e-324"),
             (-2.225_073_858_507_201_4e-308, "-2.2250738585072014e-308"),
@@ -384,43 +294,41 @@ mod tests {
         }
     }
 
+    fn written(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut text = Vec::new();
+        write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     #[test]
     fn csv_of_one_and_of_several_times() {
-        let mut text = Vec::new();
-        write_csv(&mut text, &[2.0], &[&[0.5, 0.25, 0.25]], None).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), "state,probability\n0,0.5\n1,0.25\n2,0.25\n");
-        let mut text = Vec::new();
-        let times = [0.5, f64::INFINITY];
-        write_csv(&mut text, &times, &[&[1.0, 0.0], &[0.5, 0.5]], None).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n");
+        let text = written(|text| write_csv(text, &[2.0], &[&[0.5, 0.25, 0.25]], None));
+        assert_eq!(text, "state,probability\n0,0.5\n1,0.25\n2,0.25\n");
+        let (times, columns) = ([0.5, f64::INFINITY], [&[1.0, 0.0][..], &[0.5, 0.5]]);
+        let text = written(|text| write_csv(text, &times, &columns, None));
+        assert_eq!(text, "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n");
         let mut names = StateNames::new(vec!["q".into(), "up".into()]);
         names.push(["0", "true"]);
         names.push(["1", "false"]);
-        let mut text = Vec::new();
-        write_csv(&mut text, &[1.0], &[&[1.0, 0.0]], Some(&names)).unwrap();
-        let wanted = "state,probability,name\n0,1,\"(q=0, up=true)\"\n1,0,\"(q=1, up=false)\"\n";
-        assert_eq!(String::from_utf8(text).unwrap(), wanted);
-        let mut text = Vec::new();
-        write_prism(&mut text, &times, &[&[1.0, 0.0], &[0.5, 0.5]], Some(&names)).unwrap();
-        let wanted = "# t=0.5\n0:(0,true)=1\n# t=inf\n0:(0,true)=0.5\n1:(1,false)=0.5\n";
-        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+        let text = written(|text| write_csv(text, &[1.0], &[&[1.0, 0.0]], Some(&names)));
+        assert_eq!(text, "state,probability,name\n0,1,\"(q=0, up=true)\"\n1,0,\"(q=1, up=false)\"\n");
+        let text = written(|text| write_prism(text, &times, &columns, Some(&names)));
+        assert_eq!(text, "# t=0.5\n0:(0,true)=1\n# t=inf\n0:(0,true)=0.5\n1:(1,false)=0.5\n");
     }
 
     #[test]
     fn blocks_come_in_order() {
         let values: Vec<f64> = (0..200_001).map(f64::from).collect();
-        let mut text = Vec::new();
-        write_text(&mut text, &values).unwrap();
-        let read: Vec<f64> = String::from_utf8(text).unwrap().lines().map(|l| l.parse().unwrap()).collect();
+        let text = written(|text| write_text(text, &values));
+        let read: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
         assert_eq!(read, values);
     }
 
     #[test]
     fn tra_counts_then_lists() {
-        let chain = Rows::new(3, &[(2, 0, 0.5), (0, 2, 1.5), (0, 1, 3.0)]);
-        let mut text = Vec::new();
-        write_tra(&mut text, &chain).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
+        let list = TransitionList { from: vec![2, 0, 0], to: vec![0, 2, 1], rate: vec![0.5, 1.5, 3.0] };
+        let chain = Csr::from_list(3, list).unwrap();
+        assert_eq!(written(|text| write_tra(text, &chain)), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
     }
 
     /// True for numbers that are written plainly even if an exponent is shorter.

@@ -10,17 +10,15 @@ use crate::transient::chain::transitions::Transitions;
 /// (λ/μ)^i. Transitions with rate zero are omitted.
 #[derive(Debug, Clone)]
 pub(super) struct BirthDeath {
-    states: usize,
-    birth: f64,
-    death: f64,
+    /// Number of states N ≥ 1.
+    pub(super) states: usize,
+    /// Rate λ, finite and ≥ 0.
+    pub(super) birth: f64,
+    /// Rate μ, finite and ≥ 0.
+    pub(super) death: f64,
 }
 
 impl BirthDeath {
-    /// Creates a chain of `states` ≥ 1 states; rates are finite and ≥ 0.
-    pub(super) fn new(states: usize, birth: f64, death: f64) -> Self {
-        Self { states, birth, death }
-    }
-
     /// Appends the existing neighbours of `state`, with their rates.
     fn neighbours(&self, state: usize, below: f64, above: f64, row: &mut Vec<(u32, f64)>) {
         debug_assert!(state < self.states, "state {state} of {}", self.states);
@@ -62,7 +60,7 @@ mod tests {
 
     #[test]
     fn transitions() {
-        let chain = BirthDeath::new(4, 2.0, 3.0);
+        let chain = BirthDeath { states: 4, birth: 2.0, death: 3.0 };
         let row = |state| {
             let mut row = Vec::new();
             chain.outgoing(state, &mut row);
@@ -72,7 +70,7 @@ mod tests {
         assert_eq!(row(1), [(0, 3.0), (2, 2.0)]);
         assert_eq!(row(3), [(2, 3.0)]);
         for n in [1, 2, 3, 6, 7, 50] {
-            let chain = BirthDeath::new(n, 2.0, 3.0);
+            let chain = BirthDeath { states: n, birth: 2.0, death: 3.0 };
             assert_eq!(check_transpose(&chain), 2 * (n - 1));
             check_repeats(&chain);
             assert!(irreducible(&chain));
@@ -81,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_is_no_transition() {
-        assert_eq!(check_transpose(&BirthDeath::new(5, 1.0, 0.0)), 4);
-        assert_eq!(check_transpose(&BirthDeath::new(5, 0.0, 1.0)), 4);
-        assert_eq!(check_transpose(&BirthDeath::new(5, 0.0, 0.0)), 0);
+        for (birth, death, transitions) in [(1.0, 0.0, 4), (0.0, 1.0, 4), (0.0, 0.0, 0)] {
+            assert_eq!(check_transpose(&BirthDeath { states: 5, birth, death }), transitions);
+        }
     }
 }

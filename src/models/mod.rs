@@ -16,6 +16,7 @@ use tandem::Tandem;
 pub use tridiagonal::{BANDED, BuiltIn, TRIDIAGONAL, Tridiagonal, banded, tridiagonal};
 use wlan::Wlan;
 
+use crate::io::rate_matrix_kind::MOST_STATES;
 use crate::transient::{Chain, Initial, Transitions};
 use crate::util::quantity;
 use crate::{Error, Result};
@@ -28,6 +29,12 @@ pub struct Model {
     pub transitions: Box<dyn Transitions>,
     /// Initial state.
     pub initial: usize,
+}
+
+impl Model {
+    fn new(name: String, chain: impl Transitions + 'static) -> Self {
+        Self { name, transitions: Box::new(chain), initial: 0 }
+    }
 }
 
 impl From<Model> for Chain {
@@ -46,9 +53,6 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// Largest number of states: numbers are `u32`, and `u32::MAX` marks an empty matrix entry.
-const MAX_STATES: u64 = u32::MAX as u64 - 1;
-
 /// Returns the built-in chain with the specification `spec`.
 ///
 /// Specifications are `wlan:K,S`, `tandem:C`, `birth-death:N,LAMBDA,MU` and `circulant:N,O1,O2,…`.
@@ -63,67 +67,51 @@ const MAX_STATES: u64 = u32::MAX as u64 - 1;
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub fn parse(spec: &str) -> Option<Result<Model>> {
-    let (name, parameters) = spec.split_once(':')?;
-    let parameters = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
-    match name {
-        "wlan" => Some(wlan(&parameters)),
-        "tandem" => Some(tandem(&parameters)),
-        "birth-death" => Some(birth_death(&parameters)),
-        "circulant" => Some(circulant(&parameters)),
-        _ => None,
-    }
+    let examples = ["wlan:40,6", "tandem:127", "birth-death:1000,0.9,1", "circulant:1000,-1,1,30"];
+    let parameters = Parameters::of(spec, &examples)?;
+    Some(match parameters.name {
+        "wlan" => wlan(&parameters),
+        "tandem" => tandem(&parameters),
+        "birth-death" => birth_death(&parameters),
+        _ => circulant(&parameters),
+    })
 }
 
 fn wlan(parameters: &Parameters) -> Result<Model> {
-    const EXAMPLE: &str = "wlan:40,6";
-    parameters.expect(&["K", "S"], EXAMPLE)?;
-    let queue = parameters.whole(0, "K (packets that a device can queue)", u64::MAX, EXAMPLE)?;
-    let stages = parameters.whole(1, "S (back-off stages)", Wlan::MAX_STAGES, EXAMPLE)?;
+    parameters.expect(&["K", "S"])?;
+    let queue = parameters.whole(0, "K (packets that a device can queue)", u64::MAX)?;
+    let stages = parameters.whole(1, "S (back-off stages)", Wlan::MAX_STAGES)?;
     // n = 6M² + 12M + 4 with M = 2KS, in arithmetic that no u64 K overflows.
     let m = 2 * u128::from(queue) * u128::from(stages);
     let states =
         m.checked_mul(m).and_then(|square| square.checked_mul(6)).and_then(|six| six.checked_add(12 * m + 4));
-    parameters.fits(states, "K·S", "at most 13376", EXAMPLE)?;
-    Ok(Model {
-        name: format!("wlan:{queue},{stages}"),
-        transitions: Box::new(Wlan::new(queue as usize, stages as usize)),
-        initial: 0,
-    })
+    parameters.fits(states, "K·S", "at most 13376")?;
+    Ok(Model::new(format!("wlan:{queue},{stages}"), Wlan::new(queue as usize, stages as usize)))
 }
 
 fn tandem(parameters: &Parameters) -> Result<Model> {
-    const EXAMPLE: &str = "tandem:127";
-    parameters.expect(&["C"], EXAMPLE)?;
-    let capacity = parameters.whole(0, "C (capacity of each queue)", u64::MAX, EXAMPLE)?;
+    parameters.expect(&["C"])?;
+    let capacity = parameters.whole(0, "C (capacity of each queue)", u64::MAX)?;
     let c = u128::from(capacity);
     let states = (c + 1).checked_mul(2 * c + 1);
-    parameters.fits(states, "C", "at most 46340", EXAMPLE)?;
-    Ok(Model {
-        name: format!("tandem:{capacity}"),
-        transitions: Box::new(Tandem::new(capacity as usize)),
-        initial: 0,
-    })
+    parameters.fits(states, "C", "at most 46340")?;
+    Ok(Model::new(format!("tandem:{capacity}"), Tandem::new(capacity as usize)))
 }
 
 fn birth_death(parameters: &Parameters) -> Result<Model> {
-    const EXAMPLE: &str = "birth-death:1000,0.9,1";
-    parameters.expect(&["N", "LAMBDA", "MU"], EXAMPLE)?;
-    let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
-    let birth = parameters.rate(1, "LAMBDA (birth rate)", EXAMPLE)?;
-    let death = parameters.rate(2, "MU (death rate)", EXAMPLE)?;
+    parameters.expect(&["N", "LAMBDA", "MU"])?;
+    let states = parameters.whole(0, "N (number of states)", MOST_STATES)?;
+    let birth = parameters.rate(1, "LAMBDA (birth rate)")?;
+    let death = parameters.rate(2, "MU (death rate)")?;
     if !(birth + death).is_finite() {
-        return Err(parameters.refuse("LAMBDA + MU", "finite", EXAMPLE));
+        return Err(parameters.refuse("LAMBDA + MU", "finite"));
     }
-    Ok(Model {
-        name: format!("birth-death:{states},{birth},{death}"),
-        transitions: Box::new(BirthDeath::new(states as usize, birth, death)),
-        initial: 0,
-    })
+    let chain = BirthDeath { states: states as usize, birth, death };
+    Ok(Model::new(format!("birth-death:{states},{birth},{death}"), chain))
 }
 
 fn circulant(parameters: &Parameters) -> Result<Model> {
-    const EXAMPLE: &str = "circulant:1000,-1,1,30";
-    let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
+    let states = parameters.whole(0, "N (number of states)", MOST_STATES)?;
     // A count with a sign.
     let step = |text: &str| match text.strip_prefix('-') {
         Some(back) => quantity::count::<i32>(back).map(|o| -i64::from(o)),
@@ -132,76 +120,79 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
     let offsets: std::result::Result<Vec<i64>, ()> =
         parameters.values[1..].iter().map(|o| step(o).ok_or(())).collect();
     let steps = "O1,O2,… (steps along the ring)";
-    let offsets = offsets.map_err(|()| parameters.refuse(steps, "whole numbers", EXAMPLE))?;
+    let offsets = offsets.map_err(|()| parameters.refuse(steps, "whole numbers"))?;
     if offsets.is_empty() {
-        return Err(parameters.refuse(steps, "given", EXAMPLE));
+        return Err(parameters.refuse(steps, "given"));
     }
-    let chain = Circulant::new(states as usize, &offsets).map_err(|o| {
-        parameters.refuse(steps, &format!("different modulo N and none 0, unlike {o}"), EXAMPLE)
-    })?;
+    let chain = Circulant::new(states as usize, &offsets)
+        .map_err(|o| parameters.refuse(steps, &format!("different modulo N and none 0, unlike {o}")))?;
     let list: Vec<String> = offsets.iter().map(i64::to_string).collect();
-    Ok(Model {
-        name: format!("circulant:{states},{}", list.join(",")),
-        transitions: Box::new(chain),
-        initial: 0,
-    })
+    Ok(Model::new(format!("circulant:{states},{}", list.join(",")), chain))
 }
 
-/// Parameters after a built-in model's colon.
+/// Name of a built-in model and the parameters after its colon.
 struct Parameters<'a> {
     spec: &'a str,
+    name: &'a str,
     values: Vec<&'a str>,
+    /// Valid specification, for messages.
+    example: &'static str,
 }
 
-impl Parameters<'_> {
-    fn refuse(&self, what: &str, must_be: &str, example: &str) -> Error {
-        Error::Invalid(format!("{}: {what} must be {must_be}; for example {example}", self.spec))
+impl<'a> Parameters<'a> {
+    /// Splits a specification; `None` unless one of `examples` has its name.
+    fn of(spec: &'a str, examples: &[&'static str]) -> Option<Self> {
+        let (name, values) = spec.split_once(':')?;
+        let is = |example: &&&str| example.split_once(':').is_some_and(|(known, _)| known == name);
+        let example = examples.iter().find(is)?;
+        Some(Self { spec, name, values: values.split(',').map(str::trim).collect(), example })
     }
 
-    fn expect(&self, names: &[&str], example: &str) -> Result<()> {
+    fn refuse(&self, what: &str, must_be: &str) -> Error {
+        Error::Invalid(format!("{}: {what} must be {must_be}; for example {}", self.spec, self.example))
+    }
+
+    fn expect(&self, names: &[&str]) -> Result<()> {
         if self.values.len() == names.len() {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "{}: {} parameters are given, but {} expected ({}); for example {example}",
+            "{}: {} parameters are given, but {} expected ({}); for example {}",
             self.spec,
             self.values.len(),
             names.len(),
             names.join(","),
+            self.example
         )))
     }
 
-    fn whole(&self, place: usize, what: &str, largest: u64, example: &str) -> Result<u64> {
+    fn whole(&self, place: usize, what: &str, largest: u64) -> Result<u64> {
         match quantity::count(self.values[place]) {
             Some(value) if (1..=largest).contains(&value) => Ok(value),
-            _ if largest == u64::MAX => Err(self.refuse(what, "a whole number from 1", example)),
-            _ => Err(self.refuse(what, &format!("a whole number from 1 to {largest}"), example)),
+            _ if largest == u64::MAX => Err(self.refuse(what, "a whole number from 1")),
+            _ => Err(self.refuse(what, &format!("a whole number from 1 to {largest}"))),
         }
     }
 
-    fn rate(&self, place: usize, what: &str, example: &str) -> Result<f64> {
-        match self.values[place].parse::<f64>() {
+    fn rate(&self, place: usize, what: &str) -> Result<f64> {
+        let text = self.values[place];
+        match text.parse::<f64>() {
             // A negative zero becomes zero.
             Ok(rate)
-                if rate.is_finite()
-                    && rate >= 0.0
-                    && quantity::out_of_range(self.values[place].as_bytes()).is_none() =>
+                if rate >= 0.0 && rate.is_finite() && quantity::out_of_range(text.as_bytes()).is_none() =>
             {
                 Ok(rate.abs())
             }
-            _ => Err(self.refuse(what, "a finite number, 0 or at least 4.9e-324", example)),
+            _ => Err(self.refuse(what, "a finite number, 0 or at least 4.9e-324")),
         }
     }
 
-    fn fits(&self, states: Option<u128>, what: &str, must_be: &str, example: &str) -> Result<()> {
-        match states {
-            Some(states) if states <= u128::from(MAX_STATES) => Ok(()),
-            _ => Err(self.refuse(
-                &format!("{what}, so that there are no more than {MAX_STATES} states,"),
-                must_be,
-                example,
-            )),
+    fn fits(&self, states: Option<u128>, what: &str, must_be: &str) -> Result<()> {
+        if states.is_some_and(|states| states <= u128::from(MOST_STATES)) {
+            return Ok(());
         }
+        let what = format!("{what}, so that there are no more than {MOST_STATES} states,");
+        Err(self.refuse(&what, must_be))
     }
 }
 
@@ -315,6 +306,37 @@ mod tests {
         })
     }
 
+    #[test]
+    fn refusals_name_the_parameter_and_an_example() {
+        for (spec, what) in [
+            ("rmat:0,8", "SCALE"),
+            ("rmat:32,1", "SCALE"),
+            ("rmat:31,9", "EDGES"),
+            ("rmat:8", "2 expected"),
+            ("barabasi:x,3", "N (number of nodes)"),
+            ("barabasi:10,0", "EDGES"),
+            ("poisson2d:0,0.9", "SIDE"),
+            ("poisson2d:46341,0.9", "SIDE"),
+            ("poisson3d:10,1.5", "RHO"),
+            ("poisson2d:10", "2 expected"),
+            ("random-dominant:10,10,0.5,positive", "PER_ROW"),
+            ("random-dominant:10,3,1,positive", "RHO"),
+            ("random-dominant:10,3,0.5,negative", "positive or signed"),
+            ("random-dominant:1,1,0.5,signed", "2 or more"),
+        ] {
+            let graph = graph(spec, 0).map(|made| made.map(drop));
+            let made = graph.or_else(|| system(spec, 0).map(|made| made.map(drop))).expect(spec);
+            let error = made.unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("for example"), "{error}");
+        }
+        for other in ["poisson2d:3,0.9", "graph.txt"] {
+            assert!(graph(other, 0).is_none(), "{other}");
+        }
+        for other in ["matrix.mtx", "wlan:3,4"] {
+            assert!(system(other, 0).is_none(), "{other}");
+        }
+    }
+
     fn refusal(spec: &str) -> String {
         parse(spec).expect(spec).unwrap_err().to_string()
     }
@@ -348,29 +370,20 @@ mod tests {
             refusal("tandem:-1"),
             "tandem:-1: C (capacity of each queue) must be a whole number from 1; for example tandem:127"
         );
-        for spec in [
-            "wlan:0,6",
-            "wlan:40,0",
-            "wlan:40,1024",
-            "wlan:",
-            "wlan:,",
-            "wlan:1.5,6",
-            "wlan:40",
-            "wlan:4,5,6",
-        ] {
-            assert!(refusal(spec).contains("for example wlan:40,6"), "{}", refusal(spec));
-        }
-        for spec in ["tandem:", "tandem:0", "tandem:1,2", "tandem:99999999999999999999999"] {
-            assert!(refusal(spec).contains("for example tandem:127"), "{}", refusal(spec));
-        }
-        for spec in ["birth-death:0,1,1", "birth-death:4,-1,1", "birth-death:4,1,inf", "birth-death:4,NaN,1"]
-        {
-            assert!(refusal(spec).contains("for example birth-death:1000,0.9,1"), "{}", refusal(spec));
+        let cases = [
+            "wlan:0,6 wlan:40,0 wlan:40,1024 wlan: wlan:, wlan:1.5,6 wlan:40 wlan:4,5,6 => wlan:40,6",
+            "tandem: tandem:0 tandem:1,2 tandem:99999999999999999999999 => tandem:127",
+            "birth-death:0,1,1 birth-death:4,-1,1 birth-death:4,1,inf birth-death:4,NaN,1 => \
+             birth-death:1000,0.9,1",
+            "circulant:8 circulant:8,1.5 circulant:8,0 circulant:8,1,9 circulant:0,1 => \
+             circulant:1000,-1,1,30",
+        ];
+        for (specs, example) in cases.map(|case| case.split_once(" => ").unwrap()) {
+            for refusal in specs.split(' ').map(refusal) {
+                assert!(refusal.contains(&format!("for example {example}")), "{refusal}");
+            }
         }
         assert!(refusal("birth-death:4,1e308,1e308").contains("LAMBDA + MU must be finite"));
-        for spec in ["circulant:8", "circulant:8,1.5", "circulant:8,0", "circulant:8,1,9", "circulant:0,1"] {
-            assert!(refusal(spec).contains("for example circulant:1000,-1,1,30"), "{}", refusal(spec));
-        }
     }
 
     #[test]

@@ -97,15 +97,27 @@ impl BuiltIn {
     ///
     /// With `shared`, ranks share the rows; there may be more rows than one process accepts.
     pub fn parse(spec: &str, seed: u64, shared: bool) -> Option<Result<Self>> {
-        let (name, parameters) = spec.split_once(':')?;
-        let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
+        let p = Parameters::of(spec, &["random:1000000", "laplace:1000000", "toeplitz:1000000,-1,4,-1"])?;
         let most = if shared { MOST_SHARED_ROWS } else { MOST_ROWS };
-        match name {
-            "random" => Some(random(&p, seed, most)),
-            "laplace" => Some(laplace(&p, seed, most)),
-            "toeplitz" => Some(toeplitz(&p, seed, most)),
-            _ => None,
-        }
+        let made = || {
+            let names = if p.name == "toeplitz" { &["N", "DL", "D", "DU"][..] } else { &["N"] };
+            let (n, batch) = rows(&p, names, most)?;
+            let number = |place: usize, name: &str| match p.values[place].parse::<f64>() {
+                Ok(value) if value.is_finite() => Ok(value),
+                _ => Err(p.refuse(name, "a finite number")),
+            };
+            let (given, numbers) = match p.name {
+                "random" => (String::new(), Numbers::Random),
+                "laplace" => (String::new(), Numbers::Same([-1.0, 2.0, -1.0])),
+                _ => {
+                    let (dl, d, du) = (number(1, "DL")?, number(2, "D")?, number(3, "DU")?);
+                    (format!(",{dl},{d},{du}"), Numbers::Same([dl, d, du]))
+                }
+            };
+            let name = format!("{}:{n}{given}{}", p.name, systems(batch));
+            Ok(Self { name, n, batch, numbers, seed })
+        };
+        Some(made())
     }
 
     /// Returns dl, d, du and b of some rows, counted over all systems.
@@ -133,11 +145,11 @@ impl BuiltIn {
         fill(&mut b, |k| uniform(seed, 3, at + k as u64) * d[k]);
         Ok([dl, d, du, b])
     }
+}
 
-    fn new(name: String, (n, batch): (usize, usize), numbers: Numbers, seed: u64) -> Self {
-        let name = if batch == 1 { name } else { format!("{name},{batch}") };
-        Self { name, n, batch, numbers, seed }
-    }
+/// Returns the end of a normalised specification.
+fn systems(batch: usize) -> String {
+    if batch == 1 { String::new() } else { format!(",{batch}") }
 }
 
 /// Sets every element of an array to a function of its position.
@@ -163,23 +175,19 @@ fn fill(to: &mut [f64], number: impl Fn(usize) -> f64 + Sync) {
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub fn banded(spec: &str, seed: u64) -> Option<Result<(String, BandedSystem)>> {
-    let (kind, parameters) = spec.split_once(':')?;
-    let form = match kind {
-        "pentadiagonal" | "biharmonic" => Form::Pentadiagonal,
-        "blocks" => Form::Blocks,
-        _ => return None,
-    };
-    let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
-    Some(banded_of(&p, (kind, form), seed))
+    let p = Parameters::of(spec, &["pentadiagonal:1000000", "blocks:1000000", "biharmonic:1000000"])?;
+    Some(banded_of(&p, seed))
 }
 
-fn banded_of(p: &Parameters<'_>, (kind, form): (&str, Form), seed: u64) -> Result<(String, BandedSystem)> {
-    let (n, batch) = rows(p, &["N"], &format!("{kind}:1000000"), MOST_ROWS)?;
+fn banded_of(p: &Parameters<'_>, seed: u64) -> Result<(String, BandedSystem)> {
+    let kind = p.name;
+    let form = if kind == "blocks" { Form::Blocks } else { Form::Pentadiagonal };
+    let (n, batch) = rows(p, &["N"], MOST_ROWS)?;
     if form == Form::Blocks && n % 2 != 0 {
-        return Err(p.refuse("N (rows)", "an even number", "blocks:1000000"));
+        return Err(p.refuse("N (rows)", "an even number"));
     }
     let (all, count, width) = (n.saturating_mul(batch), form.names().len(), form.width());
-    let name = if batch == 1 { format!("{kind}:{n}") } else { format!("{kind}:{n},{batch}") };
+    let name = format!("{kind}:{n}{}", systems(batch));
     let bytes = (8 * (count * width + 1) as u64).saturating_mul(all as u64);
     crate::lane::cpu::expect_memory(bytes, || format!("the arrays of {name}"))?;
     let array = |k: usize| -> Vec<f64> {
@@ -207,34 +215,13 @@ fn banded_of(p: &Parameters<'_>, (kind, form): (&str, Form), seed: u64) -> Resul
 }
 
 /// Returns the rows of a system (first parameter) and the number of systems (optional, last).
-fn rows(p: &Parameters<'_>, names: &[&str], example: &str, most: u64) -> Result<(usize, usize)> {
+fn rows(p: &Parameters<'_>, names: &[&str], most: u64) -> Result<(usize, usize)> {
     let batch = match p.values.len() == names.len() + 1 {
-        true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS, example)?,
-        false => p.expect(names, example).map(|()| 1)?,
+        true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS)?,
+        false => p.expect(names).map(|()| 1)?,
     };
-    let n = p.whole(0, "N (rows)", most, example)?;
+    let n = p.whole(0, "N (rows)", most)?;
     Ok((n as usize, batch as usize))
-}
-
-fn random(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
-    let size = rows(p, &["N"], "random:1000000", most)?;
-    Ok(BuiltIn::new(format!("random:{}", size.0), size, Numbers::Random, seed))
-}
-
-fn laplace(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
-    let size = rows(p, &["N"], "laplace:1000000", most)?;
-    Ok(BuiltIn::new(format!("laplace:{}", size.0), size, Numbers::Same([-1.0, 2.0, -1.0]), seed))
-}
-
-fn toeplitz(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
-    const EXAMPLE: &str = "toeplitz:1000000,-1,4,-1";
-    let size = rows(p, &["N", "DL", "D", "DU"], EXAMPLE, most)?;
-    let number = |place: usize, name: &str| match p.values[place].parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(p.refuse(name, "a finite number", EXAMPLE)),
-    };
-    let (dl, d, du) = (number(1, "DL")?, number(2, "D")?, number(3, "DU")?);
-    Ok(BuiltIn::new(format!("toeplitz:{},{dl},{d},{du}", size.0), size, Numbers::Same([dl, d, du]), seed))
 }
 
 #[cfg(test)]

@@ -235,14 +235,8 @@ impl Graph {
 
     /// Number of nodes with an edge to or from them, which have the first places.
     fn linked(&self) -> usize {
-        // Bisection for the first place without edges.
         let is_linked = |i: usize| self.degrees[i] > 0 || self.starts[i] < self.starts[i + 1];
-        let (mut low, mut high) = (0, self.nodes());
-        while low < high {
-            let middle = low.midpoint(high);
-            (low, high) = if is_linked(middle) { (middle + 1, high) } else { (low, middle) };
-        }
-        low
+        self.order.partition_point(|&node| is_linked(self.places[node as usize] as usize))
     }
 
     /// Returns the name of a node, its number if the graph has no names.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::Precision;
 use crate::lane::Device;
 use crate::sparse::MatrixFormat;
-use crate::tridiagonal::lane_count::SizeTimes;
 use crate::tridiagonal::lane_count::choice::Choice;
 use crate::tridiagonal::lane_count::overlap::{OverlapFit, OverlapModel};
+use crate::tridiagonal::lane_count::{LaneTime, SizeTimes};
 use crate::{Error, Result};
 
 /// Version of the file's layout; files of other versions are not read.
@@ -343,31 +343,31 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
         numbers.extend(regimes.flat_map(|c| [c.per_row, c.per_log, c.constant]));
         numbers.len() > 2 && numbers.iter().all(moderate)
     };
-    let sizes = &tuned.sizes;
-    let mut runs = sizes.iter().flat_map(|size| &size.runs);
-    if tuned.start.is_some_and(|start| !(0.0..1e6).contains(&start)) {
-        Some("the start time of a device is out of range")
-    } else if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) {
-        Some("a speed is out of range")
-    } else if tuned.walks.as_ref().is_some_and(|walks| !walks.sound()) {
-        Some("the shape or time of a grid of walks is out of range")
-    } else if !runs.clone().all(|run| run.lanes <= MOST_LANES) {
-        Some("a number of lanes is out of range")
-    } else if sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.n < b.n) || !sizes.iter().all(timed) {
-        Some("sizes do not ascend, or lack one lane")
-    } else if !runs.all(|run| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error)) {
-        Some("the time of a run is out of range")
-    } else if !tuned.choice.coefficients.iter().all(moderate) || !tuned.choice.overlap.iter().all(fitted) {
-        Some("a coefficient of the model is out of range")
-    } else {
-        None
-    }
+    let (sizes, Choice { coefficients, overlap, .. }) = (&tuned.sizes, &tuned.choice);
+    let runs = || sizes.iter().flat_map(|size| &size.runs);
+    let started = tuned.start.is_none_or(|start| (0.0..1e6).contains(&start));
+    let ascend = !sizes.is_empty() && sizes.is_sorted_by(|a, b| a.n < b.n) && sizes.iter().all(timed);
+    let taken = |run: &LaneTime| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error);
+    let modelled = coefficients.iter().all(moderate) && overlap.iter().all(fitted);
+    let checks = [
+        (started, "the start time of a device is out of range"),
+        (tuned.steps.as_ref().is_none_or(Steps::sound), "a speed is out of range"),
+        (
+            tuned.walks.as_ref().is_none_or(Walks::sound),
+            "the shape or time of a grid of walks is out of range",
+        ),
+        (runs().all(|run| run.lanes <= MOST_LANES), "a number of lanes is out of range"),
+        (ascend, "sizes do not ascend, or lack one lane"),
+        (runs().all(taken), "the time of a run is out of range"),
+        (modelled, "a coefficient of the model is out of range"),
+    ];
+    checks.into_iter().find(|(sound, _)| !sound).map(|(_, reason)| reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, StageTimes, overlap, sizes};
+    use crate::tridiagonal::lane_count::{LANE_COUNTS, StageTimes, overlap, sizes};
 
     fn tuned() -> Tuned {
         let size = |n: usize| SizeTimes {

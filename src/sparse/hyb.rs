@@ -286,7 +286,8 @@ mod tests {
     #[test]
     fn figures_1_and_3_are_stored_as_printed() {
         // Fig. 1 prints column 0 for the entry 8 of the last row; the matrix above it has column
-        // 4. Fig. 3 divides ELL and COO after the second row, and counts rows of a part from its first.
+        // 4. Fig. 3 divides ELL and COO after the second row, and counts rows of a part from its
+        // first.
         let (ell, coo) = (
             [
                 vec![(0, 4.0), (4, 1.0)],

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::is_comment;
-use crate::io::text::{self, Line, Lines, error, quote};
-use crate::io::tra::MOST_STATES;
+use crate::io::rate_matrix_kind::MOST_STATES;
+use crate::io::text::{self, Line, Lines, quote};
 use crate::{Error, Result};
 
 /// Header: everything before `@model`.
@@ -28,7 +28,7 @@ impl Header {
             let Some(line) = lines.next() else {
                 let reason = "has no `@model` line: it is truncated, or not a DRN file; export it \
                               again with `storm ... --exportbuild out.drn`";
-                return Err(Error::File { path: path.into(), reason: reason.into() });
+                return Err(Error::file(path, reason));
             };
             if is_comment(line) {
                 continue;
@@ -41,12 +41,11 @@ impl Header {
             let mut value_line = || {
                 let mut ahead = lines.clone();
                 match ahead.next() {
-                    _ if !value.is_empty() => Line { number: line.number, bytes: value },
-                    Some(next) if !next.bytes.starts_with(b"@") => {
+                    Some(next) if value.is_empty() && !next.bytes.starts_with(b"@") => {
                         *lines = ahead;
                         next
                     }
-                    _ => Line { number: line.number, bytes: b"" },
+                    _ => Line { bytes: value, ..line },
                 }
             };
             match key {
@@ -54,97 +53,70 @@ impl Header {
                     kind = true;
                     let value = value_line();
                     if !value.bytes.eq_ignore_ascii_case(b"ctmc") {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!("@type {} is not supported: expected CTMC", quote(value.bytes)),
-                        ));
+                        return Err(value.error(format!("@type {value} is not supported: expected CTMC")));
                     }
                 }
                 b"@value_type" => {
                     let value = value_line();
                     if value.bytes != b"double" && value.bytes != b"rational" {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!(
-                                "@value_type {} is not supported; export the model with numbers \
-                                 (double or rational)",
-                                quote(value.bytes)
-                            ),
-                        ));
+                        return Err(value.error(format!(
+                            "@value_type {value} is not supported; export the model with numbers \
+                             (double or rational)"
+                        )));
                     }
                 }
                 b"@parameters" => {
                     let value = value_line();
-                    if !value.bytes.is_empty() && !is_comment(value) {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!(
-                                "parameters {} are not supported; give them values and export the \
-                                 model again",
-                                quote(value.bytes)
-                            ),
-                        ));
+                    if !is_comment(value) {
+                        return Err(value.error(format!(
+                            "parameters {value} are not supported; give them values and export the \
+                             model again"
+                        )));
                     }
                 }
                 b"@placeholders" => {
                     let value = value_line();
                     if !is_comment(value) {
-                        return Err(error(
-                            path,
-                            value.number,
-                            "placeholders are not supported; export the model with numbers in their place",
-                        ));
+                        let remedy = "export the model with numbers in their place";
+                        return Err(value.error(format!("placeholders are not supported; {remedy}")));
                     }
                 }
                 b"@reward_models" => {
                     let value = value_line();
                     if !is_comment(value) {
                         for field in value.fields() {
-                            rewards.push(text::name(field, path, value.number)?);
+                            rewards.push(value.name(field)?);
                         }
                     }
                 }
-                b"@nr_states" => states = Some(count(value_line(), "states", path)?),
-                b"@nr_choices" => choices = Some(count(value_line(), "choices", path)?),
+                b"@nr_states" => states = Some(count(value_line(), "states")?),
+                b"@nr_choices" => choices = Some(count(value_line(), "choices")?),
                 b"@model" => {
-                    let lacks =
-                        |what| error(path, line.number, format!("no {what} line before @model; add one"));
+                    let lacks = |what| line.error(format!("no {what} line before @model; add one"));
                     if !kind {
                         return Err(lacks("`@type: CTMC`"));
                     }
-                    let states = states.ok_or_else(|| lacks("@nr_states"))?;
-                    if states == 0 || states > MOST_STATES {
-                        return Err(error(
-                            path,
-                            line.number,
-                            format!("@nr_states {states} is out of range: expected 1 to {MOST_STATES}"),
-                        ));
-                    }
-                    return Ok(Self { states, choices, rewards });
+                    return match states.ok_or_else(|| lacks("@nr_states"))? {
+                        states @ 1..=MOST_STATES => Ok(Self { states, choices, rewards }),
+                        states => Err(line.error(format!(
+                            "@nr_states {states} is out of range: expected 1 to {MOST_STATES}"
+                        ))),
+                    };
+                }
+                _ if line.bytes.starts_with(b"@") => {
+                    let remedy = "remove it and its value if the chain does not need it";
+                    return Err(line.error(format!("unknown key {}; {remedy}", quote(key))));
                 }
                 _ => {
-                    let reason = if line.bytes.starts_with(b"@") {
-                        format!(
-                            "unknown key {}; remove it and its value if the chain does not need it",
-                            quote(key)
-                        )
-                    } else {
-                        format!("{} before `@model` is not a key; is this a DRN file?", quote(line.bytes))
-                    };
-                    return Err(error(path, line.number, reason));
+                    let reason = format!("{line} before `@model` is not a key; is this a DRN file?");
+                    return Err(line.error(reason));
                 }
             }
         }
     }
 }
 
-fn count(line: Line, what: &str, path: &Path) -> Result<u64> {
-    text::unsigned(line.bytes).ok_or_else(|| {
-        let reason =
-            format!("invalid number of {what} {}: expected an integer below 10^18", quote(line.bytes));
-        error(path, line.number, reason)
-    })
+fn count(line: Line, what: &str) -> Result<u64> {
+    let wrong = || line.error(format!("invalid number of {what} {line}: expected an integer below 10^18"));
+    text::unsigned(line.bytes).ok_or_else(wrong)
 }

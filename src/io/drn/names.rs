@@ -1,5 +1,7 @@
 //! State valuations that Storm writes in comments.
 
+use std::path::Path;
+
 use crate::io::text::Lines;
 use crate::transient::chain::state_names::StateNames;
 
@@ -7,10 +9,10 @@ use crate::transient::chain::state_names::StateNames;
 ///
 /// Returns `None` unless all states have such a comment with equal variables. Other comments are
 /// not an error.
-pub(super) fn names(bytes: &[u8]) -> Option<StateNames> {
+pub(super) fn names(bytes: &[u8], path: &Path) -> Option<StateNames> {
     let mut names: Option<StateNames> = None;
     let mut due = false;
-    for line in Lines::new(bytes) {
+    for line in Lines::new(bytes, path) {
         match line.bytes {
             [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] if due => return None,
             [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] => due = true,
@@ -53,7 +55,7 @@ mod tests {
     #[test]
     fn comments_of_storm() {
         let text = "@model\nstate 0 !1 init\n//[q=2\t& up\t& !late]\n\taction 0\n\t\t1 : 1\nstate 1 !1\n//[q=-1\t& !up\t& late]\n";
-        let found = names(text.as_bytes()).expect("names");
+        let found = names(text.as_bytes(), Path::new("")).expect("names");
         assert_eq!(found.name(0), "(q=2, up=true, late=false)");
         assert_eq!(found.name(1), "(q=-1, up=false, late=true)");
         for other in [
@@ -62,7 +64,7 @@ mod tests {
             text.replace("q=-1", "4"),
             "@model\nstate 0\n\taction 0\n".to_owned(),
         ] {
-            assert!(names(other.as_bytes()).is_none(), "{other}");
+            assert!(names(other.as_bytes(), Path::new("")).is_none(), "{other}");
         }
     }
 }

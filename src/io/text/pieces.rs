@@ -36,9 +36,8 @@ const LONGEST_LINE: u64 = 1 << 26;
 
 /// Appends the next line to `bytes`, like [`BufRead::read_until`].
 ///
-/// # Errors
-/// Errors of the reader. A line of more than 64 MiB is an error, because pieces with such lines
-/// take too much memory; the text then has to be read whole.
+/// A line of more than 64 MiB is an error, because pieces with such lines take too much memory; the
+/// text then has to be read whole.
 fn read_line(text: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<()> {
     match text.take(LONGEST_LINE).read_until(b'\n', bytes)? as u64 {
         LONGEST_LINE => Err(io::Error::new(io::ErrorKind::OutOfMemory, "holds a line of more than 64 MiB")),
@@ -66,11 +65,8 @@ impl<'a> Pieces<'a> {
     /// Opens a file; `None` if it has to be read whole.
     ///
     /// This is the case for files that are not regular or not text, or that have a byte order mark.
-    ///
-    /// # Errors
-    /// [`Error::Io`], also for a gzip stream that is corrupt or ends early.
     pub(in crate::io) fn open(path: &'a Path) -> Result<Option<Self>> {
-        let failed = |source| Error::Io { path: path.into(), source };
+        let failed = Error::io(path);
         // Before opening: a pipe has one reader.
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
@@ -115,9 +111,6 @@ impl<'a> Pieces<'a> {
     }
 
     /// Passes each piece to `take` while the next one is read; `None` if one holds a NUL byte.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and errors of `take`.
     pub(in crate::io) fn each(
         mut self,
         take: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
@@ -135,7 +128,7 @@ impl<'a> Pieces<'a> {
 
     /// Reads the next piece into `bytes`: false at the end, `None` if it holds a NUL byte.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>> {
-        let failed = |source| Error::Io { path: self.path.into(), source };
+        let failed = Error::io(self.path);
         bytes.clear();
         bytes.append(&mut self.ahead);
         let more = self.piece.saturating_sub(bytes.len());
@@ -150,11 +143,7 @@ impl<'a> Pieces<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-
+    use super::super::tests::gzip;
     use super::*;
 
     /// Returns the pieces after the first line, concatenated; `piece` are the bytes of each.
@@ -180,11 +169,7 @@ mod tests {
         for text in ["head\n<1\na\nbb\n<2\n\nccc\n\n<3\n<4\nd", "head\nnone\n", "head\n", &long] {
             std::fs::write(&path, text).unwrap();
             // Two gzip members, as parallel compressors write them.
-            let members = [&text[..4], &text[4..]].map(|text| {
-                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-                encoder.write_all(text.as_bytes()).unwrap();
-                encoder.finish().unwrap()
-            });
+            let members = [&text[..4], &text[4..]].map(|text| gzip(text.as_bytes()));
             std::fs::write(&packed, members.concat()).unwrap();
             for piece in [1, 2, 7, 1000, CHUNK] {
                 assert!(pieces(&path, piece) == text.as_bytes()[5..], "{} bytes in {piece}s", text.len());
@@ -207,9 +192,7 @@ mod tests {
         assert_eq!((pieces.start().len(), pieces.start().last()), (5 + 8 * (HEAD / 8 - 1), Some(&b'\n')));
         assert_eq!(pieces.each(&mut |_| Ok(())).unwrap(), None);
         // A gzip stream that ends early.
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(b"head\nbody\n").unwrap();
-        let packed = encoder.finish().unwrap();
+        let packed = gzip(b"head\nbody\n");
         std::fs::write(&path, &packed[..packed.len() - 9]).unwrap();
         assert!(Pieces::open(&path).is_err());
         assert!(Pieces::open(folder.path()).is_ok_and(|pieces| pieces.is_none()), "a folder");

@@ -50,9 +50,6 @@ impl Triples {
     /// Allocates space for the triples that a file promises, at most as many as `bytes` can hold.
     ///
     /// Space that stays unused takes no physical memory.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(in crate::io) fn with_room(
         shortest: usize,
         promised: usize,

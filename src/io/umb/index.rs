@@ -1,10 +1,9 @@
 //! Description of the model in `index.json`.
 
 use std::fmt;
-use std::marker::PhantomData;
 
+use indexmap::IndexMap;
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::lane::cpu::expect_memory;
 
@@ -49,12 +48,13 @@ pub(super) struct System {
     pub(super) exit_rate: Option<Type>,
 }
 
+/// Annotations by name, in the order of the file.
 #[derive(Deserialize, Default)]
 pub(super) struct Annotations {
     #[serde(default)]
-    pub(super) aps: InOrder<Annotation>,
+    pub(super) aps: IndexMap<String, Annotation>,
     #[serde(default)]
-    pub(super) rewards: InOrder<Annotation>,
+    pub(super) rewards: IndexMap<String, Annotation>,
 }
 
 #[derive(Deserialize)]
@@ -81,37 +81,6 @@ impl fmt::Display for Type {
             Some(size) => write!(f, "{} ({size} bits)", self.name),
             None => f.write_str(&self.name),
         }
-    }
-}
-
-/// Members of a JSON object in their original order.
-pub(super) struct InOrder<T>(pub(super) Vec<(String, T)>);
-
-impl<T> Default for InOrder<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = InOrder<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder<T>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(InOrder(members))
-            }
-        }
-        deserializer.deserialize_map(Members(PhantomData))
     }
 }
 

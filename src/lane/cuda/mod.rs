@@ -50,10 +50,7 @@ pub(crate) enum Side {
 }
 
 /// Page-locked buffers, each with an event after its last transfer.
-#[derive(Debug)]
-struct Staging {
-    slots: Vec<(Pinned, Event)>,
-}
+type Staging = Vec<(Pinned, Event)>;
 
 /// Size of a staging buffer in bytes. Locking its pages takes half a millisecond per megabyte.
 const SLOT: usize = 4 << 20;
@@ -144,7 +141,7 @@ impl CudaLane {
                 slot.1.record(&stream)?;
                 Ok(slot)
             });
-            let staging = Mutex::new(Staging { slots: slots.collect::<driver::Result<_>>()? });
+            let staging = Mutex::new(slots.collect::<driver::Result<_>>()?);
             let fence = Event::new(context)?;
             fence.record(&stream)?;
             Ok(Self { device, context, stream, aside, fence, arch, functions: Mutex::default(), staging })
@@ -304,7 +301,7 @@ impl Backend for CudaLane {
         let mut staging = lock(&self.staging);
         self.during("an upload", || {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                let (pinned, event) = &mut staging[i % SLOTS];
                 event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
                 copy_bytes_locked(bytes, chunk);
@@ -320,7 +317,7 @@ impl Backend for CudaLane {
         self.during("a download", || {
             let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
             let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                let (pinned, event) = &mut staging[i % SLOTS];
                 event.synchronize()?;
                 self.stream.fetch(src, at + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
                 event.record(&self.stream)
@@ -329,7 +326,7 @@ impl Backend for CudaLane {
                 fetch(&mut staging, i)?;
             }
             for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                let (pinned, event) = &mut staging[i % SLOTS];
                 event.synchronize()?;
                 copy_bytes_locked(chunk, &pinned.bytes()[..chunk.len()]);
                 if i + SLOTS < lengths.len() {

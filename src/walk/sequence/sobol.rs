@@ -30,35 +30,23 @@ pub const WORDS: usize = 32;
 static PACKED: &[u8] = include_bytes!("data/joe-kuo-6.21201.bin");
 const DEGREES: usize = 18;
 
-/// Reader of bit fields from [`PACKED`].
-struct Bits {
-    at: usize,
-}
-
-impl Bits {
-    fn take(&mut self, count: usize) -> u32 {
-        let mut value = 0;
-        for i in 0..count {
-            let bit = PACKED[self.at / 8] >> (self.at % 8) & 1;
-            value |= u32::from(bit) << i;
-            self.at += 1;
-        }
-        value
-    }
-}
-
 /// Calls `see` with a primitive polynomial's coefficients a and with m_1 … m_s, per dimension.
 ///
 /// Dimensions start at 1; dimension 0 is van der Corput's sequence.
 fn polynomials(mut see: impl FnMut(u32, &[u32]) -> bool) {
-    let mut bits = Bits { at: 16 * DEGREES };
+    let mut at = 16 * DEGREES;
+    let mut bit = || {
+        at += 1;
+        u32::from(PACKED[(at - 1) / 8] >> ((at - 1) % 8) & 1)
+    };
+    let mut take = |count: usize| (0..count).fold(0, |value, i| value | bit() << i);
     for s in 1..=DEGREES {
         let count = u16::from_le_bytes([PACKED[2 * s - 2], PACKED[2 * s - 1]]);
         for _ in 0..count {
-            let a = bits.take(s - 1);
+            let a = take(s - 1);
             let mut m = [0; DEGREES];
             for (i, m) in m[..s].iter_mut().enumerate() {
-                *m = 2 * bits.take(i) + 1;
+                *m = 2 * take(i) + 1;
             }
             if !see(a, &m[..s]) {
                 return;
