@@ -3,8 +3,6 @@
 //! They are for an RTX 2080 Ti, f64, blocks of 10 rows, 256 threads per group, and the interface
 //! system on the host. They serve as test data and for comparison in reports, never for a choice.
 
-#![expect(clippy::excessive_precision, reason = "digits as published")]
-
 use super::StageTimes;
 use super::overlap::{Overhead, OverlapModel};
 use super::regression::Line;

@@ -149,6 +149,7 @@ impl<T: Number> RankReduction<T> {
 
 /// Stage 2 on one lane: solves the interface equations of all rows.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a plan has only one")]
 pub(crate) enum Stage2<T> {
     /// In tiles: the root solve for the reduced blocks of the only chunk, or for joined subtrees.
     Tiles(RootSolve<T>, Option<Subtrees<T>>),
