@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Parameters;
 use crate::Result;
+use crate::lane::cpu::try_zeroed;
 use crate::parallel::*;
 use crate::tridiagonal::{BandedSystem, Form, System};
 
@@ -114,22 +115,22 @@ impl BuiltIn {
     pub fn rows(&self, rows: Range<usize>) -> Result<[Vec<f64>; 4]> {
         let what = || format!("{}: dl, d, du and b", self.name);
         crate::lane::cpu::expect_memory(32u64.saturating_mul(rows.len() as u64), what)?;
-        let (seed, at) = (self.seed, rows.start);
-        let [dl, d, du] = match self.numbers {
+        let room = || try_zeroed(rows.len(), what);
+        let [mut dl, mut d, mut du, mut b] = [room()?, room()?, room()?, room()?];
+        let (seed, at) = (self.seed, rows.start as u64);
+        match self.numbers {
             Numbers::Random => {
-                let side = |stream| {
-                    let number = move |i: usize| 2.0 * uniform(seed, stream, i as u64) - 1.0;
-                    rows.clone().into_par_iter().map(number)
-                };
-                let (dl, du): (Vec<f64>, Vec<f64>) = (side(0).collect(), side(1).collect());
-                let sign = |i: usize| if uniform(seed, 2, i as u64) < 0.5 { -1.0 } else { 1.0 };
-                let own = |i: usize| sign(i) * 1.1 * (dl[i - at].abs() + du[i - at].abs());
-                let d = rows.clone().into_par_iter().map(own).collect();
-                [dl, d, du]
+                let side = |stream| move |k| 2.0 * uniform(seed, stream, at + k as u64) - 1.0;
+                fill(&mut dl, side(0));
+                fill(&mut du, side(1));
+                let sign = |k: usize| if uniform(seed, 2, at + k as u64) < 0.5 { -1.0 } else { 1.0 };
+                fill(&mut d, |k| sign(k) * 1.1 * (dl[k].abs() + du[k].abs()));
             }
-            Numbers::Same(numbers) => numbers.map(|v| vec![v; rows.len()]),
-        };
-        let b = rows.into_par_iter().map(|i| uniform(seed, 3, i as u64) * d[i - at]).collect();
+            Numbers::Same(numbers) => {
+                [&mut dl, &mut d, &mut du].into_iter().zip(numbers).for_each(|(to, v)| fill(to, |_| v));
+            }
+        }
+        fill(&mut b, |k| uniform(seed, 3, at + k as u64) * d[k]);
         Ok([dl, d, du, b])
     }
 
@@ -137,6 +138,11 @@ impl BuiltIn {
         let name = if batch == 1 { name } else { format!("{name},{batch}") };
         Self { name, n, batch, numbers, seed }
     }
+}
+
+/// Sets every element of an array to a function of its position.
+fn fill(to: &mut [f64], number: impl Fn(usize) -> f64 + Sync) {
+    to.par_iter_mut().enumerate().for_each(|(k, to)| *to = number(k));
 }
 
 /// Returns the built-in pentadiagonal or block tridiagonal system `spec`, and its name.

@@ -83,14 +83,15 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Creates an empty solution for `rhs` right-hand sides of `rows` rows with this plan.
-    pub(crate) fn new(rhs: usize, rows: usize, how: &PlanOptions) -> Self {
+    /// Creates an empty solution by this plan, with an array for the unknowns of each right-hand
+    /// side.
+    pub(crate) fn new(x: Vec<Vec<f64>>, how: &PlanOptions) -> Self {
         let solution = Solution {
-            x: vec![vec![0.0; rows]; rhs],
+            residuals: vec![Residual::default(); x.len()],
+            x,
             status: Status::NotMet,
             statuses: Vec::new(),
             residual: Residual::default(),
-            residuals: vec![Residual::default(); rhs],
             growth: 0.0,
             dominant: false,
             small_pivots: 0,

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "memory that launches share, as on any device")]
 
+use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -169,7 +170,31 @@ impl Memory {
 ///
 /// For gigabytes, creating and freeing small pages takes seconds.
 pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
-    let values = vec![T::zeroed(); len];
+    on_large_pages(vec![T::zeroed(); len])
+}
+
+/// Returns [`zeroed`] values, or an error if they cannot be allocated; `what` names their purpose.
+///
+/// After [`expect_memory`], threads that start can still take the memory that was available.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub(crate) fn try_zeroed<T: bytemuck::Zeroable>(len: usize, what: impl FnOnce() -> String) -> Result<Vec<T>> {
+    let layout = match Layout::array::<T>(len) {
+        Ok(layout) if layout.size() == 0 => return Ok(bytemuck::zeroed_vec(len)),
+        layout => layout.ok(),
+    };
+    // SAFETY: the size is not 0.
+    let start = layout.map_or(std::ptr::null_mut(), |layout| unsafe { std::alloc::alloc_zeroed(layout) });
+    if start.is_null() {
+        return Err(out_of_memory(len.saturating_mul(size_of::<T>()) as u64, available_memory(), what()));
+    }
+    // SAFETY: the global allocator made an array of this length; zeroed bytes are values of T.
+    Ok(on_large_pages(unsafe { Vec::from_raw_parts(start.cast(), len, len) }))
+}
+
+/// Moves values to large pages, if the system has them.
+fn on_large_pages<T>(values: Vec<T>) -> Vec<T> {
     #[cfg(target_os = "linux")]
     {
         let bytes = size_of_val(&values[..]);
@@ -265,10 +290,10 @@ fn group_limit() -> &'static Option<u64> {
 /// [`Error::OutOfMemory`] with requested and available bytes.
 pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
     let Some(available) = less_than(bytes) else { return Ok(()) };
-    Err(Error::OutOfMemory {
-        device: "the host".to_owned(),
-        what: what(),
-        asked: bytes,
-        limit: format!("{} are available", Size(available)),
-    })
+    Err(out_of_memory(bytes, available, what()))
+}
+
+fn out_of_memory(asked: u64, available: u64, what: String) -> Error {
+    let limit = format!("{} are available", Size(available));
+    Error::OutOfMemory { device: "the host".to_owned(), what, asked, limit }
 }

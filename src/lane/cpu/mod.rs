@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub(crate) use memory::zeroed;
 pub(super) use memory::{LARGE_PAGE, Memory};
 pub use memory::{available_memory, expect_memory};
+pub(crate) use memory::{try_zeroed, zeroed};
 
 use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};

@@ -58,7 +58,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
     let (dominant, regular) = view.dominance();
-    let mut done = Pass::new(view.b.len(), view.rows(), &PlanOptions::default());
+    let mut done = Pass::new(vec![vec![0.0; view.rows()]; view.b.len()], &PlanOptions::default());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
     let started = Instant::now();
     let mut certified = false;

@@ -60,7 +60,7 @@ pub(crate) fn solve(
         residuals.push(residual);
         largest = [largest[0].max(x_size), largest[1].max(b_size)];
     }
-    let mut done = Pass::new(0, 0, &PlanOptions::default());
+    let mut done = Pass::new(Vec::new(), &PlanOptions::default());
     (done.solution.residuals, done.solution.chunks) = (residuals, 1);
     done.solution.solve_seconds = began.elapsed().as_secs_f64();
     let solution = done.finish(&[], span.ranks, options.tolerance);

@@ -26,7 +26,7 @@ use super::system::row_range::Span;
 use super::system::view::{self, View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::lane::cpu::{expect_memory, zeroed};
+use crate::lane::cpu::{expect_memory, try_zeroed};
 use crate::{Machine, Result};
 
 /// Solves systems on lanes of one precision.
@@ -112,14 +112,24 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     let mut solver = AnySolver::new(machine, options);
     // Rows that do not fit the memory of a lane pass through it in chunks.
     let held = (8 * view.span.rows * (3 + 2 * view.b.len())) as u64;
-    if machine.lanes[0].free_bytes().is_none_or(|free| held <= free) {
-        let mut x: Vec<Vec<f64>> = view.b.iter().map(|b| zeroed(b.len())).collect();
+    let fits = machine.lanes[0].free_bytes().is_none_or(|free| held <= free);
+    if fits && let Ok(mut x) = unknowns(&view) {
         let mut places: Vec<&mut [f64]> = x.iter_mut().map(Vec::as_mut_slice).collect();
         if let Some(solution) = solver.solve_directly(&view, &mut places, &mut || Ok(()))? {
             return Ok(Solution { x, ..solution });
         }
     }
     solver.solve(&view)
+}
+
+/// Returns zeroed arrays for the unknowns of each right-hand side.
+fn unknowns(view: &View<'_>) -> Result<Vec<Vec<f64>>> {
+    view.b.iter().map(|b| try_zeroed(b.len(), || solution_of(b.len()))).collect()
+}
+
+/// Name of the memory for a solution, for messages.
+pub(super) fn solution_of(rows: usize) -> String {
+    format!("the solution of {rows} rows")
 }
 
 /// Subject of the error message for a machine in fixed-point precision.
@@ -212,7 +222,7 @@ impl<'a, T: Number> Solver<'a, T> {
     /// the flags of stage 1.
     fn pass(&mut self, view: &View<'_>, how: &PlanOptions, stop: impl Fn(u32) -> bool) -> Result<Pass> {
         let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
-        let mut done = Pass::new(view.b.len(), rows, how);
+        let mut done = Pass::new(ranks.all_ok(unknowns(view))?, how);
         let given = self.group.take().filter(|group| group.fits(view, how));
         let several_cyclic = cyclic && batch > 1;
         if !several_cyclic || (opens_cyclic(n) && !self.closed) {
@@ -296,7 +306,7 @@ impl<'a, T: Number> Solver<'a, T> {
         // Host arrays of the plan, unknowns, the residual and a correction. No page is allocated
         // before it is written.
         let bytes = view.span.rows * (5 * size_of::<T>() + 8 * (view.b.len() + 2));
-        let room = expect_memory(bytes as u64, || format!("the solution of {} rows", view.span.rows));
+        let room = expect_memory(bytes as u64, || solution_of(view.span.rows));
         ranks.all_ok(room)?;
         let mut done = self.partition(view)?;
         eliminate(view, &options, &mut done)?;

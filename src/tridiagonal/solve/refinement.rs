@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use super::solution_of;
 use crate::lane::Lane;
+use crate::lane::cpu::try_zeroed;
 use crate::parallel::*;
 use crate::tridiagonal::chunk::Upload;
 use crate::tridiagonal::host::scaling;
@@ -306,7 +308,9 @@ impl<'a, T: Number> Group<'a, T> {
         seconds: &mut f64,
     ) -> Result<Vec<Refined>> {
         let rows = view.span.rows;
-        let mut r = vec![0.0; rows];
+        let array = || try_zeroed(rows, || solution_of(rows));
+        let arrays = array().and_then(|r| Ok((r, array()?)));
+        let (mut r, mut better) = view.span.ranks.all_ok(arrays)?;
         let largest = |r: &[f64]| view.span.ranks.all_reduce_max(scaling::largest(r));
         let mut all: Vec<Refined> = Vec::with_capacity(bs.len());
         for (k, (b, x)) in bs.iter().zip(&*xs).enumerate() {
@@ -316,7 +320,6 @@ impl<'a, T: Number> Group<'a, T> {
             }
             all.push(one);
         }
-        let mut better = vec![0.0; rows];
         while all.iter().any(|one| one.scale.is_some()) {
             for k in 0..self.room.all() {
                 if all.get(k).is_none_or(|one| one.scale.is_none()) {
