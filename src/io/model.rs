@@ -190,13 +190,12 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
 
 /// Returns the error about a transition listed twice, with its lines if the format has lines.
 fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
-    let lines_of: fn(&[u8], &Path, u32, u32) -> Result<Vec<u64>> = match format {
-        Format::Tra => tra::lines_of,
-        Format::Drn => drn::lines_of,
-        Format::MatrixMarket => mtx::lines_of,
-        _ => |_, _, _, _| Ok(Vec::new()),
-    };
-    let lines = text::read(path).and_then(|bytes| lines_of(&bytes, path, from, to));
+    let lines = text::read(path).and_then(|bytes| match format {
+        Format::Tra => tra::lines_of(&bytes, path, from, to),
+        Format::Drn => drn::lines_of(&bytes, path, from, to),
+        Format::MatrixMarket => mtx::lines_of(&bytes, path, from, to),
+        _ => Ok(Vec::new()),
+    });
     let remedy = match format {
         Format::MatrixMarket => "add its rates into one, or list one triangle of a symmetric matrix",
         _ => "add its rates into one",

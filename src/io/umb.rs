@@ -152,7 +152,7 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     for (id, annotation) in &index.annotations.rewards {
         match jumps.reward(files, id, annotation) {
             Ok(values) => {
-                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values })
+                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values });
             }
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }

@@ -157,11 +157,6 @@ fn fill(to: &mut [f64], number: impl Fn(usize) -> f64 + Sync) {
     to.par_iter_mut().enumerate().for_each(|(k, to)| *to = number(k));
 }
 
-/// Sets every element of an array to a function of its position.
-fn fill(to: &mut [f64], number: impl Fn(usize) -> f64 + Sync) {
-    to.par_iter_mut().enumerate().for_each(|(k, to)| *to = number(k));
-}
-
 /// Returns the built-in pentadiagonal or block tridiagonal system `spec`, and its name.
 ///
 /// The right-hand side is as in [`tridiagonal`]. Systems are:

@@ -1,16 +1,12 @@
 //! Chebyshev method: Chebyshev polynomials of P instead of powers, for nearly self-adjoint P.
 //!
 //! Let a = αt with the [coefficients](super::numerics::chebyshev_coefficients) c_k. Then
-//! π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. The defect of
-//! the sum up to K, as a function of a, has a closed form. The rounding error δ_k of the computed
-//! v_{k+1} is a further defect. With E_k = E (|S| − k)⁺ the total error is at most
-//!
-//! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖,
-//!
-//! with the constant 1 for every chain: `docs/certificate.md` has the proof. Norms are measured at
-//! every step. They stay near 1 if P is nearly self-adjoint in some inner product. They grow
-//! exponentially if P has eigenvalues far from the real axis. The expansion is abandoned if the
-//! last sum exceeds its share of ε.
+//! π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}. With the rounding
+//! error δ_k of the computed v_{k+1} and E_k = E (|S| − k)⁺, the error of the sum up to K is at most
+//! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖ for every chain: `docs/certificate.md` has
+//! the proof. Norms are measured at every step. They stay near 1 if P is nearly self-adjoint in some
+//! inner product. They grow exponentially if P has eigenvalues far from the real axis. The expansion
+//! is abandoned if the last sum exceeds its share of ε.
 
 use super::chain::statistics::MatrixStatistics;
 use super::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
@@ -175,14 +171,7 @@ pub(super) fn run<T: Number>(
     // Smaller values gain nothing, and larger ones exceed the bound on rounding.
     let mut times: Vec<Due> = times.iter().filter(|due| RANGE.contains(&due.lambda)).copied().collect();
     times.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
-    let mut expansion = Expansion {
-        method: Expanded::Chebyshev,
-        terms: 0,
-        restarts: 0,
-        norm: 1.0,
-        weighted_norm: 1.0,
-        given_up: 0,
-    };
+    let mut expansion = Expansion::new(Expanded::Chebyshev, 1.0, 0);
     for some in times.chunks(vector_capacity(context, DEFAULT_VECTORS).max(1)) {
         expand(context, some, session, &mut expansion)?;
     }

@@ -19,7 +19,7 @@
 //! There are at most 2 nnz + 6 n of these. P is an l1 contraction, so the errors of different steps
 //! add: the error of N steps is at most N times the sum of max_j g_j and this underflow term.
 
-use crate::kernel::{Number, Precision, quotient};
+use crate::kernel::{Number, quotient};
 
 /// Returns α (g_j − 3 u) for a column j, the part of g_j that scales with 1/α.
 ///
@@ -50,24 +50,6 @@ pub(crate) fn fixed_rounding(n: usize, most: f64) -> (f64, f64) {
     // Each row is rounded once. In each state its transition shares and its exit share are rounded.
     let vector = unit * (n as f64 + 1.0);
     (1.001 * (vector + unit * 2.0 * most), vector)
-}
-
-/// Bounds the rounding error of a Poisson(λ) sum over a window of `len` terms.
-///
-/// The rounding of the weights is not included. `steps` is the number of steps to the last iterate,
-/// `step` the error bound of one step, `vector` the error bound of a stored vector, and `drift`
-/// that of the rounding of λ (see [`drift`]).
-pub(crate) fn sum_rounding<T: Number>(
-    (step, vector): (f64, f64),
-    (lambda, drift): (f64, f64),
-    len: u64,
-    steps: u64,
-) -> f64 {
-    // This covers the steps, the stored initial vector and weights, and each addition to a partial
-    // sum of mass ≤ 1.
-    // E min(N, steps) ≤ min(λ, steps).
-    let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
-    step * lambda.min(steps as f64) + 2.0 * vector + vector * len as f64 + drift + handed_out
 }
 
 /// Bounds the l1 change of a Poisson(λ) sum by the rounding of λ = αt.

@@ -142,6 +142,11 @@ pub struct Expansion {
 }
 
 impl Expansion {
+    /// Returns an expansion without products.
+    pub(super) fn new(method: Expanded, norm: f64, given_up: usize) -> Self {
+        Self { method, terms: 0, restarts: 0, norm, weighted_norm: norm, given_up }
+    }
+
     /// Combines two expansions of one run.
     pub(super) fn and(self, other: Self) -> Self {
         Self {

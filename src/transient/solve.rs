@@ -113,7 +113,7 @@ pub fn solve_resumable(
     Ok(solution)
 }
 
-/// Scans the rows and chooses their order; then solves as [`solve_ordered`].
+/// Scans the rows and chooses their order; then solves as [`Scanned::solve`].
 fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,

@@ -2,26 +2,10 @@
 //!
 //! Let T be the transient states, and h the largest expected number of steps from any reached state
 //! until absorption. The total of a reward ρ, which is 0 in absorbing states, is V = (1/α) x_0·v
-//! with v = ρ + Pv. Gauss–Seidel sweeps solve for v. One sweep propagates rewards across a whole
-//! block of states, however slowly these are left. The error of V is at most (1/α) h max |ρ − (v −
-//! Pv)|. All rewards share the sweeps. One of them is the time, with the reward 1. In each step its
-//! v falls by at least 1 minus its defect d in expectation, so that h ≤ max v / (1 − d).
-//!
-//! If the sweeps do not converge, the iterates x_0, x_1, … are summed, V = (1/α) Σ_k ρ·x_k. On T,
-//! x_m P^j is replaced by μ^j x_m, as in [early
-//! termination](crate::transient::iteration::quasi_stationary), so that
-//!
-//! V ≈ (1/α) (Σ_{k<m} ρ·x_k + ρ·x_m / (1 − μ)).
-//!
-//! A sequence with the defects δ_0, δ_1, … on T differs from the exact one by Σ_i δ_i P^{k−1−i} at
-//! k. In all later steps together δ_i contributes at most ‖δ_i‖ max|ρ| h. Before the termination
-//! ‖δ_i‖ ≤ g, the rounding of a step; after it ‖δ_{m+j}‖ ≤ μ^j (d + g). Let e be the error of the
-//! initial vector and of sums. Then the error of V is at most (1/α) max|ρ| h (e + g m + (d + g)/(1
-//! − μ)). Relative to the longest mean time to absorption that is as small as errors of
-//! probabilities are.
-//!
-//! If it is shorter, the states of T are [eliminated](super::envelope). The relative error of
-//! elimination does not depend on how slow the absorption is.
+//! with v = ρ + Pv. Gauss–Seidel sweeps solve for v; they propagate rewards across a whole block of
+//! states, however slowly these are left. If they do not converge, the iterates are summed up to a
+//! quasi-stationary x_m, V ≈ (1/α) (Σ_{k<m} ρ·x_k + ρ·x_m / (1 − μ)). If it is shorter, the states
+//! of T are [eliminated](super::envelope). `docs/certificate.md` has the bounds.
 
 use super::envelope::Envelope;
 use super::hitting_time::{Stochastic, TOGETHER, bound_hitting_time, expected_rewards};

@@ -3,20 +3,12 @@
 //! Let T be states that are left almost surely, w_ij the rates between them, w_i∞ those out of T,
 //! and S_i the sum of both. The values h_i = (ρ_i + Σ_j w_ij h_j) / S_i are the expected rewards at
 //! the rates ρ until T is left. Eliminating state k adds w_ik w_kj / S_k to w_ij, w_ik w_k∞ / S_k
-//! to w_i∞ and w_ik ρ_k / S_k to ρ_i. S_k is the sum of its rates to later states and out of T.
-//! There are no subtractions. States are numbered such that neighbours are near each other. Row i
-//! has columns from its first neighbour to the last neighbour of any state up to i. Elimination
-//! stays within these.
+//! to w_i∞ and w_ik ρ_k / S_k to ρ_i. There are no subtractions. States are numbered such that
+//! neighbours are near each other. Row i has columns from its first neighbour to the last neighbour
+//! of any state up to i; elimination stays within these.
 //!
-//! # Rounding
-//! A stage changes the p_k rows with w_ik > 0. Each of their numbers is a compensated sum, a
-//! quotient, a product and an addition of numbers of 0 or more: a relative error of at most 6u. By
-//! the all minors matrix tree theorem h_i is a quotient of two sums of products. Each product
-//! contains at most one number of each row (a rate, or ρ). Factors of 1 ± 6u in p_k rows change the
-//! quotient by a factor of (1 ± 6u)^{2 p_k} at most. All stages add up to 12u Σ p_k. Rates and ρ of
-//! m rows as given, with an error of 2u, contribute 4u m, and the back substitution 6u m. If a
-//! double leaves its range, the elimination is repeated with [`Wide`] numbers; their range is not
-//! exceeded.
+//! `docs/certificate.md` bounds the relative error. If a double leaves its range, the elimination is
+//! repeated with [`Wide`] numbers; their range is not exceeded.
 
 use crate::Result;
 use crate::parallel::*;
@@ -352,7 +344,8 @@ impl<N: Positive> Row<N> {
         let add = |own: &mut [N], some: &[N]| {
             own.iter_mut().zip(some).fold(false, |lost, (own, v)| {
                 *own = own.plus(rate.times(*v));
-                lost | (!v.is_zero() & own.is_lost())
+                // A product may underflow to 0.
+                lost | (!v.is_zero() & (own.is_lost() | own.is_zero()))
             })
         };
         let lost = add(&mut self.rates[k + 1 - self.first..], to) | add(&mut self.tail, tail);

@@ -2,17 +2,15 @@
 //!
 //! Let v be 0 at the targets, with (v − Pv)_i ≥ w > 0 at all other states i. In each step v falls
 //! by at least w in expectation. So the expected hitting time is at most max v / w. The accuracy of
-//! v does not matter: only this inequality is computed with its rounding. The rounding of (v −
-//! Pv)_i = Σ_j p_ij (v_i − v_j) is a few units of Σ_j p_ij |v_i − v_j|.
+//! v does not matter: only this inequality is computed with its rounding.
 //!
 //! v comes from Gauss–Seidel sweeps within blocks of 256 states, alternately ascending and
-//! descending. They start at h = 0 and approach the solution from below. One sweep propagates
-//! values across a whole block, also if its states are left slowly. If h would rise for a long
+//! descending. They start at h = 0 and approach the solution from below. If h would rise for a long
 //! time, the last increase d extrapolates it: v = h + c d with the least c for which the inequality
 //! holds with w = 9/10.
 //!
-//! The sweeps run on the host. Each rank holds P by rows of its own states. After each sweep it
-//! receives the values of remote states that these rows read. Blocks do not depend on the number of
+//! The sweeps run on the host. Each rank holds P by rows of its own states, and receives the values
+//! of remote states that these rows read after each sweep. Blocks do not depend on the number of
 //! ranks, so the results are bitwise those of one process.
 
 use std::ops::Range;

@@ -1,14 +1,10 @@
 //! Probabilities of ever reaching a set of states, with error bounds.
 //!
-//! Let T be the states in no closed class, and A a set of states without transitions out of A. Let
-//! b_i = Σ_{j ∈ A} p_ij, and h the largest expected number of steps from any reached state until T
-//! is left. The probability of reaching A solves v = b + Pv on T. It is a reward until absorption,
-//! so the error of any v is at most h max |b − (v − Pv)|.
-//!
-//! [Gauss–Seidel sweeps](super::hitting_time) within blocks compute h and v. Their number and their
-//! rounding do not grow with αt. So stiff chains take as many as other chains.
-//!
-//! If it is shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
+//! Let T be the states in no closed class, and A a set of states without transitions out of A. The
+//! probability of reaching A solves v = b + Pv on T, b_i = Σ_{j ∈ A} p_ij. It is a reward until
+//! absorption, so the error of any v is at most max |b − (v − Pv)| times the largest expected number
+//! of steps until T is left. [Gauss–Seidel sweeps](super::hitting_time) compute both. If it is
+//! shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values};

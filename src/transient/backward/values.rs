@@ -1,15 +1,13 @@
 //! Expectations from every state, for queries about all initial states.
 //!
-//! These are column vectors. For a value f of each state, (e^{Qt} f)(i) is the expectation of f at
-//! t from state i. With P = I + Q/α it is Σ_k P(N = k) P^k f, N Poisson with mean αt. The rows of P
-//! are distributions, so no element of P^k f exceeds the largest |f|. So the bounds are those of
+//! These are column vectors. For a value f of each state, (e^{Qt} f)(i) = Σ_k P(N = k) (P^k f)(i)
+//! is the expectation of f at t from state i, N Poisson with mean αt. The bounds are those of
 //! uniformization with the maximum norm instead of the l1 norm.
 //!
 //! The reward accumulated until some states are reached is h = Σ_k P^k b on the others, where b is
-//! the reward of a step. Let a = P^m b, l = Σ_{k<m} P^k b, and c a number with c (a − Pa) ≥ a
-//! everywhere. Then v = l + c a satisfies v − Pv ≥ b, so v ≥ h. With c' (a − Pa) ≤ a, l + c' a is
-//! at most h. Both bounds converge to each other once a is quasi-stationary. States are
-//! [eliminated](super::envelope) if that is shorter.
+//! the reward of a step. It is enclosed by l + c' a ≤ h ≤ l + c a with l = Σ_{k<m} P^k b, a = P^m b
+//! and the extreme quotients c' and c of a/(a − Pa). States are [eliminated](super::envelope) if
+//! that is shorter. `docs/certificate.md` has the proofs.
 //!
 //! All of this runs on the host, in double precision.
 

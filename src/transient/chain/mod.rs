@@ -280,14 +280,11 @@ impl<'a, D: Deref<Target = dyn Transitions + 'a> + Send + Sync> Transitions for 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         let before = row.len();
         self.inner.incoming(state, row);
-        let mut kept = before;
-        for i in before..row.len() {
-            if !self.stays(row[i].0 as usize) {
-                row[kept] = row[i];
-                kept += 1;
-            }
-        }
-        row.truncate(kept);
+        let mut place = 0;
+        row.retain(|&(from, _)| {
+            place += 1;
+            place <= before || !self.stays(from as usize)
+        });
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {

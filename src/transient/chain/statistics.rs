@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::absorbing_states::NonAbsorbing;
 use crate::kernel::{Number, Precision};
 use crate::transient::numerics::poisson::{Weights, Window};
-use crate::transient::rounding::{drift, sum_rounding};
+use crate::transient::rounding::drift;
 use crate::{Error, Result};
 
 /// Largest αt: the weights of its window take some hundred megabytes.
@@ -105,7 +105,12 @@ impl<T: Number> MatrixStatistics<T> {
 
     /// Bound on the rounding of such a sum whose derivative by λ has an l1 norm of at most `speed`.
     pub(crate) fn rounding_at_speed(&self, lambda: f64, speed: f64, len: u64, steps: u64) -> f64 {
-        sum_rounding::<T>((self.step, self.vector), (lambda, drift(lambda, speed)), len, steps)
+        // This covers the steps, the stored initial vector and weights, and each addition to a
+        // partial sum of mass ≤ 1. E min(N, steps) ≤ min(λ, steps).
+        let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
+        let drift = drift(lambda, speed);
+        let vector = 2.0 * self.vector;
+        self.step * lambda.min(steps as f64) + vector + self.vector * len as f64 + drift + handed_out
     }
 }
 

@@ -1,12 +1,13 @@
 //! Saves the state of a run periodically, and restores it in a run that resumes.
 
+use std::fs::File;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::file::Contents;
+use super::file::{Contents, Stored};
 use super::identity::Identity;
 use super::state::{Phase, State};
-use super::store::{BusyGuard, Checkpoint, Resumable};
+use super::store::{BusyGuard, Checkpoint};
 use crate::ranks::Ranks;
 use crate::transient::problem::{Observer, Options, Order, Problem};
 use crate::transient::solution::TimeResult;
@@ -42,7 +43,7 @@ struct Active<'a> {
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
     /// Saved state to resume from, until the rows are known.
-    resumable: Option<Resumable>,
+    resumable: Option<Stored<File>>,
     /// Phase to resume, until it is taken.
     resumed: Option<Resumed<Phase>>,
     /// Time at which the observer interrupted.
@@ -85,11 +86,11 @@ impl<'a> Checkpointer<'a> {
         let resumable = checkpoint.resumable.take();
         let state = match &resumable {
             None => fresh,
-            Some(resumable) => {
-                let (contents, mut differences) =
-                    (resumable.state(), resumable.identity().differences(&identity));
-                if options.order != Order::Auto && options.order != contents.order {
-                    let (one, other) = (contents.order.name(), options.order.name());
+            Some(Stored { head, .. }) => {
+                let mut differences = head.identity.differences(&identity);
+                let kept = &head.state;
+                if options.order != Order::Auto && options.order != kept.order {
+                    let (one, other) = (kept.order.name(), options.order.name());
                     differences.push(format!("the order of states (there {one}, here {other})"));
                 }
                 if !differences.is_empty() {
@@ -102,21 +103,21 @@ impl<'a> Checkpointer<'a> {
                         ),
                     });
                 }
-                if contents.backends != fresh.backends {
+                if kept.backends != fresh.backends {
                     checkpoint.note = Some(format!(
-                        "the checkpoint was made on {}: the answer keeps its bound, but need not have the bits of a run \
-                         on {} alone",
-                        contents.backends.join(", "),
+                        "the checkpoint was made on {}: the answer keeps its bound, but need not \
+                         have the bits of a run on {} alone",
+                        kept.backends.join(", "),
                         fresh.backends.join(", ")
                     ));
                 }
-                checkpoint.resumed = Some(contents.terms());
+                checkpoint.resumed = Some(kept.terms());
                 let places = problem.times.len();
-                let known = contents.times.iter().map(|(place, _)| *place).chain(resumable.delivered());
-                if known.into_iter().any(|place| place >= places) {
+                let mut known = kept.times.iter().map(|(place, _)| place).chain(&head.delivered);
+                if known.any(|&place| place >= places) {
                     return Err(unusable(checkpoint));
                 }
-                State { backends: fresh.backends, ..contents.clone() }
+                State { backends: fresh.backends, ..kept.clone() }
             }
         };
         let active = Active {
@@ -262,9 +263,7 @@ impl<'a> Checkpointer<'a> {
         if asked == Some(CONTINUE) {
             return Ok(());
         }
-        let _busy = BusyGuard::new();
-        let (phase, vectors) = state()?;
-        active.write(phase, vectors);
+        active.save(state)?;
         if asked == Some(INTERRUPT) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
@@ -275,9 +274,7 @@ impl<'a> Checkpointer<'a> {
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<R> {
         if let (Some(active), Err(Error::Interrupted)) = (&mut self.active, &result) {
-            let _busy = BusyGuard::new();
-            let (phase, vectors) = state()?;
-            active.write(phase, vectors);
+            active.save(state)?;
         }
         result
     }
@@ -293,6 +290,13 @@ impl<'a> Checkpointer<'a> {
 }
 
 impl Active<'_> {
+    fn save(&mut self, state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>) -> Result<()> {
+        let _busy = BusyGuard::new();
+        let (phase, vectors) = state()?;
+        self.write(phase, vectors);
+        Ok(())
+    }
+
     fn write(&mut self, phase: Phase, vectors: Vec<Vec<f64>>) {
         self.state.phase = phase;
         let contents = Contents {

@@ -43,17 +43,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Restricts the content to `rows`, a part of its states.
-    pub(super) fn of(mut self, rows: Range<usize>) -> Self {
-        if self.rows != rows {
-            let some = rows.start - self.rows.start..rows.end - self.rows.start;
-            let results = self.delivered.iter_mut().map(|(_, values)| values);
-            results.chain(&mut self.vectors).for_each(|values| *values = values[some.clone()].to_vec());
-            self.rows = rows;
-        }
-        self
-    }
-
     /// Returns all vectors, with true for those stored in single precision.
     fn all(&self) -> impl Iterator<Item = (&[f64], bool)> {
         let single = single(&self.identity);
@@ -71,10 +60,11 @@ fn bytes_of(single: bool) -> u64 {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Head<I, S> {
-    identity: I,
-    state: S,
-    delivered: Vec<usize>,
+pub(super) struct Head<I, S> {
+    pub(super) identity: I,
+    pub(super) state: S,
+    /// Indices of the times that were delivered.
+    pub(super) delivered: Vec<usize>,
     vectors: usize,
     /// First state of each segment.
     starts: Vec<u64>,
@@ -218,7 +208,7 @@ fn rows_into(name: &str, data: u64, contents: &Contents) -> Result<()> {
 pub(super) struct Stored<I> {
     path: PathBuf,
     input: I,
-    head: Head<Identity, State>,
+    pub(super) head: Head<Identity, State>,
     /// Offset of the vectors in the file.
     data: u64,
     /// Hash of the head, and thereby of the whole file.
@@ -294,10 +284,8 @@ impl<I: Read> Input<'_, I> {
 
     /// Reads `count` bytes, if the file has them.
     fn bytes(&mut self, count: u64) -> Result<Vec<u8>> {
-        if count > self.left {
-            return Err(damaged(self.path, "it ends too early"));
-        }
-        let mut bytes = vec![0; count as usize];
+        // The number may be damaged: it must not determine the memory.
+        let mut bytes = vec![0; count.min(self.left + 1) as usize];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
@@ -372,30 +360,32 @@ impl<I: Read + Seek> Stored<I> {
         Ok(Self { path: path.into(), input: input.input, head, data, hash })
     }
 
+    /// Reads all vectors and checks their hashes.
+    pub(super) fn check(&mut self) -> Result<()> {
+        let all = 0..self.head.identity.states as usize;
+        (0..self.head.delivered.len() + self.head.vectors).try_for_each(|k| self.vector(k, &all).map(drop))
+    }
+
     /// Reads the content for some states, and checks the hashes of their segments.
     pub(super) fn rows(mut self, rows: Range<usize>) -> Result<Contents> {
-        let (n, kept_single) = (self.head.identity.states, single(&self.head.identity));
-        let places = std::mem::take(&mut self.head.delivered);
-        let mut at = self.data;
-        let mut delivered = Vec::with_capacity(places.len());
-        for (number, index) in places.into_iter().enumerate() {
-            delivered.push((index, self.vector(number, at, &rows, false)?));
-            at += 8 * n;
-        }
-        let mut vectors = Vec::new();
-        for number in 0..self.head.vectors {
-            vectors.push(self.vector(delivered.len() + number, at, &rows, kept_single)?);
-            at += bytes_of(kept_single) * n;
-        }
+        let results = self.head.delivered.len();
+        let delivered = (0..results).map(|k| Ok((self.head.delivered[k], self.vector(k, &rows)?)));
+        let delivered = delivered.collect::<Result<_>>()?;
+        let vectors = (results..results + self.head.vectors).map(|k| self.vector(k, &rows));
+        let vectors = vectors.collect::<Result<_>>()?;
         Ok(Contents { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
     }
 
-    /// Reads the states `rows` of the vector at offset `at`.
-    fn vector(&mut self, number: usize, at: u64, rows: &Range<usize>, single: bool) -> Result<Vec<f64>> {
+    /// Reads the states `rows` of a vector; the delivered results come first.
+    fn vector(&mut self, number: usize, rows: &Range<usize>) -> Result<Vec<f64>> {
+        let results = self.head.delivered.len();
+        let single = number >= results && single(&self.head.identity);
+        let each = bytes_of(single);
+        let before = 8 * number.min(results) as u64 + each * number.saturating_sub(results) as u64;
+        let at = self.data + before * self.head.identity.states;
         let starts = &self.head.starts;
         let first = starts.partition_point(|&start| start <= rows.start as u64).saturating_sub(1);
         let last = if rows.is_empty() { first } else { starts.partition_point(|&s| s < rows.end as u64) };
-        let each = bytes_of(single);
         let mut values = Vec::with_capacity(rows.len());
         let mut bytes = Vec::new();
         for segment in first..last {
@@ -417,18 +407,5 @@ impl<I: Read + Seek> Stored<I> {
             }
         }
         Ok(values)
-    }
-
-    pub(super) fn identity(&self) -> &Identity {
-        &self.head.identity
-    }
-
-    pub(super) fn state(&self) -> &State {
-        &self.head.state
-    }
-
-    /// Returns the indices of the times that were delivered.
-    pub(super) fn delivered(&self) -> &[usize] {
-        &self.head.delivered
     }
 }

@@ -73,51 +73,46 @@ impl Identity {
     /// Lists the differences between this identity of a checkpoint and that of the run to resume.
     pub(super) fn differences(&self, run: &Self) -> Vec<String> {
         let mut all = Vec::new();
-        let mut differ = |what: &str, one: String, other: String| {
-            all.push(format!("{what} (there {one}, here {other})"));
+        let mut differ = |what: &str, of: &dyn Fn(&Self) -> String| {
+            all.push(format!("{what} (there {}, here {})", of(self), of(run)));
         };
         if self.states != run.states {
-            differ("the chain", format!("{} states", self.states), format!("{} states", run.states));
+            differ("the chain", &|one| format!("{} states", one.states));
         } else if self.chain != run.chain {
-            differ("the chain's rates", format!("hash {:032x}", self.chain), format!("{:032x}", run.chain));
+            differ("the chain's rates", &|one| format!("hash {:032x}", one.chain));
         } else if self.initial != run.initial {
-            let hashes = [self.initial, run.initial].map(|h| format!("hash {h:032x}"));
-            let [one, other] = hashes;
-            differ("the initial distribution", one, other);
+            differ("the initial distribution", &|one| format!("hash {:032x}", one.initial));
         }
         if self.precision != run.precision {
-            differ("the precision", self.precision.clone(), run.precision.clone());
+            differ("the precision", &|one| one.precision.clone());
         }
-        let same_bits = |a: &[f64], b: &[f64]| {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
-        };
-        if !same_bits(&self.times, &run.times) {
-            differ("the times", few(&self.times), few(&run.times));
+        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        if bits(&self.times) != bits(&run.times) {
+            differ("the times", &|one| few(&one.times));
         }
-        if !same_bits(&[self.epsilon], &[run.epsilon]) {
-            differ("epsilon", format!("{:e}", self.epsilon), format!("{:e}", run.epsilon));
+        if self.epsilon.to_bits() != run.epsilon.to_bits() {
+            differ("epsilon", &|one| format!("{:e}", one.epsilon));
         }
         if self.method != run.method {
-            differ("the method", self.method.clone(), run.method.clone());
+            differ("the method", &|one| one.method.clone());
         }
         if self.width != run.width {
-            differ("the ELL width", self.width.clone(), run.width.clone());
+            differ("the ELL width", &|one| one.width.clone());
         }
         // Rewards of a different chain differ anyway.
         if self.states == run.states && self.rewards != run.rewards {
-            let names = |rewards: &[(String, u128)]| match rewards {
+            differ("the rewards", &|one| match &one.rewards[..] {
                 [] => "none".to_owned(),
                 some => {
                     let named: Vec<String> =
                         some.iter().map(|(name, hash)| format!("{name} {:08x}", *hash as u32)).collect();
                     named.join(", ")
                 }
-            };
-            differ("the rewards", names(&self.rewards), names(&run.rewards));
+            });
         }
         if self.vectors != run.vectors {
-            let wanted = |vectors| if vectors { "probabilities" } else { "rewards alone" }.to_owned();
-            differ("what is computed", wanted(self.vectors), wanted(run.vectors));
+            let wanted = |one: &Self| if one.vectors { "probabilities" } else { "rewards alone" }.to_owned();
+            differ("what is computed", &wanted);
         }
         all
     }

@@ -35,11 +35,8 @@ impl State {
 /// Phase of a run, and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// A uniformization run for finite times.
     Uniformization(UniformizationState),
-    /// The steady state.
     Stationary(StationaryState),
-    /// Finite times by the subdivided method.
     Subdivided(SubdividedState),
     /// All results are delivered.
     Done,
@@ -60,18 +57,23 @@ pub(crate) struct UniformizationState {
     pub(crate) left_over: Vec<usize>,
     /// Open windows: planned time, step of the first stored weight, and divisor of the weights.
     pub(crate) open: Vec<(usize, u64, f64)>,
-    /// Progress of each planned time.
     pub(crate) planned: Vec<TimeProgress>,
 }
 
 /// Progress of a planned time in a uniformization run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TimeProgress {
+    /// Index among the requested times.
     pub(crate) index: usize,
+    /// Error bound of early termination; 0 without one.
     pub(crate) steady_state: f64,
+    /// Maximum number of steps before the iterates that contribute to this time.
     pub(crate) steps: u64,
+    /// Bound of the truncated mass.
     pub(crate) truncation: f64,
+    /// Σ w_k |m_k − 1| over the masses m_k by which weights were divided.
     pub(crate) normalisation: f64,
+    /// (instantaneous, accumulated·α) value of each reward.
     pub(crate) rewards: Vec<(f64, f64)>,
 }
 
@@ -94,7 +96,6 @@ pub(crate) struct StationaryState {
 pub(crate) struct Certificate {
     /// H, the bound of the expected number of steps to one state of each class, if there is one.
     pub(crate) hitting_time: Option<f64>,
-    /// Number of closed classes.
     pub(crate) classes: usize,
 }
 
@@ -104,6 +105,5 @@ pub(crate) struct SubdividedState {
     /// Index of the time in the problem; `interval` is the number of intervals done.
     pub(crate) index: usize,
     pub(crate) interval: u64,
-    /// Matrix–vector products done.
     pub(crate) terms: u64,
 }

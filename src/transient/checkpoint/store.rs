@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io::Cursor;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::file::{self, Contents, Stored};
-use super::identity::Identity;
-use super::state::{Phase, State};
+use super::file::{self, Contents, Head, Stored};
+use super::state::Phase;
 use crate::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
@@ -24,8 +22,8 @@ const SHARE: f64 = 0.01;
 pub struct Checkpoint {
     pub(super) path: PathBuf,
     pub(super) every: Option<Duration>,
-    /// Content of the file, until the run resumes from it.
-    pub(super) resumable: Option<Resumable>,
+    /// File to resume from, from which each rank reads its rows once they are known.
+    pub(super) resumable: Option<Stored<File>>,
     /// End of the last write, or the start of the run.
     pub(super) last: Instant,
     pub(super) written: u64,
@@ -35,46 +33,6 @@ pub struct Checkpoint {
     pub(super) note: Option<String>,
     pub(super) trouble: Option<Error>,
     pub(super) complain: fn(&Error),
-}
-
-/// Checkpoint to resume from.
-#[derive(Debug)]
-pub(super) enum Resumable {
-    /// Content that is read and checked completely.
-    Whole(Box<Contents>),
-    /// File from which each rank reads its rows once they are known.
-    File(Box<Stored<File>>),
-}
-
-impl Resumable {
-    pub(super) fn identity(&self) -> &Identity {
-        match self {
-            Self::Whole(contents) => &contents.identity,
-            Self::File(stored) => stored.identity(),
-        }
-    }
-
-    pub(super) fn state(&self) -> &State {
-        match self {
-            Self::Whole(contents) => &contents.state,
-            Self::File(stored) => stored.state(),
-        }
-    }
-
-    /// Returns the indices of the times that were delivered.
-    pub(super) fn delivered(&self) -> Vec<usize> {
-        match self {
-            Self::Whole(contents) => contents.delivered.iter().map(|(place, _)| *place).collect(),
-            Self::File(stored) => stored.delivered().to_vec(),
-        }
-    }
-
-    pub(super) fn rows(self, rows: Range<usize>) -> Result<Contents> {
-        match self {
-            Self::Whole(contents) => Ok(contents.of(rows)),
-            Self::File(stored) => stored.rows(rows),
-        }
-    }
 }
 
 /// Number of threads that are saving a state.
@@ -141,9 +99,9 @@ impl Checkpoint {
     /// version.
     pub fn resume(path: impl Into<PathBuf>) -> Result<Self> {
         let mut checkpoint = Self::writable(path.into())?;
-        if let Some(stored) = file::open(&checkpoint.path)? {
-            let n = stored.identity().states as usize;
-            checkpoint.resumable = Some(Resumable::Whole(Box::new(stored.rows(0..n)?)));
+        checkpoint.resumable = file::open(&checkpoint.path)?;
+        if let Some(stored) = &mut checkpoint.resumable {
+            stored.check()?;
         }
         Ok(checkpoint)
     }
@@ -170,7 +128,7 @@ impl Checkpoint {
             let stored = ranks.all_ok(file::open(&checkpoint.path))?;
             let name = stored.as_ref().map_or("missing".to_owned(), |s| format!("{:032x}", s.hash));
             ranks.expect_same("checkpoint", &name)?;
-            checkpoint.resumable = stored.map(|stored| Resumable::File(Box::new(stored)));
+            checkpoint.resumable = stored;
         }
         Ok(checkpoint)
     }
@@ -268,13 +226,13 @@ pub struct Summary {
 /// # Errors
 /// If the bytes are not a checkpoint, are damaged, or are of another version.
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
-    let stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
-    let n = stored.identity().states as usize;
-    let contents = stored.rows(0..n)?;
+    let mut stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
+    stored.check()?;
+    let Head { identity, state, .. } = stored.head;
     Ok(Summary {
-        precision: contents.identity.precision.clone(),
-        states: contents.identity.states,
-        terms: contents.state.terms(),
-        complete: matches!(contents.state.phase, Phase::Done),
+        precision: identity.precision,
+        states: identity.states,
+        terms: state.terms(),
+        complete: matches!(state.phase, Phase::Done),
     })
 }

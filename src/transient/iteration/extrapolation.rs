@@ -5,9 +5,8 @@
 //!
 //! If the rounding of a step would cost too much, the extrapolation uses a double-double vector q.
 //! Its residual r = qP − μq is computed in double-double arithmetic, so that no step adds rounding.
-//! The vector q is corrected until the residual is small: with e = Σ_{i<N} r P^i, the residual of
-//! q + e is r P^N − (1 − μ) e. If P is periodic, (I + P)/2 and half the sum are used instead.
-//! `docs/certificate.md` has the proof.
+//! The vector q is corrected by Σ_{i<N} r P^i until the residual is small. If P is periodic, (I +
+//! P)/2 and half the sum are used instead. `docs/certificate.md` has the proof.
 
 use super::quasi_stationary::{EarlyTermination, Shares};
 use super::{Iteration, Which};

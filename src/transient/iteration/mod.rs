@@ -23,10 +23,8 @@ use crate::transient::numerics::fixed_point::beginning;
 use crate::transient::step::chunk::{Part, Sum};
 use crate::transient::step::stages::Stage;
 use crate::transient::step::vector_kernels::{
-    ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS,
-};
-use crate::transient::step::vector_kernels::{
-    accumulate, block_defect, block_dot, block_norm, block_sum, sweep,
+    ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS, accumulate, block_defect,
+    block_dot, block_norm, block_sum, sweep,
 };
 use crate::{Error, Result};
 
@@ -506,21 +504,25 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Adds partial sums, blocks in global order.
     pub(super) fn sums(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; count];
-        let mut partials = Vec::with_capacity(of.len());
-        for (part, out) in self.parts.parts.iter().zip(of) {
-            let blocks = part.rows.len().div_ceil(BLOCK);
-            let mut partial = vec![T::ZERO; count * blocks];
-            self.lanes[part.lane].download(out, 0, &mut partial)?;
-            partials.push((blocks, partial));
-        }
+        let partials = self.block_values(of, count)?;
         self.parts.ranks.ordered_reduce(&mut sums, |sums| {
-            for (blocks, partial) in &partials {
-                for (sum, blocks) in sums.iter_mut().zip(partial.chunks(*blocks)) {
+            for partial in partials.iter().filter(|partial| !partial.is_empty()) {
+                for (sum, blocks) in sums.iter_mut().zip(partial.chunks(partial.len() / count)) {
                     blocks.iter().for_each(|b| *sum += b.wide());
                 }
             }
         });
         Ok(sums)
+    }
+
+    /// Downloads `count` values per block of each part.
+    fn block_values(&self, of: &[Buffer<T>], count: usize) -> Result<Vec<Vec<T>>> {
+        let values = |(part, out): (&Part<T>, &Buffer<T>)| {
+            let mut values = vec![T::ZERO; count * part.rows.len().div_ceil(BLOCK)];
+            self.lanes[part.lane].download(out, 0, &mut values)?;
+            Ok(values)
+        };
+        self.parts.parts.iter().zip(of).map(values).collect()
     }
 
     /// Computes the rewards of one iterate.
@@ -655,13 +657,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             let args = args(part, self.blocks[p].arg());
             Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, rows, params, args)?])
         })?;
-        let mut partials = Vec::new();
-        for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
-            let from = partials.len();
-            partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
-            self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
-        }
-        Ok(total(&partials, self.parts.ranks))
+        Ok(total(&self.block_values(&self.blocks, 1)?.concat(), self.parts.ranks))
     }
 
     /// Returns this rank's rows of the accumulators in the order of states.
@@ -678,7 +674,7 @@ impl<'a, T: Number> Iteration<'a, T> {
         if host.is_empty() {
             *host = touched(self.parts.rows.len());
         }
-        self.collect_into(host, |p| (&acc.parts[p], self.parts.parts[p].ghosts()), false)?;
+        self.collect_into(host, &acc.parts, Part::ghosts, false)?;
         Ok(host)
     }
 
@@ -696,13 +692,13 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Elements are doubles. For fixed point they are doubles with the bits of the fractions. These
     /// are copied and never used in arithmetic.
     pub(crate) fn snapshot(&self) -> Result<Vec<f64>> {
-        let source = self.source(Which::Newest);
-        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), true)
+        self.collect_iterate(Which::Newest, true)
     }
 
     /// Returns accumulators as a checkpoint stores them, like [`Self::snapshot`].
     pub(crate) fn snapshot_sum(&self, acc: &Accumulators<T>) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc.parts[p], self.parts.parts[p].ghosts()), true)
+        let mut all = touched(self.parts.rows.len());
+        self.collect_into(&mut all, &acc.parts, Part::ghosts, true).map(|()| all)
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -712,35 +708,34 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Copies an iterate to the host, in the order of states.
     pub(crate) fn iterate(&self, which: Which) -> Result<Vec<f64>> {
-        let source = self.source(which);
-        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), false)
+        self.collect_iterate(which, false)
     }
 
-    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync, kept: bool) -> Result<Vec<f64>>
-    where
-        T: 'b,
-    {
-        let mut all = touched(self.parts.rows.len());
-        self.collect_into(&mut all, of, kept).map(|()| all)
+    fn collect_iterate(&self, which: Which, kept: bool) -> Result<Vec<f64>> {
+        let (source, mut all) = (self.source(which), touched(self.parts.rows.len()));
+        let x = self.parts.parts.iter().map(|part| &part.x[source]);
+        self.collect_into(&mut all, x, |part| part.own, kept).map(|()| all)
     }
 
+    /// Copies one array of each part to the host, from an offset on; `kept` preserves the bits.
     fn collect_into<'b>(
         &self,
         all: &mut [f64],
-        of: impl Fn(usize) -> (&'b Buffer<T>, usize) + Sync,
+        arrays: impl IntoIterator<Item = &'b Buffer<T>>,
+        offset: fn(&Part<T>) -> usize,
         kept: bool,
     ) -> Result<()>
     where
         T: 'b,
     {
         let mut rest = all;
-        let mut shares: Vec<Vec<(usize, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        for (p, part) in self.parts.parts.iter().enumerate() {
+        let mut shares: Vec<Vec<_>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for (part, array) in self.parts.parts.iter().zip(arrays) {
             let own = rest.split_off_mut(..part.rows.len()).expect("as many as all parts have");
-            shares[part.lane].push((p, own));
+            shares[part.lane].push((part, array, own));
         }
-        let copy = |(p, own): (usize, &mut [f64])| -> Result<()> {
-            let (lane, (buffer, offset)) = (&self.lanes[self.parts.parts[p].lane], of(p));
+        let copy = |(part, buffer, own): (&Part<T>, &Buffer<T>, &mut [f64])| -> Result<()> {
+            let (lane, offset) = (&self.lanes[part.lane], offset(part));
             if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
                 return lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own));
             }

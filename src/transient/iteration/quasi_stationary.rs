@@ -1,21 +1,11 @@
 //! Early termination: later iterates are extrapolated from x_m, with a proved l1 error bound.
 //!
-//! A state without outgoing transitions is absorbing; T is the set of all others. Let x be the
-//! iterate after m steps, μ any number in \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + …
-//! + μ^{j−1}. The extrapolation of x P^j is
-//!
-//! z_j = μ^j x on T, z_j = x + S_j (xP − x) on the absorbing states.
-//!
-//! Its error is at most d S_j: a step takes z_j to z_{j+1} except for μ^j ((xP)_T − μ x_T), and P
-//! increases no norm. At time t the number N of steps is Poisson with mean αt. So the error is at
-//! most d E S_J with J = (N − m)⁺, which is at most d S_{E J}, since S is concave.
-//!
-//! The computed vector is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step. Both d and the flow xP −
-//! x use ŷ. This adds g S_{E J}, and no more however long the time is.
-//!
-//! With μ = 1 this is the steady state. If no state is absorbing, 2 H d also bounds ‖x P^j − x‖,
-//! with H from [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md`
-//! has the proofs.
+//! T is the set of the states that are not absorbing. Let x be the iterate after m steps, μ any
+//! number in \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + … + μ^{j−1}. The extrapolation
+//! of x P^j is z_j = μ^j x on T, and z_j = x + S_j (xP − x) on the absorbing states. With the
+//! rounding g of a step and J = (N − m)⁺, its error at a time is at most (d + g) S_{E J}. With μ = 1
+//! it is the steady state, and if no state is absorbing, also at most 2 H (d + g), with H from
+//! [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md` has the proofs.
 
 use super::Iteration;
 use super::schedule::{ErrorBudget, Planned};
@@ -161,7 +151,7 @@ impl EarlyTermination {
         let j = (right + 1 - m) as f64;
         let shrunk = 1.0 - self.decay * self.growth(j);
         let further = self.decay * expected_excess(time.due.lambda, right + 1);
-        let rewards = !time.rewards.is_empty();
+        let rewards = !time.progress.rewards.is_empty();
         let mut shares = Shares { beyond: 2.0 * shrunk * beyond.min(further), ..Shares::default() };
         let first = left.max(m + 1);
         let weights = &weights.values[(first - left) as usize..];

@@ -1,7 +1,7 @@
 //! Times with their windows and weights, and where an iteration has ended.
 
 use crate::kernel::Number;
-use crate::transient::checkpoint::Certificate;
+use crate::transient::checkpoint::{Certificate, TimeProgress};
 use crate::transient::context::{Context, Due, windows};
 use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::solution::Stopped;
@@ -24,8 +24,6 @@ pub(crate) struct Planned {
     pub(crate) summed: ErrorBudget,
     /// Error budget if closed forms replace the weights after early termination.
     pub(crate) averaged: ErrorBudget,
-    /// Error bound of early termination; 0 without one.
-    pub(crate) steady_state: f64,
     /// Error bound of the rounding that early termination adds.
     pub(crate) termination_rounding: f64,
     /// Iterate at which the run terminated early.
@@ -33,14 +31,7 @@ pub(crate) struct Planned {
     /// Bound of the l1 norm of the result's derivative by λ, if closed forms replaced the weights
     /// after early termination.
     pub(crate) speed: Option<f64>,
-    /// Maximum number of steps before the iterates that contribute to this time.
-    pub(crate) steps: u64,
-    /// Bound of the truncated mass.
-    pub(crate) truncation: f64,
-    /// Σ w_k |m_k − 1| over the masses m_k by which weights were divided.
-    pub(crate) normalisation: f64,
-    /// (instantaneous, accumulated·α) value of each reward.
-    pub(crate) rewards: Vec<(f64, f64)>,
+    pub(crate) progress: TimeProgress,
 }
 
 /// Error budget at a time: the remaining part of ε.
@@ -67,8 +58,14 @@ impl Planned {
             epsilon,
             weights: None,
             tails: Vec::new(),
-            steps: window.right + 1,
-            truncation: window.truncation(),
+            progress: TimeProgress {
+                index: due.index,
+                steady_state: 0.0,
+                steps: window.right + 1,
+                truncation: window.truncation(),
+                normalisation: 0.0,
+                rewards: vec![(0.0, 0.0); context.problem.rewards.len()],
+            },
             steady_allowance,
             summed: budget(
                 (window.terms(), f64::INFINITY),
@@ -77,12 +74,9 @@ impl Planned {
             ),
             averaged: budget((0, 0.0), 0.0, 0.0),
             window,
-            steady_state: 0.0,
             termination_rounding: 0.0,
             stopped: None,
             speed: None,
-            normalisation: 0.0,
-            rewards: vec![(0.0, 0.0); context.problem.rewards.len()],
         }
     }
 
@@ -95,12 +89,32 @@ impl Planned {
         self.window.right
     }
 
-    /// Computes weights and tails at first use.
-    pub(crate) fn weighted<T: Number>(&mut self, context: &Context<'_, T>) {
-        if self.weights.is_none() {
+    /// Returns the weights; computes them and the tails at first use.
+    pub(crate) fn weighted<T: Number>(&mut self, context: &Context<'_, T>) -> &Weights {
+        self.weights.get_or_insert_with(|| {
             let weights = context.statistics.weights(&self.window, self.due.time);
-            self.tails = if self.rewards.is_empty() { Vec::new() } else { weights.tails() };
-            self.weights = Some(weights);
+            if !self.progress.rewards.is_empty() {
+                self.tails = weights.tails();
+            }
+            weights
+        })
+    }
+
+    /// Adds the rewards of step k to their sums.
+    pub(crate) fn credit(&mut self, k: u64, rewards: &[f64]) {
+        let Window { left, right, .. } = self.window;
+        // The weight of the step, and P(N > k).
+        let (weight, beyond) = match &self.weights {
+            _ if k < left => (0.0, 1.0),
+            Some(weights) if k <= right => {
+                let i = (k - left) as usize;
+                (weights.values[i], self.tails[i + 1])
+            }
+            _ => (0.0, 0.0),
+        };
+        for ((instant, cumulative), reward) in self.progress.rewards.iter_mut().zip(rewards) {
+            *instant += weight * reward;
+            *cumulative += beyond * reward;
         }
     }
 }

@@ -1,13 +1,9 @@
 //! The projected equation u' = H u, u(0) = e₁, solved by piecewise polynomials.
 //!
-//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For
-//! any curve û, y = V û has the defect
-//!
-//! y' − y (P − I) = V (û' − H û) − û_m w − F û.
-//!
-//! Its integral is bounded here from the polynomials as stored. The way in which they were found
-//! does not matter. So the exponentials that give their values need no error bound. They are
-//! computed by squaring in double precision, as e^{hH} − I.
+//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For any
+//! curve û, the defect of y = V û is V (û' − H û) − û_m w − F û. Its integral is bounded from the
+//! polynomials as stored. So the exponentials e^{hH} − I that give their values need no error bound;
+//! they are computed by squaring in double precision.
 
 use std::sync::LazyLock;
 
@@ -406,12 +402,8 @@ mod tests {
 
         curve.extend(1e6, |error, _| error.total() <= 1e-8);
 
-        assert!(
-            curve.end() >= 1e6 && curve.pieces.len() < 40,
-            "{} pieces to {}",
-            curve.pieces.len(),
-            curve.end()
-        );
+        let (pieces, end) = (curve.pieces.len(), curve.end());
+        assert!(end >= 1e6 && pieces < 40, "{pieces} pieces to {end}");
         assert!(curve.error().truncation == 0.0 && curve.error().total() < 1e-8, "{:?}", curve.error());
         for time in [0.0, 0.01, 1.0, 7.3, 1e3, 12345.6, 1e6] {
             let values = curve.values(time, 0.0);
@@ -420,15 +412,10 @@ mod tests {
             let until = |rate: f64| (rate * time).exp_m1() / rate;
             let area = 0.25 * until(fast) + 0.75 * until(slow);
             let error: f64 = values.at.iter().zip(wanted).map(|(a, b)| (a - b).abs()).sum();
-            assert!(
-                error <= curve.error().total() + values.rounding + 8.0 * f64::EPSILON,
-                "{time}: {error:e}"
-            );
-            assert!(
-                (values.until[0] - area).abs() <= 1e-8 * (1.0 + time),
-                "{time}: {} and {area}",
-                values.until[0]
-            );
+            let bound = curve.error().total() + values.rounding + 8.0 * f64::EPSILON;
+            assert!(error <= bound, "{time}: {error:e}");
+            let until = values.until[0];
+            assert!((until - area).abs() <= 1e-8 * (1.0 + time), "{time}: {until} and {area}");
         }
     }
 

@@ -101,19 +101,14 @@ mod tests {
         let cost = ExchangeCost { latency: 210e-6, rate: 10e9, busy: 0.0, drain: f64::INFINITY };
         let large = Work { compute: 430e-6, ghosts: 8e-6, interior: 0.98, bytes: 757e3, deeper: 1.41e6 };
         let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3, deeper: 20e3 };
+        // Here ghosts are as large as the lane's share.
+        let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6, deeper: 1e6 };
 
         assert_eq!(choose(&[large, large], cost), 1);
+        assert_eq!(choose(&[dense], ExchangeCost { latency: 50e-6, ..cost }), 1);
         let halo_depth = choose(&[small, small], cost);
         assert!((4..=32).contains(&halo_depth), "{halo_depth}");
         assert!(small.step(halo_depth, cost).0 < 0.5 * small.step(1, cost).0);
-    }
-
-    #[test]
-    fn ghosts_as_large_as_a_lanes_share_are_not_worth_it() {
-        let cost = ExchangeCost { latency: 50e-6, rate: 10e9, busy: 0.0, drain: f64::INFINITY };
-        let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6, deeper: 1e6 };
-
-        assert_eq!(choose(&[dense], cost), 1);
     }
 
     #[test]

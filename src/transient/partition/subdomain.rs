@@ -347,23 +347,31 @@ mod tests {
         }
     }
 
+    /// With one step, pieces cover the own rows. With several, all computed rows are one piece.
     #[test]
-    fn pieces_cover_the_own_rows_and_no_other_part_reads_the_interior() {
+    fn no_other_part_reads_the_interior_and_neighbours_read_the_boundary() {
         let chain = line(12_000, 300);
-        let all = regions(&chain, &[0, 4096, 8192, 12_000], 1);
-        for region in &all {
-            let pieces = region.pieces(&all, 1);
-            let mut next = region.rows.start;
-            for Piece { rows, .. } in &pieces {
-                assert_eq!(rows.start, next, "{pieces:?}");
-                assert!(rows.start.is_multiple_of(BLOCK));
-                next = rows.end;
-            }
-            assert_eq!(next, region.rows.end);
-            let interior = pieces.iter().find(|piece| piece.kind == Kind::Interior);
-            let interior = &interior.expect("a band leaves an interior").rows;
-            for other in all.iter().filter(|other| other.lane != region.lane) {
-                assert!(!other.halo_from(region).iter().any(|&row| interior.contains(&(row as usize))));
+        for depth in [1, 3] {
+            let all = regions(&chain, &[0, 4096, 8192, 12_000], depth);
+            for region in &all {
+                let pieces = region.pieces(&all, depth);
+                let (whole, boundary): (Vec<_>, Vec<_>) =
+                    pieces.iter().partition(|p| p.kind == Kind::Interior);
+                let [interior] = whole[..] else { panic!("{pieces:?}") };
+                if depth == 1 {
+                    let starts = pieces.iter().map(|piece| piece.rows.start);
+                    let ends = std::iter::once(region.rows.start).chain(pieces.iter().map(|p| p.rows.end));
+                    assert!(starts.chain([region.rows.end]).eq(ends), "{pieces:?}");
+                    assert!(pieces.iter().all(|piece| piece.rows.start.is_multiple_of(BLOCK)), "{pieces:?}");
+                } else {
+                    assert_eq!(interior.rows, region.computed);
+                }
+                for other in all.iter().filter(|other| other.lane != region.lane) {
+                    for row in other.halo_from(region).into_iter().map(|row| row as usize) {
+                        assert!(depth > 1 || !interior.rows.contains(&row), "{row}");
+                        assert!(boundary.iter().any(|b| b.rows.contains(&row)), "{row}");
+                    }
+                }
             }
         }
     }
@@ -396,23 +404,6 @@ mod tests {
             }
             // Three layers of 300 rows extend through a lane of one block to the next lane.
             assert_eq!(listed, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
-        }
-    }
-
-    #[test]
-    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_has_the_rows_that_neighbours_read()
-    {
-        let chain = line(12_000, 300);
-        let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
-        for region in &all {
-            let pieces = region.pieces(&all, 3);
-            let (whole, boundary): (Vec<_>, Vec<_>) = pieces.iter().partition(|p| p.kind == Kind::Interior);
-            assert_eq!(whole.len(), 1);
-            assert_eq!(whole[0].rows, region.computed);
-            for other in all.iter().filter(|other| other.lane != region.lane) {
-                let taken = other.halo_from(region);
-                assert!(taken.iter().all(|&row| boundary.iter().any(|b| b.rows.contains(&(row as usize)))));
-            }
         }
     }
 }

@@ -6,27 +6,13 @@
 //!
 //! Transient states are eliminated first. Then in each closed class all states but one, z, are
 //! eliminated; excursions start and end in z. In the back substitution x_k = (b_k + Σ_{i<k} x_i
-//! w_ik) / S_k is the expected time in k. Here b are the shares with which excursions start (W.
-//! Grassmann, M. Taksar, D. Heyman, "Regenerative analysis and steady state distributions for
-//! Markov chains", Operations Research 33(5), 1985, doi:10.1287/opre.33.5.1107).
+//! w_ik) / S_k is the expected time in k, where b are the shares with which excursions start.
 //!
-//! # Rounding
-//! A rate of a stage follows from those of the stage before by a compensated sum, a quotient, a
-//! product and an addition of positive numbers: a relative error of at most 6u. So the stage is
-//! exact for rates that differ by such factors. By the Markov chain tree theorem a time is a
-//! quotient of two sums over spanning forests. Each forest contributes a positive product of rates,
-//! at most one of each state. Factors of 1 ± 6u in the rates of r states change such a quotient by
-//! a factor of (1 ± 6u)^{2r} at most, and factors in the shares by one more. This is C.
-//! O'Cinneide's bound ("Entrywise perturbation theory and error analysis for Markov chains",
-//! Numerische Mathematik 65, 1993, doi:10.1007/BF01385743). r is counted at each stage: at most the
-//! states that lead to k, and none in a birth–death chain. The back substitution adds 6u for each
-//! state on the longest path along which a time is computed. Nothing is known if rates leave the
-//! range of normal numbers.
-//!
-//! If that bound exceeds ε, or is not known, the limit of a class is bounded as that of an
-//! iteration. The bound is the product of its residual in double-double arithmetic and the
-//! expected number of steps to z. The latter follows from the same rates, and an inequality
-//! [proves](crate::transient::backward::hitting_time) it.
+//! The rounding is bounded as by C. O'Cinneide, "Entrywise perturbation theory and error analysis
+//! for Markov chains", Numerische Mathematik 65, 1993, doi:10.1007/BF01385743, with the changed rows
+//! counted at each stage. If that bound exceeds ε, or rates leave the range of normal numbers, the
+//! limit of a class is bounded by its residual in double-double arithmetic and the expected number
+//! of steps to z. `docs/certificate.md` has the proofs.
 
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

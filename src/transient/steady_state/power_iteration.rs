@@ -1,30 +1,18 @@
 //! The steady state by iteration, with a certificate.
 //!
-//! Let Z contain one state of each reachable closed class. Let H be the largest expected number of
-//! steps from any reachable state to Z. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1,
-//! for three reasons:
-//! * Paths from x and from the limit have the same law once they have reached the same state of Z.
-//! * The flow of xP − x into each class is zero, because the probability of ending there is
-//!   harmonic.
-//! * Everything before lasts at most H steps in expectation.
+//! Let Z contain one state of each reachable closed class, and let H be the largest expected number
+//! of steps from any reachable state to Z. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in
+//! l1, as `docs/certificate.md` proves. H is bounded by the
+//! [hitting-time module](crate::transient::backward::hitting_time). The proof does not rely on two
+//! iterates being close, which would fail for stiff chains. The choice of Z determines the size of
+//! H. The most probable state of a class, as found by the first phase, is reached soon. The empty
+//! state of a saturated queue would not be reached in a lifetime.
 //!
-//! H is bounded by the [hitting-time module](crate::transient::backward::hitting_time). It computes
-//! a vector that falls by at least a known number in every step in expectation. The proof does not
-//! rely on two iterates being close, which would fail for stiff chains.
-//!
-//! The choice of Z determines the size of H. The most probable state of a class, as found by the
-//! first phase, is reached soon. The empty state of a saturated queue would not be reached in a
-//! lifetime.
-//!
-//! If finite times were computed before, the iteration starts with the last of their iterates: the
-//! limit of x_k is that of x_0.
-//!
-//! If states are absorbing, [early termination](crate::transient::iteration::quasi_stationary) may
-//! end the first phase. It shows where the remaining transient mass is absorbed, however slowly.
-//!
-//! A small chain is not iterated for long. Its states are [eliminated](super::gth) before the
-//! iteration costs more than that. They are eliminated at once if that costs less than the first
-//! phase.
+//! If finite times were computed before, the iteration starts with the last of their iterates. If
+//! states are absorbing, [early termination](crate::transient::iteration::quasi_stationary) may end
+//! it: it shows where the remaining transient mass is absorbed, however slowly. The states of a
+//! small chain are [eliminated](super::gth) before the iteration costs more than that, and at once
+//! if that costs less than the first phase.
 //!
 //! Each rank follows the transitions of its own states: forward on its lanes, backward on the host.
 
@@ -260,7 +248,7 @@ fn totals_of<T: Number>(
 
 /// Finds an order of elimination within the limits of time and memory.
 ///
-/// Every rank reads all states and finds an identical order.
+/// Every rank finds an identical order.
 fn plan<T: Number>(context: &Context<'_, T>) -> Option<Plan> {
     let transitions = context.problem.transitions;
     if transitions.states() > gth::MOST_BANDED {
@@ -276,14 +264,14 @@ fn eliminate<T: Number>(
     plan: &Plan,
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
-    let (transitions, ranks, rows) = (context.problem.transitions, context.parts.ranks, &context.parts.rows);
+    let (transitions, ranks) = (context.problem.transitions, context.parts.ranks);
     let initial: Vec<f64> = ranks.all_gather(&context.initial).concat();
     let mut check = || ranks.all_ok(observer.progress(0, 0));
     let (scale, epsilon) = (context.statistics.scale, context.options.epsilon);
     let found = plan.limit(transitions, scale, &initial, epsilon, &mut check)?;
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + context.initial_error;
-        (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
+        (limit[context.parts.rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
     }))
 }
 

@@ -13,35 +13,21 @@
 //!
 //! [pattern]: super::pattern_kernel::STEP_PATTERN
 
-use super::rows::{RECURRENCE, Rows, SOME, Shared, each, steps};
+use super::rows::{Rows, Shared, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{At, Body, SLICE, dispatch};
-use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::kernel::{Number, Precision, kernel};
 use crate::sparse::spmv_cpu::{Matrix, Plain, ell, tails};
 
 steps! {
     /// One step with a matrix in HYB.
-    static STEP = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
     /// One step with a packed matrix.
-    static STEP_PACKED = step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    static STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE = step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
-    static STEP_PAIR = step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
+    static STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE = step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
         .with_cuda_groups(8);
 }
-
-/// [`STEP`] for some rows of a chunk.
-pub(super) static STEP_SOME: Kernel = STEP.with(SOME);
-/// [`STEP_PACKED`] for some rows of a chunk.
-pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.with(SOME);
-/// [`STEP_PAIR`] for some rows of a chunk.
-pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
-
-/// [`STEP`] for Chebyshev's recurrence.
-pub(super) static STEP_RECURRENCE: Kernel = STEP.with(RECURRENCE);
-/// [`STEP_PACKED`] for Chebyshev's recurrence.
-pub(super) static STEP_PACKED_RECURRENCE: Kernel = STEP_PACKED.with(RECURRENCE);
-/// [`STEP_PAIR`] for Chebyshev's recurrence.
-pub(super) static STEP_PAIR_RECURRENCE: Kernel = STEP_PAIR.with(RECURRENCE);
 
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {

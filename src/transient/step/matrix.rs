@@ -229,11 +229,9 @@ impl<'a, T: Number> Source<'a, T> {
             });
             let sends = sends.filter(|(_, (list, _))| !list.is_empty());
             let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
-            let (rows, index_offset, stored) = match &choice {
-                Choice::Pattern(patterns) => {
-                    let (index_offset, stored) = self.patterns(patterns, rows.clone(), list)?;
-                    (rows.len(), index_offset, stored)
-                }
+            let count = rows.len();
+            let (index_offset, stored) = match &choice {
+                Choice::Pattern(patterns) => self.patterns(patterns, rows, list)?,
                 _ => self.slices(&choice, rows, list)?,
             };
             bytes += stored.bytes();
@@ -242,7 +240,7 @@ impl<'a, T: Number> Source<'a, T> {
                 range: place..place + list.len(),
                 index_offset,
             });
-            chunks.push(Chunk { kind: piece.kind, first, rows, sends, stored });
+            chunks.push(Chunk { kind: piece.kind, first, rows: count, sends, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
@@ -282,13 +280,8 @@ impl<'a, T: Number> Source<'a, T> {
 
     /// Stores some rows in slices, and appends `list` to their words.
     ///
-    /// Returns the number of rows, the offset of `list`, and the arrays.
-    fn slices(
-        &self,
-        choice: &Choice<T>,
-        rows: Range<usize>,
-        list: &[u32],
-    ) -> Result<(usize, u32, Stored<T>)> {
+    /// Returns the offset of `list`, and the arrays.
+    fn slices(&self, choice: &Choice<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
@@ -302,7 +295,7 @@ impl<'a, T: Number> Source<'a, T> {
                 let at = append(&mut packed.slices, list);
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
-                (packed.rows, at, Stored::Packed { slices, entries, values, column_bits })
+                (at, Stored::Packed { slices, entries, values, column_bits })
             }
             Choice::Pair(table) => {
                 let own = self.region.left;
@@ -312,14 +305,14 @@ impl<'a, T: Number> Source<'a, T> {
                 let at = append(&mut pairs.slices, list);
                 let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &table.values)?;
-                (pairs.rows, at, Stored::Pair { slices, entries, values, offsets })
+                (at, Stored::Pair { slices, entries, values, offsets })
             }
             _ => {
                 let mut hyb = Hyb::<T>::build(layout, slices, total, row);
                 let at = append(&mut hyb.slices, list);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
-                (hyb.rows, at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+                (at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
             }
         })
     }

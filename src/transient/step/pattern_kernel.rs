@@ -10,10 +10,10 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::rows::{RECURRENCE, Rows, SOME, each, steps};
+use super::rows::{Rows, each, steps};
 use crate::kernel::cpu::Call;
 use crate::kernel::cpu::simd::{At, Body, dispatch};
-use crate::kernel::{Kernel, Number, Precision, kernel};
+use crate::kernel::{Number, Precision, kernel};
 use crate::sparse::pattern_tiles::{Key, PLACES, TILE, place};
 use crate::sparse::patterns::Tables;
 use crate::sparse::spmv_cpu::{plus_product, tail};
@@ -21,15 +21,10 @@ use crate::util::inline_array::array;
 
 steps! {
     /// One step with a matrix of row patterns.
-    static STEP_PATTERN = step_pattern(
+    static STEP_PATTERN, STEP_PATTERN_SOME, STEP_PATTERN_RECURRENCE = step_pattern(
         ids_log, pointers, groups, value_bits, least, dictionary, exit_apart
     )(ids: &[u8], patterns: &[u32], values: &[T]).with_cuda_groups(6);
 }
-
-/// [`STEP_PATTERN`] for some rows of a chunk.
-pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
-/// [`STEP_PATTERN`] for Chebyshev's recurrence.
-pub(super) static STEP_PATTERN_RECURRENCE: Kernel = STEP_PATTERN.with(RECURRENCE);
 
 /// Maximum number of offsets of a tile; a tile with more is computed row by row.
 const MOST_OFFSETS: usize = 48;

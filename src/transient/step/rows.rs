@@ -15,8 +15,10 @@ use crate::util::inline_array::array;
 /// * `own`: index of the part's first row in x.
 /// * `begin`: first row of the chunk that is computed.
 /// * `listed`: offset of the list of rows, if only listed rows are computed.
+///
+/// The second kernel is for some rows of a chunk, the third for Chebyshev's recurrence.
 macro_rules! steps {
-    ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)*
+    ($($(#[$doc:meta])* static $constant:ident, $some:ident, $recurrence:ident = $name:ident $(+ $library:ident)*
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
@@ -27,7 +29,12 @@ macro_rules! steps {
             ) in q64 $(.$with($value))?;
         )+}
 
-        $(impl<'a, T> $name::Bindings<'a, T> {
+        $(
+        pub(super) static $some: $crate::kernel::Kernel = $constant.with($crate::transient::step::rows::SOME);
+        pub(super) static $recurrence: $crate::kernel::Kernel =
+            $constant.with($crate::transient::step::rows::RECURRENCE);
+
+        impl<'a, T> $name::Bindings<'a, T> {
             /// Returns the arrays of a step without its matrix.
             pub(crate) fn shared(self, p: &$name::Params) -> $crate::transient::step::rows::Shared<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;

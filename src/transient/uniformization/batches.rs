@@ -3,7 +3,7 @@
 use super::run::{RunOutcome, Uniformization};
 use crate::Result;
 use crate::kernel::{Number, Precision};
-use crate::transient::checkpoint::Phase;
+use crate::transient::checkpoint::{Phase, TimeProgress};
 use crate::transient::context::{Context, DEFAULT_VECTORS, Due, scaled, unscaled, vector_capacity};
 use crate::transient::iteration::Iteration;
 use crate::transient::iteration::schedule::{LastIterate, Planned};
@@ -75,7 +75,8 @@ pub fn uniformize<T: Number>(
             }
             if left_over.contains(&place) {
                 let rewards = vec![(0.0, 0.0); problem.rewards.len()];
-                again.push(Planned { rewards, steady_state: 0.0, ..time });
+                let progress = TimeProgress { rewards, steady_state: 0.0, ..time.progress };
+                again.push(Planned { progress, ..time });
             } else {
                 session.serve(time.due.index, finish(context, &time, &rewards));
             }
@@ -90,27 +91,27 @@ fn finish<T: Number>(context: &Context<'_, T>, time: &Planned, rewards: &[(&[f64
     let weights = if time.is_averaged() { 0.0 } else { context.statistics.weights_rounding(&time.window) };
     // The masses by which weights were divided are known to ten roundings or better.
     let measured = match T::PRECISION {
-        Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
+        Precision::F32 => time.progress.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 | Precision::Q64 => 0.0,
     };
     let lambda = time.due.lambda;
     TimeResult {
         window: (time.window.left, time.window.right),
         bound: Bound {
-            truncation: time.truncation,
-            steady_state: time.steady_state,
+            truncation: time.progress.truncation,
+            steady_state: time.progress.steady_state,
             rounding: context.statistics.rounding_at_speed(
                 lambda,
                 time.speed.unwrap_or(f64::INFINITY),
                 len,
-                time.steps,
+                time.progress.steps,
             ) + weights
                 + time.termination_rounding
                 + measured
                 + context.initial_error,
             ..Bound::default()
         },
-        rewards: unscaled(context, &time.rewards, rewards),
+        rewards: unscaled(context, &time.progress.rewards, rewards),
         stopped: time.stopped,
         ..time.due.result()
     }

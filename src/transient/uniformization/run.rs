@@ -15,7 +15,6 @@ use crate::transient::iteration::schedule::{ErrorBudget, LastIterate, Planned};
 use crate::transient::iteration::{Accumulators, Iteration, Target, Which, touched};
 use crate::transient::krylov::exponential::{self, Budget};
 use crate::transient::numerics::chebyshev_coefficients::products;
-use crate::transient::numerics::poisson::{Weights, Window};
 use crate::transient::problem::{Method, Observer};
 use crate::transient::profile::Activity;
 use crate::transient::session::Session;
@@ -60,7 +59,7 @@ impl UniformizationState {
         wanted: bool,
     ) -> bool {
         let same = |(kept, time): (&TimeProgress, &Planned)| {
-            kept.index == time.due.index && kept.rewards.len() == time.rewards.len()
+            kept.index == time.due.index && kept.rewards.len() == time.progress.rewards.len()
         };
         let within = |&(place, from, _): &(usize, u64, f64)| {
             planned.get(place).is_some_and(|time| (time.window.left..=time.window.right).contains(&from))
@@ -197,26 +196,16 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
     ) -> Result<Self> {
         let Resumed { state, vectors: values } = kept;
         iteration.resume(state.steps, &values[0])?;
-        for (time, kept) in planned.iter_mut().zip(state.planned) {
-            time.steady_state = kept.steady_state;
-            (time.steps, time.truncation) = (kept.steps, kept.truncation);
-            time.normalisation = kept.normalisation;
-            time.rewards = kept.rewards;
-        }
+        planned.iter_mut().zip(state.planned).for_each(|(time, kept)| time.progress = kept);
         let mut run = Self::new(context, iteration, planned, state.accumulators, state.before);
         run.waiting = (state.waiting..run.planned.len()).collect();
         (run.check, run.until, run.left_over) = (state.check, state.until, state.left_over);
         for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
             let acc = run.accumulators()?.unwrap_or_else(Accumulators::none);
-            run.planned[place].weighted(context);
-            let weights = weights_of(&run.planned[place]);
-            let mut target = run.iteration.target(weights.values.len(), acc)?;
-            let ahead = &weights.values[(from - weights.left) as usize..];
-            run.iteration.weigh(&mut target, from, ahead, divisor)?;
+            run.open_window(place, from, divisor, acc)?;
             if run.vectors {
-                run.iteration.fill(&target.acc, &values[1 + i])?;
+                run.iteration.fill(&run.open[i].target.acc, &values[1 + i])?;
             }
-            run.open.push(Open { place, target, from, divisor });
         }
         Ok(run)
     }
@@ -229,14 +218,6 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
                 values.push(self.iteration.snapshot_sum(&o.target.acc)?);
             }
         }
-        let kept = |time: &Planned| TimeProgress {
-            index: time.due.index,
-            steady_state: time.steady_state,
-            steps: time.steps,
-            truncation: time.truncation,
-            normalisation: time.normalisation,
-            rewards: time.rewards.clone(),
-        };
         let state = UniformizationState {
             before: self.before,
             steps: self.iteration.steps(),
@@ -246,7 +227,7 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             waiting: self.waiting.front().copied().unwrap_or(self.planned.len()),
             left_over: self.left_over.clone(),
             open: self.open.iter().map(|o| (o.place, o.from, o.divisor)).collect(),
-            planned: self.planned.iter().map(kept).collect(),
+            planned: self.planned.iter().map(|time| time.progress.clone()).collect(),
         };
         Ok((Phase::Uniformization(state), values))
     }
@@ -365,17 +346,22 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
                 self.left_over.push(place);
                 continue;
             };
-            self.planned[place].weighted(self.context);
-            let weights = weights_of(&self.planned[place]);
-            assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
-            let mut target = self.iteration.target(weights.values.len(), acc)?;
-            self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
-            let from = weights.left;
+            assert_eq!(self.planned[place].window.left, self.iteration.steps(), "opens with its first step");
+            self.open_window(place, self.planned[place].window.left, 1.0, acc)?;
             if self.vectors {
                 self.allocate_ahead();
             }
-            self.open.push(Open { place, target, from, divisor: 1.0 });
         }
+        Ok(())
+    }
+
+    /// Opens a window with the weights from step `from` on, divided by a mass.
+    fn open_window(&mut self, place: usize, from: u64, divisor: f64, acc: Accumulators<T>) -> Result<()> {
+        let weights = self.planned[place].weighted(self.context);
+        let mut target = self.iteration.target(weights.values.len(), acc)?;
+        let ahead = &weights.values[(from - weights.left) as usize..];
+        self.iteration.weigh(&mut target, from, ahead, divisor)?;
+        self.open.push(Open { place, target, from, divisor });
         Ok(())
     }
 
@@ -447,18 +433,9 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
 
     /// Adds the rewards of steps from `first` on, one row for each step, to every time.
     fn credit(&mut self, first: u64, rewards: &[f64]) {
-        let Some(count) = self.planned.first().map(|time| time.rewards.len()).filter(|&count| count > 0)
-        else {
-            return;
-        };
-        for (k, rewards) in (first..).zip(rewards.chunks(count)) {
-            for time in self.planned.iter_mut() {
-                let (weight, beyond) = weight_and_tail(time, k);
-                for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(rewards) {
-                    *instant += weight * reward;
-                    *cumulative += beyond * reward;
-                }
-            }
+        let count = self.context.problem.rewards.len();
+        for (k, rewards) in (first..).zip(rewards.chunks(count.max(1))) {
+            self.planned.iter_mut().for_each(|time| time.credit(k, rewards));
         }
     }
 
@@ -471,10 +448,11 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
         for o in &mut self.open {
             let time = &mut self.planned[o.place];
             let from = k.max(time.window.left);
-            let next = &weights_of(time).values[(from - time.window.left) as usize..];
+            let passed = (from - time.window.left) as usize;
+            let next = &time.weighted(self.context).values[passed..];
             let drifted = next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
             self.iteration.weigh(&mut o.target, from, next, mass)?;
-            time.normalisation += drifted;
+            time.progress.normalisation += drifted;
             (o.from, o.divisor) = (from, mass);
         }
         Ok(())
@@ -646,22 +624,23 @@ impl<'a, 'p, T: Number> Uniformization<'a, 'p, T> {
             let shares: Vec<Shares> =
                 terminations.iter().map(|termination| termination.shares(time)).collect();
             let [error, rounding] = error_contribution(terminations, time.due.lambda);
-            time.steps = terminations[0].step;
-            time.steady_state = shift + error;
+            time.progress.steps = terminations[0].step;
+            time.progress.steady_state = shift + error;
             // Shares are known to a few units, and so are their factors.
             time.termination_rounding = rounding + 16.0 * f64::EPSILON;
-            time.truncation = match &time.weights {
+            time.progress.truncation = match &time.weights {
                 Some(weights) if !time.is_averaged() => {
                     // The masses of all classes together are at most 1.
                     let (beyond, doubt) = weights.above();
                     let most = shares.iter().map(|shares| shares.beyond).fold(0.0, f64::max);
-                    (time.truncation - beyond).max(0.0) + doubt + most
+                    (time.progress.truncation - beyond).max(0.0) + doubt + most
                 }
                 _ => 0.0,
             };
-            time.normalisation += shares[0].at[0] * (mass - 1.0).abs();
+            time.progress.normalisation += shares[0].at[0] * (mass - 1.0).abs();
             time.stopped = Some(Stopped { step: terminations[0].step, mu: 1.0 - slowest });
-            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&extrapolated.rewards) {
+            for ((instant, cumulative), reward) in time.progress.rewards.iter_mut().zip(&extrapolated.rewards)
+            {
                 *instant += reward.value(shares.iter().map(|shares| shares.at));
                 *cumulative += reward.value(shares.iter().map(|shares| shares.until));
             }
@@ -740,24 +719,6 @@ fn next_check(step: u64, end: u64, checks: f64) -> u64 {
     let all = (end as f64 / CHECK_STEPS as f64).max(1.0);
     let share = CHECK_SHARE.max((all.ln() / checks).exp_m1());
     step.saturating_add(((step as f64 * share).ceil() as u64).max(CHECK_STEPS))
-}
-
-/// Returns the weights of a time with an open window.
-fn weights_of(time: &Planned) -> &Weights {
-    time.weights.as_ref().expect("an open window has its weights")
-}
-
-/// Returns p_k and P(N > k) for a time with rewards.
-fn weight_and_tail(time: &Planned, k: u64) -> (f64, f64) {
-    let Window { left, right, .. } = time.window;
-    match &time.weights {
-        _ if k < left => (0.0, 1.0),
-        Some(weights) if k <= right => {
-            let i = (k - left) as usize;
-            (weights.values[i], time.tails[i + 1])
-        }
-        _ => (0.0, 0.0),
-    }
 }
 
 #[cfg(test)]
