@@ -7,8 +7,8 @@
 //! neighbours are near each other. Row i has columns from its first neighbour to the last neighbour
 //! of any state up to i; elimination stays within these.
 //!
-//! `docs/certificate.md` bounds the relative error. If a double leaves its range, the elimination is
-//! repeated with [`Wide`] numbers; their range is not exceeded.
+//! `docs/certificate.md` bounds the relative error. If a double leaves its range, the elimination
+//! is repeated with [`Wide`] numbers; their range is not exceeded.
 
 use crate::Result;
 use crate::parallel::*;

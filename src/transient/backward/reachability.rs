@@ -2,9 +2,9 @@
 //!
 //! Let T be the states in no closed class, and A a set of states without transitions out of A. The
 //! probability of reaching A solves v = b + Pv on T, b_i = Σ_{j ∈ A} p_ij. It is a reward until
-//! absorption, so the error of any v is at most max |b − (v − Pv)| times the largest expected number
-//! of steps until T is left. [Gauss–Seidel sweeps](super::hitting_time) compute both. If it is
-//! shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
+//! absorption, so the error of any v is at most max |b − (v − Pv)| times the largest expected
+//! number of steps until T is left. [Gauss–Seidel sweeps](super::hitting_time) compute both. If it
+//! is shorter, or if the sweeps do not converge, T is [eliminated](super::envelope).
 
 use super::absorption::Total;
 use super::envelope::{Envelope, Values};
@@ -54,7 +54,7 @@ pub fn may_reach(transitions: &dyn Transitions, targets: &[bool], through: &[boo
     })
 }
 
-/// Searches back from `targets` through states of `through`; `predecessors` appends those of a state.
+/// Searches back from `targets` through `through`; `predecessors` appends those of a state.
 pub(super) fn reached_back(
     targets: &[bool],
     through: &[bool],

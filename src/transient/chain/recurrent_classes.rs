@@ -31,7 +31,7 @@ impl Classes {
         Self::within(transitions, initial, probable, &|_| true)
     }
 
-    /// Finds the closed classes if transitions into states that do not satisfy `within` are removed.
+    /// Finds the closed classes of the chain without transitions into states outside of `within`.
     fn within(
         transitions: &dyn Transitions,
         initial: &[f64],

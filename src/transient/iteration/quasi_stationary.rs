@@ -3,9 +3,10 @@
 //! T is the set of the states that are not absorbing. Let x be the iterate after m steps, μ any
 //! number in \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + … + μ^{j−1}. The extrapolation
 //! of x P^j is z_j = μ^j x on T, and z_j = x + S_j (xP − x) on the absorbing states. With the
-//! rounding g of a step and J = (N − m)⁺, its error at a time is at most (d + g) S_{E J}. With μ = 1
-//! it is the steady state, and if no state is absorbing, also at most 2 H (d + g), with H from
-//! [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md` has the proofs.
+//! rounding g of a step and J = (N − m)⁺, its error at a time is at most (d + g) S_{E J}. With μ =
+//! 1 it is the steady state, and if no state is absorbing, also at most 2 H (d + g), with H from
+//! [`hitting_time`](crate::transient::backward::hitting_time). `docs/certificate.md` has the
+//! proofs.
 
 use super::Iteration;
 use super::schedule::{ErrorBudget, Planned};

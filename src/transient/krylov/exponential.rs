@@ -2,10 +2,9 @@
 //!
 //! Let (P − I) V = V H + w eᵀ + F, time in units of 1/α, and let û approximate the solution of û' =
 //! H û from e₁. Then y = V û starts at the first of the vectors. `docs/certificate.md` bounds its
-//! error for any vectors and any H, by integrals that come [from polynomials](super::projected_ode).
-//! After the first product of each space,
-//! [early termination](crate::transient::iteration::quasi_stationary) is checked for all remaining
-//! times.
+//! error for any vectors and any H, by integrals that come [from
+//! polynomials](super::projected_ode). After the first product of each space, [early
+//! termination](crate::transient::iteration::quasi_stationary) is checked for all remaining times.
 
 use super::arnoldi::{Basis, Recurrence};
 use super::projected_ode::Projected;
@@ -416,7 +415,7 @@ impl<'a, T: Number> Run<'a, T> {
         T::PRECISION.unit_roundoff()
     }
 
-    /// Returns multiples of the basis vectors, the norm of their terms, and the rounding of the sum.
+    /// Returns multiples of the basis vectors, the norm of the terms, and the sum's rounding.
     fn combined(&mut self, factors: &[f64], recurrence: &Recurrence) -> (Vec<(usize, f64)>, f64, f64) {
         let multiples: Vec<(usize, f64)> = factors.iter().copied().enumerate().collect();
         let size = weighted(factors, recurrence);

@@ -1,9 +1,9 @@
 //! The projected equation u' = H u, u(0) = e₁, solved by piecewise polynomials.
 //!
-//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For any
-//! curve û, the defect of y = V û is V (û' − H û) − û_m w − F û. Its integral is bounded from the
-//! polynomials as stored. So the exponentials e^{hH} − I that give their values need no error bound;
-//! they are computed by squaring in double precision.
+//! H is that of a recurrence (P − I) V = V H + w eᵀ + F, see [`krylov`](super::exponential). For
+//! any curve û, the defect of y = V û is V (û' − H û) − û_m w − F û. Its integral is bounded from
+//! the polynomials as stored. So the exponentials e^{hH} − I that give their values need no error
+//! bound; they are computed by squaring in double precision.
 
 use std::sync::LazyLock;
 

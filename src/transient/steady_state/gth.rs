@@ -9,10 +9,10 @@
 //! w_ik) / S_k is the expected time in k, where b are the shares with which excursions start.
 //!
 //! The rounding is bounded as by C. O'Cinneide, "Entrywise perturbation theory and error analysis
-//! for Markov chains", Numerische Mathematik 65, 1993, doi:10.1007/BF01385743, with the changed rows
-//! counted at each stage. If that bound exceeds ε, or rates leave the range of normal numbers, the
-//! limit of a class is bounded by its residual in double-double arithmetic and the expected number
-//! of steps to z. `docs/certificate.md` has the proofs.
+//! for Markov chains", Numerische Mathematik 65, 1993, doi:10.1007/BF01385743, with the changed
+//! rows counted at each stage. If that bound exceeds ε, or rates leave the range of normal numbers,
+//! the limit of a class is bounded by its residual in double-double arithmetic and the expected
+//! number of steps to z. `docs/certificate.md` has the proofs.
 
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

@@ -21,11 +21,15 @@ use crate::sparse::spmv_cpu::{Matrix, Plain, ell, tails};
 
 steps! {
     /// One step with a matrix in HYB.
-    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    static STEP, STEP_SOME, STEP_RECURRENCE = step + hyb + slices()(
+        slices: &[u32], columns: &[u32], values: &[T]
+    ).with_cuda_groups(6);
     /// One step with a packed matrix.
-    static STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE = step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    static STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE =
+        step_packed + step_row + entries + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
-    static STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE = step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
+    static STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE =
+        step_pair + step_row + entries + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
         .with_cuda_groups(8);
 }
 

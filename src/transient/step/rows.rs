@@ -18,7 +18,8 @@ use crate::util::inline_array::array;
 ///
 /// The second kernel is for some rows of a chunk, the third for Chebyshev's recurrence.
 macro_rules! steps {
-    ($($(#[$doc:meta])* static $constant:ident, $some:ident, $recurrence:ident = $name:ident $(+ $library:ident)*
+    ($($(#[$doc:meta])* static $constant:ident, $some:ident, $recurrence:ident =
+        $name:ident $(+ $library:ident)*
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
