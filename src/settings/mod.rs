@@ -472,7 +472,8 @@ mod tests {
             let why = found(&text);
             assert!(why.contains(reason), "{reason}: {why}");
         }
-        let changes: [(&dyn Fn(&mut serde_json::Value), &str); 7] = [
+        type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+        let changes: [(Change<'_>, &str); 7] = [
             (&|f| f["walks"]["grids"][1]["size"] = 100.into(), "a grid of walks"),
             (&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into(), "a grid of walks"),
             (&|f| f["sizes"] = serde_json::json!([]), "ascend"),

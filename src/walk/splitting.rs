@@ -426,7 +426,8 @@ mod tests {
     #[test]
     fn matrices_without_a_splitting_are_rejected_by_row() {
         let (jacobi, richardson) = (Splitting::Jacobi, Splitting::Richardson(1.0));
-        let cases: [(&[&[(u32, f64)]], usize, Splitting, &str); 8] = [
+        type Rows<'a> = &'a [&'a [(u32, f64)]];
+        let cases: [(Rows<'_>, usize, Splitting, &str); 8] = [
             (&[&[(0, 1.0)]], 2, jacobi, "1 rows and 2 columns"),
             (&[], 0, jacobi, "no rows"),
             (&[&[(0, 1.0)], &[]], 2, jacobi, "row 1 of the matrix, counted from 0, is empty"),

@@ -319,12 +319,14 @@ fn zero_sums(form: Form, n: usize, mut beside: impl FnMut() -> f64) -> BandedSys
         Form::Pentadiagonal => {
             let mut arrays = [(); 5].map(|()| vec![0.0; n]);
             for i in 0..n {
-                for k in [0, 1, 3, 4] {
-                    if (2..n + 2).contains(&(i + k)) {
-                        arrays[k][i] = beside();
-                        arrays[2][i] -= arrays[k][i];
+                let mut sum = 0.0;
+                for (k, array) in arrays.iter_mut().enumerate() {
+                    if k != 2 && (2..n + 2).contains(&(i + k)) {
+                        array[i] = beside();
+                        sum -= array[i];
                     }
                 }
+                arrays[2][i] = sum;
             }
             BandedSystem::pentadiagonal(1, arrays, ones)
         }

@@ -437,7 +437,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         ("orsreg_1", 16 << 3),
     ] {
         let matrix = matrix(name);
-        let x = kolmo::io::npy::read_vector(&folder.join(format!("{name}.x.npy"))).expect("a vector");
+        let x = kolmo::io::npy::read_vector(folder.join(format!("{name}.x.npy"))).expect("a vector");
         let (n, rhs) = (matrix.rows() as u32, [vec![1.0; matrix.rows()]]);
         let components = [0, n / 3, n / 2, n - 1];
         let problem = problem(&matrix, &rhs, &components);

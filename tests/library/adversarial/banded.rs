@@ -147,8 +147,8 @@ fn free_plate(n: usize, i: usize) -> Vec<(isize, f64)> {
 /// unknowns.
 fn backward_error(system: &BandedSystem, s: usize, b: &[f64], x: &[f64]) -> f64 {
     let mut worst = 0.0f64;
-    for i in s * system.n()..(s + 1) * system.n() {
-        let (mut sum, mut size) = (DoubleWord::from(b[i]), b[i].abs());
+    for (i, &b) in b.iter().enumerate().skip(s * system.n()).take(system.n()) {
+        let (mut sum, mut size) = (DoubleWord::from(b), b.abs());
         for (k, v) in row(system, i) {
             if !x[k].is_finite() {
                 return f64::INFINITY;
@@ -309,5 +309,5 @@ fn judge(system: &BandedSystem, options: &Options, solution: &Solution) -> Resul
 
 #[test]
 fn no_banded_solution_is_worse_than_reported() {
-    run_all(&KINDS, 12, case);
+    run_all(KINDS, 12, case);
 }
