@@ -286,15 +286,14 @@ impl Meaning {
             return Err(format!("an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"));
         }
         let mut terms = parts.into_iter().map(|f| f.term);
-        let mut next = || terms.next().expect("as many parts as the syntax has");
         let term = match &e.kind {
             Kind::Literal(value) => Term::Value(*value),
             Kind::Name(name) => match (self.values.get(name), self.variables.get(name)) {
                 (Some(value), _) => Term::Value(*value),
                 (None, Some((v, ty))) => Term::Variable(*v, *ty),
-                (None, None) => next(),
+                (None, None) => terms.next().ok_or_else(|| no_constant(name))?,
             },
-            Kind::Label(_) => next(),
+            Kind::Label(name) => terms.next().ok_or_else(|| no_constant(name))?,
             Kind::Operator(_) => return Err("P, R and S have no value within one state".into()),
             Kind::Apply(operation, _) => applied(*operation, terms.collect()),
         };
@@ -315,12 +314,21 @@ impl Meaning {
         match term {
             Term::Value(value) => Ok(value),
             term => {
-                let ty = term.ty();
+                let (ty, mut variable) = (term.ty(), false);
+                term.each_variable(&mut |_| variable = true);
+                if variable {
+                    return Err("a variable has no value here: expected constants alone".to_owned());
+                }
                 let cell = Code::new(&term).run(&[], &mut Vec::new()).map_err(|fault| fault.to_string())?;
                 Ok(Value::of_cell(cell, ty))
             }
         }
     }
+}
+
+/// Returns the reason why a name has no value where constants are expected.
+fn no_constant(name: &str) -> String {
+    format!("'{name}' has no value here: expected constants, and no formula or label")
 }
 
 /// Applies an operation to operands with checked types. Next to a double, integers become doubles.

@@ -335,3 +335,15 @@ impl Add for String {
         self
     }
 }
+
+#[test]
+fn formulas_where_constants_are_expected_are_refused_by_name() {
+    for (text, at) in [
+        ("ctmc formula f = x + 1; const int c = f; module m x:[0..c] init 0; endmodule", "m:1:39"),
+        ("ctmc formula f = 3; module m x:[0..f] init 0; endmodule", "m:1:36"),
+    ] {
+        let model = Model::parse("m", text).expect("a model");
+        let error = model.with_constants(&[]).expect_err(text).to_string();
+        assert!(error.contains("'f' has no value here") && error.contains(at), "{error}");
+    }
+}
