@@ -54,7 +54,7 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// errors, including a member that no matrix has.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
-    File::open(path).map_err(Error::io(path))?;
+    open_archive(path)?;
     let open = || File::open(path).map(BufReader::new).map_err(|e| e.to_string());
     let (matrix, format) = matrix(open).map_err(|reason| Error::file(path, reason))?;
     let converted = (format != "csr").then(|| {
@@ -62,6 +62,17 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
         format!("{}: a {format} matrix, converted to rows", path.display())
     });
     Ok((matrix, converted.into_iter().collect()))
+}
+
+/// Opens a file of which any part can be read at any time.
+///
+/// Opening a pipe a second time would wait for a writer that may have ended.
+fn open_archive(path: &Path) -> Result<File> {
+    let file = File::open(path).map_err(Error::io(path))?;
+    match file.metadata().map_err(Error::io(path))?.file_type() {
+        kind if kind.is_file() || kind.is_dir() => Ok(file),
+        _ => Err(Error::file(path, "is no regular file: an archive is not read in order; copy it to a file")),
+    }
 }
 
 fn opened<R: Read + Seek>(reader: R) -> Result<ZipArchive<R>, String> {
@@ -278,8 +289,7 @@ fn read_any<T>(
 
 /// Returns the names of the members of a file.
 pub(super) fn members(path: &Path) -> Result<Vec<String>> {
-    let file = File::open(path).map_err(Error::io(path))?;
-    let archive = opened(BufReader::new(file)).map_err(|reason| Error::file(path, reason))?;
+    let archive = opened(BufReader::new(open_archive(path)?)).map_err(|reason| Error::file(path, reason))?;
     Ok(names_of(&archive))
 }
 
@@ -293,7 +303,7 @@ pub(super) fn read_arrays(
     fits: impl FnOnce(&[Option<Vec<usize>>]) -> Result<(), String>,
 ) -> Result<Vec<Option<Array>>> {
     let fail = |reason: String| Error::file(path, reason);
-    let open = || opened(BufReader::new(File::open(path).map_err(Error::io(path))?)).map_err(fail);
+    let open = || opened(BufReader::new(open_archive(path)?)).map_err(fail);
     let mut archive = open()?;
     let (names, known) = (names_of(&archive), [needed, wanted].concat());
     if let Some(name) = needed.iter().find(|needed| !names.iter().any(|name| name == *needed)) {
