@@ -1,7 +1,7 @@
 //! Engines, lanes, kernels and file formats behind the crate `kolmo`.
 //!
-//! This crate has no stable interface: other crates of the workspace, its tests and benchmarks reach
-//! into it. Programs use `kolmo`, which re-exports the stable part.
+//! This crate has no stable interface: other crates of the workspace, its tests and benchmarks
+//! reach into it. Programs use `kolmo`, which re-exports the stable part.
 
 #[cfg(test)]
 #[path = "../tests/devices.rs"]

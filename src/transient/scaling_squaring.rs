@@ -1,16 +1,17 @@
 //! Scaling and squaring in double-double arithmetic, for small chains at long times.
 //!
-//! A vector rounds in each of αt steps. For few states, e^{Qt} = (e^{Qh})^(2^s) with h = t/2^s takes
-//! s products of matrices, and with twice the digits of doubles their rounding is negligible.
+//! A vector rounds in each of αt steps. For few states, e^{Qt} = (e^{Qh})^(2^s) with h = t/2^s
+//! takes s products of matrices. With twice the digits of doubles their rounding is negligible.
 //!
 //! A reward r is one more column of the generator, A = [[Q, r], [0, 0]]: e^{At} = [[S, G], [0, 1]]
 //! with S = e^{Qt} and G = ∫ e^{Qs} r ds from 0 to t. See N. J. Higham, "The scaling and squaring
 //! method for the matrix exponential revisited", SIAM Review 51(4), 2009, doi:10.1137/090768539.
 //!
 //! # Error
-//! Norms are largest row sums of magnitudes, so ‖S‖ = 1, and ‖G‖ ≤ t for rewards of at most 1. Let m
-//! be the number of rows and c = 8 (m + 2) 2⁻¹⁰⁶. A computed product differs from AB by at most
-//! c |A||B| in each element: each of the m terms and partial sums rounds by less than 7 · 2⁻¹⁰⁶.
+//! Norms are largest row sums of magnitudes, so ‖S‖ = 1, and ‖G‖ ≤ t for rewards of at most 1. Let
+//! m be the number of rows and c = 8 (m + 2) 2⁻¹⁰⁶. A computed product differs from AB by at most
+//! c |A||B| in each element: the rounding of each of the m terms and partial sums is below
+//! 7 · 2⁻¹⁰⁶.
 //!
 //! * Squaring with errors e of S and f of G: e' = e (2 + e) + c (1 + e)², and
 //!   f' = 2f + e (h + f) + c (2 + e)(h + f), where ‖G‖ ≤ h.
@@ -151,7 +152,7 @@ impl Generator<'_> {
             error = error * (2.0 + error) + product * (1.0 + error).powi(2);
             h *= 2.0;
         }
-        // The largest scaled reward is above 1/2. The factor covers the rounding of the bound itself.
+        // The largest scaled reward is above 1/2. The factor covers the rounding of the bound.
         let error = 1.001 * error.max(2.0 * reward_error / t) + 1e-250;
         Exponential { matrix, squarings: squarings as u32, error }
     }

@@ -36,9 +36,10 @@
 //! # Shapes, units, cost
 //! A chain is a [`Transitions`]: it returns any row of Rᵀ or R on request, with rates in 1 / unit
 //! of time. [`Chain::from_csr`] stores a chain, [`models`](crate::models) generates chains,
-//! [`read_chain`](crate::io::read_chain) reads files. Times are in the unit of time, and `f64::INFINITY` is the
-//! steady state. Probabilities are n values per time, in the chain's own order. [`solve`] passes
-//! them to an [`Observer`] time by time, [`Chain::transient`] stores them in the [`Solution`].
+//! [`read_chain`](crate::io::read_chain) reads files. Times are in the unit of time, and
+//! `f64::INFINITY` is the steady state. Probabilities are n values per time, in the chain's own
+//! order. [`solve`] passes them to an [`Observer`] time by time, [`Chain::transient`] stores them
+//! in the [`Solution`].
 //!
 //! A run has at most 2³² − 2 states and 2³² − 2 matrix–vector products. Rates, times and rewards
 //! may have any size that f64 holds, in single and double precision. A run takes about αt + 5√(αt)
