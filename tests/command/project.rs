@@ -166,7 +166,7 @@ fn the_library_has_no_dependency_of_the_command_line() {
 #[test]
 #[ignore = "slow: asks cargo of every dependency"]
 fn the_package_has_all_that_it_needs() {
-    let Some(list) = cargo("package -p kolmo --list --allow-dirty --locked") else { return };
+    let Some(list) = cargo("package -p kolmo-core --list --allow-dirty --locked") else { return };
     let packed: BTreeSet<&str> = list.lines().collect();
     for name in [
         "Cargo.toml",
