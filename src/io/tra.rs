@@ -30,7 +30,7 @@ const LINE: u64 = 20;
 ///   rewards.
 ///
 /// `#` comments and blank lines are ignored. Rates may be quotients such as `1/4000`. The list
-/// keeps the file's order, self-loops, zero rates and duplicates; [`line_of`] finds the lines of
+/// keeps the file's order, self-loops, zero rates and duplicates; `lines_of` finds the lines of
 /// duplicates. More transitions than promised are a warning.
 ///
 /// # Errors
