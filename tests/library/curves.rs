@@ -19,13 +19,17 @@ pub(crate) struct Known {
     pub(crate) wanted: Vec<Vec<f64>>,
 }
 
-pub(crate) fn known() -> Vec<Known> {
+/// Above this number of states, chains are not solved by scaling and squaring.
+const SQUARED: usize = 32;
+
+/// Returns the known chains, with isolated states up to `least` states.
+pub(crate) fn known(least: usize) -> Vec<Known> {
     let number = |s: &str| s.parse::<f64>().expect("a number");
     let mut all: Vec<Known> = Vec::new();
     for block in include_str!("known/curves.txt").split("chain ").skip(1) {
         let mut lines = block.lines();
         let (name, n) = lines.next().and_then(|line| line.split_once(' ')).expect("a name and a number");
-        let n: usize = n.parse().expect("a number of states");
+        let n = least.max(n.parse().expect("a number of states"));
         let (mut rates, mut begin) = (Vec::new(), vec![0.0; n]);
         let (mut times, mut wanted) = (Vec::new(), Vec::new());
         for line in lines {
@@ -36,7 +40,9 @@ pub(crate) fn known() -> Vec<Known> {
                 "begin" => begin[numbers[0] as usize] = numbers[1],
                 _ => {
                     times.push(numbers[0]);
-                    wanted.push(numbers[1..].to_vec());
+                    let mut all = numbers[1..].to_vec();
+                    all.resize(n, 0.0);
+                    wanted.push(all);
                 }
             }
         }
@@ -195,7 +201,7 @@ on_usual_lanes! {
 /// Also asserts that ε is met for the chains that are listed below.
 fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
     let machine = cpu();
-    for Known { name, chain, initial, times, wanted } in known() {
+    for Known { name, chain, initial, times, wanted } in known(1).into_iter().chain(known(SQUARED + 1)) {
         let (times, wanted): (Vec<f64>, Vec<Vec<f64>>) =
             times.into_iter().zip(wanted).filter(|(t, _)| asked(*t)).unzip();
         if times.is_empty() {
@@ -208,7 +214,7 @@ fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
             // References are rounded once.
             assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
         }
-        assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
+        assert!(solution.terms < 60_000, "{name}: {} multiplications", solution.terms);
         // With 1e7 steps and more to the exit, the rounding of steps costs more than 1e-9. A
         // double-double vector replaces them.
         let provable = match name {
@@ -297,7 +303,7 @@ fn classes_of_random_chains_agree_with_krylov() {
             list.push((22, first + rng.u32(..n), 0.5 + rng.f64()));
             first += n;
         }
-        let chain = chain(23, &list);
+        let chain = chain(SQUARED + 1, &list);
         let t = 10f64.powf(5.0 + 3.0 * rng.f64());
         let [(stopped, one), (curved, other)] = [Method::Auto, KRYLOV]
             .map(|method| run(&cpu(), &chain, &Initial::State(22), &[t], &Options { method, ..long(1e-7) }));
@@ -361,7 +367,8 @@ fn the_steady_state_continues_from_finite_times() {
 
 #[test]
 fn a_flow_below_the_last_place_counts_in_the_bound() {
-    let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
+    let hidden =
+        known(SQUARED + 1).into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 
     // Iterates do not show the flow, which moves 5·10⁻⁸ of one half in 10¹⁰. Double-double
     // residuals do.
