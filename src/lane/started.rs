@@ -1,6 +1,9 @@
 //! State of the process before the start of Rust's runtime.
 
-#![expect(unsafe_code, reason = "a list of functions that the loader calls is the system's memory")]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "a list of functions that the loader calls is the system's memory")
+)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -14,7 +14,6 @@ use super::levels::{Level, Levels, Shape};
 use super::stages::ChunkSolve;
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
-use crate::tridiagonal::host::lu::solve_replaced;
 use crate::tridiagonal::kernels::alignment::Place;
 use crate::tridiagonal::kernels::blocks::{
     BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve,
@@ -149,31 +148,4 @@ impl<T: Number> Levels<T> {
         let blocks = blocking.smaller(given.count);
         Self::of_systems(lane, given, blocks, blocking.pivot)
     }
-}
-
-/// Solves a system given as concatenated dl, d, du and b, with or without row exchanges. Returns
-/// its unknowns and the number of replaced pivots.
-pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
-    let rows = system.len() / 4;
-    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
-    let system = [0, 1, 2, 3].map(part);
-    let (x, replaced) = if exchange { solve_replaced(&system) } else { (thomas(&system), 0) };
-    (x.into_iter().map(T::of).collect(), replaced)
-}
-
-/// Thomas algorithm: one forward and one backward sweep (Thomas 1949).
-fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
-    let n = d.len();
-    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
-    let (mut before_c, mut before_x) = (0.0, 0.0);
-    for i in 0..n {
-        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
-        before_c = du[i] * inverse;
-        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
-        (c[i], x[i]) = (before_c, before_x);
-    }
-    for i in (0..n.saturating_sub(1)).rev() {
-        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
-    }
-    x
 }

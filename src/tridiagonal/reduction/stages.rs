@@ -6,9 +6,9 @@ use super::interface_buffers::{ChunkEquations, Equations};
 use super::levels::{Level, Levels, download_flags};
 use super::merge_tree::RootSolve;
 use super::rank_reduction::Subtrees;
-use super::reduced_system::solve_on_host;
 use crate::Result;
 use crate::lane::{Buffer, Lane, Launch};
+use crate::tridiagonal::host::lu::solve_concatenated;
 use crate::tridiagonal::kernels::number::Number;
 use crate::tridiagonal::scheme::Scheme;
 
@@ -207,7 +207,7 @@ impl<T: Number> Stage2<T> {
                 lane.enqueue(&levels.up.iter().collect::<Vec<_>>())?;
                 let mut system = vec![T::ZERO; last.equations.len()];
                 lane.download(&last.equations, 0, &mut system)?;
-                let (x, replaced) = solve_on_host(&system, exchange);
+                let (x, replaced) = solve_concatenated(&system, exchange);
                 lane.upload(&x, &last.values, 0)?;
                 lane.enqueue(&levels.down.iter().collect::<Vec<_>>())?;
                 if *gathered {
@@ -216,7 +216,7 @@ impl<T: Number> Stage2<T> {
                 Ok(replaced)
             }
             Self::Host => {
-                let (x, replaced) = solve_on_host(&equations.numbers, exchange);
+                let (x, replaced) = solve_concatenated(&equations.numbers, exchange);
                 equations.values[..x.len()].copy_from_slice(&x);
                 Ok(replaced)
             }
