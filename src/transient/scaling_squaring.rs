@@ -129,8 +129,8 @@ impl Generator<'_> {
             error = error * (2.0 + error) + product * (1.0 + error).powi(2);
             h *= 2.0;
         }
-        // The largest scaled reward is above 1/2, unless it is subnormal as given. The factor covers
-        // the rounding of the bound.
+        // The largest scaled reward is above 1/2, unless it is subnormal as given. The factor
+        // covers the rounding of the bound.
         let error = 1.001 * error.max(2.0 * reward_error / t) + 1e-250;
         Exponential { matrix, squarings: squarings as u32, error }
     }
