@@ -8,8 +8,6 @@ use crate::transient::chain::ChainFile;
 use crate::transient::chain::transitions::TransitionList;
 use crate::{Error, Result};
 
-/// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.
-pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 
 /// Tolerance of a generator's row sum, relative to its diagonal entry: files with six digits.
 const GENERATOR_TOLERANCE: f64 = 1e-5;

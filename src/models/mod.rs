@@ -16,7 +16,7 @@ use tandem::Tandem;
 pub use tridiagonal::{BANDED, BuiltIn, TRIDIAGONAL, Tridiagonal, banded, tridiagonal};
 use wlan::Wlan;
 
-use crate::io::rate_matrix_kind::MOST_STATES;
+use crate::transient::chain::MOST_STATES;
 use crate::transient::{Chain, Initial, Transitions};
 use crate::util::quantity;
 use crate::{Error, Result};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::is_comment;
-use crate::io::rate_matrix_kind::MOST_STATES;
+use crate::transient::chain::MOST_STATES;
 use crate::io::text::{self, Line, Lines, quote};
 use crate::{Error, Result};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::io::rate_matrix_kind::MOST_STATES;
+use crate::transient::chain::MOST_STATES;
 use crate::io::text::{Line, Lines, number, quote, unsigned};
 use crate::{Error, Result};
 

@@ -25,6 +25,9 @@ use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
+/// Largest number of states of a chain, 2³² − 2: states are numbered by 32 bits.
+pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
+
 /// Sets of states by name, states ascending in each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels {
