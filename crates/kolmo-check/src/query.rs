@@ -102,7 +102,7 @@ impl Questions {
                 false => argument.clone(),
             };
             let name = if is_file(path) { &argument[..] } else { "property" };
-            let properties = properties::read(name, &text, &names).map_err(refused)?;
+            let properties = properties::parse(name, &text, &names).map_err(refused)?;
             if properties.is_empty() {
                 return Err(Error::Invalid(format!(
                     "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
@@ -180,7 +180,7 @@ impl Questions {
             };
             let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
             let wanted = |place: usize| chosen.contains(&(first + place));
-            let found = text.each_with_constants(instance, &own, &wanted).map_err(refused)?;
+            let found = text.with_constants(instance, &own, &wanted).map_err(refused)?;
             let places = (0..text.len()).filter(|place| wanted(*place));
             places.zip(found).for_each(|(place, property)| all[first + place] = Some(property));
             first += text.len();

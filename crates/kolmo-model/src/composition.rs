@@ -85,12 +85,9 @@ fn joined(mut left: Vec<Together>, right: &[Together]) -> Option<Vec<Together>> 
     if left.len().checked_mul(right.len())? > LIMIT {
         return None;
     }
-    let pairs = left.iter().flat_map(|l| right.iter().map(move |r| (l, r)));
-    Some(
-        pairs
-            .map(|(l, r)| Together { seen: l.seen.clone(), parts: [&l.parts[..], &r.parts].concat() })
-            .collect(),
-    )
+    let both = |l: &Together, r: &Together| [&l.parts[..], &r.parts].concat();
+    let with = |l| right.iter().map(move |r| Together { seen: r.seen.clone(), parts: both(l, r) });
+    Some(left.iter().flat_map(with).collect())
 }
 
 fn of_system(
@@ -112,16 +109,12 @@ fn of_system(
             Ok(of_module(m, modules))
         }
         System::Parallel(all) => {
-            let all =
-                all.iter().map(|s| of_system(s, modules, used)).collect::<Result<Vec<_>, Diagnostic>>()?;
+            let all = all.iter().map(|part| of_system(part, modules, used)).collect::<Result<_, _>>()?;
             parallel(all).ok_or_else(|| too_many(&modules[0].name))
         }
         System::Interleaved(all) => {
-            let mut results = Vec::new();
-            for part in all {
-                results.extend(of_system(part, modules, used)?);
-            }
-            Ok(results)
+            let all = all.iter().map(|part| of_system(part, modules, used)).collect::<Result<Vec<_>, _>>();
+            all.map(|all| all.concat())
         }
         System::On(left, actions, right) => {
             let (left, right) = (of_system(left, modules, used)?, of_system(right, modules, used)?);
@@ -142,19 +135,15 @@ fn of_system(
         }
         System::Hide(inner, actions) => {
             let mut all = of_system(inner, modules, used)?;
-            for one in &mut all {
-                if one.seen.as_ref().is_some_and(|a| actions.iter().any(|hidden| hidden.text == *a)) {
-                    one.seen = None;
-                }
-            }
+            let hidden = |action: &mut String| actions.iter().any(|hidden| hidden.text == *action);
+            all.iter_mut().for_each(|one| drop(one.seen.take_if(hidden)));
             Ok(all)
         }
         System::Rename(inner, pairs) => {
             let mut all = of_system(inner, modules, used)?;
-            for one in &mut all {
-                let new = pairs.iter().find(|(old, _)| Some(&old.text) == one.seen.as_ref());
-                if let Some((_, new)) = new {
-                    one.seen = Some(new.text.clone());
+            for action in all.iter_mut().filter_map(|one| one.seen.as_mut()) {
+                if let Some((_, new)) = pairs.iter().find(|(old, _)| old.text == *action) {
+                    action.clone_from(&new.text);
                 }
             }
             Ok(all)

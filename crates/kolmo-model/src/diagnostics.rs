@@ -82,10 +82,6 @@ impl Diagnostics {
         Self { source: source.clone(), list }
     }
 
-    pub(crate) fn into_list(self) -> Vec<Diagnostic> {
-        self.list
-    }
-
     /// Number of messages.
     pub fn len(&self) -> usize {
         self.list.len()

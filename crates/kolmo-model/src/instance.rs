@@ -133,9 +133,8 @@ pub(crate) fn values(
             return refused(format!("there is no constant '{name}'; {help}"));
         };
         if constant.value.is_some() {
-            return refused(format!(
-                "the constant '{name}' has its value in the text already; do not give it"
-            ));
+            let why = "has its value in the text already; do not give it";
+            return refused(format!("the constant '{name}' {why}"));
         }
         let Some(value) = value.to(constant.ty) else {
             return refused(format!("the constant '{name}' is of type {}, and {value} is not", constant.ty));
@@ -180,15 +179,13 @@ impl Builder<'_> {
             Some(Value::Bool(b)) => i64::from(b),
             _ => 0,
         };
+        let mut end = |e: &Expression| whole(self.value(meaning, e, Type::Int));
         let (low, high) = match &v.range {
             syntax::Range::Bool => (0, 1),
-            syntax::Range::Int(low, high) => {
-                (whole(self.value(meaning, low, Type::Int)), whole(self.value(meaning, high, Type::Int)))
-            }
+            syntax::Range::Int(low, high) => (end(low), end(high)),
             syntax::Range::Unbounded => (i64::from(i32::MIN), i64::from(i32::MAX)),
         };
-        let unbounded = matches!(v.range, syntax::Range::Unbounded);
-        let ty = if matches!(v.range, syntax::Range::Bool) { Type::Bool } else { Type::Int };
+        let (unbounded, ty) = (matches!(v.range, syntax::Range::Unbounded), v.ty());
         if low > high && self.errors.is_empty() {
             let message = format!("the range [{low}..{high}] of '{}' is empty", v.name.text);
             self.errors.push(Diagnostic::new(v.name.span, message, "the lower end comes first"));
@@ -199,42 +196,38 @@ impl Builder<'_> {
             None => low,
         };
         if !(low..=high).contains(&init) && self.errors.is_empty() {
-            let message =
-                format!("the initial value {init} of '{}' is outside of {low}..{high}", v.name.text);
+            let name = &v.name.text;
+            let message = format!("the initial value {init} of '{name}' is outside of {low}..{high}");
             self.errors.push(Diagnostic::new(v.name.span, message, "widen the range"));
         }
         (VariableInfo { name: v.name.text.clone(), ty, low, high, unbounded }, init)
     }
 
     fn commands(&mut self, meaning: &Meaning) -> (Vec<Command>, Groups) {
-        let mut commands = Vec::new();
-        let mut groups = HashMap::new();
+        let (mut commands, mut groups) = (Vec::new(), Groups::new());
         for (m, module) in self.checked.modules.iter().enumerate() {
-            let mut by_action: Vec<(Option<String>, Vec<&syntax::Command>)> = Vec::new();
-            let mut numbers: HashMap<Option<String>, usize> = HashMap::new();
+            let mut numbers = HashMap::new();
+            let mut list = Vec::new();
             for command in &module.commands {
-                let action = command.action.as_ref().map(|a| a.text.clone());
-                let k = *numbers.entry(action.clone()).or_insert_with(|| {
-                    by_action.push((action, Vec::new()));
-                    by_action.len() - 1
-                });
-                by_action[k].1.push(command);
+                let next = numbers.len();
+                let action = command.action.as_ref().map(|a| &*a.text);
+                list.push((*numbers.entry(action).or_insert(next), command));
             }
-            for (action, list) in by_action {
-                let start = commands.len();
-                for command in list {
-                    let guard = self.term(meaning, &command.guard);
-                    let mut updates = Vec::new();
-                    for update in &command.updates {
-                        let rate = update.rate.as_ref().map(|e| self.term(meaning, e).double());
-                        let assignments = (update.assignments.iter())
-                            .map(|(name, e)| (meaning.variables[&name.text].0, self.term(meaning, e)))
-                            .collect();
-                        updates.push((rate.unwrap_or(Term::Value(Value::Double(1.0))), assignments));
-                    }
-                    commands.push(Command { guard, updates, span: command.span });
+            // The sort is stable: commands of an action keep their order.
+            list.sort_by_key(|(number, _)| *number);
+            for (_, command) in list {
+                let guard = self.term(meaning, &command.guard);
+                let mut updates = Vec::new();
+                for update in &command.updates {
+                    let rate = update.rate.as_ref().map(|e| self.term(meaning, e).double());
+                    let assignments = (update.assignments.iter())
+                        .map(|(name, e)| (meaning.variables[&name.text].0, self.term(meaning, e)))
+                        .collect();
+                    updates.push((rate.unwrap_or(Term::Value(Value::Double(1.0))), assignments));
                 }
-                groups.insert((m, action), start..commands.len());
+                let action = command.action.as_ref().map(|a| a.text.clone());
+                groups.entry((m, action)).or_insert(commands.len()..0).end = commands.len() + 1;
+                commands.push(Command { guard, updates, span: command.span });
             }
         }
         (commands, groups)
@@ -285,15 +278,11 @@ impl Instance {
     /// Items of a reward structure, by its index.
     pub(crate) fn rewards(&self, number: usize) -> Result<Vec<Reward>> {
         let term = |e: &Expression| self.meaning.term(e).map_err(Error::Size);
-        let items = self.model.0.rewards[number].items.iter();
-        items
-            .map(|item| {
-                Ok(Reward {
-                    of: item.of.clone(),
-                    guard: term(&item.guard)?,
-                    value: term(&item.value)?.double(),
-                })
-            })
-            .collect()
+        let mut all = Vec::new();
+        for item in &self.model.0.rewards[number].items {
+            let (guard, value) = (term(&item.guard)?, term(&item.value)?.double());
+            all.push(Reward { of: item.of.clone(), guard, value });
+        }
+        Ok(all)
     }
 }

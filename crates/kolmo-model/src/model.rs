@@ -154,37 +154,40 @@ pub(crate) fn in_order<T>(all: Vec<T>, parts: impl Fn(&T) -> (&String, Option<&E
 fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
     let formulas: HashMap<&str, &Expression> =
         text.formulas.iter().map(|f| (&*f.name.text, &f.body)).collect();
-    let mut known: BTreeMap<&str, Module> = BTreeMap::new();
-    for part in &text.modules {
-        if let Part::Module(module) = part
-            && known.insert(&module.name.text, module.clone()).is_some()
-        {
+    let mut known: BTreeMap<String, Module> = BTreeMap::new();
+    let know = |module: &Module, known: &mut BTreeMap<_, _>, errors: &mut Vec<Diagnostic>| {
+        if known.insert(module.name.text.clone(), module.clone()).is_some() {
             let message = format!("there are two modules '{}'", module.name.text);
             errors.push(Diagnostic::new(module.name.span, message, "rename one of them"));
+        }
+    };
+    for part in &text.modules {
+        if let Part::Module(module) = part {
+            know(module, &mut known, errors);
         }
     }
     let mut all = Vec::new();
     for part in &text.modules {
-        match part {
-            Part::Module(module) => all.push(module.clone()),
-            Part::Renaming(renaming) => {
-                let Some(original) = known.get(&*renaming.original.text) else {
-                    let help = similar(&renaming.original.text, known.keys().copied(), "define it before");
-                    let message = format!("there is no module '{}' to rename", renaming.original.text);
-                    errors.push(Diagnostic::new(renaming.original.span, message, help));
-                    continue;
-                };
-                match renamed(original, renaming, &formulas) {
-                    Ok(module) => {
-                        if known.insert(&renaming.name.text, module.clone()).is_some() {
-                            let message = format!("there are two modules '{}'", renaming.name.text);
-                            errors.push(Diagnostic::new(renaming.name.span, message, "rename one of them"));
-                        }
-                        all.push(module);
-                    }
-                    Err(error) => errors.push(error),
-                }
+        let renaming = match part {
+            Part::Module(module) => {
+                all.push(module.clone());
+                continue;
             }
+            Part::Renaming(renaming) => renaming,
+        };
+        let Some(original) = known.get(&renaming.original.text) else {
+            let names = known.keys().map(String::as_str);
+            let help = similar(&renaming.original.text, names, "define it before");
+            let message = format!("there is no module '{}' to rename", renaming.original.text);
+            errors.push(Diagnostic::new(renaming.original.span, message, help));
+            continue;
+        };
+        match renamed(original, renaming, &formulas) {
+            Ok(module) => {
+                know(&module, &mut known, errors);
+                all.push(module);
+            }
+            Err(error) => errors.push(error),
         }
     }
     all
@@ -209,43 +212,39 @@ fn renamed(
         let help = format!("add {name}=…: two modules cannot have the same variable");
         return Err(Diagnostic::new(renaming.name.span, message, help));
     }
-    let mut rename = Rename { pairs, formulas, at: renaming.name.span, left: 1_000_000 };
-    let name = |rename: &Rename<'_>, old: &Name| {
-        let text = rename.pairs.get(&*old.text).map_or_else(|| old.text.clone(), |new| (*new).to_owned());
+    let mut rename = Rename { pairs: &pairs, formulas, at: renaming.name.span, left: 1_000_000 };
+    let mut inside = |e: &Expression| rename.expression(e, 0);
+    let name = |old: &Name| {
+        let text = pairs.get(&*old.text).map_or_else(|| old.text.clone(), |new| (*new).to_owned());
         Name { text, span: old.span }
     };
     let mut module = Module { name: renaming.name.clone(), variables: Vec::new(), commands: Vec::new() };
     for v in &original.variables {
         let range = match &v.range {
-            Range::Int(low, high) => Range::Int(rename.expression(low, 0)?, rename.expression(high, 0)?),
+            Range::Int(low, high) => Range::Int(inside(low)?, inside(high)?),
             other => other.clone(),
         };
-        let init = v.init.as_ref().map(|e| rename.expression(e, 0)).transpose()?;
-        module.variables.push(Variable { name: name(&rename, &v.name), range, init });
+        let init = v.init.as_ref().map(&mut inside).transpose()?;
+        module.variables.push(Variable { name: name(&v.name), range, init });
     }
     for c in &original.commands {
         let mut updates = Vec::new();
         for update in &c.updates {
-            let rate = update.rate.as_ref().map(|e| rename.expression(e, 0)).transpose()?;
+            let rate = update.rate.as_ref().map(&mut inside).transpose()?;
             let mut assignments = Vec::new();
             for (variable, value) in &update.assignments {
-                assignments.push((name(&rename, variable), rename.expression(value, 0)?));
+                assignments.push((name(variable), inside(value)?));
             }
             updates.push(Update { rate, assignments });
         }
-        let action = c.action.as_ref().map(|a| name(&rename, a));
-        module.commands.push(Command {
-            action,
-            guard: rename.expression(&c.guard, 0)?,
-            updates,
-            span: c.span,
-        });
+        let (action, guard) = (c.action.as_ref().map(name), inside(&c.guard)?);
+        module.commands.push(Command { action, guard, updates, span: c.span });
     }
     Ok(module)
 }
 
 struct Rename<'a> {
-    pairs: HashMap<&'a str, &'a str>,
+    pairs: &'a HashMap<&'a str, &'a str>,
     formulas: &'a HashMap<&'a str, &'a Expression>,
     at: Span,
     /// Number of nodes that the expanded expressions may still have.
@@ -278,13 +277,9 @@ impl Rename<'_> {
 /// Collects constants, variables and formulas with their types, and reports duplicates.
 fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> Names {
     let mut names = Names::default();
-    let variable_type = |v: &Variable| match v.range {
-        Range::Bool => Type::Bool,
-        Range::Int(..) | Range::Unbounded => Type::Int,
-    };
     let variables = text.globals.iter().chain(modules.iter().flat_map(|m| &m.variables));
     let all = (text.constants.iter().map(|c| (&c.name, Entity::Constant(Some(c.ty)))))
-        .chain(variables.map(|v| (&v.name, Entity::Variable(Some(variable_type(v))))))
+        .chain(variables.map(|v| (&v.name, Entity::Variable(Some(v.ty())))))
         .chain(text.formulas.iter().map(|f| (&f.name, Entity::Formula(None))));
     for (name, entity) in all {
         if names.entities.insert(name.text.clone(), entity).is_some() {
@@ -349,14 +344,10 @@ fn check_variable(checker: &mut Checker<'_>, variable: &Variable, states_given: 
         checker.expect_constant(high, Type::Int, "the end of a range");
     }
     if let Some(init) = &variable.init {
-        let ty = if matches!(variable.range, Range::Bool) { Type::Bool } else { Type::Int };
-        checker.expect_constant(init, ty, "an initial value");
+        checker.expect_constant(init, variable.ty(), "an initial value");
         if states_given {
-            checker.errors.push(Diagnostic::new(
-                init.span,
-                "initial values are given twice: here and by 'init' … 'endinit'",
-                "keep one of them",
-            ));
+            let message = "initial values are given twice: here and by 'init' … 'endinit'";
+            checker.error(init.span, message, "keep one of them");
         }
     }
 }
@@ -375,7 +366,7 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
                     known.filter(|(_, e)| matches!(e, Entity::Variable(_))).map(|(name, _)| &**name);
                 let help = similar(&name.text, variables, "declare it in the module: x : [0..3];");
                 let message = format!("there is no variable '{}' to change", name.text);
-                checker.errors.push(Diagnostic::new(name.span, message, help));
+                checker.error(name.span, message, help);
                 checker.check(value);
                 continue;
             };
@@ -392,11 +383,11 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
                 _ => None,
             };
             if let Some((message, help)) = refused {
-                checker.errors.push(Diagnostic::new(name.span, message, help));
+                checker.error(name.span, message, help);
             }
             if !assigned.insert(&name.text) {
                 let message = format!("'{}' is given two next values", name.text);
-                checker.errors.push(Diagnostic::new(name.span, message, "keep one of them"));
+                checker.error(name.span, message, "keep one of them");
             }
         }
     }
@@ -405,7 +396,7 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
         if let Some(Expression { kind: Kind::Apply(Operation::Negate, inner), span, .. }) = &update.rate
             && matches!(inner[0].kind, Kind::Literal(_))
         {
-            checker.errors.push(Diagnostic::new(*span, "a rate is negative", "rates are 0 or more"));
+            checker.error(*span, "a rate is negative", "rates are 0 or more");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::bytecode::{Code, Meaning, Term};
+use crate::bytecode::{Code, Fault, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::instance::values;
 use crate::model::{check_circles, in_order, source};
@@ -179,24 +179,34 @@ impl StateFormula {
     ///
     /// `variables` appends a state's values, in the order of the variables of
     /// [`Names::bare`](crate::Names::bare).
-    pub fn values(&self, states: usize, mut variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
-        let (code, truth) = (Code::new(&self.0), self.0.ty() == Type::Bool);
-        let (mut given, mut cells, mut stack) = (Vec::new(), Vec::new(), Vec::new());
-        let mut all = Vec::with_capacity(states);
-        for state in 0..states {
-            given.clear();
-            variables(state, &mut given);
-            cells.clear();
-            cells.extend(given.iter().map(|value| value.cell().cast_signed()));
-            let cell = code.run(&cells, &mut stack);
-            all.push(cell.map_err(|fault| Error::State(format!("in the state {state}: {fault}")))?);
-        }
-        if truth {
-            return Ok(Values::Truth(all.into_iter().map(|cell| cell != 0).collect()));
-        }
-        let number = |cell| Value::of_cell(cell, self.0.ty()).number().unwrap_or(f64::NAN);
-        Ok(Values::Numbers(all.into_iter().map(number).collect()))
+    pub fn values(&self, states: usize, variables: impl FnMut(usize, &mut Vec<Value>)) -> Result<Values> {
+        let failed = |state: usize, fault: Fault| Error::State(format!("in the state {state}: {fault}"));
+        values_of(&self.0, states, variables, failed)
     }
+}
+
+/// Evaluates a term in the states 0 to `states` − 1, with the variables that `given` appends.
+fn values_of(
+    term: &Term,
+    states: usize,
+    mut given: impl FnMut(usize, &mut Vec<Value>),
+    failed: impl Fn(usize, Fault) -> Error,
+) -> Result<Values> {
+    let (code, ty) = (Code::new(term), term.ty());
+    let (mut values, mut cells, mut stack) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all = Vec::with_capacity(states);
+    for state in 0..states {
+        values.clear();
+        given(state, &mut values);
+        cells.clear();
+        cells.extend(values.iter().map(|value| value.cell().cast_signed()));
+        all.push(code.run(&cells, &mut stack).map_err(|fault| failed(state, fault))?);
+    }
+    if ty == Type::Bool {
+        return Ok(Values::Truth(all.into_iter().map(|cell| cell != 0).collect()));
+    }
+    let number = |cell| Value::of_cell(cell, ty).number().unwrap_or(f64::NAN);
+    Ok(Values::Numbers(all.into_iter().map(number).collect()))
 }
 
 /// Operation on the values of other formulas, such as `1 - a` or `a & !b`.
@@ -207,74 +217,36 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// Computes the value from the values of the operands.
-    pub fn value(&self, parts: &[Value]) -> Result<Value> {
-        let cells: Vec<i64> = (parts.iter().zip(&self.types))
-            .map(|(value, ty)| value.to(*ty).unwrap_or(*value).cell().cast_signed())
-            .collect();
-        self.run(&Code::new(&self.term), &cells, &mut Vec::new())
-    }
-
-    fn run(&self, code: &Code, cells: &[i64], stack: &mut Vec<u64>) -> Result<Value> {
-        let cell = code.run(cells, stack).map_err(|fault| Error::State(fault.to_string()))?;
-        Ok(Value::of_cell(cell, self.term.ty()))
-    }
-
     /// Computes the values in all states from those of the operands, which have equal lengths.
     pub fn values(&self, parts: &[Values]) -> Result<Values> {
         let states = parts.first().map_or(0, |part| match part {
             Values::Truth(all) => all.len(),
             Values::Numbers(all) => all.len(),
         });
-        let code = Code::new(&self.term);
-        let (mut cells, mut stack) = (vec![0; parts.len()], Vec::new());
-        let mut all = Vec::with_capacity(states);
-        for state in 0..states {
-            for ((cell, part), ty) in cells.iter_mut().zip(parts).zip(&self.types) {
-                *cell = match (part, ty) {
-                    (Values::Truth(all), _) => i64::from(all[state]),
-                    (Values::Numbers(all), Type::Int) => all[state] as i64,
-                    (Values::Numbers(all), _) => all[state].to_bits().cast_signed(),
-                };
-            }
-            all.push(self.run(&code, &cells, &mut stack)?);
-        }
-        Ok(match self.term.ty() {
-            Type::Bool => Values::Truth(all.iter().map(|value| *value == Value::Bool(true)).collect()),
-            _ => Values::Numbers(all.iter().filter_map(|value| value.number()).collect()),
-        })
+        let given = |state: usize, values: &mut Vec<Value>| {
+            values.extend(parts.iter().zip(&self.types).map(|(part, ty)| match (part, ty) {
+                (Values::Truth(all), _) => Value::Bool(all[state]),
+                (Values::Numbers(all), Type::Int) => Value::Int(all[state] as i64),
+                (Values::Numbers(all), _) => Value::Double(all[state]),
+            }));
+        };
+        values_of(&self.term, states, given, |_, fault| Error::State(fault.to_string()))
     }
 }
 
 /// Parses properties, constants and labels. `name` identifies the text in messages.
 ///
-/// Fails if any property has an error.
+/// Properties with errors are kept next to valid ones. Fails only for errors outside of them.
 pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
-    let all = read(name, text, names)?;
-    let wrong = all.properties.iter().filter_map(|entry| entry.body.as_ref().err()).flatten();
-    let wrong: Vec<Diagnostic> = wrong.cloned().collect();
-    match wrong.is_empty() {
-        true => Ok(all),
-        false => Err(Error::Text(Diagnostics::new(&all.source, wrong))),
-    }
-}
-
-/// Parses properties as [`parse`] does, and keeps properties with errors next to valid ones.
-///
-/// Fails only for errors outside of the properties.
-pub fn read(name: &str, text: &str, names: &Names) -> Result<Properties> {
     let source = source(name, text)?;
     let (mut parsed, mut errors) = parser::properties(text);
     let mut names = names.clone();
     for constant in &parsed.constants {
         let entity = Entity::Constant(Some(constant.ty));
         if names.entities.insert(constant.name.text.clone(), entity).is_some() {
+            let (span, help) = (constant.name.span, "the model or these properties have it");
             let message = format!("the name '{}' is declared twice", constant.name.text);
-            errors.push(Diagnostic::new(
-                constant.name.span,
-                message,
-                "the model or these properties have it",
-            ));
+            errors.push(Diagnostic::new(span, message, help));
         }
     }
     let list = parsed.constants.iter().map(|c| (&c.name, c.value.as_ref()));
@@ -303,8 +275,7 @@ pub fn read(name: &str, text: &str, names: &Names) -> Result<Properties> {
         }
     }
     if !errors.is_empty() {
-        let inside = parsed.properties.into_iter().filter_map(|entry| entry.body.err()).flatten();
-        errors.extend(inside);
+        errors.extend(parsed.properties.into_iter().filter_map(|entry| entry.body.err()).flatten());
         return Err(Error::Text(Diagnostics::new(&source, errors)));
     }
     let constants = in_order(parsed.constants, |c| (&c.name.text, c.value.as_ref()));
@@ -316,11 +287,7 @@ fn define(checker: &mut Checker<'_>, name: &Name, ty: Option<Type>) {
     let known = checker.names.labels.contains(&name.text);
     if known || checker.properties.insert(name.text.clone(), ty).is_some() {
         let message = format!("the name \"{}\" is given twice", name.text);
-        checker.errors.push(Diagnostic::new(
-            name.span,
-            message,
-            "a label or a property has it: choose another one",
-        ));
+        checker.error(name.span, message, "a label or a property has it: choose another one");
     }
 }
 
@@ -346,15 +313,12 @@ impl Properties {
     }
 
     /// Names that the properties at `wanted` indices use, directly or through other definitions.
-    fn used(&self, wanted: &dyn Fn(usize) -> bool) -> HashSet<&str> {
+    fn used<'a>(&'a self, wanted: &dyn Fn(usize) -> bool) -> HashSet<&'a str> {
         let mut bodies: HashMap<&str, &Expression> = HashMap::new();
         bodies.extend(self.constants.iter().filter_map(|c| Some((&*c.name.text, c.value.as_ref()?))));
         bodies.extend(self.labels.iter().map(|label| (&*label.name.text, &label.body)));
-        bodies.extend(
-            self.properties
-                .iter()
-                .filter_map(|Entry { name, body, .. }| Some((&*name.as_ref()?.text, body.as_ref().ok()?))),
-        );
+        let of_entry = |entry: &'a Entry| Some((&*entry.name.as_ref()?.text, entry.body.as_ref().ok()?));
+        bodies.extend(self.properties.iter().filter_map(of_entry));
         let all = self.properties.iter().enumerate().filter(|(k, _)| wanted(*k));
         let mut open: Vec<&Expression> = all.filter_map(|(_, entry)| entry.body.as_ref().ok()).collect();
         let mut used = HashSet::new();
@@ -371,28 +335,8 @@ impl Properties {
     /// Resolves the properties at `wanted` indices with values of the constants that they use.
     ///
     /// `instance` belongs to the model whose names they use. It is `None` for a chain from a
-    /// file.
+    /// file. The result of each property is by itself; errors in constants are those of all.
     pub fn with_constants(
-        &self,
-        instance: Option<&Instance>,
-        given: &[(String, Value)],
-        wanted: &dyn Fn(usize) -> bool,
-    ) -> Result<Vec<Property>> {
-        let (mut all, mut wrong) = (Vec::new(), Vec::new());
-        for found in self.each_with_constants(instance, given, wanted)? {
-            match found {
-                Ok(property) => all.push(property),
-                Err(Wrong { why, .. }) => wrong.extend(why.into_list()),
-            }
-        }
-        match wrong.is_empty() {
-            true => Ok(all),
-            false => Err(Error::Text(Diagnostics::new(&self.source, wrong))),
-        }
-    }
-
-    /// Resolves as [`with_constants`](Self::with_constants) does, with a result per property.
-    pub fn each_with_constants(
         &self,
         instance: Option<&Instance>,
         given: &[(String, Value)],
@@ -432,25 +376,18 @@ impl Properties {
             };
             let e = match body {
                 Ok(e) => e,
-                Err(errors) if wanted(place) => {
-                    all.push(Err(wrong(errors.clone(), *span)));
+                Err(errors) => {
+                    all.extend(wanted(place).then(|| Err(wrong(errors.clone(), *span))));
                     continue;
                 }
-                Err(_) => continue,
             };
             let ty = resolver.ty(e);
             if wanted(place) {
                 let found = resolver.formula(e).map_err(|error| wrong(vec![error], e.span));
                 resolver.level = 0;
-                let text = || self.source.text[e.span.range()].to_owned();
+                let text = self.source.text[e.span.range()].to_owned();
                 let place = self.source.place(e.span);
-                all.push(found.map(|formula| Property {
-                    name: own.clone(),
-                    text: text(),
-                    place,
-                    ty,
-                    formula,
-                }));
+                all.push(found.map(|formula| Property { name: own, text, place, ty, formula }));
             }
             if let Some(name) = name {
                 resolver.define(&name.text, e, ty);

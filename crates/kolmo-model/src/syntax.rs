@@ -359,6 +359,12 @@ pub(crate) struct Variable {
     pub(crate) init: Option<Expression>,
 }
 
+impl Variable {
+    pub(crate) fn ty(&self) -> Type {
+        if matches!(self.range, Range::Bool) { Type::Bool } else { Type::Int }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Range {
     Bool,

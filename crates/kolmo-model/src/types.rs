@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
         Self { names, errors, constant: None, properties: HashMap::new() }
     }
 
-    fn error(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn error(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
         self.errors.push(Diagnostic::new(span, message, help));
     }
 

@@ -5,7 +5,8 @@ mod language;
 mod mutations;
 mod properties;
 
-use kolmo_model::{Error, Instance, Model, Options, StateSpace, Value};
+use kolmo_model::properties::{Property, parse};
+use kolmo_model::{Error, Instance, Model, Names, Options, StateSpace, Value};
 
 /// Two machines that fail, one repair worker, and a queue of `N` parts.
 const WORKSHOP: &str = r#"
@@ -55,4 +56,16 @@ fn explored(text: &str, constants: &str) -> StateSpace {
 /// Error of a model's exploration.
 fn trouble(text: &str) -> Error {
     instance(text, "").explore(&Options::default()).expect_err("this is to be refused")
+}
+
+/// Resolves all properties of a text, or returns the first error.
+fn resolved(
+    text: &str,
+    names: &Names,
+    instance: Option<&Instance>,
+    given: &[(String, Value)],
+) -> Result<Vec<Property>, String> {
+    let properties = parse("p", text, names).map_err(|e| e.to_string())?;
+    let found = properties.with_constants(instance, given, &|_| true).map_err(|e| e.to_string())?;
+    found.into_iter().map(|found| found.map_err(|wrong| wrong.why.to_string())).collect()
 }

@@ -63,12 +63,7 @@ fn rows_again<const W: usize>(
         lengths[ranks.of_cell(cell) as usize].store(length, Ordering::Relaxed);
     });
     let offsets = summed(lengths.into_iter().map(AtomicU32::into_inner));
-    let sorted = |cells: Vec<u32>| {
-        let mut all: Vec<u32> = cells.into_iter().map(|cell| ranks.of_cell(cell)).collect();
-        all.sort_unstable();
-        all
-    };
-    let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, cell)| cell).collect()));
+    let (initial, edge) = in_order(initial, &edge, |cell| ranks.of_cell(cell));
     let states = ranks.states::<W>();
     let (mut columns, mut rates) = (vec![0; entries as usize], vec![0.0; entries as usize]);
     let tasks = shares(&offsets, &mut columns).into_iter().zip(shares(&offsets, &mut rates));
@@ -91,14 +86,11 @@ fn rows_again<const W: usize>(
             row.clear();
             row.extend(rows.keys.iter().map(|key| ranks.of(key)).zip(rows.rates.iter().copied()));
             row.sort_unstable_by_key(|(column, _)| *column);
-            let (own_columns, behind) = std::mem::take(&mut columns).split_at_mut(length);
-            columns = behind;
-            let (own_rates, behind) = std::mem::take(&mut rates).split_at_mut(length);
-            rates = behind;
             assert_eq!(row.len(), length, "a state leads to the same states again");
-            for ((column, rate), entry) in own_columns.iter_mut().zip(own_rates).zip(&row) {
+            for ((column, rate), entry) in columns.iter_mut().zip(&mut *rates).zip(&row) {
                 (*column, *rate) = *entry;
             }
+            (columns, rates) = (&mut columns[length..], &mut rates[length..]);
         }
         news.tell(count as u64, entries)?;
         Ok(loops)
@@ -147,12 +139,7 @@ fn rows_kept<const W: usize>(
             }
         }
     });
-    let sorted = |tokens: Vec<u32>| {
-        let mut all: Vec<u32> = tokens.into_iter().map(|token| numbers[token as usize]).collect();
-        all.sort_unstable();
-        all
-    };
-    let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, token)| token).collect()));
+    let (initial, edge) = in_order(initial, &edge, |token| numbers[token as usize]);
     let offsets = summed(places.iter().map(|place| {
         let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
         starts[row + 1] - starts[row]
@@ -176,15 +163,24 @@ fn rows_kept<const W: usize>(
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
+/// Numbers of the initial and the boundary states, ascending, from their tokens.
+fn in_order<K>(
+    mut initial: Vec<u32>,
+    edge: &[(K, u32)],
+    number: impl Fn(u32) -> u32,
+) -> (Vec<u32>, Vec<u32>) {
+    let mut edge: Vec<u32> = edge.iter().map(|(_, token)| number(*token)).collect();
+    initial.iter_mut().for_each(|state| *state = number(*state));
+    initial.sort_unstable();
+    edge.sort_unstable();
+    (initial, edge)
+}
+
 /// Converts row lengths to offsets.
 fn summed(lengths: impl ExactSizeIterator<Item = u32>) -> Vec<u64> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
-    let mut end = 0;
-    offsets.push(end);
-    offsets.extend(lengths.map(|length| {
-        end += u64::from(length);
-        end
-    }));
+    offsets.push(0);
+    lengths.for_each(|length| offsets.push(offsets[offsets.len() - 1] + u64::from(length)));
     offsets
 }
 
@@ -193,10 +189,8 @@ fn shares<'a, T>(offsets: &[u64], mut entries: &'a mut [T]) -> Vec<&'a mut [T]> 
     let mut tasks = Vec::new();
     for start in (0..offsets.len() - 1).step_by(TASK) {
         let end = (start + TASK).min(offsets.len() - 1);
-        let (rows, behind) =
-            std::mem::take(&mut entries).split_at_mut((offsets[end] - offsets[start]) as usize);
-        entries = behind;
-        tasks.push(rows);
+        let rows = entries.split_off_mut(..(offsets[end] - offsets[start]) as usize);
+        tasks.push(rows.expect("entries of these rows"));
     }
     tasks
 }
@@ -228,9 +222,8 @@ fn gathered<T: Copy + Default + Send + Sync>(
                 *found = (segment, starts[segment][row] as usize, starts[segment][row + 1] as usize);
             }
             for &(segment, from, to) in &found[..places.len()] {
-                let (row, behind) = std::mem::take(&mut rows).split_at_mut(to - from);
-                row.copy_from_slice(&segments[segment][from..to]);
-                rows = behind;
+                rows[..to - from].copy_from_slice(&segments[segment][from..to]);
+                rows = &mut rows[to - from..];
             }
         }
     });

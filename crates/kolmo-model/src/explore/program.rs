@@ -4,7 +4,7 @@
 //! the set of allowed commands for each value. The enabled commands are the intersection of one set
 //! per variable, less those with a false remaining conjunct.
 
-use crate::bytecode::{Code, Fault, Term};
+use crate::bytecode::{Code, Fault, Op, Term};
 use crate::diagnostics::Span;
 use crate::instance::Instance;
 use crate::syntax::{Type, Value};
@@ -219,21 +219,18 @@ impl<'a> Program<'a> {
     fn add_guard(&mut self, c: usize, guard: Term) {
         let mut conjuncts = Vec::new();
         guard.conjuncts(&mut conjuncts);
-        let mut rest: Option<Term> = None;
+        let mut rest = Vec::new();
         for conjunct in conjuncts {
             // After a conjunct without a table none gets one: later conjuncts may fail where it is
             // false.
-            let allowed = if rest.is_none() { self.tabulated(&conjunct) } else { None };
+            let allowed = if rest.is_empty() { self.tabulated(&conjunct) } else { None };
             if let Some((variable, allowed)) = allowed {
-                self.add_table(c, variable, &allowed);
+                self.restrict(c, variable, 0, allowed.iter().map(|allowed| *allowed != 0));
             } else {
-                rest = Some(match rest {
-                    None => conjunct,
-                    Some(before) => Term::And(Box::new([before, conjunct])),
-                });
+                rest.push(conjunct);
             }
         }
-        if let Some(rest) = rest {
+        if let Some(rest) = rest.into_iter().reduce(|a, b| Term::And(Box::new([a, b]))) {
             self.guards.push((c, Code::new(&rest)));
         }
     }
@@ -250,10 +247,6 @@ impl<'a> Program<'a> {
             code.run(&variables, &mut stack)
         });
         Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
-    }
-
-    fn add_table(&mut self, c: usize, variable: usize, allowed: &[u64]) {
-        self.restrict(c, variable, 0, allowed.iter().map(|allowed| *allowed != 0));
     }
 
     /// Removes a command from one set (0: allowed, 1: in range) of the values that `keeps`
@@ -397,10 +390,8 @@ impl<'a> Program<'a> {
 
     #[cold]
     fn bad_rate(&self, c: usize, rate: f64) -> Trouble {
-        self.trouble(
-            c,
-            format!("the rate is {rate}, and rates are finite and 0 or more; change it or the guard"),
-        )
+        let what = format!("the rate is {rate}, and rates are finite and 0 or more; change it or the guard");
+        self.trouble(c, what)
     }
 
     /// Returns the rate of an update, and the next state if the rate is positive.
@@ -419,10 +410,7 @@ impl<'a> Program<'a> {
             (Rate::Table(variable, low, rates), Some(_)) if safe => {
                 rates[(scratch.values[*variable] - low) as usize]
             }
-            _ => {
-                let rate = self.update(c, update, scratch, &mut next)?;
-                return Ok((rate, next));
-            }
+            _ => return Ok((self.update(c, update, scratch, &mut next)?, next)),
         };
         let (word, added) = update.step.unwrap_or_default();
         next[word] = next[word].wrapping_add(added);
@@ -492,10 +480,7 @@ impl<'a> Program<'a> {
         self.enable(scratch)?;
         rows.begin(*key);
         for word in 0..self.all.len() {
-            let mut bits = scratch.enabled[word] & self.alone[word];
-            while bits != 0 {
-                let c = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
+            for c in ones(word, scratch.enabled[word] & self.alone[word]) {
                 for update in &self.commands[c].updates {
                     let (rate, next) = self.follow(c, update, key, scratch)?;
                     if rate > 0.0 {
@@ -529,10 +514,7 @@ impl<'a> Program<'a> {
             return Ok(());
         };
         for (word, of_group) in first {
-            let mut bits = scratch.enabled[*word] & of_group;
-            while bits != 0 {
-                let c = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
+            for c in ones(*word, scratch.enabled[*word] & of_group) {
                 for update in &self.commands[c].updates {
                     let (own, next) = self.follow(c, update, &key, scratch)?;
                     let product = rate * own;
@@ -563,10 +545,7 @@ impl<'a> Program<'a> {
             for group in groups {
                 let mut sum = 0.0;
                 for (word, of_group) in group {
-                    let mut bits = scratch.enabled[*word] & of_group;
-                    while bits != 0 {
-                        let c = word * 64 + bits.trailing_zeros() as usize;
-                        bits &= bits - 1;
+                    for c in ones(*word, scratch.enabled[*word] & of_group) {
                         for update in &self.commands[c].updates {
                             sum += self.rate_of(c, update, scratch)?;
                         }
@@ -580,17 +559,28 @@ impl<'a> Program<'a> {
     }
 }
 
+/// Indices of the bits set in a word of a set.
+pub(super) fn ones(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (bits != 0).then_some(bits.trailing_zeros())?;
+        bits &= bits - 1;
+        Some(word * 64 + bit as usize)
+    })
+}
+
 /// Compiles the next value of a variable, regardless of guards.
 pub(super) fn assignment(variable: usize, next: &Term) -> Next {
-    use crate::bytecode::Op;
     let own = |term: &Term| *term == Term::Variable(variable, Type::Int);
     match next {
         Term::Value(Value::Int(value)) => Next::Set(*value),
         Term::Value(Value::Bool(value)) => Next::Set(i64::from(*value)),
         Term::Variable(v, _) if *v == variable => Next::Add(0),
         Term::Apply(op, parts) => match (op, &parts[..]) {
-            (Op::AddInt, [a, Term::Value(Value::Int(step))]) if own(a) => Next::Add(*step),
-            (Op::AddInt, [Term::Value(Value::Int(step)), a]) if own(a) => Next::Add(*step),
+            (Op::AddInt, [a, Term::Value(Value::Int(step))] | [Term::Value(Value::Int(step)), a])
+                if own(a) =>
+            {
+                Next::Add(*step)
+            }
             (Op::SubtractInt, [a, Term::Value(Value::Int(step))]) if own(a) => Next::Add(step.wrapping_neg()),
             _ => Next::Code(Code::new(next)),
         },

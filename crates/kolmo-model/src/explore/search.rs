@@ -39,19 +39,16 @@ pub(super) struct Segment<const W: usize> {
     pub(super) loops: Vec<(u32, f64)>,
 }
 
-impl<const W: usize> Segment<W> {
-    fn new() -> Self {
-        Self {
-            sources: Vec::with_capacity(ROWS),
-            starts: vec![0],
-            targets: Vec::new(),
-            rates: Vec::new(),
-            loops: Vec::new(),
-        }
+impl<const W: usize> Default for Segment<W> {
+    fn default() -> Self {
+        let (targets, rates, loops) = (Vec::new(), Vec::new(), Vec::new());
+        Self { sources: Vec::with_capacity(ROWS), starts: vec![0], targets, rates, loops }
     }
+}
 
+impl<const W: usize> Segment<W> {
     fn without_transitions(states: &[(Key<W>, u32)]) -> Self {
-        Self { sources: states.to_vec(), starts: vec![0; states.len() + 1], ..Self::new() }
+        Self { sources: states.to_vec(), starts: vec![0; states.len() + 1], ..Self::default() }
     }
 
     /// Returns a copy of exact size, and clears the segment but keeps its memory.
@@ -81,6 +78,7 @@ struct Shared<'a, const W: usize> {
 }
 
 /// Data of one thread of the search.
+#[derive(Default)]
 struct Worker<const W: usize> {
     scratch: Scratch,
     rows: Rows<W>,
@@ -96,22 +94,6 @@ struct Worker<const W: usize> {
 }
 
 impl<const W: usize> Worker<W> {
-    fn new() -> Self {
-        Self {
-            scratch: Scratch::default(),
-            rows: Rows::default(),
-            lookup: Lookup::default(),
-            tokens: Vec::new(),
-            taken: Vec::new(),
-            next: Vec::new(),
-            lengths: Vec::new(),
-            loops: Vec::new(),
-            open: Segment::new(),
-            closed: Vec::new(),
-            found: Vec::new(),
-        }
-    }
-
     /// Explores states of the shared list, and then its own, up to about `most`.
     ///
     /// With `None` it explores states of the shared list alone.
@@ -302,7 +284,7 @@ pub(super) fn search<const W: usize>(
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
-    let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::new()).collect();
+    let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::default()).collect();
     let (mut tokens, mut others, mut list) = (Vec::new(), Vec::new(), Vec::new());
     let too_many = |TooMany| Error::Size("there are more than 2^32 states".into());
     store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()).map_err(too_many)?;
@@ -333,6 +315,25 @@ pub(super) fn search<const W: usize>(
     Ok(Searched { found, segments, initial: tokens, edge })
 }
 
+/// Runs one round, with one worker or all. Replaces the states that they take by those found.
+fn round<const W: usize>(
+    shared: &Shared<'_, W>,
+    workers: &mut [Worker<W>],
+    list: &mut Vec<(Key<W>, u32)>,
+    alone: bool,
+    most: Option<usize>,
+) {
+    let cursor = AtomicUsize::new(0);
+    if alone {
+        workers[0].round(shared, list, &cursor, most);
+    } else {
+        workers.par_iter_mut().with_max_len(1).for_each(|worker| worker.round(shared, list, &cursor, most));
+    }
+    let taken = cursor.into_inner().min(list.len());
+    list.drain(..taken);
+    workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
+}
+
 /// Explores all states, in an order that depends on the threads.
 fn in_any_order<const W: usize>(
     shared: &Shared<'_, W>,
@@ -343,15 +344,8 @@ fn in_any_order<const W: usize>(
     let endless = Endless::new(shared.program.instance);
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
         shared.look_for_an_end(&endless, &list);
-        let cursor = AtomicUsize::new(0);
-        if list.len() < CHUNK / 4 && most < ROUND {
-            workers[0].round(shared, &list, &cursor, Some(most));
-        } else {
-            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(shared, &list, &cursor, Some(most)));
-        }
-        let left = cursor.into_inner().min(list.len());
-        list.drain(..left);
-        workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
+        let alone = list.len() < CHUNK / 4 && most < ROUND;
+        round(shared, workers, &mut list, alone, Some(most));
         most = (most * 2).min(ROUND);
         // With few open states one thread would do most of a long round.
         let share = (list.len() / workers.len()).clamp(1, CHUNK);
@@ -373,14 +367,8 @@ fn by_levels<const W: usize>(
     let mut edge = Vec::new();
     let mut closed = &limits.closed[..];
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
-        let cursor = AtomicUsize::new(0);
-        if list.len() < CHUNK {
-            workers[0].round(shared, &list, &cursor, None);
-        } else {
-            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(shared, &list, &cursor, None));
-        }
-        list.clear();
-        workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
+        let alone = list.len() < CHUNK;
+        round(shared, workers, &mut list, alone, None);
         // Closed states are successors of the states explored first.
         if !closed.is_empty() {
             let (kept, open) = list.into_iter().partition(|(key, _)| closed.binary_search(key).is_ok());

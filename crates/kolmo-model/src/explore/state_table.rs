@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use super::dense_index::Cells;
 use super::layout::Key;
+use super::program::ones;
 
 /// Number of rows of a segment, a power of two.
 pub(super) const ROWS: usize = 1 << 12;
@@ -36,20 +37,13 @@ impl<const W: usize> Store<W> {
     pub(super) fn new(cells: Option<Cells>, threads: usize) -> Self {
         if let Some(cells) = cells {
             let pages = (cells.count() as usize).div_ceil(PAGE_CELLS);
-            Self::Bits(Bits {
-                cells,
-                pages: (0..pages).map(|_| OnceLock::new()).collect(),
-                used: AtomicUsize::new(0),
-            })
-        } else {
-            let count = (threads * 32).next_power_of_two().clamp(64, 4096);
-            Self::Shards(Shards {
-                all: (0..count).map(|_| Mutex::new(Table { slots: Vec::new(), len: 0 })).collect(),
-                bits: count.trailing_zeros(),
-                hasher: FixedState::with_seed(0),
-                bytes: AtomicUsize::new(0),
-            })
+            let pages = (0..pages).map(|_| OnceLock::new()).collect();
+            return Self::Bits(Bits { cells, pages, used: AtomicUsize::new(0) });
         }
+        let count = (threads * 32).next_power_of_two().clamp(64, 4096);
+        let all = (0..count).map(|_| Mutex::new(Table { slots: Vec::new(), len: 0 })).collect();
+        let (hasher, bytes) = (FixedState::with_seed(0), AtomicUsize::new(0));
+        Self::Shards(Shards { all, bits: count.trailing_zeros(), hasher, bytes })
     }
 
     /// Looks up the tokens of states, and appends the new states to `fresh`.
@@ -291,18 +285,15 @@ impl Ranks {
         for (number, page) in self.pages.iter().enumerate() {
             let Some(page) = page else { continue };
             let count: u32 = page.iter().map(|(bits, _)| bits.count_ones()).sum();
-            let (states, behind) = std::mem::take(&mut rest).split_at_mut(count as usize);
-            rest = behind;
+            let states = rest.split_off_mut(..count as usize).expect("all states of the page");
             tasks.push((number * PAGE_CELLS, page, states));
         }
         tasks.into_par_iter().for_each(|(first, page, states)| {
             let mut states = states.iter_mut();
             for (word, (bits, _)) in page.iter().enumerate() {
-                let mut bits = *bits;
-                while bits != 0 {
-                    let cell = first + word * 64 + bits.trailing_zeros() as usize;
-                    self.cells.state(cell as u64, states.next().expect("as many as there are bits"));
-                    bits &= bits - 1;
+                for cell in ones(word, *bits) {
+                    let state = states.next().expect("as many as there are bits");
+                    self.cells.state((first + cell) as u64, state);
                 }
             }
         });
