@@ -84,7 +84,7 @@ pub(crate) struct Tridiagonal {
 }
 
 /// Description of `--block` in messages.
-const BLOCK: &str = "block, which has rows between its ends";
+const BLOCK: &str = "block: a block has 3 to 1024 rows, so that something lies between its ends";
 
 /// True for interleaved systems.
 type Layout = bool;

@@ -5,8 +5,8 @@ use kolmo::{Error, Result};
 
 /// Parses a list, keeping its order.
 ///
-/// `index` maps a number to that of a row; `invalid` is the error of an entry and the part of it
-/// that is no number.
+/// `index` maps a number to that of a row. `invalid` gets an entry and its invalid part, and
+/// returns the message.
 pub(crate) fn listed(
     list: &str,
     option: &str,
